@@ -40,9 +40,9 @@ Examples:
   drophammer history                                 which runs are there, and which made something worse?
   drophammer compare results/old results/new         is anything worse than before?
 
-Exit codes: 0 done; 1 a test failed or a criterion was missed; 2 command line or suite wrong; 3 the machine lacks
-something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met; 6 the tester
-or its machine spoilt a test, and nothing is known of the router; 130 stopped by Ctrl-C. In each case what was measured is kept.";
+Exit codes: 0 done; 1 a router failed a test; 2 command line or suite wrong; 3 the machine lacks something; 4 results could
+not be stored; 5 a criterion is undecided: the rounds do not show whether it is met; 6 the tester or its machine spoilt a test,
+and nothing is known of the router; 7 a criterion was missed; 130 stopped by Ctrl-C. In each case what was measured is kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]
@@ -62,6 +62,7 @@ Examples:
   drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
   drophammer run my-router.yaml --out results/monday --profile conformant
   drophammer run my-router.yaml --live=8080               and look on in a browser
+  drophammer run my-router.yaml --baseline results/old    its criteria are shares of what an earlier run found
   drophammer run my-router.yaml --detach                  and go home; `drophammer watch` shows it
 
 Ctrl-C stops after the running burst, keeps what was measured and writes the report; a second one stops at once.
@@ -300,7 +301,7 @@ pub struct SuiteArgs {
     /// Run only this router of the suite; may be repeated
     #[arg(long = "dut", value_name = "NAME")]
     pub duts: Vec<String>,
-    /// Run only this test of the suite; may be repeated
+    /// Run only this test of the suite, by its name or id; may be repeated
     #[arg(long = "test", value_name = "NAME")]
     pub tests: Vec<String>,
     /// Default durations: `quick` takes seconds per trial, `conformant` those of the RFCs
@@ -320,7 +321,8 @@ pub struct SuiteArgs {
     /// Give a variable of the suite another value, as in `rate=200kfps`; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = Variable::from_str)]
     pub variables: Vec<Variable>,
-    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. See `drophammer list tests`
+    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. In place of the name, the id of
+    /// one test. See `drophammer list tests`
     #[arg(long, value_name = "TEST.KEY=VALUE", value_parser = Setting::from_str)]
     pub set: Vec<Setting>,
 }
@@ -374,6 +376,9 @@ pub struct RunArgs {
     /// tests were cut off is measured again from its first test of that round
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
+    /// Folder of an earlier run, of whose figures bounds such as `">= 95 % of baseline"` are shares, in place of the suite's
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
     /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,

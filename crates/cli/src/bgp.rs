@@ -1,4 +1,4 @@
-//! `drophammer bgp`: one BGP session that feeds a table to a router, and what comes back.
+//! `drophammer bgp`: one BGP session that advertises a table to a router, and reports what the router sends back.
 
 mod job;
 
@@ -23,7 +23,7 @@ const LINE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the peer may take to answer the first time.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the last message may take.
+/// How long the session may take to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// `drophammer bgp`.
@@ -53,7 +53,7 @@ pub fn run(args: &BgpArgs) -> Exit {
     }
 }
 
-/// Why the session came to nothing.
+/// Why the session failed.
 struct Failure {
     exit: Exit,
     text: String,
@@ -74,10 +74,10 @@ fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
     Ok(speaker)
 }
 
-/// The session, and what has been shown of it.
+/// The session, and what has been shown of it so far.
 struct Feed<'a> {
     job: &'a Job,
-    /// `None` where there are none to tell.
+    /// `None` if there are no routes to advertise.
     routes: Option<Arc<Routes>>,
     speaker: Speaker,
     json: bool,
@@ -88,11 +88,11 @@ struct Feed<'a> {
     up: Option<Duration>,
     /// When the peer had acknowledged all routes for the first time.
     done: Option<Duration>,
-    /// Times that the session went down that were told.
+    /// Number of reported session losses.
     losses: u32,
-    /// Why it has not come up, as it was told last.
+    /// The last reported reason why it has not come up.
     refused: Option<String>,
-    /// Standard output can be written.
+    /// True while standard output can be written.
     readable: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Feed<'a> {
         Feed { job, routes, speaker, json, begun, lines: 0, up: None, done: None, losses: 0, refused: None, readable }
     }
 
-    /// Brings the session up, tells the routes, and keeps it until it is to end.
+    /// Brings the session up, advertises the routes, and keeps it until it is to end.
     fn run(mut self, stop: &AtomicBool) -> Result<Exit, Failure> {
         self.headline();
         if let Some(routes) = &self.routes {
@@ -113,7 +113,7 @@ impl<'a> Feed<'a> {
         while !self.is_over(stop)? {
             let told_all = self.has_told_all();
             let up = self.up.is_some();
-            // What is timed ends the wait.
+            // Events whose time is reported end the wait.
             let event = |told: &Told| (!up && told.session.established) || (up && !told_all && is_done(told));
             self.speaker.serve(LOOK, &event)?;
             self.look()?;
@@ -125,12 +125,12 @@ impl<'a> Feed<'a> {
         Ok(if whole && self.up.is_some() { Exit::Good } else { Exit::Failed })
     }
 
-    /// Has the peer acknowledged all routes, or are there none?
+    /// Whether the peer has acknowledged all routes, or there are none.
     fn has_told_all(&self) -> bool {
         self.done.is_some() || self.routes.is_none()
     }
 
-    /// Is it to end? An error where the session has never come up.
+    /// Whether it is to end. An error if the session has never come up.
     fn is_over(&self, stop: &AtomicBool) -> Result<bool, Failure> {
         let elapsed = self.begun.elapsed();
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
@@ -145,13 +145,13 @@ impl<'a> Feed<'a> {
             );
             return Err(Failure { exit: Exit::Environment, text });
         }
-        // The time is counted from when everything is told.
+        // The time counts from the acknowledgement of all routes.
         let since = if self.routes.is_none() { self.up } else { self.done };
         let kept = self.job.duration.zip(since).is_some_and(|(time, since)| elapsed >= since + time);
         Ok(kept || !self.readable || stop.load(Ordering::Relaxed))
     }
 
-    /// Shows what is new.
+    /// Shows what has changed.
     fn look(&mut self) -> Result<(), Failure> {
         let (told, elapsed) = (self.speaker.told(), self.begun.elapsed());
         if self.up.is_none() && told.session.established {
@@ -186,7 +186,8 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up. After a session that was lost there is no such rate: routes were told twice.
+    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up. After a lost session there is no
+    /// rate, because routes were advertised twice.
     fn rate(&self, told: &Told) -> String {
         if told.session.losses > 0 {
             return String::new();
@@ -227,7 +228,7 @@ impl<'a> Feed<'a> {
         self.print(&text);
     }
 
-    /// An event.
+    /// Prints an event.
     fn say(&mut self, what: &str, elapsed: Duration, mut value: Value, more: &str) {
         let text = if self.json {
             value["time_s"] = json!(milliseconds(elapsed));
@@ -270,14 +271,14 @@ impl<'a> Feed<'a> {
         self.print(&lines.join("\n"));
     }
 
-    /// Standard output may be closed; then nobody reads on.
+    /// Once standard output is closed there is no reader, and the session is to end.
     fn print(&mut self, text: &str) {
         let out = &mut io::stdout().lock();
         self.readable &= writeln!(out, "{text}").and_then(|()| out.flush()).is_ok();
     }
 }
 
-/// Does the peer's TCP have everything?
+/// Whether the peer's TCP has acknowledged everything.
 fn is_done(told: &Told) -> bool {
     told.session.established && told.all_acknowledged
 }

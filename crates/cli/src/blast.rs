@@ -1,4 +1,4 @@
-//! `drophammer blast`: frames from one interface to another, and what became of them.
+//! `drophammer blast`: frames from one interface to another, and the results.
 
 mod display;
 mod job;
@@ -34,7 +34,8 @@ const LINE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// Lanes answer a request for counts within microseconds, unless their processor is taken from them.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A generator that was held up for longer leaves the rest unsent; up to this it catches up, a little faster than asked for.
+/// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
+/// delay it leaves frames unsent.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
 /// A frame is late from this latency on.
 const LATE_NS: u64 = 1_000_000_000;
@@ -48,7 +49,7 @@ pub fn run(args: &BlastArgs) -> Exit {
     for left_out in job.captured.iter().flat_map(template::Captured::left_out) {
         err!("note: {left_out}");
     }
-    // Before any thread: all have the handler.
+    // Before any thread starts, so that all have the handler.
     let stop = match stop_flag() {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
@@ -75,7 +76,7 @@ pub fn run(args: &BlastArgs) -> Exit {
     router.map_or(exit, |router| router.take_down(exit))
 }
 
-/// How a trial is timed: frames of earlier ones are known as such.
+/// Timing of a trial, with which frames of earlier trials are recognized.
 fn timing(keys: &mut TrialKeys) -> Timing {
     let (_, key, earlier) = keys.next_trial();
     Timing { seed: 0, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS }
@@ -89,7 +90,7 @@ fn ended(e: RigError) -> Failure {
     }
 }
 
-/// Did everything that was asked for leave, but for one per cent, and all that left arrive as it was?
+/// Whether at least 99 per cent of the requested frames left, and all frames that left arrived unchanged.
 fn flawless(result: &TrialResult) -> bool {
     let damaged = result.lost() + result.sum(|g| g.corrupted) + result.sum(|g| g.stray);
     damaged == 0 && result.health.unsent * 100 <= result.intended()
@@ -109,7 +110,7 @@ impl Failure {
 
 /// Opens both interfaces and puts a host behind each.
 fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
-    // The command line knows no other names but the automatic choice.
+    // The command line accepts no other names, except the automatic choice.
     let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     (backend.usable)().map_err(Failure::environment)?;
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
@@ -152,7 +153,7 @@ fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Fail
     Ok(Rig::new(Ports::real(ports, clock, &processors), &config))
 }
 
-/// Processors for so many threads; the calling thread is put on the first. None for one thread, which stays where it is.
+/// Processors for `threads` threads; binds the calling thread to the first. None for one thread, which is not bound.
 fn processors(threads: usize) -> Result<Vec<usize>, String> {
     if threads <= 1 {
         return Ok(Vec::new());
@@ -169,7 +170,7 @@ fn processors(threads: usize) -> Result<Vec<usize>, String> {
     Ok(processors.to_vec())
 }
 
-/// Numbers of a list as the kernel writes it: `0-2,5`.
+/// Numbers of a list in the kernel's format: `0-2,5`.
 fn listed(text: &str) -> Vec<usize> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
         let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
@@ -189,7 +190,7 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     }
 }
 
-/// Sends, and shows what comes. `None` where the user stopped it before anything was sent.
+/// Sends, and shows the results. `None` if the user stopped it before anything was sent.
 fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Option<TrialResult>, Failure> {
     let timing = timing(&mut TrialKeys::new(secret()));
     let live = rig.start_traffic(&job.trial(), &timing, Vec::new()).map_err(Failure::environment)?;
@@ -209,7 +210,7 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
     Ok(Some(result))
 }
 
-/// Shows a line per second, and ends sending when the user wants it.
+/// Shows a line per second, and stops sending at the user's request.
 fn watch(live: &Live, display: &mut Display<'_>, stop: &AtomicBool) {
     let begun = Instant::now();
     let mut lines = 0;

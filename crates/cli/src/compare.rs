@@ -1,4 +1,4 @@
-//! `drophammer compare`: runs beside each other.
+//! `drophammer compare`: compares runs.
 
 use crate::Exit;
 use crate::output::{err, out};
@@ -19,7 +19,7 @@ pub fn run(folders: &[PathBuf], json: bool) -> Exit {
             Ok(run) => runs.push(run),
             Err(e) => return fail(Exit::Usage, e),
         }
-        // A link such as `latest` may lead to a folder that is named too.
+        // A link such as `latest` may lead to a folder that is also named.
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if let Some(before) = seen.insert(real, folder) {
             let (before, again) = (before.display(), folder.display());

@@ -34,6 +34,13 @@ pub fn list(what: Listing) -> Exit {
                 for figure in spec.figures {
                     out!("      {:<32} {}", figure.key, figure.help);
                 }
+                if !spec.tables.is_empty() {
+                    out!("    tables for `expect`, and their columns:");
+                }
+                for table in spec.tables {
+                    let columns: Vec<&str> = table.columns.iter().map(|(key, ..)| *key).collect();
+                    out!("      {:<32} {}", table.key, columns.join(", "));
+                }
             }
         }
         Listing::Duts => {

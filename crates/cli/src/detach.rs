@@ -1,8 +1,9 @@
-//! `drophammer run --detach`: a run that goes on without its terminal.
+//! `drophammer run --detach`: a run that continues without its terminal.
 //!
-//! The command starts itself again. The second process leaves session and terminal before anything else (so before the lab moves it
-//! into namespaces), still prints on the terminal what is to be refused, and then into the folder of its run. The first one waits until
-//! then at a socket, which is the standard input of the second: no word of it means that the run was refused.
+//! The command starts itself again. The second process leaves session and terminal before anything else (so before the
+//! lab moves it into namespaces). It prints refusals on the terminal, and everything after that into the folder of its
+//! run. The first process waits for this point at a socket, which is the standard input of the second. If the socket
+//! closes without a message, the run was refused.
 
 use crate::Exit;
 use crate::args::RunArgs;
@@ -22,13 +23,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// File in the folder of the run with what it prints.
+/// File in the folder of the run with the output of the run.
 pub const CONSOLE: &str = "console.log";
-/// File beside it with what `--json` prints.
+/// File beside it with the output of `--json`.
 const EVENTS: &str = "events.jsonl";
-/// Option that the second process has, behind the name of the command.
+/// Option of the second process, after the name of the command.
 const OPTION: &str = "--detached";
-/// Place of this option among the words of the command line.
+/// Position of this option among the words of the command line.
 const PLACE: usize = 2;
 
 /// The words of this command line as the user wrote them, for the records.
@@ -41,7 +42,7 @@ fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
     words.enumerate().filter(|word| !own(word)).map(|(_, word)| word.to_string_lossy().into_owned()).collect()
 }
 
-/// The command that the user types: starts the run in the background, and says where it is or why it was refused.
+/// The command that the user types: starts the run in the background, and reports its folder, or that it was refused.
 pub fn start(args: &RunArgs) -> Exit {
     let folder = args.out.as_deref().unwrap_or(Path::new(RUNS));
     let new = if args.resume.is_some() { Vec::new() } else { missing(folder) };
@@ -58,13 +59,13 @@ pub fn start(args: &RunArgs) -> Exit {
         began(child.id(), &from_here(Path::new(&OsString::from_vec(dir))), args.json);
         return Exit::Good;
     }
-    // It has said why on this terminal.
+    // It has printed the reason on this terminal.
     let status = match child.wait() {
         Ok(status) => status,
         Err(e) => return failed(e),
     };
     for folder in new {
-        // Only what is empty goes.
+        // Removes empty folders only.
         let _ = fs::remove_dir(folder);
     }
     match status.code().map(Exit::of) {
@@ -73,12 +74,13 @@ pub fn start(args: &RunArgs) -> Exit {
     }
 }
 
-/// Starts this program again, and returns where it tells the folder of its run.
+/// Starts this program again; returns the socket at which it reports the folder of its run.
 fn again() -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut words = std::env::args_os();
     let (name, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    // The end of the pair that the second process gets is closed here with the statement: then the first one hears when it ends.
+    // The second process's end of the pair is closed here at the end of the statement, so that the first process
+    // notices when the second ends.
     let child = Command::new(std::env::current_exe()?)
         .arg0(name)
         .arg(command)
@@ -89,13 +91,13 @@ fn again() -> io::Result<(Child, UnixStream)> {
     Ok((child, ours))
 }
 
-/// Of this folder and those around it the ones that are not there yet, the innermost first.
+/// This folder and its parents as far as they do not exist yet, the innermost first.
 fn missing(folder: &Path) -> Vec<PathBuf> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect()
 }
 
-/// Says that the run goes on, and how to reach it.
+/// Reports that the run continues, and how to reach it.
 fn began(pid: u32, dir: &Path, json: bool) {
     if json {
         let dir = dir.display().to_string();
@@ -118,7 +120,7 @@ fn quoted(path: &Path) -> String {
 /// The second process, before its run begins.
 #[derive(Debug)]
 pub struct Detached {
-    /// Where the first one waits.
+    /// The socket at which the first process waits.
     starter: UnixStream,
 }
 
@@ -126,21 +128,21 @@ impl Detached {
     /// Leaves the session, and with it the terminal, of the command that started this process.
     ///
     /// # Errors
-    /// Those of the system; also where no such command started it.
+    /// Errors of the system, or this process was not started by such a command.
     pub fn leave() -> io::Result<Detached> {
         let starter = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        // An error where standard input is no socket.
+        // Fails if standard input is not a socket.
         starter.peer_addr()?;
         dup2_stdin(File::open("/dev/null")?)?;
         setsid()?;
         Ok(Detached { starter })
     }
 
-    /// The run in `dir` begins: names this process there, prints there from now on, and lets the first process end. The flag is false
-    /// where that one is gone, so that nobody knows of this run.
+    /// The run in `dir` begins: names this process there, redirects the output there, and lets the first process end.
+    /// The flag is false if the first process is gone, because then nobody knows of this run.
     ///
     /// # Errors
-    /// The files cannot be made; then the first process is told nothing.
+    /// The files cannot be made; the first process is then not informed.
     pub fn begin(mut self, dir: &Path, json: bool) -> io::Result<(Held, bool)> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).custom_flags(nix::libc::O_NOFOLLOW);

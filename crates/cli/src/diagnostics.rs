@@ -45,7 +45,7 @@ pub fn print(errors: &SuiteErrors) {
     };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(110).with_context_lines(1);
     for error in &errors.errors {
-        let shown = Shown { error, source: NamedSource::new(error.file.clone(), masked(&errors.source)) };
+        let shown = Shown { error, source: NamedSource::new(error.file.clone(), masked(errors.source_of(error))) };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
             Ok(()) => err!("{text}"),

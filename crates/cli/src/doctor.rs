@@ -12,14 +12,14 @@ use drophammer_model::suite::{DutConfig, Params};
 use drophammer_port::INTERFACE_BACKENDS;
 use serde_json::json;
 
-/// How a finding is judged.
+/// Judgement of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// As it should be.
     Good,
-    /// It works, and figures may be worse for it.
+    /// It works, but may impair figures.
     Note,
-    /// What needs this does not work.
+    /// Functions that need this do not work.
     Missing,
 }
 
@@ -33,12 +33,12 @@ impl State {
     }
 }
 
-/// Something that was looked at.
+/// A checked property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What: `clock`.
+    /// What was checked: `clock`.
     pub subject: String,
-    /// How it is judged.
+    /// Its judgement.
     pub state: State,
     /// What was found.
     pub found: String,
@@ -52,7 +52,7 @@ impl Finding {
         Finding { subject: subject.into(), state: State::Good, found: found.into(), remedies: Vec::new() }
     }
 
-    /// The same with something to change.
+    /// The same finding with something to change.
     pub fn note(self, remedy: impl Into<String>) -> Finding {
         self.judged(State::Note, remedy)
     }
@@ -70,7 +70,7 @@ impl Finding {
 
 /// `drophammer doctor`.
 pub fn run(json: bool) -> Exit {
-    // Seen from the host: the lab has none of them.
+    // Checked on the host, because the lab has no interfaces of the host.
     let mut findings: Vec<Finding> =
         INTERFACE_BACKENDS.iter().map(|backend| of_backend(backend.spec.name, (backend.usable)())).collect();
     findings.extend(kinds());
@@ -101,7 +101,7 @@ fn of_backend(name: &str, usable: Result<(), String>) -> Finding {
     }
 }
 
-/// Can each kind of router be brought up here?
+/// Checks whether each kind of router can be brought up here.
 fn kinds() -> Vec<Finding> {
     let here = KINDS.iter().map(|kind| kind.spec()).filter(|spec| spec.capabilities.placement == Placement::Lab);
     here.map(|spec| {
@@ -129,7 +129,7 @@ fn kinds() -> Vec<Finding> {
 /// With less, a million routes in FRR and in the tester may not fit: 100,000 take FRR some 300 MiB (docs/routes.md).
 const MEMORY: u64 = 4 << 30;
 
-/// What the machine is.
+/// Properties of the machine.
 fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     let more = |key: &str| here.more.get(key).map_or("", String::as_str);
     let mut findings = vec![Finding::good("namespaces", here.privilege.clone())];
@@ -185,7 +185,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     findings
 }
 
-/// Prints the findings, what works first in each subject.
+/// Prints the findings; in each subject those that work come first.
 fn show(findings: &[Finding], json: bool) {
     if json {
         let list: Vec<_> = findings

@@ -22,7 +22,7 @@ pub fn run(args: &HistoryArgs) -> Exit {
             Ok(runs) => runs,
             Err(e) => return fail(Exit::Usage, format!("cannot read folder `{}`: {e}", folder.display())),
         };
-        // A link such as `latest` leads to a folder that is named too.
+        // A link such as `latest` leads to a folder that is also listed.
         for dir in runs.into_iter().filter(|dir| dir.canonicalize().is_ok_and(|real| seen.insert(real))) {
             match RunReader::open(&dir) {
                 Ok(run) if args.suite.as_ref().is_none_or(|suite| *suite == run.started.suite) => {
@@ -75,7 +75,7 @@ fn show(histories: &[History], args: &HistoryArgs) {
     }
 }
 
-/// The folder itself where it is that of a run, and otherwise those in it.
+/// The folder itself if it is that of a run, otherwise the folders in it.
 fn below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let is_run = |dir: &Path| dir.join("run.jsonl").is_file();
     if is_run(folder) {

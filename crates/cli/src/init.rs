@@ -1,4 +1,4 @@
-//! `drophammer init`: a first suite for a router of the user's own.
+//! `drophammer init`: a first suite for the user's own router.
 
 mod prompt;
 
@@ -26,7 +26,7 @@ pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
 /// `drophammer init`.
 pub fn init(ports: &[String], out: &Path) -> Exit {
     let exists = || format!("`{}` exists and is left as it is; name another file with --out", out.display());
-    // Nobody is asked for what cannot be written.
+    // Checked before asking: the file could not be written.
     if out.symlink_metadata().is_ok() {
         return fail(Exit::Usage, exists());
     }
@@ -48,7 +48,7 @@ pub fn init(ports: &[String], out: &Path) -> Exit {
         return fail(Exit::Usage, format!("`{wrong}` is no name of an interface; `ip link` lists them"));
     }
     let text = suite(ports);
-    // What is written passes `check`, or nothing is written.
+    // The suite must pass `check` before it is written.
     let checked =
         with_registry(|registry| read::read(&text, &out.display().to_string(), registry, &Overrides::default()));
     if let Err(errors) = checked {

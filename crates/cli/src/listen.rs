@@ -1,4 +1,4 @@
-//! `drophammer listen`: what comes to an interface.
+//! `drophammer listen`: frames that arrive at an interface.
 
 use crate::Exit;
 use crate::args::ListenArgs;
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Time between two lines.
 const LINE: Duration = Duration::from_secs(1);
-/// Longest wait for a frame: Ctrl-C is checked as often.
+/// Longest wait for a frame; Ctrl-C is checked at this interval.
 const LOOK: Duration = Duration::from_millis(20);
-/// The line of frames that are not told apart.
+/// The line of frames that are not counted separately.
 const OTHERS: &str = "further ones";
 
 /// `drophammer listen`.
@@ -43,7 +43,7 @@ fn hear(mut listener: Listener, args: &ListenArgs, stop: &AtomicBool) -> Result<
     let begun = Instant::now();
     let (mut lines, mut last, mut shown_at) = (0, Heard::default(), Duration::ZERO);
     let over = |elapsed: Duration| stop.load(Ordering::Relaxed) || args.duration.is_some_and(|end| elapsed >= end);
-    // Standard output may be closed: nobody reads on then.
+    // Without a reader of standard output the command ends.
     let mut readable = headline(args).is_ok();
     while readable && !over(begun.elapsed()) {
         listener.listen(LOOK)?;
@@ -75,7 +75,7 @@ fn headline(args: &ListenArgs) -> io::Result<()> {
     out.flush()
 }
 
-/// What came in `during`, up to `at`.
+/// A line for the frames that arrived in `during`, up to `at`.
 fn line(args: &ListenArgs, at: Duration, during: Duration, last: Heard, now: Heard) -> io::Result<()> {
     let out = &mut io::stdout().lock();
     let seconds = during.as_secs_f64().max(1e-9);

@@ -1,7 +1,8 @@
-//! `drophammer run --live`: a page on loopback that shows the run as it goes, and metrics for Prometheus.
+//! `drophammer run --live`: a page on loopback that shows the run while it goes on, and metrics for Prometheus.
 //!
-//! It listens on 127.0.0.1 alone. A request whose `Host` is another name is refused, so that no page of another site can read it through a name of its own
-//! (DNS rebinding). The stop button sends a token that only the terminal shows, behind the `#` of the address, which browsers tell nobody.
+//! It listens on 127.0.0.1 only. A request with another name in `Host` is refused, so that a page of another site
+//! cannot read it through its own name (DNS rebinding). The stop button sends a token that only the terminal shows. It
+//! is behind the `#` of the address, which browsers do not send.
 
 mod events;
 mod metrics;
@@ -19,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Events that are kept for a page that is opened late.
+/// Events that are kept for a page that is opened later.
 const KEPT: usize = 5_000;
 /// Events in one answer.
 const AT_ONCE: usize = 500;
-/// How long a page that was there lately may take to ask for the last events.
+/// How long a page that was open recently may take to ask for the last events.
 const FAREWELL: Duration = Duration::from_millis(2_500);
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ const PAGE: &str = include_str!("live/page.html");
 const SCRIPT: &str = include_str!("live/page.js");
 const STYLE: &str = include_str!("live/page.css");
 
-/// A socket that waits for the page, bound before the process leaves the host's network.
+/// A socket for the page, bound before the process leaves the host's network.
 pub struct Waiting {
     listener: TcpListener,
     port: u16,
@@ -47,7 +48,7 @@ pub struct Live {
 
 struct Shared {
     state: Mutex<State>,
-    /// A page has asked for events.
+    /// Notified when a page has asked for events.
     asked: Condvar,
     port: u16,
     token: String,
@@ -66,10 +67,10 @@ struct State {
 }
 
 impl Waiting {
-    /// Waits on this port of loopback; 0 for any that is free.
+    /// Listens on this port of loopback; 0 for any free one.
     ///
     /// # Errors
-    /// Those of the socket, and of the source of random numbers.
+    /// Errors of the socket, and of the source of random numbers.
     pub fn on(port: u16) -> io::Result<Waiting> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
@@ -79,23 +80,23 @@ impl Waiting {
         Ok(Waiting { listener, port, token })
     }
 
-    /// Where the page is. `secret`: with the token that its stop button needs.
+    /// Address of the page. `secret`: with the token that its stop button needs.
     pub fn address(&self, secret: bool) -> String {
         let token = if secret { format!("#{}", self.token) } else { String::new() };
         format!("http://127.0.0.1:{}/{token}", self.port)
     }
 
-    /// Serves the page from a thread of its own. Its stop button sets `stop`.
+    /// Serves the page from a separate thread. Its stop button sets `stop`.
     ///
     /// # Errors
-    /// There can be no further thread.
+    /// No further thread can be started.
     pub fn serve(self, stop: Arc<AtomicBool>) -> io::Result<Live> {
         let state = Mutex::new(State::default());
         let shared = Arc::new(Shared { state, asked: Condvar::new(), port: self.port, token: self.token, stop });
         let served = shared.clone();
         let listener = self.listener;
         std::thread::Builder::new().name("live".into()).spawn(move || {
-            // One after the other: the page asks once a second, and each connection has its limit of time.
+            // One after the other: the page sends a request once a second, and each connection has a time limit.
             for connection in listener.incoming().flatten() {
                 let _ = served.answer(&connection);
             }
@@ -105,7 +106,7 @@ impl Waiting {
 }
 
 impl Live {
-    /// Shows an event.
+    /// Adds an event for the page.
     pub fn tell(&self, event: Value) {
         let mut state = self.shared.lock();
         state.metrics.note(&event);
@@ -117,7 +118,7 @@ impl Live {
         }
     }
 
-    /// Waits until a page that is open has the last event, for a moment at most.
+    /// Waits for a moment until an open page has the last event.
     pub fn finish(&self) {
         let state = self.shared.lock();
         let is_open = state.asked_at.is_some_and(|at| at.elapsed() < FAREWELL);
@@ -144,7 +145,7 @@ impl Shared {
         (&*connection).write_all(&reply.bytes())
     }
 
-    /// What a request is answered.
+    /// The reply to a request.
     fn reply(&self, request: &Request) -> Reply {
         let own = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         let host = request.header("host").unwrap_or_default();
@@ -179,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// Events behind number `after`.
+    /// Events after number `after`.
     fn events(&self, after: u64) -> Reply {
         let mut state = self.lock();
         let new = state.events.iter().filter(|(number, _)| *number > after).take(AT_ONCE);
@@ -196,7 +197,7 @@ impl Shared {
     }
 }
 
-/// Are they the same? It takes as long for any two of one length.
+/// Whether they are equal, in a time that depends only on the length.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0
@@ -211,7 +212,7 @@ mod tests {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         connection.write_all(text.as_bytes()).unwrap();
         let mut answer = String::new();
-        // A refusal may end the connection before everything was read.
+        // A refusal may close the connection before everything was read.
         let _ = connection.read_to_string(&mut answer);
         answer
     }
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(events(1), json!({"last": 1, "events": []}));
         assert!(get("/metrics").contains("drophammer_trials_total"));
         assert!(get("/etc/passwd").starts_with("HTTP/1.1 404 "));
-        // A page has the last event, so nothing is waited for.
+        // The page has the last event, so there is nothing to wait for.
         live.finish();
 
         let post =

@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod baseline;
 mod bgp;
 mod blast;
 mod clock;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything was done and every criterion met.
     Good = 0,
-    /// A test failed, a DUT died, or a criterion of the suite was not met, and the report is there; or a run is worse than another.
+    /// A test failed or a DUT died, and the report is there; or a run is worse than another.
     Failed = 1,
     /// The command line or the suite is wrong; nothing was started.
     Usage = 2,
@@ -49,6 +50,8 @@ pub enum Exit {
     Undecided = 5,
     /// The tester or its machine spoilt a test, so that nothing is known of the DUT; all others ended well.
     Unfit = 6,
+    /// A criterion of the suite was not met; no router failed a test.
+    Missed = 7,
     /// Stopped by the user; the report of what was measured is there.
     Interrupted = 130,
 }
@@ -57,7 +60,7 @@ impl Exit {
     /// The one with this code.
     fn of(code: i32) -> Option<Exit> {
         use Exit::*;
-        let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Interrupted];
+        let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Missed, Interrupted];
         all.into_iter().find(|exit| *exit as i32 == code)
     }
 }

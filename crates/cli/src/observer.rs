@@ -1,4 +1,4 @@
-//! What the command does while a run goes on: keeps records, shows progress, listens for Ctrl-C.
+//! What the command does during a run: stores records, shows progress, watches for Ctrl-C.
 
 use crate::live::{Live, of_progress, of_record};
 use crate::output::out;
@@ -15,9 +15,9 @@ pub struct Watcher {
     pub writer: RunWriter,
     /// The display.
     pub display: Display,
-    /// The page on loopback, where there is one.
+    /// The page on loopback, if there is one.
     pub live: Option<Live>,
-    /// Are events printed to standard output?
+    /// Whether events are printed to standard output.
     pub json: bool,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Observer for Watcher {
 }
 
 impl Watcher {
-    /// An event for whoever looks on.
+    /// Sends an event to the page and to standard output.
     pub fn tell(&self, event: Option<serde_json::Value>) {
         let Some(event) = event else { return };
         if self.json {
@@ -66,7 +66,7 @@ impl Watcher {
 /// Ctrl-C and SIGTERM set the flag; the second one ends the program at once (the lab ends with it).
 ///
 /// # Errors
-/// Those of installing a handler.
+/// Errors of installing a handler.
 pub fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));

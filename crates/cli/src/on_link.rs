@@ -12,10 +12,10 @@ pub fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     Some((address, length))
 }
 
-/// Refuses addresses that somebody on the Internet may own.
+/// Refuses addresses that may belong to somebody on the Internet.
 ///
 /// # Errors
-/// Which addresses can be used.
+/// The message names the addresses that can be used.
 pub fn refuse_public(address: IpAddr) -> Result<(), String> {
     if is_lab_address(address) {
         return Ok(());
@@ -26,7 +26,7 @@ pub fn refuse_public(address: IpAddr) -> Result<(), String> {
     ))
 }
 
-/// Is `other` on the link of `address`, whose prefix has this length?
+/// Whether `other` is on the link of `address`, whose prefix has this length.
 pub fn holds(address: IpAddr, length: u8, other: IpAddr) -> bool {
     let same = |a: u128, b: u128, bits: u32| {
         let host = bits - u32::from(length);

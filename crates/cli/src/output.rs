@@ -1,8 +1,8 @@
 //! Standard output and standard error of every command.
 //!
-//! A reader that closes its end of the pipe (`| head`) has seen enough: what follows is thrown away, and the command ends as it would
-//! have ended otherwise. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic.
-//! Output that cannot be written for another reason, such as a full disk, ends the command.
+//! If a reader closes its end of the pipe (`| head`), further output is discarded, and the command ends with its normal
+//! exit code. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic. Output
+//! that cannot be written for another reason, such as a full disk, ends the command.
 
 use crate::Exit;
 use std::fmt::Arguments;
@@ -28,7 +28,7 @@ pub fn standard_output(text: Arguments<'_>) {
     }
 }
 
-/// Prints `text` and a line feed to standard error. There is no other place to report that this fails.
+/// Prints `text` and a line feed to standard error. A failure is ignored: it could not be reported anywhere.
 pub fn standard_error(text: Arguments<'_>) {
     let _ = line(&mut io::stderr().lock(), text);
 }

@@ -1,4 +1,4 @@
-//! The page as PDF: printed by a browser of this machine, without its window and without network.
+//! The page as PDF: printed by a browser of this machine, headless and without network.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Browsers that can print without a window, in the order in which they are looked for.
+/// Browsers that can print without a window, in the order in which they are tried.
 const BROWSERS: [&str; 8] = [
     "chromium",
     "chromium-browser",
@@ -22,7 +22,7 @@ const BROWSERS: [&str; 8] = [
 
 /// A page of thousands of trials takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at the browser.
+/// Time between two checks of the browser.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Prints the page `html` into a file beside it, of the same name with the ending `pdf`, and returns its path.
@@ -42,7 +42,7 @@ pub fn print(html: &Path) -> Result<PathBuf, String> {
     print_with(&browser, html, PATIENCE)
 }
 
-/// The first browser in these folders.
+/// The first browser in the folders of `paths`.
 fn find(paths: &OsString) -> Option<PathBuf> {
     let folders: Vec<PathBuf> = std::env::split_paths(paths).collect();
     BROWSERS.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).find(|path| path.is_file())
@@ -58,7 +58,8 @@ fn print_with(browser: &Path, html: &Path, patience: Duration) -> Result<PathBuf
     };
     let html = fs::canonicalize(html).map_err(|e| failed(e.to_string()))?;
     let pdf = html.with_extension("pdf");
-    // Written beside and renamed: an old file stays whole. Beside the page, because packaged browsers see no hidden folders.
+    // Written beside and renamed, so that an old file stays complete. Beside the page, because packaged browsers do not
+    // see hidden folders.
     let beside = html.with_extension("part.pdf");
     let profile = html.with_extension(format!("browser-{}", std::process::id()));
     let result = start(browser, &html, &beside, &profile)
@@ -82,7 +83,7 @@ fn start(browser: &Path, html: &Path, pdf: &Path, profile: &Path) -> std::io::Re
     let mut command = Command::new(browser);
     command
         .args(["--headless", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"])
-        // The page asks for nothing, and the browser shall not either.
+        // The page makes no requests, and neither must the browser.
         .args([
             "--disable-background-networking",
             "--disable-sync",
@@ -92,7 +93,7 @@ fn start(browser: &Path, html: &Path, pdf: &Path, profile: &Path) -> std::io::Re
         .arg("--host-resolver-rules=MAP * ~NOTFOUND")
         .arg(with("--user-data-dir=", profile))
         .arg(with("--print-to-pdf=", pdf));
-    // Chromium refuses to run as root with its sandbox. The page is the report's own, and its policy lets nothing else run.
+    // Chromium refuses to run as root with its sandbox. The page is the report's own, and its policy blocks everything else.
     if is_root() {
         command.arg("--no-sandbox");
     }
@@ -104,9 +105,9 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Waits for the browser to end; ends it when patience does.
+/// Waits for the browser to end; kills it after `patience`.
 fn wait(mut child: Child, patience: Duration) -> Result<(), String> {
-    // What it says is read while it runs, so that a full pipe does not hold it up.
+    // Its messages are read while it runs, so that a full pipe does not block it.
     let stderr = child.stderr.take();
     let said = thread::spawn(move || {
         let mut text = Vec::new();
@@ -138,7 +139,7 @@ fn wait(mut child: Child, patience: Duration) -> Result<(), String> {
     Err(format!("{status}: {last}"))
 }
 
-/// Is this a whole PDF file?
+/// Checks that this is a complete PDF file.
 fn whole(pdf: &Path) -> Result<(), String> {
     let bytes = fs::read(pdf).map_err(|_| "it wrote no file".to_owned())?;
     let end = &bytes[bytes.len().saturating_sub(32)..];
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A folder with a page and a program that stands for a browser.
+    /// A folder with a page and a program that replaces the browser.
     fn made(script: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (browser, html) = (folder.path().join("chromium"), folder.path().join("my report.html"));

@@ -83,9 +83,14 @@ fn what_is_done(suite: &Suite) {
         row([&dut.name, &dut.kind, &interfaces])
     });
     columns(&duts.collect::<Vec<_>>());
-    out!("\nTests on each DUT, with estimates of their time (searches may need fewer or more trials)");
+    out!(
+        "\nTests on each DUT, with trials and estimates of time (searches may need fewer or more; repeated invalid trials are not counted)"
+    );
     let tests = suite.tests.iter().zip(drophammer_testbed::estimates(suite)).enumerate();
-    let tests = tests.map(|(index, (test, time))| row([&format!("{}.", index + 1), &test.test, &show_about(time)]));
+    let tests = tests.map(|(index, (test, (time, trials)))| {
+        let trials = trials.map_or("trials not known".to_owned(), |trials| trials.to_string());
+        row([&format!("{}.", index + 1), &test.test, &trials, &show_about(time)])
+    });
     columns(&tests.collect::<Vec<_>>());
     let (rounds, duts) = (suite.rounds, suite.duts.len());
     let plural = |count: usize| if count == 1 { "" } else { "s" };

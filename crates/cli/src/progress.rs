@@ -18,7 +18,7 @@ pub struct Display {
     left: Duration,
 }
 
-/// Time left, rounded so that it does not pretend to know.
+/// Time left, rounded because it is an estimate.
 fn about(left: Duration) -> String {
     let seconds = left.as_secs();
     let rounded = if seconds >= 600 { seconds / 60 * 60 } else { seconds / 5 * 5 };
@@ -41,21 +41,21 @@ fn load(spec: &TrialSpec) -> String {
     }
 }
 
-/// Frames of a trial, those that the DUT must drop apart.
+/// Frames of a trial; those that the DUT must drop are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Offered, that must arrive.
+    /// Offered frames that must arrive.
     pub offered: u64,
-    /// Of these lost.
+    /// Lost frames of these.
     pub lost: u64,
-    /// Offered, none of which may arrive.
+    /// Offered frames that must not arrive.
     pub denied: u64,
-    /// Of these arrived.
+    /// Arrived frames of these.
     pub leaked: u64,
 }
 
 impl Counts {
-    /// Of a trial.
+    /// The counts of a trial.
     pub fn of(spec: &TrialSpec, result: &TrialResult) -> Counts {
         let mut counts = Counts::default();
         for group in &result.groups {
@@ -169,7 +169,7 @@ impl Display {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub fn finish(&self) {
         if let Some(bar) = &self.live {
             bar.finish_and_clear();

@@ -2,6 +2,7 @@
 
 use crate::Exit;
 use crate::args::RunArgs;
+use crate::baseline;
 use crate::clock::secret;
 use crate::detach::{self, Detached, command_line};
 use crate::live::{Waiting, of_record};
@@ -132,11 +133,12 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(detached) => detached,
         Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
     };
-    let (suite, text) = match load(&args.suite) {
+    let (mut suite, texts) = match load(&args.suite) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    if let Err(exit) = refuse_impossible(&suite) {
+    // Before the lab covers folders of the host.
+    if let Err(exit) = refuse_impossible(&suite).and_then(|()| baseline::read(&mut suite, args.baseline.as_deref())) {
         return exit;
     }
     // Printed before anything is measured, and all at once.
@@ -227,7 +229,10 @@ pub fn run(args: &RunArgs) -> Exit {
         (None, Some(_)) => RunWriter::create_exact(&folder),
         (None, None) => RunWriter::create(&folder, &suite.name),
     };
-    let writer = match writer.and_then(|w| w.save_text("suite.yaml", &text).map(|_| w)) {
+    let keep = |writer: RunWriter| {
+        texts.iter().try_for_each(|(name, text)| writer.save_text(name, text).map(drop)).map(|()| writer)
+    };
+    let writer = match writer.and_then(keep) {
         Ok(writer) => writer,
         Err(e) => return fail(Exit::Store, e),
     };
@@ -287,14 +292,17 @@ pub fn run(args: &RunArgs) -> Exit {
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
-        (Ok(tally), Ok((criteria, _))) => match (tally.failed + criteria.missed, tally.unfit, criteria.undecided) {
-            // A run that has measured nothing has shown nothing.
-            (0, 0, 0) if tally.completed == 0 && tally.skipped > 0 => Exit::Failed,
-            (0, 0, 0) => Exit::Good,
-            (0, 0, _) => Exit::Undecided,
-            (0, ..) => Exit::Unfit,
-            _ => Exit::Failed,
-        },
+        (Ok(tally), Ok((criteria, _))) => {
+            match (tally.failed, criteria.missed, tally.unfit, criteria.undecided) {
+                // A run that has measured nothing has shown nothing.
+                (0, 0, 0, 0) if tally.completed == 0 && tally.skipped > 0 => Exit::Failed,
+                (0, 0, 0, 0) => Exit::Good,
+                (0, 0, 0, _) => Exit::Undecided,
+                (0, 0, ..) => Exit::Unfit,
+                (0, ..) => Exit::Missed,
+                _ => Exit::Failed,
+            }
+        }
         (Ok(_), Err(e)) => fail(Exit::Store, e),
         (Err(why), report) => {
             let exit = match why {

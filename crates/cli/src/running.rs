@@ -1,9 +1,10 @@
-//! The process of a run, as the folder of the run names it.
+//! The process of a run, as recorded in the folder of the run.
 //!
-//! `process.jsonl` is in the folder of each run. Its first line says which process makes the run, its second one how it ended. The
-//! process keeps the file locked until its very end, so that whoever finds it locked knows that the run goes on, and that the process
-//! named there is not another one with the same number. The lock is the kernel's (flock) and ends with the process however that dies.
-//! The lock of the records (`run.lock`) would not do: it is free while the report is written.
+//! `process.jsonl` is in the folder of each run. Its first line names the process that makes the run, its second one
+//! how it ended. The process keeps the file locked until its very end. A locked file therefore means that the run goes
+//! on, and that the process named there is not another one with the same number. The lock is the kernel's (flock) and
+//! ends with the process, however the process ends. The lock of the records (`run.lock`) is not sufficient: it is free
+//! while the report is written.
 
 use crate::Exit;
 use nix::sys::signal::{Signal, kill};
@@ -17,23 +18,23 @@ use std::path::Path;
 /// Name of the file.
 pub const FILE: &str = "process.jsonl";
 
-/// A process, so that it is known again.
+/// A process, identified beyond its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: u32,
-    /// When it started, in clock ticks since the machine did: a number may be given again to a later process.
+    /// When it started, in clock ticks since the machine did: its number may be given to a later process.
     start: u64,
-    /// The PID namespace that counts so: the same number is another process in another container.
+    /// The PID namespace of its number: the same number is another process in another container.
     namespace: u64,
-    /// This start of this machine: on a shared disk the lock may be held from another one.
+    /// The boot of this machine: on a shared disk another machine may hold the lock.
     boot: String,
 }
 
 impl Process {
-    /// The process that has this number now, as seen from here.
+    /// The process that has this number now, as seen from this namespace.
     fn of(pid: u32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything, so fields are counted after the last one.
+        // The name in parentheses may hold any character, so fields are counted after the last parenthesis.
         let (_, fields) = stat.rsplit_once(')')?;
         let start = fields.split_whitespace().nth(19)?.parse().ok()?;
         let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
@@ -59,10 +60,11 @@ impl Process {
         self.pid
     }
 
-    /// Asks it to stop as Ctrl-C does. To be called while it holds the lock; a process that only has its number gets no signal.
+    /// Asks it to stop as Ctrl-C does. Call it only while the process holds the lock; another process with its number
+    /// gets no signal.
     ///
     /// # Errors
-    /// Why it was not asked, with the remedy.
+    /// Why it could not be asked, with the remedy.
     pub fn interrupt(&self) -> Result<(), String> {
         if Process::of(self.pid).as_ref() != Some(self) {
             return Err("the run goes on in another container or on another machine; stop it there".into());
@@ -74,18 +76,18 @@ impl Process {
     }
 }
 
-/// Held by the process that makes a run.
+/// The locked file of the process that makes a run.
 #[derive(Debug)]
 pub struct Held {
     file: File,
 }
 
 impl Held {
-    /// Names this process in the folder of its run. `console`: what it prints goes into a file there. Waits while an earlier process
-    /// still writes the report of the same run.
+    /// Names this process in the folder of its run. `console`: its output goes into a file there. Waits while an
+    /// earlier process still writes the report of the same run.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn take(dir: &Path, console: bool) -> io::Result<Held> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(nix::libc::O_NOFOLLOW);
@@ -97,40 +99,40 @@ impl Held {
         Ok(Held { file })
     }
 
-    /// Says how the run ended.
+    /// Records how the run ended.
     pub fn end(mut self, exit: Exit) {
-        // Without this line the run counts as one that was killed. There is nobody to tell.
+        // Without this line the run counts as killed. The error cannot be reported anywhere.
         let _ = writeln!(self.file, "{}", json!({"exit": exit as u8}));
-        // Closing the file would not do: a process that another thread starts may have a copy of it for a moment.
+        // Closing the file is not sufficient: a process that another thread starts may have a copy of it for a moment.
         let _ = self.file.unlock();
     }
 }
 
-/// Does a run go on?
+/// Whether a run goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It does, in this process; `None` for the moment before the file says which.
+    /// It goes on, in this process; `None` for the moment before the file names the process.
     Running(Option<Process>),
     /// It ended with this exit code; `None` when it was killed or the machine went down.
     Ended(Option<u8>),
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Does the run go on?
+    /// Whether the run goes on.
     pub state: State,
-    /// Does it print into a file of its folder?
+    /// Whether its output goes into a file of its folder.
     pub console: bool,
 }
 
-/// Looks whether the run in `dir` goes on.
+/// Checks whether the run in `dir` goes on.
 ///
 /// # Errors
-/// Those of the file; [`io::ErrorKind::NotFound`] where no run says which process makes it.
+/// Errors of the file; [`io::ErrorKind::NotFound`] if no process of a run is recorded.
 pub fn look(dir: &Path) -> io::Result<Found> {
     let mut file = File::open(dir.join(FILE))?;
-    // Asked before reading: once the lock is free, everything has been written.
+    // Checked before reading: once the lock is free, everything has been written.
     let held = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,
@@ -186,7 +188,7 @@ mod tests {
     fn a_number_alone_is_no_process() {
         let own = Process::of(std::process::id()).unwrap();
         assert_eq!(Process::read(&own.json()), Some(own.clone()));
-        // Its end would be the end of this test.
+        // A signal to the real process would end this test.
         for other in [
             Process { start: own.start + 1, ..own.clone() },
             Process { namespace: own.namespace + 1, ..own.clone() },

@@ -2,12 +2,17 @@
 
 use crate::args::{ProfileArg, SuiteArgs};
 use crate::output::{err, out};
-use crate::{Exit, diagnostics};
+use crate::{Exit, baseline, diagnostics};
 use drophammer_methods::METHODS;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::registry::{KindSpec, Registry, TestSpec};
+use drophammer_model::suite::include::{MAX_BYTES, Refusal};
 use drophammer_model::suite::read::{self, Overrides, default_rounds};
-use drophammer_model::suite::{Profile, Suite};
+use drophammer_model::suite::{Profile, Suite, TestConfig};
+use drophammer_model::visible::one_line;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::time::Duration;
 
 /// Calls `work` with the registry of all tests and kinds.
@@ -17,8 +22,39 @@ pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
     work(&Registry { tests: &tests, kinds: &kinds })
 }
 
-/// Reads the suite and its text; prints what is wrong with it.
-pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
+/// Text of a file that a suite in `folder` includes, by its path from there. It must lie below the folder even where links lead.
+fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
+    let name = path.display();
+    let failed = |e: io::Error| {
+        let help = "the path is relative to the folder of the file that includes it";
+        Refusal::new(format!("cannot read `{name}`: {e}"), help)
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let file = folder.join(path).canonicalize().map_err(failed)?;
+    if !file.starts_with(folder.canonicalize().map_err(failed)?) {
+        let help = "copy the file into that folder, or a folder below it";
+        return Err(Refusal::new(format!("`{name}` is a link that leads out of the folder of the suite"), help));
+    }
+    let metadata = fs::metadata(&file).map_err(failed)?;
+    // Anything else might never end, or keep the reader waiting.
+    if !metadata.is_file() {
+        return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
+    }
+    if metadata.len() > MAX_BYTES as u64 {
+        let help = format!("an included file has at most {MAX_BYTES} bytes; is this the right file?");
+        return Err(Refusal::new(format!("`{name}` has {} bytes", metadata.len()), help));
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile; then the text is refused for its length.
+    File::open(&file).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    String::from_utf8(bytes).map_err(|_| Refusal::new(format!("`{name}` is not text in UTF-8"), "save it as UTF-8"))
+}
+
+/// Texts that a run keeps: the name in its folder, and the text.
+pub type Kept = Vec<(String, String)>;
+
+/// Reads the suite, with its texts and those of the files that it includes, without secrets; prints what is wrong with it.
+pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
     let name = args.suite.display().to_string();
     let text = std::fs::read_to_string(&args.suite).map_err(|e| {
         err!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
@@ -37,11 +73,17 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
         variables: args.variables.clone(),
         set: args.set.clone(),
     };
-    let suite = with_registry(|registry| read::read(&text, &name, registry, &overrides)).map_err(|errors| {
+    let folder = args.suite.parent().unwrap_or(Path::new(""));
+    let open = |path: &Path| included(folder, path);
+    let read = with_registry(|registry| read::read_with(&text, &name, &open, registry, &overrides));
+    let loaded = read.map_err(|errors| {
         diagnostics::print(&errors);
         Exit::Usage
     })?;
-    let mut suite = suite;
+    let mut suite = loaded.suite;
+    let mut kept = vec![("suite.yaml".to_owned(), loaded.text)];
+    // In a folder of their own: they may be called as a file of the run is.
+    kept.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
         suite.rounds = drophammer_testbed::rounds_within(&suite, time, least);
@@ -53,7 +95,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
             );
         }
     }
-    Ok((suite, text))
+    Ok((suite, kept))
 }
 
 /// A time that is an estimate: whole seconds, or minutes.
@@ -76,8 +118,12 @@ pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
 /// `drophammer check`.
 pub fn check(args: &SuiteArgs) -> Exit {
     match load(args) {
-        Ok((suite, _)) => {
-            if let Err(exit) = refuse_impossible(&suite) {
+        Ok((mut suite, _)) => {
+            // A baseline that the suite does not name may be named to `run`.
+            let named = suite.baseline.is_some();
+            let refused = refuse_impossible(&suite);
+            let refused = refused.and_then(|()| if named { baseline::read(&mut suite, None) } else { Ok(()) });
+            if let Err(exit) = refused {
                 return exit;
             }
             let list = |names: Vec<&str>| names.join(", ");
@@ -85,8 +131,14 @@ pub fn check(args: &SuiteArgs) -> Exit {
             out!("  profile  {}", suite.profile);
             out!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
             out!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
-            out!("  tests    {}", list(suite.tests.iter().map(|t| t.test.as_str()).collect()));
+            let tests: Vec<String> = suite.tests.iter().map(TestConfig::label).collect();
+            out!("  tests    {}", tests.join(", "));
             out!("  rounds   {}, about {}", suite.rounds, show_about(drophammer_testbed::estimate(&suite)));
+            match &suite.baseline {
+                Some(run) if suite.needs_baseline() => out!("  baseline {} of {}", one_line(&run.folder), run.started),
+                None if suite.needs_baseline() => out!("  baseline none; `drophammer run` needs --baseline FOLDER"),
+                _ => {}
+            }
             Exit::Good
         }
         Err(exit) => exit,

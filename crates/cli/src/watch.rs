@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Between two looks. What is awaited is a line in one file or the release of a lock on another, and nothing in the kernel wakes a
-/// process for both. A look takes some tens of microseconds of a processor that the run may need.
+/// Time between two checks. The command waits for a line in one file or the release of a lock on another, and nothing
+/// in the kernel wakes a process for both. A check takes some tens of microseconds of a processor that the run may need.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// `drophammer watch`.
@@ -30,7 +30,7 @@ pub fn watch(args: &WatchArgs) -> Exit {
     match ended {
         Ok(code) => {
             err!("{}", how(code));
-            // Killed, or of a newer program: not what was wanted in either case.
+            // Killed, or of a newer program: a failure in either case.
             code.and_then(|code| Exit::of(code.into())).unwrap_or(Exit::Failed)
         }
         Err(e) => broken(&dir, &e),
@@ -77,7 +77,7 @@ pub fn stop(folder: &Path) -> Exit {
     }
 }
 
-/// The folder of a run, so that a link to it may change, and what it says of its process.
+/// The real path of the folder of a run, so that a link to it may change, and the state of its process.
 ///
 /// # Errors
 /// The error has been printed.
@@ -94,10 +94,10 @@ fn find(folder: &Path) -> Result<(PathBuf, Found), Exit> {
     Ok((dir, found))
 }
 
-/// What goes wrong while a run is looked on.
+/// The result of an error while a run is watched.
 fn broken(dir: &Path, error: &io::Error) -> Exit {
     match error.kind() {
-        // Whoever read this has seen enough. The run goes on.
+        // The reader has closed the pipe. The run goes on.
         ErrorKind::BrokenPipe => Exit::Good,
         _ => fail(Exit::Environment, format!("the run in `{}` cannot be watched: {error}", dir.display())),
     }
@@ -113,10 +113,10 @@ fn how(code: Option<u8>) -> String {
     }
 }
 
-/// Prints what the run prints until it ends. Returns its exit code.
+/// Prints the output of a run until it ends. Returns its exit code.
 fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
     loop {
-        // Asked before reading: what has ended has printed everything.
+        // Checked before reading: a run that has ended has printed everything.
         let found = look(dir)?;
         if let Some(console) = &mut console {
             console.print(&mut io::stdout().lock())?;
@@ -133,23 +133,23 @@ fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
     }
 }
 
-/// What a run prints into its folder.
+/// The output of a run in its folder.
 #[derive(Debug)]
 struct Console {
     file: File,
-    /// Read, but not printed.
+    /// Data that was read but not yet printed.
     pending: Vec<u8>,
 }
 
 impl Console {
-    /// The console of a run that has one, from its last `lines` lines on.
+    /// The console of a run that has one, starting with its last `lines` lines.
     fn open(dir: &Path, found: &Found, lines: usize) -> io::Result<Option<Console>> {
         if !found.console {
             return Ok(None);
         }
         let file = match File::open(dir.join(CONSOLE)) {
             Ok(file) => file,
-            // Somebody has removed it: the end of the run can still be awaited.
+            // The file was removed: the end of the run can still be awaited.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -164,7 +164,7 @@ impl Console {
         Ok(Some(console))
     }
 
-    /// Prints the lines that have come since.
+    /// Prints the lines that were added since.
     fn print(&mut self, to: &mut impl Write) -> io::Result<()> {
         self.file.read_to_end(&mut self.pending)?;
         let Some(last) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
@@ -184,7 +184,7 @@ impl Console {
     }
 }
 
-/// The folder may come from elsewhere, and this goes to a terminal.
+/// Makes control characters visible: the folder may come from elsewhere, and this goes to a terminal.
 fn show(line: &[u8], to: &mut impl Write) -> io::Result<()> {
     let text = String::from_utf8_lossy(line);
     writeln!(to, "{}", visible(text.trim_end_matches('\n'), &['\t']))

@@ -1,10 +1,10 @@
-//! `drophammer bgp` against BIRD at the other end of a virtual link, in a network namespace of its own.
+//! `drophammer bgp` against BIRD at the other end of a virtual link, in a separate network namespace.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// BIRD at vb, which has two routes to tell.
+/// BIRD at vb, which has two routes to advertise.
 const BIRD: &str = "\
 set -eu
 for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
@@ -25,10 +25,10 @@ bird -c bird.conf -s bird.ctl -P bird.pid
 trap 'kill $(cat bird.pid)' EXIT
 ";
 
-/// Runs a shell script in namespaces of its own, which end with it.
+/// Runs a shell script in separate namespaces, which end with it.
 fn script(folder: &Path, body: &str) -> Output {
     let mut command = Command::new("unshare");
-    // The first process of a PID namespace takes all others with it.
+    // When the first process of a PID namespace ends, all others are killed.
     let namespaces = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
     command.args(namespaces).args(["bash", "-c", body]);
     command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");

@@ -1,10 +1,10 @@
-//! `drophammer blast` on virtual links in a network namespace of its own, held against the kernel's counters.
+//! `drophammer blast` on virtual links in a separate network namespace, compared with the kernel's counters.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Two links, va to vb and vc to vd, on which the kernel says nothing by itself.
+/// Two links, va to vb and vc to vd, on which the kernel sends nothing by itself.
 const LINKS: &str = "\
 set -eu
 for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
@@ -13,7 +13,7 @@ ip link add vc type veth peer name vd
 for link in va vb vc vd; do ip link set $link up; done
 ";
 
-/// Runs a shell script in namespaces of its own, which end with it.
+/// Runs a shell script in separate namespaces, which end with it.
 fn script(folder: &Path, body: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINKS}{body}")]);
@@ -32,7 +32,7 @@ fn summary(folder: &Path, file: &str) -> Value {
     serde_json::from_str(text.lines().last().unwrap_or("")).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// What the kernel counted at `interface`, by its `ip -s -j link`: frames sent, frames received.
+/// The kernel's counters of `interface`, from `ip -s -j link`: frames sent, frames received.
 fn kernel(folder: &Path, file: &str, interface: &str) -> (u64, u64) {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     let links: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -41,7 +41,7 @@ fn kernel(folder: &Path, file: &str, interface: &str) -> (u64, u64) {
     (packets("tx"), packets("rx"))
 }
 
-/// Holds the summary of traffic over va and vb against what the kernel counted there.
+/// Compares the summary of traffic over va and vb with the kernel's counters.
 fn agree(summary: &Value, kernel: [(u64, u64); 2]) {
     let count = |direction: usize, key: &str| summary["summary"][direction][key].as_u64().unwrap_or(0);
     let others = |port: usize| summary["interfaces"][port]["other_frames_sent"].as_u64().unwrap();
@@ -68,7 +68,7 @@ ip -s -j link > both.kernel
     let told = summary(folder.path(), "both");
     agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "both.kernel", name)));
     for direction in 0..2 {
-        // On a busy machine it sends less, and says so.
+        // On a busy machine it sends less, and reports that.
         let row = &told["summary"][direction];
         assert!((1..=600).contains(&row["offered"].as_u64().unwrap()), "{told}");
         assert!(row["latency_p50_ns"].as_u64().unwrap() <= row["latency_max_ns"].as_u64().unwrap());
@@ -81,7 +81,7 @@ ip -s -j link > both.kernel
 #[test]
 fn ctrl_c_ends_sending_and_every_frame_is_in_the_summary() {
     let folder = tempfile::tempdir().unwrap();
-    // Two threads where there are two processors.
+    // Two threads if there are two processors.
     let body = "\
 threads=$(nproc); [ $threads -lt 3 ] || threads=2
 $D blast va vb --rate 500fps --bidirectional --threads $threads --json > live & blast=$!
@@ -172,11 +172,11 @@ $D blast vc vd --rate 100fps --until-loss --step 900% --json > raised; echo $? >
     let told = summary(folder.path(), "all");
     agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)));
     assert!(told["summary"][1]["received"].as_u64().unwrap() > 0, "{told}");
-    // The rate rises tenfold until the tester or the link gives way; at least one step passes.
+    // The rate rises tenfold until the tester or the link reaches its limit; at least one step passes.
     let last = summary(folder.path(), "raised");
     let passed = last["no_loss_fps"].as_f64().unwrap_or_else(|| panic!("{last}"));
     let above = last["loss_fps"].as_f64().or(last["tester_limit_fps"].as_f64()).unwrap();
-    // Each may have sent up to a hundredth less than was asked for.
+    // Each step may have sent up to a hundredth less than requested.
     assert!((9.89..10.11).contains(&(above / passed)), "{last}");
     assert_eq!(std::fs::read_to_string(folder.path().join("raised.exit")).unwrap(), "0\n");
 }

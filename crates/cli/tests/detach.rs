@@ -1,4 +1,4 @@
-//! Runs that go on without a terminal: `run --detach`, `watch`, `stop`.
+//! Runs that continue without a terminal: `run --detach`, `watch`, `stop`.
 
 mod common;
 
@@ -15,10 +15,10 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 const DUT: &str = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
-/// Takes far longer than a test that stops it.
+/// Takes far longer than the test that stops it.
 const LONG: &str = "  - forwarding_rate: {repeats: 200, trial_duration: 5 s}\n";
 
-/// Starts a run in the background; returns what was said, and the folder of the run.
+/// Starts a run in the background; returns the output, and the folder of the run.
 fn detached(dir: &Path, tests: &str, more: &[&str]) -> (Output, PathBuf) {
     let path = suite(dir, DUT, tests);
     let out = dir.join("out");
@@ -26,7 +26,7 @@ fn detached(dir: &Path, tests: &str, more: &[&str]) -> (Output, PathBuf) {
     (output, out)
 }
 
-/// The process that the folder names.
+/// The process that is recorded in the folder.
 fn process(out: &Path) -> u32 {
     let lines = fs::read_to_string(out.join("process.jsonl")).unwrap();
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
@@ -37,13 +37,13 @@ fn goes_on(out: &Path) -> bool {
     matches!(File::open(out.join("process.jsonl")).unwrap().try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Fields of `/proc/PID/stat` behind the name; none where there is no such process.
+/// Fields of `/proc/PID/stat` after the name; none if there is no such process.
 fn stat(pid: u32) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit(") ").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// It has ended, whether somebody has asked for its exit code or not.
+/// Whether the process has ended, even if its exit code has not been read.
 fn is_gone(pid: u32) -> bool {
     stat(pid).first().is_none_or(|state| state == "Z" || state == "X")
 }
@@ -72,7 +72,7 @@ fn a_run_in_the_background_is_watched_to_its_end() {
     let folder = out.to_str().unwrap();
     let watched = run(&["watch", folder, "--lines", "1000"]);
     let said = text(&watched.stdout);
-    // The criterion is missed, and `watch` says so as `run` would have.
+    // The criterion is missed, and `watch` reports that as `run` would have.
     assert_eq!(watched.status.code(), Some(1), "{said}{}", text(&watched.stderr));
     assert!(text(&watched.stderr).contains("ended with exit code 1"), "{}", text(&watched.stderr));
     assert!(said.contains("[1/1] known") && said.contains("offered") && said.contains("Report: "), "{said}");
@@ -97,14 +97,14 @@ fn a_run_is_stopped_and_nothing_is_left() {
     let errors = text(&started.stderr);
     assert_eq!(started.status.code(), Some(0), "{errors}");
     let (folder, pid) = (out.to_str().unwrap(), process(&out));
-    // A session of its own, and no terminal.
+    // A separate session, and no terminal.
     let stat = stat(pid);
     assert_eq!((stat[3].as_str(), stat[4].as_str()), (pid.to_string().as_str(), "0"), "{stat:?}");
     assert_eq!(fs::read_link(format!("/proc/{pid}/fd/0")).unwrap(), Path::new("/dev/null"));
     let address = errors.lines().find_map(|line| line.strip_prefix("live page: http://")).unwrap();
     assert!(TcpStream::connect(address.trim_end_matches('/')).is_ok(), "{address}");
 
-    // Ctrl-C ends the watching alone.
+    // Ctrl-C ends only `watch`.
     let mut watch = drophammer().args(["watch", folder]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let shown = BufReader::new(watch.stdout.take().unwrap()).lines();
     assert!(shown.map_while(Result::ok).any(|line| line.contains("offered")), "a trial is shown");
@@ -140,7 +140,7 @@ fn a_run_that_is_killed_is_told_and_goes_on_in_the_background() {
     let resumed = run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]);
     assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
     assert!(goes_on(&out) && process(&out) != pid);
-    // Not into the same folder twice.
+    // A second run in the same folder is refused.
     let again = run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]);
     assert_eq!(again.status.code(), Some(4), "{}", text(&again.stderr));
     assert!(goes_on(&out));
@@ -166,18 +166,18 @@ fn what_is_refused_is_told_on_the_terminal_and_leaves_nothing() {
             refused("  - {name: box, kind: linux}\n", &["--backend", backend.spec.name], 3, &reason);
         }
     }
-    // A port of loopback that is taken.
+    // A port of loopback that is in use.
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let live = format!("--live={}", taken.local_addr().unwrap().port());
     refused(DUT, &[&live], 3, "no page can be served");
-    // A folder that was there is left as it was.
+    // A folder that existed before is left unchanged.
     fs::create_dir_all(&out).unwrap();
     fs::write(out.join("mine"), "").unwrap();
     let path = suite(dir.path(), DUT, "  - forwarding_rate\n");
     let output = run(&["run", path.to_str().unwrap(), "--detach", "--out", out.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
-    // What is no run has nothing to watch or to stop, and the second process does nothing without the first.
+    // A folder without a run cannot be watched or stopped, and the second process does nothing without the first.
     for command in ["watch", "stop"] {
         let output = run(&[command, out.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{command}");

@@ -1,4 +1,4 @@
-//! `drophammer listen` on a virtual link in a network namespace of its own, held against the kernel's counters.
+//! `drophammer listen` on a virtual link in a separate network namespace, compared with the kernel's counters.
 
 use serde_json::Value;
 use std::path::Path;
@@ -11,7 +11,7 @@ ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
 ";
 
-/// Runs a shell script in namespaces of its own, which end with it.
+/// Runs a shell script in separate namespaces, which end with it.
 fn script(folder: &Path, body: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINK}{body}")]);
@@ -55,7 +55,7 @@ $D listen vb --for 50ms --json > silence
     for flow in ["49152", "49153"] {
         assert!(of(&format!("vlan 10, 198.18.0.2 > 198.18.0.3 udp {flow} > 9")) > 0, "{heard}");
     }
-    // Whatever came, the kernel has counted it too: also what the hosts asked each other.
+    // The kernel has counted every frame too, including the hosts' ARP.
     assert!(of("vlan 10, arp") > 0, "{heard}");
     let links: Vec<Value> = serde_json::from_str(&read(folder.path(), "kernel")).unwrap();
     let vb = links.iter().find(|link| link["ifname"] == "vb").unwrap();

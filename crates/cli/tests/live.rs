@@ -1,4 +1,4 @@
-//! A run that is looked on: its page on loopback, its metrics, its events as JSON.
+//! A run that is observed: its page on loopback, its metrics, its events as JSON.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-/// Asks the page of a run for a path.
+/// Requests a path of the page of a run.
 fn get(port: u16, path: &str) -> std::io::Result<String> {
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;
     write!(connection, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n")?;
@@ -37,7 +37,7 @@ fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
     assert!(!address.contains('#'), "no token where standard error is no terminal: {address}");
     let port: u16 = address.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
     assert!(get(port, "/").unwrap().contains("page.js"));
-    // Until the first trial is told.
+    // Until the first trial is reported.
     let mut after = 0;
     let mut seen: Vec<Value> = Vec::new();
     while !seen.iter().any(|event| event["event"] == "trial" && event["dut"] == "box") {
@@ -49,7 +49,7 @@ fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
     }
     assert_eq!(seen[0]["event"], "started");
     assert!(seen.iter().any(|event| event["event"] == "trial" && event["dut"] == "box"), "{seen:?}");
-    // The rest is read, so that the run is not held up.
+    // The rest is read, so that the run is not blocked.
     let rest = std::thread::spawn(move || told.count());
     assert!(child.wait().unwrap().success());
     rest.join().unwrap();

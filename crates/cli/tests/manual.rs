@@ -1,4 +1,4 @@
-//! What the manual promises, tried with the command itself.
+//! The examples of the manual, tested with the command itself.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -59,7 +59,7 @@ fn suites_of_the_manual_are_accepted() {
         }
     }
     assert!(external, "README.md has no suite for a router of one's own");
-    // A suite with a mistake is refused, or the above says nothing.
+    // A suite with a mistake is refused; otherwise the check above would prove nothing.
     std::fs::write(&file, "suite: x\nduts: [{name: a, kind: no-such}]\n").unwrap();
     assert_eq!(drophammer(&["check", file.to_str().unwrap()]).status.code(), Some(2));
 }
@@ -108,7 +108,7 @@ fn whatever_can_be_listed_has_a_page_and_the_index_names_all_pages() {
     }
 }
 
-/// The arguments of a command line that is an example: without `sudo`, the folder, what is said of it, and where its output goes.
+/// The arguments of an example command line: without `sudo`, the folder, its description, and the redirection of its output.
 fn example(line: &str) -> Option<Vec<String>> {
     let line = line.trim();
     let line = line.strip_prefix("sudo ").unwrap_or(line);
@@ -128,7 +128,7 @@ fn every_example_is_a_command_of_the_program() {
     let help = |command: &[&str]| String::from_utf8(drophammer(&[command, &["--help"]].concat()).stdout).unwrap();
     let all = help(&[]);
     let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // What is said of a command may go on in a second line.
+    // The description of a command may continue on a second line.
     let first = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
     let commands: Vec<&str> = commands.filter(first).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.contains(&"run") && commands.contains(&"blast"), "{commands:?}");
@@ -140,14 +140,14 @@ fn every_example_is_a_command_of_the_program() {
     examples.extend(all.lines().filter_map(example).map(|words| ("help".to_owned(), words)));
     assert!(examples.len() > 60, "{} examples", examples.len());
     for (page, words) in &examples {
-        // With `--help` nothing is done, and a word that the program does not know is an error before it.
+        // With `--help` nothing is done, and an unknown word is reported as an error before it.
         let words: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
         let output = drophammer(&words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}: drophammer {}: {said}", words.join(" "));
     }
     assert_eq!(drophammer(&["run", "x.yaml", "--no-such", "--help"]).status.code(), Some(2));
-    // What only prints is done as well, where it names no file but those of the project.
+    // Commands that only print are also run, if they name no file except those of the project.
     let of_the_project = |word: &String| !word.contains('.') || root().join(word).exists();
     let prints = |words: &[String]| matches!(words[0].as_str(), "list" | "schema" | "check" | "plan" | "completions");
     let done = examples.iter().filter(|(_, words)| prints(words) && words.iter().all(of_the_project));

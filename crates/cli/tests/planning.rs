@@ -61,8 +61,9 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for expected in [
-        "1.  throughput",
-        "2.  latency",
+        "1.  throughput  about ",
+        // One size at four loads, of a throughput that is known then.
+        "2.  latency     4 trials",
         "2 rounds of 1 DUT,",
         "198.18.1.1/24",
         "198.18.64.0/18 via 198.18.1.2",

@@ -8,7 +8,7 @@ fn the_question_of_init_is_asked_on_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.yaml");
     let command = format!("'{}' init --out '{}'", env!("CARGO_BIN_EXE_drophammer"), file.display());
-    // script(1) runs a command on a pseudo-terminal of its own.
+    // script(1) runs a command on a new pseudo-terminal.
     let started = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .stdin(Stdio::piped())
@@ -18,7 +18,7 @@ fn the_question_of_init_is_asked_on_a_terminal() {
         println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
         return;
     };
-    // `lo` leads to no router; then Ctrl-D.
+    // `lo` does not lead to a router; then Ctrl-D.
     script.stdin.take().unwrap().write_all(b"lo\n\x04").unwrap();
     let mut said = String::new();
     script.stdout.take().unwrap().read_to_string(&mut said).unwrap();

@@ -1,11 +1,11 @@
-//! `run --resume` in virtual time: a run that was cut off finds what one that was not finds.
+//! `run --resume` in virtual time: an interrupted run has the same results as one that was not interrupted.
 
 mod common;
 
 use common::{kind_of, records, run, suite, text};
 use std::path::Path;
 
-/// Tests of a run without what the clock of the machine says.
+/// Tests of a run without times of the machine's clock.
 fn measured(dir: &Path) -> Vec<serde_json::Value> {
     let mut tests: Vec<_> =
         records(dir).into_iter().filter(|r| matches!(kind_of(r), "test" | "trial" | "dut")).collect();
@@ -41,7 +41,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         let cut = dir.path().join(format!("cut-{n}"));
         std::fs::create_dir(&cut).unwrap();
         let mut kept: String = text.split_inclusive('\n').take(keep).collect();
-        // A record of which half was written.
+        // A record that was only half written.
         kept.push_str("{\"record\":\"tr");
         std::fs::write(cut.join("run.jsonl"), kept).unwrap();
         let output = resume(&cut, &["--rounds", "3"]);
@@ -56,7 +56,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         assert!(notes.iter().any(|n| n["text"].as_str().unwrap().starts_with("the run goes on: ")), "{notes:?}");
         assert!(cut.join("cut-off-1.jsonl").exists() && cut.join("report.html").exists());
     }
-    // Refused, each with its reason, and nothing is touched.
+    // Refused, each with its reason, and nothing is changed.
     let cut = dir.path().join("cut-0");
     for (more, why) in [(&["--rounds", "3"][..], "the run is complete"), (&["--rounds", "2"], "is not that of the run")]
     {

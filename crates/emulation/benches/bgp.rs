@@ -1,4 +1,5 @@
-//! What BGP can do without a peer: routes into UPDATEs, UPDATEs walked through, UPDATEs held against what must come.
+//! Performance of BGP without a peer: packing routes into UPDATEs, parsing UPDATEs, and comparing UPDATEs with the
+//! expected routes.
 //!
 //! Prints the median of several rounds in million routes per second of processor time. `cargo bench -p drophammer-emulation --bench bgp`; a word
 //! after `--` runs only the parts that contain it.
@@ -41,20 +42,20 @@ fn internet(family: Family) -> Arc<Routes> {
     Arc::new(RouteRange::internet(family, ROUTES, 1).unwrap().into())
 }
 
-/// Time that this thread has had on a processor, ns: what others do on a busy machine does not count.
+/// Processor time of this thread in ns; the work of others on a busy machine does not count.
 fn on_processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
 }
 
-/// Runs `part` some times and prints how many million routes it does in a second.
+/// Runs `part` several times and prints how many million routes it handles per second.
 fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
     if !only.is_empty() && !only.iter().any(|word| name.contains(word.as_str())) {
         return;
     }
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
-            // The scheduler brings the figure up to date when the thread gives the processor away.
+            // The scheduler updates the figure when the thread yields.
             std::thread::yield_now();
             let begin = on_processor();
             part();
@@ -66,7 +67,7 @@ fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
     println!("{name:<58} {:>7.1} M routes/s", rates[ROUNDS / 2]);
 }
 
-/// All UPDATEs of the routes into one buffer again and again; `each` sees the bytes.
+/// Writes all UPDATEs of the routes repeatedly into one buffer; `each` gets the bytes.
 fn pack(routes: &Arc<Routes>, announce: bool, per_update: u16, agreed: &Negotiated, mut each: impl FnMut(&[u8])) {
     let packing = Packing { routes_per_update: per_update, pace: None, prepend: 0 };
     let (mut adj_rib_out, mut buffer) = (AdjRibOut::new(), vec![0; BUFFER]);

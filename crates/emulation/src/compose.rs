@@ -1,4 +1,4 @@
-//! Whole control frames (Ethernet, without FCS, padded to 60 bytes) in a buffer that is used again and again.
+//! Composes whole control frames (Ethernet, without FCS, padded to 60 bytes) in a reused buffer.
 
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::ipv4::protocol;
@@ -21,12 +21,12 @@ fn ethernet(out: &mut Vec<u8>, link: Link, ethertype: u16, payload: usize) -> &m
     &mut out[ethernet::LEN..ethernet::LEN + payload]
 }
 
-/// Replaces what is in `out` by an ARP frame.
+/// Replaces the content of `out` with an ARP frame.
 pub fn arp(out: &mut Vec<u8>, link: Link, packet: &arp::Repr) {
     packet.emit(ethernet(out, link, ethertype::ARP, arp::LEN));
 }
 
-/// Replaces what is in `out` by an ICMP message from `source` to `destination`.
+/// Replaces the content of `out` with an ICMP message from `source` to `destination`.
 pub fn icmpv4(
     out: &mut Vec<u8>,
     link: Link,
@@ -50,8 +50,8 @@ pub fn icmpv4(
     message.emit(&mut packet[ipv4::LEN..]);
 }
 
-/// Replaces what is in `out` by an ICMPv6 message from `source` to `destination`; `hop_limit` must be 255 for Neighbor
-/// Discovery (RFC 4861).
+/// Replaces the content of `out` with an ICMPv6 message from `source` to `destination`; `hop_limit` must be 255 for
+/// Neighbor Discovery (RFC 4861).
 pub fn icmpv6(
     out: &mut Vec<u8>,
     link: Link,
@@ -74,7 +74,7 @@ pub fn icmpv6(
     message.emit(&mut packet[ipv6::LEN..], ip.pseudo_header_sum());
 }
 
-/// Replaces what is in `out` by a multicast neighbor solicitation for `target`.
+/// Replaces the content of `out` with a multicast neighbor solicitation for `target`.
 pub fn solicitation(out: &mut Vec<u8>, mac: MacAddr, source: Ipv6Addr, target: Ipv6Addr) {
     let group = icmpv6::ndp::solicited_node(target);
     let link = Link { source: mac, destination: icmpv6::ndp::multicast_mac(group) };
@@ -82,7 +82,7 @@ pub fn solicitation(out: &mut Vec<u8>, mac: MacAddr, source: Ipv6Addr, target: I
     icmpv6(out, link, source, group, 255, &icmpv6::Repr::Ndp(ask));
 }
 
-/// Replaces what is in `out` by a broadcast ARP request for `target`.
+/// Replaces the content of `out` with a broadcast ARP request for `target`.
 pub fn request(out: &mut Vec<u8>, mac: MacAddr, source: Ipv4Addr, target: Ipv4Addr) {
     let link = Link { source: mac, destination: MacAddr::BROADCAST };
     arp(out, link, &arp::Repr::request(mac, source, target));

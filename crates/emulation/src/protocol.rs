@@ -1,12 +1,13 @@
-//! What every emulated protocol looks like: bytes and an instant in, bytes and the next deadline out, commands, state.
+//! Interface of all emulated protocols: the input is bytes and an instant, the output is bytes and the next deadline;
+//! plus commands and state.
 //!
-//! A protocol says by [`Protocol::matches`] which of the frames that reach its device it wants. The device parses Ethernet, VLAN tags,
-//! IP and UDP, and hands over the rest as [`Input`]. A protocol sends by [`Output`], which knows the device's MAC address, tags,
+//! [`Protocol::matches`] returns which of the frames that reach its device a protocol wants. The device parses Ethernet, VLAN tags, IP
+//! and UDP, and passes the rest as [`Input`]. A protocol sends through [`Output`], which has the device's MAC address, tags,
 //! addresses, neighbours and TCP. `tests/new_protocol.rs` is a complete example in one file.
 //!
-//! Each protocol of this crate has a folder, with the same names of files in it as far as they apply: `mod.rs` (the protocol),
-//! `config.rs`, `session.rs` (the state machine of one session), `database.rs` (what it has learned), `timers.rs`, `tests.rs`. A new
-//! one is a folder and a line in [`PROTOCOLS`].
+//! Each protocol of this crate has a folder with the following files, as far as they apply: `mod.rs` (the protocol), `config.rs`,
+//! `session.rs` (the state machine of one session), `database.rs` (its learned state), `timers.rs`, `tests.rs`. A new protocol needs
+//! a folder and a line in [`PROTOCOLS`].
 
 pub use crate::device::output::Output;
 
@@ -23,40 +24,41 @@ pub trait Protocol: Any + Send {
     /// Its name in [`PROTOCOLS`], and in messages.
     fn name(&self) -> &'static str;
 
-    /// What it receives. The list must not change after the protocol has been added to a device.
+    /// The inputs that it wants. The list must not change after the protocol has been added to a device.
     fn matches(&self) -> &[Match];
 
-    /// The device has a TCP stack for it, a new one: hosts and listening ports are to be added. Earlier connections are gone.
+    /// The device has a new TCP stack for it, to which the protocol must add its hosts and listening ports. Earlier
+    /// connections are gone.
     fn attach(&mut self, _tcp: &mut crate::tcp::TcpStack) {}
 
-    /// Something arrived at `now`. It is read at once; bulk data waits for [`Protocol::poll`].
+    /// Handles an input that arrived at `now`. It is processed at once; bulk data waits for [`Protocol::poll`].
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>);
 
-    /// Sends what is due, of bulk data about `budget` bytes per session at most.
+    /// Sends what is due, with at most about `budget` bytes of bulk data per session.
     fn poll(&mut self, now: Instant, budget: usize, out: &mut Output<'_>);
 
-    /// When [`Protocol::poll`] has something to do: `Instant(0)` for at once, `None` while only an input changes anything. It is asked
-    /// after every input, poll and command.
+    /// When [`Protocol::poll`] has work: `Instant(0)` for at once, `None` if only an input can cause work. Called after every input,
+    /// poll and command.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Does what the user asks.
+    /// Carries out a command of the user.
     ///
     /// # Errors
-    /// [`Refused`] when the protocol does not know the command, or cannot carry it out as it is configured.
+    /// [`Refused`] if the protocol does not know the command, or its configuration does not allow it.
     fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused>;
 
-    /// How it stands.
+    /// Its state.
     fn state(&self) -> State;
 }
 
-/// Which frames and packets a protocol wants.
+/// Selects frames and packets that a protocol wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Match {
     /// Frames of this EtherType (1536 or more), as [`Input::Frame`].
     EtherType(u16),
     /// IEEE 802.3 frames whose LLC header has this destination service access point, as [`Input::Frame`] from the LLC header on.
     Llc(u8),
-    /// Frames to this group address reach the device, beside those to its own address.
+    /// Frames to this group address reach the device, in addition to those to its own address.
     LinkGroup(MacAddr),
     /// Packets of this IP protocol to an address or group of the device, as [`Input::Packet`].
     IpProtocol(u8),
@@ -68,49 +70,50 @@ pub enum Match {
     Group(IpAddr),
     /// UDP datagrams to this port, as [`Input::Datagram`].
     UdpPort(u16),
-    /// TCP connections to this port, as [`Input::Accepted`], and [`Input::Connections`] for all that the protocol opens or accepts.
+    /// TCP connections to this port, as [`Input::Accepted`], and [`Input::Connections`] for all connections that the protocol opens
+    /// or accepts.
     TcpPort(u16),
-    /// News of the neighbours of the link, as [`Input::Neighbour`].
+    /// Changes of the neighbours on the link, as [`Input::Neighbour`].
     Neighbour,
 }
 
-/// What arrived.
+/// An input of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// A frame without its Ethernet header and tags.
     Frame {
-        /// Who sent it.
+        /// MAC address of the sender.
         source: MacAddr,
-        /// To whom: the device's address or a group.
+        /// Destination: the device's address or a group.
         destination: MacAddr,
-        /// What follows the EtherType, padding included; for LLC what the length covers.
+        /// The bytes after the EtherType, padding included; for LLC the bytes that the length covers.
         payload: &'a [u8],
     },
     /// The payload of an IP packet.
     Packet(Packet<'a>),
     /// The payload of a UDP datagram, checksum verified.
     Datagram {
-        /// The packet; its payload is that of UDP.
+        /// The packet; its payload is that of the UDP datagram.
         packet: Packet<'a>,
         /// Source port.
         source: u16,
         /// Destination port.
         destination: u16,
     },
-    /// A connection that a listener has got.
+    /// A new connection of a listener.
     Accepted {
-        /// Which listener.
+        /// The listener.
         listener: ListenerId,
-        /// The connection, which is the protocol's from now on.
+        /// The connection, which belongs to the protocol from now on.
         connection: ConnectionId,
     },
-    /// Connections of the device's TCP that changed, got data or got room to send. Those of other protocols are among them.
+    /// Connections of the device's TCP that changed, or have new data or room to send, including those of other protocols.
     Connections(&'a [ConnectionId]),
-    /// The link-layer address of this neighbour has become known or has changed.
+    /// The link-layer address of this neighbour has been resolved or has changed.
     Neighbour(IpAddr),
 }
 
-/// An IP packet whose header was read and found right. Fragments and IPv6 extension headers are not taken.
+/// An IP packet with a valid header. Fragments and IPv6 extension headers are not supported.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Link-layer address of the sender.
@@ -125,39 +128,39 @@ pub struct Packet<'a> {
     pub hop_limit: u8,
     /// Identification field of IPv4; 0 of IPv6.
     pub identification: u16,
-    /// What follows the IP header.
+    /// The bytes after the IP header.
     pub payload: &'a [u8],
-    /// Sum of the pseudo header, for checksums of the protocol above (RFC 1071).
+    /// Sum of the pseudo header, for checksums of the upper protocol (RFC 1071).
     pub pseudo_sum: u64,
 }
 
-/// What a user asks of a protocol.
+/// A command from the user.
 #[derive(Clone, Copy)]
 pub enum Command<'a> {
     /// Start sending, connect, open sessions.
     Start,
     /// End all sessions in order and stay silent.
     Stop,
-    /// Something that only this protocol does, of a type in its folder.
+    /// A command specific to this protocol, of a type in its folder.
     Own(&'a dyn Any),
 }
 
-/// Why a command or a configuration was not accepted.
+/// Why a command or a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Name of the protocol.
     pub protocol: &'static str,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be accepted.
     pub reason: String,
 }
 
 impl Refused {
-    /// `protocol` refuses for this reason.
+    /// A refusal by `protocol` for this reason.
     pub fn new(protocol: &'static str, reason: impl Into<String>) -> Refused {
         Refused { protocol, reason: reason.into() }
     }
 
-    /// `protocol` has no such command.
+    /// A refusal of a command that `protocol` does not have.
     pub fn unknown(protocol: &'static str) -> Refused {
         Refused::new(protocol, "this protocol has no such command")
     }
@@ -171,36 +174,36 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// How a protocol stands.
+/// State of a protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Sessions that are configured: BGP peers, neighbours to resolve. 0 for protocols without sessions.
+    /// Number of configured sessions: BGP peers, neighbours to resolve. 0 for protocols without sessions.
     pub sessions: u32,
-    /// Of these, those that are up: Established, resolved.
+    /// Those of them that are up: Established, resolved.
     pub up: u32,
     /// Counters since the beginning, by name.
     pub counters: Vec<(&'static str, u64)>,
 }
 
 impl State {
-    /// A counter by its name; 0 when there is none.
+    /// A counter by its name; 0 if it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         self.counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, n)| *n)
     }
 }
 
-/// Makes a protocol for a device, from its configuration.
+/// Creates a protocol for a device from its configuration.
 pub type Create = fn(&DeviceConfig, &dyn Any) -> Result<Box<dyn Protocol>, Refused>;
 
 /// A kind of protocol.
 pub struct ProtocolKind {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     pub summary: &'static str,
-    /// Does every device have it, without being asked?
+    /// True if every device has it by default.
     pub standard: bool,
-    /// Makes one for a device. `config` is of the type that the protocol's folder names; `()` where it needs none.
+    /// Creates one for a device. `config` is of the type that the protocol's folder documents; `()` if it needs none.
     pub create: Create,
 }
 

@@ -1,5 +1,5 @@
-//! Sessions between real routers, recorded on the wire. In each recording our session takes the place of one of the two and hears,
-//! at the recorded times, what the other one said: it must come to the same states and understand every message.
+//! Sessions between real routers, recorded on the wire. In each recording our session takes the place of one of the two and
+//! receives the messages of the other at the recorded times: it must reach the same states and understand every message.
 
 use drophammer_emulation::bgp::{Cause, Session, SessionConfig, State, TcpAction};
 use drophammer_model::Instant;
@@ -45,7 +45,7 @@ fn message(bytes: &[u8]) -> Message<'_> {
     message
 }
 
-/// The speakers as they were configured, by name: AS, identifier.
+/// AS and identifier of the speakers, by name, as configured in the recording.
 fn speaker(name: &str) -> (u32, Ipv4Addr) {
     match name {
         "frr" => (65100, Ipv4Addr::new(10, 9, 0, 1)),
@@ -77,7 +77,7 @@ struct Heard {
     established: Option<Instant>,
 }
 
-/// Hears what `peer` said in pieces of `chunk` bytes; until the last NOTIFICATION, whoever sent it.
+/// Replays the messages of `peer` in pieces of `chunk` bytes, until the last NOTIFICATION of either side.
 fn replay(lines: &[Line<'_>], me: &str, peer: &str, chunk: usize) -> (Session, Heard) {
     let mut session = Session::new(config(me, peer));
     session.start(Instant(0));
@@ -119,7 +119,7 @@ fn every_message_is_understood_and_written_back_to_the_same_meaning() {
                     assert_eq!((open.speaker_as(), open.identifier), speaker(line.sender), "{name}");
                     let again = open.message().unwrap();
                     assert_eq!(Open::parse(&again[HEADER_LEN..]), Ok(open));
-                    // FRR gives each capability a parameter of its own.
+                    // FRR puts each capability into a separate parameter.
                     assert_eq!(again == line.bytes, line.sender != "frr", "{name}");
                     continue;
                 }
@@ -169,7 +169,7 @@ fn our_session_in_the_place_of_either() {
     }
 }
 
-/// The recording until just before its last message, in which the session would end.
+/// The recording up to its last message, which would end the session.
 fn before_the_end(name: &str, me: &str) -> (Session, Heard) {
     let text = RECORDINGS.into_iter().find(|(recorded, _)| *recorded == name).unwrap().1;
     let mut lines = lines(text);

@@ -1,4 +1,4 @@
-//! Two sessions talk with each other in virtual time.
+//! Two sessions exchange messages in virtual time.
 
 use drophammer_emulation::bgp::collision::{Initiator, resolve};
 use drophammer_emulation::bgp::{Cause, Closed, Session, SessionConfig, State, TcpAction};
@@ -23,17 +23,17 @@ fn config(side: usize) -> SessionConfig {
     SessionConfig { hold_time, seed: side as u64, ..SessionConfig::new(asn[side], asn[1 - side], id) }
 }
 
-/// Two sessions and the connection between them, which carries bytes at once.
+/// Two sessions and the connection between them, which delivers bytes at once.
 struct Pair {
     now: Instant,
     sides: [Session; 2],
-    /// Is there a connection?
+    /// True while there is a connection.
     linked: bool,
-    /// Bytes that each has not consumed yet.
+    /// Bytes that each session has not consumed yet.
     arrived: [Vec<u8>; 2],
-    /// What each sends is lost, while its transport believes that it is delivered.
+    /// True if bytes sent by this side are lost, while its transport takes them as delivered.
     mute: [bool; 2],
-    /// Nobody can connect.
+    /// True if no connection can be opened.
     cut: bool,
     /// Bytes per delivery.
     chunk: usize,
@@ -85,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// All that can happen at this instant.
+    /// Runs everything that can happen at this instant.
     fn settle(&mut self) {
         for round in 0.. {
             assert!(round < 100, "it never comes to rest: {:?}", self.states());
@@ -103,7 +103,7 @@ impl Pair {
                     self.deliver(side);
                 }
                 let action = self.sides[side].poll(self.now);
-                // A timer may have found something to say.
+                // A timer may have queued a message.
                 quiet &= action == TcpAction::None && !(self.linked && self.sides[side].wants_write());
                 match action {
                     TcpAction::None | TcpAction::Listen => {}
@@ -150,7 +150,7 @@ fn they_come_up_and_keep_each_other_alive() {
     assert!(pair.up());
     assert_eq!(pair.sides[1].established_at(), Some(at(0.)));
     for side in &pair.sides {
-        // Every 3 s, a quarter of it being jitter; and the one that accepts the OPEN.
+        // Every 3 s, of which up to a quarter is jitter, plus the one that accepts the OPEN.
         assert!((201..=267).contains(&side.sent().keepalives), "{:?}", side.sent());
         assert_eq!((side.events_dropped(), side.ended()), (0, None));
     }
@@ -235,7 +235,7 @@ fn a_refresh_reaches_the_other() {
     assert!(pair.sides[1].refresh_requested(V6) && !pair.sides[1].refresh_requested(V4));
 }
 
-/// Sends all that `from` has to say to `to`.
+/// Passes all messages of `from` to `to`.
 fn pass(now: Instant, from: &mut Session, to: &mut Session) {
     let mut buffer = [0; 4096];
     let length = from.write(now, &mut buffer);
@@ -244,7 +244,7 @@ fn pass(now: Instant, from: &mut Session, to: &mut Session) {
 
 #[test]
 fn of_two_connections_the_one_of_the_higher_identifier_stays() {
-    // [connection][side]; connection i is opened by side i. In each order of the OPENs on the two connections.
+    // [connection][side]; side i opens connection i. Tested with the OPENs on the two connections in either order.
     for ids in [[1, 2], [2, 1], [7, 7]] {
         for first in [0, 1] {
             let speaker = |side: usize| SessionConfig { router_id: Ipv4Addr::new(10, 0, 0, ids[side]), ..config(side) };
@@ -343,7 +343,8 @@ proptest! {
             pair.run(until);
         }
         (pair.mute, pair.cut) = ([false; 2], false);
-        // An OPEN that was lost costs the large hold time; a lost KEEPALIVE without hold time would cost for ever.
+        // After a lost OPEN, recovery takes the large hold time; after a lost KEEPALIVE without a hold time, it would
+        // take for ever.
         let until = pair.now + Duration::from_secs(600);
         if pair.sides.iter().any(|side| side.config().hold_time.is_zero()) {
             pair.sides[0].abort(pair.now);

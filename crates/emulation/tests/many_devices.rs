@@ -1,4 +1,4 @@
-//! 1,000 devices behind one port, each with VLAN tags of its own and a BGP session, against as many peers; in virtual time.
+//! 1,000 devices behind one port, each with its own VLAN tags and a BGP session, against as many peers; in virtual time.
 
 use drophammer_emulation::bgp::{Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices, Tag, Tags, tags};
@@ -27,7 +27,7 @@ fn tags_of(n: u16) -> Tags {
     }
 }
 
-/// All have the same addresses: only their tags tell them apart.
+/// All have the same addresses: only their tags distinguish them.
 fn device(side: usize, n: u16) -> Device {
     let address = |side: usize| Ipv4Addr::new(198, 18, 1, side as u8 + 1);
     let peer = PeerConfig {
@@ -59,13 +59,13 @@ fn routes(n: u16) -> Arc<Routes> {
 struct World {
     now: Instant,
     ports: [Devices; 2],
-    /// Frames under way, by the instant of their arrival and a number.
+    /// Frames in flight, by time of arrival and a number.
     wire: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     frames: u64,
 }
 
 impl World {
-    /// Until `enough`, for `time` at most. Was it enough?
+    /// Runs until `enough` is true, for `time` at most. Returns whether it became true.
     fn run(&mut self, time: Duration, enough: impl Fn(&[Devices; 2]) -> bool) -> bool {
         let end = self.now + time;
         loop {
@@ -127,7 +127,7 @@ fn a_thousand_devices_in_vlans_of_their_own_speak_bgp_each_with_its_peer() {
     assert!(world.run(Duration::from_secs(10), all_up), "all sessions come up");
     let up_at = world.now;
 
-    // Each advertises a table of its own, which its peer expects and nobody else gets.
+    // Each advertises its own table, which its peer expects and no other receives.
     let tables: Vec<_> = (0..DEVICES).map(routes).collect();
     let expected = Expected {
         source: RouteSource::Peer,
@@ -160,15 +160,15 @@ fn a_thousand_devices_in_vlans_of_their_own_speak_bgp_each_with_its_peer() {
         assert_eq!((adj_rib_in.totals().unexpected, report.received), (0, u64::from(ROUTES)));
     }
 
-    // Idle for two hold times: KEEPALIVEs keep all sessions up, and nothing else is done.
+    // Idle for two hold times: KEEPALIVEs keep all sessions up, and nothing else is sent.
     let frames = world.frames;
     world.run(Duration::from_secs(180), |_| false);
     assert!(all_up(&world.ports) && complete(&world.ports));
     let idle = world.frames - frames;
-    // A KEEPALIVE each way about every 22 to 30 s with its acknowledgement, and ARP every 20 s with its answer.
+    // A KEEPALIVE each way about every 22 to 30 s with its acknowledgement, and ARP every 20 s with its reply.
     assert!((DEVICES as u64 * 20..DEVICES as u64 * 80).contains(&idle), "{idle} frames in 180 s");
 
-    // One session ends, the others do not notice.
+    // One session ends; the others are not affected.
     world.ports[0].command(world.now, ids[7], "bgp", &Command::Stop).unwrap();
     let down = |ports: &[Devices; 2]| !routers(&ports[1], ids[7]).established(0);
     assert!(world.run(Duration::from_secs(1), down));

@@ -1,4 +1,4 @@
-//! A new protocol in one file, as a newcomer would write it: it greets its neighbours once a second and answers greetings.
+//! A complete new protocol in one file: it greets its neighbours once a second and answers greetings.
 
 use drophammer_emulation::device::{Device, DeviceConfig, Devices, Tags};
 use drophammer_emulation::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// IEEE 802 Local Experimental EtherType 1.
 const ETHERTYPE: u16 = 0x88b5;
-/// All that speak the protocol.
+/// Group of all devices that speak the protocol.
 const GROUP: MacAddr = MacAddr([0x03, 0, 0, 0, 0, 0x2a]);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The whole protocol: "hello" to all once a second, "welcome" to who says hello.
+/// The protocol: sends "hello" to all once a second, and "welcome" in answer to each hello.
 #[derive(Default)]
 struct Greeter {
-    /// When it says hello next; `None` while it is stopped.
+    /// Time of the next hello; `None` while it is stopped.
     due: Option<Instant>,
     neighbours: BTreeSet<MacAddr>,
     hellos_sent: u64,
@@ -76,7 +76,7 @@ impl Protocol for Greeter {
 
 #[test]
 fn a_protocol_of_ones_own_runs_on_emulated_devices() {
-    // Two devices in VLAN 5, one in VLAN 6, behind one port whose frames come back to it.
+    // Two devices in VLAN 5 and one in VLAN 6, behind one port whose frames return to it.
     let mut port = Devices::new();
     let ids = [(1, 5), (2, 5), (3, 6)].map(|(n, vlan)| {
         let tags = Tags::dot1q(vlan).unwrap();
@@ -100,7 +100,7 @@ fn a_protocol_of_ones_own_runs_on_emulated_devices() {
     }
     let state = |id| port.get(id).protocols().find(|p| p.name() == "greeter").unwrap().state();
     assert_eq!((state(ids[0]).counter("hellos_sent"), state(ids[0]).counter("welcomes_received")), (10, 20));
-    // Its own hello comes back to it on this wire, and the other device's answer.
+    // On this wire its own hello returns to it, and so does the answer of the other device.
     assert_eq!(state(ids[0]).up, 2);
     assert_eq!((state(ids[1]).counter("hellos_sent"), state(ids[1]).up), (0, 0));
     assert_eq!((state(ids[2]).counter("hellos_sent"), state(ids[2]).up), (10, 1));

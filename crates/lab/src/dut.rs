@@ -13,7 +13,7 @@ use crate::process::Daemon;
 use crate::router;
 use crate::snmp::Agent;
 use crate::topology::Topology;
-use crate::traffic_classes::Given;
+use crate::traffic_classes::{self, Given};
 use crate::{LabError, probe};
 use daemons::Resetting;
 use drophammer_model::classes::EgressClasses;
@@ -156,12 +156,25 @@ pub trait Dut {
         1
     }
 
+    /// Have labels a TTL of their own (pipe model, RFC 3443)? It matters where a frame passes several routers.
+    fn labels_are_pipes(&self) -> bool {
+        false
+    }
+
     /// In words what it lacks of its role, as far as it can be asked: a link, a route, a session with another router of its system.
     ///
     /// # Errors
     /// Those of asking.
     fn lacking(&mut self) -> Result<Option<String>, LabError> {
         Ok(None)
+    }
+
+    /// A link to another router of its system goes down: takes from its end what the lab cannot take from outside.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    fn link_leaves(&mut self, _interface: usize) -> Result<(), LabError> {
+        Ok(())
     }
 
     /// A link to another router of its system is up again: puts back what nobody but the lab can.
@@ -372,7 +385,7 @@ impl Dut for NamespaceDut {
     }
 
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        self.classes.set(self.topology.netns(), &self.role, lists)
+        self.classes.set(&traffic_classes::within(self.topology.netns()), &self.role, lists)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -380,7 +393,7 @@ impl Dut for NamespaceDut {
         if self.counted {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
-        self.classes.counters(self.netns(), &mut counters)?;
+        self.classes.counters(&traffic_classes::within(self.netns()), &mut counters)?;
         Ok(counters)
     }
 

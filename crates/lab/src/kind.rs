@@ -58,6 +58,12 @@ pub trait DutKind: Sync {
         false
     }
 
+    /// Has each of its routers a kernel of its own, in which the ends of its links and their queues are? Then a link between two of them is taken down there, by
+    /// [`Dut::link_leaves`].
+    fn has_own_kernel(&self) -> bool {
+        false
+    }
+
     /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
     ///
     /// # Errors

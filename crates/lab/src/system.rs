@@ -9,7 +9,7 @@ use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, kinds};
+use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, is_pipe, kinds};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -46,6 +46,8 @@ struct SystemDut {
     classed: Vec<BTreeSet<usize>>,
     /// What is said of the system.
     text: String,
+    /// Have labels a TTL of their own?
+    pipe: bool,
 }
 
 /// Can routers of this kind play these roles? Asks everything that needs no lab.
@@ -112,8 +114,8 @@ pub fn bring_up(
     let routers = started?;
     let interfaces = routers.iter().flat_map(|router| router.interfaces().to_vec()).collect();
     let (rules, classed) = (vec![Vec::new(); routers.len()], vec![BTreeSet::new(); routers.len()]);
-    let text = links::text(&system);
-    let mut up = SystemDut { name: dut.name.clone(), system, core, routers, interfaces, rules, classed, text };
+    let (text, pipe) = (links::text(&system), is_pipe(&dut.params));
+    let mut up = SystemDut { name: dut.name.clone(), system, core, routers, interfaces, rules, classed, text, pipe };
     wait::until(READY + EACH * up.routers.len() as u32, stop, || {
         Ok(up.lacking()?.map_or(Look::Ready(()), Look::NotYet))
     })?;
@@ -256,16 +258,21 @@ impl Dut for SystemDut {
 
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
         let ends = self.core.ends(link)?;
-        self.core.set(link, up)?;
         if !up {
-            return Ok(());
+            ends.iter().try_for_each(|end| self.routers[end.router].link_leaves(end.interface))?;
+            return self.core.set(link, up);
         }
+        self.core.set(link, up)?;
         ends.iter().try_for_each(|end| self.routers[end.router].link_returned(end.interface))?;
         wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
     }
 
     fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
         self.system.route(from, to, self.core.down()).map_or(1, |path| path.len())
+    }
+
+    fn labels_are_pipes(&self) -> bool {
+        self.pipe
     }
 
     /// What waits for a link that is down is not missing.

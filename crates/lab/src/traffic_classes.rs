@@ -1,20 +1,49 @@
 //! Classes of service of a test in the words of tc(8): a hierarchical token bucket (HTB) at the output port, with a class and a queue each.
 //!
-//! A class has its share of the rate by weight, and borrows what the others leave. Packets of the router itself (ARP, ICMPv6, codepoint CS6 of routing
-//! protocols) go out beside the classes, unless a class names their codepoint: an overload of test frames must not end its sessions.
+//! A class has its share of the rate by weight, and borrows what the others leave. With strict priority it has next to no share of its own, and what is to be
+//! borrowed goes to the first class. The scheduler `prio` has one class with the whole rate in place of all these, and a band for each class below it. Packets of
+//! the router itself (ARP, ICMPv6, codepoint CS6 of routing protocols) go out beside the classes, unless a class names their codepoint: an overload of test frames must
+//! not end its sessions.
 
 use crate::router::interface_at;
 use crate::{LabError, Netns};
-use drophammer_model::classes::{EgressClasses, by_port, counter_name};
+use drophammer_model::Param;
+use drophammer_model::classes::{EgressClasses, Scheduling, by_port, by_priority, counter_name};
 use drophammer_model::role::{Place, RouterRole};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+drophammer_model::choice! {
+    /// Queueing disciplines that serve the classes.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(crate) enum Scheduler {
+        /// HTB alone, by weight or by priority as a test has it.
+        #[default]
+        Htb = "htb",
+        /// Strict priority (`prio`) in the order of the weights below HTB, whatever a test asks for.
+        Prio = "prio",
+    }
+}
+
+/// Parameter of the kinds whose kernel has both.
+pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
+    "scheduler",
+    "htb",
+    "htb",
+    "what serves the classes of a test: HTB, by weight or by priority, or `prio` below HTB, which is always strict priority in the order of the weights",
+);
+
 /// The program, and the Debian package that has it.
 pub(crate) const NEED: (&str, &str) = ("tc", "iproute2");
+/// Modules of a kernel for all of this.
+pub(crate) const MODULES: [&str; 3] = ["sch_htb", "sch_prio", "cls_u32"];
 /// Handle of the buckets, by which they are known again.
 const HANDLE: &str = "d0c5:";
+/// Handle of the bands.
+const BANDS: &str = "d0c6:";
 /// Minor number of the first class; that of all together is 1.
 const FIRST: usize = 0x11;
 /// What a frame takes of an Ethernet line beside the bytes that the kernel counts: FCS, preamble and gap.
@@ -25,38 +54,58 @@ const LEAST: u32 = 84;
 const TURN: u64 = 1_600;
 /// Time of the rate that a bucket holds. A processor that is held up for longer leaves the line idle.
 const BURST_PER_SECOND: u64 = 250;
+/// Bits per second that each class has for itself where all else goes by priority: a frame or two. HTB has no class without a share.
+const LITTLE: u64 = 1_000;
+/// Priorities of packets that the kernel knows, each of which needs a band.
+const PRIORITIES: usize = 16;
 /// Codepoint of routing protocols (CS6).
 const ROUTING: u8 = 48;
 
+/// Runs tc(8) with these arguments and this input where the router is, and returns what it wrote.
+pub(crate) type Tc<'a> = &'a dyn Fn(&[&str], Option<&str>) -> Result<String, LabError>;
+
+/// tc(8) of a router in a namespace.
+pub(crate) fn within(netns: &Netns) -> impl Fn(&[&str], Option<&str>) -> Result<String, LabError> {
+    move |arguments, input| netns.output(NEED.0, NEED.1, arguments, input)
+}
+
 /// The classes that a router has: device, interface of its role, classes.
 #[derive(Debug, Default)]
-pub(crate) struct Given(Vec<(String, usize, EgressClasses)>);
+pub(crate) struct Given {
+    scheduler: Scheduler,
+    lists: Vec<(String, usize, EgressClasses)>,
+}
 
 impl Given {
+    /// None yet; those that come are served by this.
+    pub(crate) fn by(scheduler: Scheduler) -> Given {
+        Given { scheduler, lists: Vec::new() }
+    }
+
     /// Puts these classes in place of those that are there, and of any other queue of their devices; none takes them back.
     ///
     /// # Errors
     /// [`LabError::Unusable`] for classes that no router of this role can have, [`LabError::Command`] with the words of tc,
     /// [`LabError::MissingProgram`].
-    pub(crate) fn set(&mut self, netns: &Netns, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
+    pub(crate) fn set(&mut self, tc: Tc<'_>, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
         let lists = by_port(lists, role.interfaces.len()).map_err(|what| LabError::Unusable {
             what,
             remedy: "change the classes of the test in the suite".into(),
         })?;
-        self.0.clear();
+        self.lists.clear();
         let mut text = String::new();
-        for device in own_roots(&listed(netns, &[])?) {
+        for device in own_roots(&listed(tc, &[])?) {
             let _ = writeln!(text, "qdisc del dev {device} root");
         }
         let device = |port: usize| interface_at(role, Place { port, vlan: None });
         let all: Vec<_> = lists.into_iter().map(|(port, list)| (device(port), port, list.clone())).collect();
         for (device, _, list) in &all {
-            text.push_str(&commands(device, list));
+            text.push_str(&commands(device, list, self.scheduler));
         }
         if !text.is_empty() {
-            netns.output(NEED.0, NEED.1, &["-batch", "-"], Some(&text))?;
+            tc(&["-batch", "-"], Some(&text))?;
         }
-        self.0 = all;
+        self.lists = all;
         Ok(())
     }
 
@@ -64,11 +113,10 @@ impl Given {
     ///
     /// # Errors
     /// Those of tc.
-    pub(crate) fn counters(&self, netns: &Netns, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
-        for (device, port, list) in &self.0 {
-            let listed = listed(netns, &["dev", device])?;
-            for (i, class) in list.classes.iter().enumerate() {
-                let parent = format!("{HANDLE}{:x}", FIRST + i);
+    pub(crate) fn counters(&self, tc: Tc<'_>, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+        for (device, port, list) in &self.lists {
+            let listed = listed(tc, &["dev", device])?;
+            for (class, parent) in list.classes.iter().zip(parents(list, self.scheduler)) {
                 let queue = listed.as_array().into_iter().flatten().find(|q| q["parent"] == parent.as_str());
                 let count = |what: &str| queue.and_then(|q| q[what].as_u64());
                 let name = counter_name(*port, &class.name);
@@ -81,9 +129,8 @@ impl Given {
 }
 
 /// Queueing disciplines with their counters.
-fn listed(netns: &Netns, of: &[&str]) -> Result<Value, LabError> {
-    let arguments = [&["-j", "-s", "qdisc", "show"], of].concat();
-    let text = netns.output(NEED.0, NEED.1, &arguments, None)?;
+fn listed(tc: Tc<'_>, of: &[&str]) -> Result<Value, LabError> {
+    let text = tc(&[&["-j", "-s", "qdisc", "show"], of].concat(), None)?;
     serde_json::from_str(&text).map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))
 }
 
@@ -94,47 +141,116 @@ fn own_roots(listed: &Value) -> Vec<String> {
     all.filter_map(|q| Some(q["dev"].as_str()?.to_owned())).collect()
 }
 
+/// The place of each class in the order of their priority, from 0.
+fn ranks(list: &EgressClasses) -> Vec<usize> {
+    let order = by_priority(&list.classes.iter().map(|class| class.weight).collect::<Vec<_>>());
+    let rank = |class: usize| order.iter().position(|at| *at == class).unwrap_or_default();
+    (0..order.len()).map(rank).collect()
+}
+
+/// What the queue of each class hangs at: its class of HTB, or its band.
+fn parents(list: &EgressClasses, scheduler: Scheduler) -> Vec<String> {
+    match scheduler {
+        Scheduler::Htb => (0..list.classes.len()).map(|class| format!("{HANDLE}{:x}", FIRST + class)).collect(),
+        Scheduler::Prio => ranks(list).into_iter().map(|rank| format!("{BANDS}{:x}", rank + 1)).collect(),
+    }
+}
+
 /// Lines for `tc -batch` that give a device its classes.
-fn commands(device: &str, list: &EgressClasses) -> String {
+fn commands(device: &str, list: &EgressClasses, scheduler: Scheduler) -> String {
     let rate = list.rate.0;
     let burst = (rate / 8 / BURST_PER_SECOND).max(2 * TURN);
-    let sum: u64 = list.classes.iter().map(|class| u64::from(class.weight)).sum();
-    let least = list.classes.iter().map(|class| u64::from(class.weight)).min().unwrap_or(1).max(1);
-    let (mut text, minor) = (String::new(), |i: usize| format!("{HANDLE}{:x}", FIRST + i));
-    let bucket = format!("ceil {rate}bit burst {burst}b cburst {burst}b mpu {LEAST} overhead {OVERHEAD}");
-    let last = FIRST + list.classes.len() - 1;
-    let _ = writeln!(text, "qdisc replace dev {device} root handle {HANDLE} htb default {last:x}");
+    let ceiling = format!("ceil {rate}bit cburst {burst}b mpu {LEAST} overhead {OVERHEAD}");
+    let parents = parents(list, scheduler);
+    let default = match scheduler {
+        Scheduler::Htb => FIRST + list.classes.len() - 1,
+        Scheduler::Prio => 1,
+    };
+    let mut text = String::new();
+    let _ = writeln!(text, "qdisc replace dev {device} root handle {HANDLE} htb default {default:x}");
     let _ = writeln!(
         text,
-        "class add dev {device} parent {HANDLE} classid {HANDLE}1 htb rate {rate}bit {bucket} quantum {TURN}"
+        "class add dev {device} parent {HANDLE} classid {HANDLE}1 htb rate {rate}bit burst {burst}b {ceiling} quantum {TURN}"
     );
-    for (i, class) in list.classes.iter().enumerate() {
-        let weight = u64::from(class.weight);
+    match scheduler {
+        Scheduler::Htb => {
+            for (own, parent) in shares(list, burst).iter().zip(&parents) {
+                let _ = writeln!(text, "class add dev {device} parent {HANDLE}1 classid {parent} htb {own} {ceiling}");
+            }
+        }
+        Scheduler::Prio => {
+            let ranks = ranks(list);
+            // What no class names is of the last one, wherever that stands.
+            let last = ranks.last().copied().unwrap_or_default().to_string();
+            let (bands, map) = (ranks.len(), vec![last; PRIORITIES].join(" "));
+            let _ = writeln!(
+                text,
+                "qdisc add dev {device} parent {HANDLE}1 handle {BANDS} prio bands {bands} priomap {map}"
+            );
+        }
+    }
+    for parent in &parents {
+        let _ = writeln!(text, "qdisc add dev {device} parent {parent} pfifo limit {}", list.queue);
+    }
+    text.push_str(&filters(device, list, scheduler, &parents));
+    text
+}
+
+/// Words for the class of HTB of each class: what it has for itself, and how it comes to more.
+fn shares(list: &EgressClasses, burst: u64) -> Vec<String> {
+    let (rate, weights) = (list.rate.0, list.classes.iter().map(|class| u64::from(class.weight)));
+    if list.scheduling == Scheduling::Priority {
+        let own = LITTLE.min(rate);
+        let words = |rank: usize| format!("rate {own}bit burst {TURN}b prio {rank} quantum {TURN}");
+        return ranks(list).into_iter().map(words).collect();
+    }
+    let (sum, least) = (weights.clone().sum::<u64>(), weights.clone().min().unwrap_or(1).max(1));
+    let words = |weight: u64| {
         // Of what others leave, classes take turns of these bytes.
         let (own, quantum) = ((u128::from(rate) * u128::from(weight) / u128::from(sum)).max(1), TURN * weight / least);
+        format!("rate {own}bit burst {burst}b quantum {quantum}")
+    };
+    weights.map(words).collect()
+}
+
+/// Lines that lead packets to their classes, and those of the router itself beside them.
+fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[String]) -> String {
+    let mut text = String::new();
+    let mut filter = |at: &str, protocol: &str, priority: u32, condition: &str, to: &str| {
         let _ = writeln!(
             text,
-            "class add dev {device} parent {HANDLE}1 classid {} htb rate {own}bit {bucket} quantum {quantum}",
-            minor(i)
-        );
-        let _ = writeln!(text, "qdisc add dev {device} parent {} pfifo limit {}", minor(i), list.queue);
-    }
-    let mut filter = |protocol: &str, priority: u32, condition: String, to: &str| {
-        let _ = writeln!(
-            text,
-            "filter add dev {device} parent {HANDLE} protocol {protocol} prio {priority} u32 match {condition} flowid {to}"
+            "filter add dev {device} parent {at} protocol {protocol} prio {priority} u32 match {condition} flowid {to}"
         );
     };
-    for (i, class) in list.classes.iter().enumerate() {
-        let bits = u32::from(class.dscp) << 2;
-        filter("ip", 1, format!("ip dsfield {bits:#04x} 0xfc"), &minor(i));
-        filter("ipv6", 2, format!("ip6 priority {bits:#04x} 0xfc"), &minor(i));
-    }
+    let codepoint = |dscp: u8| {
+        let bits = u32::from(dscp) << 2;
+        (format!("ip dsfield {bits:#04x} 0xfc"), format!("ip6 priority {bits:#04x} 0xfc"))
+    };
     let beside = format!("{HANDLE}0");
-    filter("arp", 3, "u32 0 0".into(), &beside);
-    filter("ipv6", 2, "ip6 protocol 58 0xff".into(), &beside);
-    filter("ip", 1, format!("ip dsfield {:#04x} 0xfc", ROUTING << 2), &beside);
-    filter("ipv6", 2, format!("ip6 priority {:#04x} 0xfc", ROUTING << 2), &beside);
+    // A neighbour that the router cannot find behind a full line has nothing at all: with strict priority a class may wait for ever.
+    let strict = scheduler == Scheduler::Prio || list.scheduling == Scheduling::Priority;
+    if strict {
+        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
+    }
+    let at = match scheduler {
+        Scheduler::Htb => HANDLE,
+        Scheduler::Prio => BANDS,
+    };
+    for (class, parent) in list.classes.iter().zip(parents) {
+        let (ipv4, ipv6) = codepoint(class.dscp);
+        filter(at, "ip", 1, &ipv4, parent);
+        filter(at, "ipv6", 2, &ipv6, parent);
+    }
+    filter(HANDLE, "arp", 3, "u32 0 0", &beside);
+    if !strict {
+        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
+    }
+    // Filters of classes stand before this one where they are at the same place.
+    if scheduler == Scheduler::Htb || list.classes.iter().all(|class| class.dscp != ROUTING) {
+        let (ipv4, ipv6) = codepoint(ROUTING);
+        filter(HANDLE, "ip", 1, &ipv4, &beside);
+        filter(HANDLE, "ipv6", 2, &ipv6, &beside);
+    }
     text
 }
 
@@ -143,37 +259,117 @@ mod tests {
     use super::*;
     use drophammer_model::Bandwidth;
     use drophammer_model::classes::{ServiceClass, WayOut};
+    use serde_json::json;
 
-    #[test]
-    fn classes_have_their_rates_turns_and_codepoints() {
+    fn list(scheduling: Scheduling) -> EgressClasses {
         let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
-        let list = EgressClasses {
+        EgressClasses {
             at: WayOut::Port(1),
             rate: Bandwidth(95_000_000),
             queue: 256,
+            scheduling,
             classes: vec![class("gold", 40, 70), class("silver", 24, 20), class("bronze", 0, 5)],
-        };
-        let text = commands("d1", &list);
-        let has = |line: &str| assert!(text.lines().any(|l| l.starts_with(line)), "no `{line}` in {text}");
-        has("qdisc replace dev d1 root handle d0c5: htb default 13");
-        has("class add dev d1 parent d0c5: classid d0c5:1 htb rate 95000000bit ceil 95000000bit burst 47500b");
-        has("class add dev d1 parent d0c5:1 classid d0c5:11 htb rate 70000000bit ceil 95000000bit");
-        has("class add dev d1 parent d0c5:1 classid d0c5:13 htb rate 5000000bit ceil 95000000bit");
-        has("qdisc add dev d1 parent d0c5:12 pfifo limit 256");
-        has("filter add dev d1 parent d0c5: protocol ip prio 1 u32 match ip dsfield 0xa0 0xfc flowid d0c5:11");
-        has("filter add dev d1 parent d0c5: protocol ipv6 prio 2 u32 match ip6 priority 0x60 0xfc flowid d0c5:12");
-        let quantum = |i: usize| {
-            let line = text.lines().find(|l| l.contains(&format!("classid d0c5:1{i}"))).unwrap();
-            line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-        };
-        assert_eq!([quantum(1), quantum(2), quantum(3)], [22_400, 6_400, 1_600]);
+        }
+    }
+
+    fn has(text: &str, line: &str) {
+        assert!(text.lines().any(|l| l.starts_with(line)), "no `{line}` in {text}");
+    }
+
+    #[test]
+    fn classes_have_their_rates_turns_and_codepoints() {
+        let text = commands("d1", &list(Scheduling::Weights), Scheduler::Htb);
+        for line in [
+            "qdisc replace dev d1 root handle d0c5: htb default 13",
+            "class add dev d1 parent d0c5: classid d0c5:1 htb rate 95000000bit burst 47500b ceil 95000000bit cburst 47500b",
+            "class add dev d1 parent d0c5:1 classid d0c5:11 htb rate 70000000bit burst 47500b quantum 22400 ceil 95000000bit",
+            "class add dev d1 parent d0c5:1 classid d0c5:12 htb rate 20000000bit burst 47500b quantum 6400 ceil 95000000bit",
+            "class add dev d1 parent d0c5:1 classid d0c5:13 htb rate 5000000bit burst 47500b quantum 1600 ceil 95000000bit",
+            "qdisc add dev d1 parent d0c5:12 pfifo limit 256",
+            "filter add dev d1 parent d0c5: protocol ip prio 1 u32 match ip dsfield 0xa0 0xfc flowid d0c5:11",
+            "filter add dev d1 parent d0c5: protocol ipv6 prio 2 u32 match ip6 priority 0x60 0xfc flowid d0c5:12",
+        ] {
+            has(&text, line);
+        }
         // A class that names a codepoint of routing protocols has it: its filter stands first.
         assert!(text.find("dsfield 0xa0").unwrap() < text.find("dsfield 0xc0").unwrap());
     }
 
     #[test]
+    fn with_priority_classes_have_next_to_nothing_of_their_own() {
+        let mut list = list(Scheduling::Priority);
+        list.classes.swap(0, 2);
+        let text = commands("d1", &list, Scheduler::Htb);
+        for line in [
+            "class add dev d1 parent d0c5:1 classid d0c5:11 htb rate 1000bit burst 1600b prio 2 quantum 1600 ceil 95000000bit",
+            "class add dev d1 parent d0c5:1 classid d0c5:12 htb rate 1000bit burst 1600b prio 1 quantum 1600 ceil 95000000bit",
+            "class add dev d1 parent d0c5:1 classid d0c5:13 htb rate 1000bit burst 1600b prio 0 quantum 1600 ceil 95000000bit",
+        ] {
+            has(&text, line);
+        }
+        // Neighbours are found whatever the codepoint.
+        assert!(text.find("ip6 protocol 58").unwrap() < text.find("ip6 priority").unwrap());
+    }
+
+    #[test]
+    fn bands_stand_in_the_order_of_the_weights() {
+        let mut list = list(Scheduling::Weights);
+        list.classes.rotate_left(1);
+        let text = commands("d1", &list, Scheduler::Prio);
+        for line in [
+            "qdisc replace dev d1 root handle d0c5: htb default 1",
+            "class add dev d1 parent d0c5: classid d0c5:1 htb rate 95000000bit burst 47500b ceil 95000000bit",
+            // The last class is gold, the first in order.
+            "qdisc add dev d1 parent d0c5:1 handle d0c6: prio bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+            "qdisc add dev d1 parent d0c6:2 pfifo limit 256",
+            "filter add dev d1 parent d0c6: protocol ip prio 1 u32 match ip dsfield 0x60 0xfc flowid d0c6:2",
+            "filter add dev d1 parent d0c6: protocol ip prio 1 u32 match ip dsfield 0x00 0xfc flowid d0c6:3",
+            "filter add dev d1 parent d0c6: protocol ipv6 prio 2 u32 match ip6 priority 0xa0 0xfc flowid d0c6:1",
+            "filter add dev d1 parent d0c5: protocol arp prio 3 u32 match u32 0 0 flowid d0c5:0",
+            "filter add dev d1 parent d0c5: protocol ip prio 1 u32 match ip dsfield 0xc0 0xfc flowid d0c5:0",
+        ] {
+            has(&text, line);
+        }
+        assert_eq!(text.matches("class add").count(), 1);
+        // A class that names the codepoint of routing protocols has it.
+        list.classes[1].dscp = ROUTING;
+        let text = commands("d1", &list, Scheduler::Prio);
+        has(&text, "filter add dev d1 parent d0c6: protocol ip prio 1 u32 match ip dsfield 0xc0 0xfc flowid d0c6:3");
+        assert!(!text.contains("dsfield 0xc0 0xfc flowid d0c5:0"), "{text}");
+    }
+
+    #[test]
+    fn classes_are_counted_at_their_queues() {
+        let listed = json!([
+            {"kind": "htb", "handle": "d0c5:", "dev": "d1", "root": true, "packets": 60, "drops": 9},
+            {"kind": "prio", "handle": "d0c6:", "dev": "d1", "parent": "d0c5:1", "packets": 60, "drops": 9},
+            {"kind": "pfifo", "handle": "8001:", "dev": "d1", "parent": "d0c6:1", "packets": 30, "drops": 0},
+            {"kind": "pfifo", "handle": "8002:", "dev": "d1", "parent": "d0c6:2", "packets": 20, "drops": 2},
+            {"kind": "pfifo", "handle": "8003:", "dev": "d1", "parent": "d0c6:3", "packets": 10, "drops": 7},
+        ]);
+        let role = RouterRole::of(&crate::kinds::tests_support::two_ports());
+        let said: Tc<'_> =
+            &|arguments, _| Ok(if arguments.contains(&"-batch") { String::new() } else { listed.to_string() });
+        let mut given = Given::by(Scheduler::Prio);
+        let mut counters = BTreeMap::new();
+        given.counters(said, &mut counters).unwrap();
+        assert!(counters.is_empty());
+        given.set(said, &role, &[list(Scheduling::Priority)]).unwrap();
+        given.counters(said, &mut counters).unwrap();
+        let expected = [
+            ("d1.bronze.dropped", 7),
+            ("d1.bronze.served", 10),
+            ("d1.gold.dropped", 0),
+            ("d1.gold.served", 30),
+            ("d1.silver.dropped", 2),
+            ("d1.silver.served", 20),
+        ];
+        assert_eq!(counters, expected.map(|(name, n)| (name.to_owned(), n)).into());
+    }
+
+    #[test]
     fn only_classes_of_ours_are_taken_back() {
-        let listed = serde_json::json!([
+        let listed = json!([
             {"kind": "htb", "handle": "d0c5:", "dev": "d1", "root": true},
             {"kind": "pfifo", "handle": "8001:", "dev": "d1", "parent": "d0c5:11"},
             {"kind": "htb", "handle": "1:", "dev": "d2", "root": true},

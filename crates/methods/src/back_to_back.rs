@@ -13,9 +13,11 @@ use crate::parameters::{
 };
 use crate::pattern::{Limits, Pattern};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -53,6 +55,7 @@ static SPEC: TestSpec = TestSpec {
         key: "back_to_back_{size}_frames",
         help: "average back-to-back value per sending port in frames",
     }],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -88,6 +91,14 @@ const PLOT: PlotSpec = PlotSpec {
 /// First burst of a search, in frames: about a ring of a network card. Half of the bursts of a search that starts far from
 /// the answer go into finding the bracket.
 const FIRST_BURST: u64 = 512;
+
+/// Bursts until one is lossy in a search on an ordinary device, for estimates: from 512 frames up to some 4,000.
+const DOUBLINGS: f64 = 4.0;
+
+/// Bursts between the bounds after these, down to the step.
+fn halvings(params: &Params) -> f64 {
+    (2_048.0 / STEP.get(params) as f64).log2().max(0.0)
+}
 
 /// One search.
 #[derive(Clone, Copy, Debug)]
@@ -212,11 +223,22 @@ impl Method for BackToBack {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        // From 512 frames up to some 4,000, and down to the step: a burst itself takes milliseconds.
-        let step = STEP.get(params) as f64;
-        let bursts = 4.0 + (2_048.0 / step).log2().max(0.0);
+        // A burst itself takes milliseconds.
+        let bursts = DOUBLINGS + halvings(params);
         let bursts = bursts * f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(beside_s(params, bursts, 0.5))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        // The last burst before the halvings is lossy, and every other one of these. Such a burst is sent again.
+        let halvings = halvings(params);
+        let again = f64::from(VERIFY.get(params).saturating_sub(1)) * (1.0 + halvings / 2.0);
+        let bursts = TrialCount::about((DOUBLINGS + halvings + again).round() as usize);
+        Some(by_size(params, bursts.times(REPEATS.get(params) as usize)) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        modifiers::patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -6,8 +6,10 @@ use crate::columns;
 use crate::parameters::{fewer, params};
 use crate::report::{PlotSpec, extremes, lower, mean, xy};
 use crate::route_tests::{self, Case, ESTABLISH, PATIENCE, TABLES, follow, for_each_family, must_be_complete};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -34,6 +36,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "bgp_pass_through_ipv6_median_ms", help: "the same for IPv6" },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -74,6 +77,10 @@ impl Method for BgpPassThrough {
     fn estimate(&self, params: &Params) -> Duration {
         let samples = f64::from(SAMPLES.get(params));
         Duration::from_secs_f64((samples * 0.1 + 3.0) * route_tests::families(params))
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -7,8 +7,10 @@ use crate::parameters::params;
 use crate::report::{higher, lower, note};
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -40,6 +42,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "bgp_load_ipv6_s", help: "the same for IPv6" },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -85,6 +88,10 @@ impl Method for BgpTableCapacity {
         // Routers take some tens of thousands of routes per second, and as long to let go of them.
         let routes = f64::from(MAX_ROUTES.get(params)) * route_tests::families(params);
         Duration::from_secs_f64(routes / 30_000.0 + HOLD.seconds(params) + 3.0)
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

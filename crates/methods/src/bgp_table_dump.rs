@@ -6,9 +6,11 @@ use crate::columns;
 use crate::parameters::{fewer, params};
 use crate::report::{PlotSpec, lower, mean, xy};
 use crate::route_tests::{self, Case, PATIENCE, complaint, for_each_family, thousands};
+use crate::routes_sent;
 use crate::routing::RouteAction;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -33,6 +35,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "bgp_dump_ipv4_s", help: "mean seconds until a new peer has all IPv4 routes" },
         FigureSpec { key: "bgp_dump_ipv6_s", help: "the same for IPv6" },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -73,6 +76,10 @@ impl Method for BgpTableDump {
         let routes = f64::from(ROUTES.get(params));
         let each = routes / 30_000.0 + f64::from(REPEATS.get(params)) * (routes / 100_000.0 + 1.0) + 2.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

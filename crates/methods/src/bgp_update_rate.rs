@@ -6,9 +6,11 @@ use crate::columns;
 use crate::parameters::{params, shorter};
 use crate::report::{PlotSpec, higher, note, xy};
 use crate::route_tests::{self, Case, PATIENCE, complaint, follow, for_each_family, must_be_complete, thousands};
+use crate::routes_sent;
 use crate::routing::{Change, Packing, PeerIndex, RESTLESS, WatchIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -47,6 +49,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "bgp_update_rate_ipv6_rps", help: "the same for IPv6" },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -94,6 +97,10 @@ impl Method for BgpUpdateRate {
         let paces = 7.0 + f64::from(REFINEMENTS.get(params));
         let each = paces * (DURATION.seconds(params) + 0.5) + 4.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -10,15 +10,16 @@ mod rows;
 mod shares;
 mod way_out;
 
-pub use shares::shares;
+pub use shares::{Sharing, shares};
 
 use crate::Method;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_pattern, note, note_unfit};
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::capabilities::Need;
-use drophammer_model::classes::ServiceClass;
+use drophammer_model::classes::{Scheduling, ServiceClass};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
@@ -47,6 +48,12 @@ const CLASSES: Param<Vec<ServiceClass>> = Param::new(
     "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
     "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
     "the classes: name, IP `precedence` (0 to 7) or `dscp` (0 to 63), and weight; what no class names is of the last one",
+);
+const SCHEDULING: Param<Scheduling> = Param::new(
+    "scheduling",
+    "weights",
+    "weights",
+    "which class is served if several wait: all of them in turns by weight (`weights`), or only the one with the highest weight (`priority`)",
 );
 const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
@@ -85,6 +92,7 @@ static SPEC: TestSpec = TestSpec {
             IPV6_SHARE.spec(),
             IPV6_FRAME_SIZE.spec(),
             CLASSES.spec(),
+            SCHEDULING.spec(),
             BOTTLENECK.spec(),
             CORE_LINKS_DOWN.spec(),
             OVERLOAD.spec(),
@@ -109,6 +117,7 @@ static SPEC: TestSpec = TestSpec {
             help: "frames per second of all classes that left by the overloaded output port, or crossed overloaded links",
         },
     ],
+    tables: &[TABLE.shape(), core_links::SHAPES[0], core_links::SHAPES[1]],
     needs: &[Need::Classes],
 };
 
@@ -124,11 +133,17 @@ impl Method for ClassOfService {
         if let Some(low) = overloads.iter().find(|percent| **percent <= 100) {
             return Err(TestError::NotApplicable(format!("`overload` of {low} % is none; write loads above 100")));
         }
+        let expected = match SCHEDULING.get(params) {
+            Scheduling::Weights => "the weights give of all that arrived, where no class has more than it offers",
+            Scheduling::Priority => {
+                "strict priority gives of all that arrived: the class with the highest weight has all that it offers, the next one of what is left"
+            }
+        };
         note(
             outcome,
             format!(
                 "All classes offer the same amount. Shares are of the frames that arrived while the last {} % of a trial were sent: before, \
-                 queues fill. An expected share is what the weights give of all that arrived, where no class has more than it offers. Delay \
+                 queues fill. An expected share is what {expected}. Delay \
                  variation is from the least latency to that of 99 % of the frames (RFC 7640).",
                 (BINS - FILLING) * 100 / BINS
             ),
@@ -173,6 +188,10 @@ impl Method for ClassOfService {
     /// What it offers follows from the output port, not from what the tester can do.
     fn patterns(&self, _params: &Params) -> Vec<Pattern> {
         Vec::new()
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(SIZES.get(params).len() * loads(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -7,10 +7,14 @@ use crate::parameters::params;
 use crate::report::{PlotSpec, extremes, lower_by_difference, mean, note, xy_of};
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
-use drophammer_model::param::Param;
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, TrialResult};
@@ -28,6 +32,10 @@ const BIN: Param<Duration> = Param::new(
     "100 ms",
     "width of time bins; times are no finer than a bin, nor than the time between two frames to a route",
 );
+const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
+    "lower_loads",
+    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router forwards less than 10 % of the frames to the table",
+);
 
 static SPEC: TestSpec = TestSpec {
     name: "convergence_skyline",
@@ -37,7 +45,7 @@ static SPEC: TestSpec = TestSpec {
     needs: route_traffic::NEEDS,
     params: params![
         &route_tests::TABLES,
-        &[ROUTES.spec(), INTERVAL.spec(), CYCLES.spec(), BIN.spec()],
+        &[ROUTES.spec(), INTERVAL.spec(), CYCLES.spec(), BIN.spec(), LOWER_LOADS.spec()],
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
@@ -46,7 +54,12 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "convergence_up_ipv6_s", help: "the same for IPv6" },
         FigureSpec { key: "convergence_down_ipv4_s", help: "mean seconds until traffic to no IPv4 route arrives" },
         FigureSpec { key: "convergence_down_ipv6_s", help: "the same for IPv6" },
+        FigureSpec {
+            key: "convergence_{event}_{family}_at_{load}_percent_s",
+            help: "the same at a lower load, for a router that forwards next to nothing at the load of the others",
+        },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -78,6 +91,9 @@ const EDGE: f64 = 0.01;
 /// Bins in a row, or to the next change if those are fewer, that a table must be through for: convergence is what lasts (RFC 6413
 /// section 3.3.2), and a router that stumbles later has lost frames, not convergence.
 const SUSTAINED: usize = 10;
+
+/// Share of the frames to a table that is there, up to which the router forwards next to nothing.
+const NEXT_TO_NOTHING: f64 = 0.1;
 
 /// When the first and the last route went, in seconds after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -129,6 +145,12 @@ impl Method for ConvergenceSkyline {
         Duration::from_secs_f64((trial + 3.0) * route_tests::families(params))
     }
 
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let lower = LOWER_LOADS.get(params).map_or(0, |loads| loads.len());
+        let families = route_tests::FAMILIES.get(params).len();
+        Some(TrialCount::between(families, families * (1 + lower)) + known_trials(params, searches))
+    }
+
     fn deviations(&self, params: &Params) -> Vec<String> {
         let interval = INTERVAL.seconds(params);
         (interval < 60.0).then(|| format!("{interval} s between changes instead of 60 s")).into_iter().collect()
@@ -139,36 +161,92 @@ const EXPLANATION: &str = "The traffic aims at every route in turn. First and la
      frames delivered and of the first of ten bins in a row (or of all to the next event) with at least 99 %; the other way round when \
      the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.";
 
+/// What is done to a router.
+struct Cycles {
+    case: Case,
+    interval_s: f64,
+    bin_s: f64,
+    count: u32,
+}
+
+impl Cycles {
+    fn duration_s(&self) -> f64 {
+        f64::from(2 * self.count) * self.interval_s + self.interval_s.min(1.0)
+    }
+
+    /// One trial of all cycles.
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, rate: FrameRate) -> Result<TrialResult, TestError> {
+        let Cycles { case, interval_s, bin_s, count } = self;
+        let (source, origin) = (case.peers[0], case.peers[1]);
+        let mut changes = Vec::new();
+        for cycle in 0..*count {
+            let at = f64::from(2 * cycle) * interval_s + interval_s.min(1.0);
+            changes.push((at, "routes up".to_owned(), vec![case.advertise(origin, case.whole())]));
+            changes.push((at + interval_s, "routes down".to_owned(), vec![case.withdraw(origin, case.whole())]));
+        }
+        let routes = thousands(case.all.len().into());
+        let trial = RouteTrial {
+            purpose: format!("convergence skyline {}: {routes} routes, {count} times", case.family),
+            size: smallest(case.family),
+            streams: vec![case.stream(source, origin, case.whole())],
+            rate,
+            duration_s: self.duration_s(),
+            bin_s: Some(*bin_s),
+            per_route: false,
+            changes,
+        };
+        bed.progress(&trial.purpose, 0, 1);
+        route_traffic::run(bed, params, &trial, |bed| {
+            bed.routing()?.reset(PATIENCE.get(params))?;
+            route_tests::establish(bed, &[source, origin], params).map(drop)
+        })
+    }
+
+    /// Share of the frames that arrived while the table was there; `None` where none were sent then.
+    fn forwarded(&self, result: &TrialResult) -> Option<f64> {
+        let bins = &result.groups.first()?.bins;
+        let (mut offered, mut delivered) = (0, 0);
+        for (index, event) in result.events.iter().enumerate().step_by(2) {
+            let until_s = result.events.get(index + 1).map_or(self.duration_s(), |next| next.at_s);
+            let (from, until) = ((event.at_s / self.bin_s) as usize, (until_s / self.bin_s) as usize);
+            for bin in bins.iter().take(until).skip(from) {
+                offered += bin.offered;
+                delivered += bin.delivered;
+            }
+        }
+        (offered > 0).then(|| delivered as f64 / offered as f64)
+    }
+}
+
 fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let case = Case::new(bed, family, params, 2, ROUTES.get(params))?;
-    let rate = route_traffic::load(bed, family, params, outcome)?;
-    let (source, origin) = (case.peers[0], case.peers[1]);
-    let (interval, bin_s) = (INTERVAL.seconds(params), BIN.seconds(params));
-    let cycles = CYCLES.get(params);
-    let mut changes = Vec::new();
-    for cycle in 0..cycles {
-        let at = f64::from(2 * cycle) * interval + interval.min(1.0);
-        changes.push((at, "routes up".to_owned(), vec![case.advertise(origin, case.whole())]));
-        changes.push((at + interval, "routes down".to_owned(), vec![case.withdraw(origin, case.whole())]));
-    }
-    let duration_s = f64::from(2 * cycles) * interval + interval.min(1.0);
-    let trial = RouteTrial {
-        purpose: format!("convergence skyline {family}: {} routes, {cycles} times", thousands(case.all.len().into())),
-        size: smallest(family),
-        streams: vec![case.stream(source, origin, case.whole())],
-        rate,
-        duration_s,
-        bin_s: Some(bin_s),
-        per_route: false,
-        changes,
+    let asked = route_traffic::load(bed, family, params, outcome)?;
+    let whole = match route_traffic::RATE.get(params) {
+        Some(rate) => rate,
+        None => asked.scaled(100.0 / route_traffic::LOAD.get(params).0),
     };
-    bed.progress(&trial.purpose, 0, 1);
-    let result = route_traffic::run(bed, params, &trial, |bed| {
-        bed.routing()?.reset(PATIENCE.get(params))?;
-        route_tests::establish(bed, &[source, origin], params).map(drop)
-    })?;
-    route_tests::note_losses(bed, family, &[source, origin], outcome)?;
-    let times = Times { bin_s, every_s: f64::from(case.all.len()) / rate.pps(), duration_s };
+    let lower = LOWER_LOADS.get(params).unwrap_or_default();
+    let cycles =
+        Cycles { interval_s: INTERVAL.seconds(params), bin_s: BIN.seconds(params), count: CYCLES.get(params), case };
+    let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
+    let result = loop {
+        let result = cycles.run(bed, params, rate)?;
+        let next_to_nothing = cycles.forwarded(&result).filter(|share| *share < NEXT_TO_NOTHING);
+        let (Some(share), Some(next)) = (next_to_nothing, tried.next()) else { break result };
+        let percent = share * 100.0;
+        note(
+            outcome,
+            format!(
+                "{family}: at {rate} the router forwarded {percent:.1} % of the frames while the table was there; measured again at {} %.",
+                next.0
+            ),
+        );
+        (rate, lowered) = (whole.scaled(next.0 / 100.0), Some(*next));
+    };
+    let case = &cycles.case;
+    route_tests::note_losses(bed, family, &[case.peers[0], case.peers[1]], outcome)?;
+    let (bin_s, duration_s) = (cycles.bin_s, cycles.duration_s());
+    let times = Times { bin_s, every_s: f64::from(case.all.len()) / rate.pps(), duration_s, lowered };
     if times.every_s > bin_s {
         let (every_ms, bin_ms) = (times.every_s * 1e3, bin_s * 1e3);
         note(
@@ -189,6 +267,8 @@ struct Times {
     /// Time between two frames to a route.
     every_s: f64,
     duration_s: f64,
+    /// The load that was tried last, where the router forwarded next to nothing at the one asked for.
+    lowered: Option<Percent>,
 }
 
 impl Times {
@@ -240,14 +320,18 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         // A mean over the events that came to an end would flatter a router that sometimes does not.
         let value = (never == 0 && !times.is_empty()).then(|| mean(times));
         let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
+        let key = format!("convergence_{word}_{name}_s");
         // Means that differ by no more than the times are exact to are the same.
-        outcome.ranks.push(lower_by_difference(
-            format!("convergence_{word}_{name}_s"),
-            title,
-            "s",
-            value,
-            resolution_s,
-        ));
+        let figure = |key, title, value| lower_by_difference(key, title, "s", value, resolution_s);
+        match of.lowered {
+            None => outcome.ranks.push(figure(key, title, value)),
+            // Such a router has no figure at the load at which others are compared, and one of its own.
+            Some(Percent(percent)) => {
+                let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
+                outcome.ranks.push(figure(key, title.clone(), None));
+                outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value));
+            }
+        }
     }
 }
 

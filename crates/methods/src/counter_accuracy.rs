@@ -8,11 +8,14 @@ mod judge;
 use crate::Method;
 use crate::columns;
 use crate::flood::at_maximum;
+use crate::modifiers;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, lower_by_difference, note, note_of};
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{CountedTrial, TestError, Testbed};
+use crate::trial_count::{TrialCount, over_routes};
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -61,6 +64,7 @@ static SPEC: TestSpec = TestSpec {
         &AFTER_TRIAL
     ],
     figures: &[FigureSpec { key: "counters_off", help: "counters of the router that were wrong in some trial" }],
+    tables: &[TABLE.shape(), routed::SHAPE],
     needs: &[],
 };
 
@@ -223,6 +227,11 @@ impl Method for CounterAccuracy {
         let sending_s = FRAMES.get(params) as f64 / LOAD.get(params).pps().max(1.0);
         let reading_s = 2.0 * (SETTLE.seconds(params) + 0.03);
         Duration::from_secs_f64((sending_s + reading_s) * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        let possible = modifiers::patterns(params).iter().filter(|pattern| frame_bytes(pattern).is_ok()).count();
+        Some(over_routes(params, TrialCount::exactly(traffics(params).len() * possible)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

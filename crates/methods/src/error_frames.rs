@@ -11,6 +11,7 @@ use crate::pattern::Pattern;
 use crate::report::{lower_by_difference, note};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
@@ -54,6 +55,7 @@ static SPEC: TestSpec = TestSpec {
         key: "error_kinds_wrong",
         help: "kinds of wrong frames that the router handles otherwise than the RFCs want, of those that could be sent",
     }],
+    tables: &[TABLE.shape()],
     needs: &[],
 };
 
@@ -278,6 +280,15 @@ impl Method for ErrorFrames {
         // After each trial answers are waited for.
         let waiting = trials * DRAIN.seconds(params);
         Duration::from_secs_f64(trials * TRIAL_DURATION.seconds(params) + waiting + beside_s(params, trials, 0.0))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        let families = FAMILIES.get(params);
+        let possible = KINDS.iter().filter(|kind| families.contains(&kind.family) && !matches!(kind.fault, Fault::Fcs));
+        // Not every port sends a frame beyond its MTU.
+        let large = possible.clone().filter(|kind| matches!(kind.fault, Fault::Giant)).count();
+        let most = 1 + possible.count();
+        Some(TrialCount::between(most - large, most))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

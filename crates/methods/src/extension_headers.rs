@@ -9,7 +9,8 @@ use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_of, percent_ratio};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::TrialCount;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
@@ -110,6 +111,7 @@ static SPEC: TestSpec = TestSpec {
             help: "median latency with these headers at `latency_load`, in % of that without",
         },
     ],
+    tables: &[TABLE.shape(), HOP_BY_HOP.shape()],
     needs: &[],
 };
 
@@ -177,15 +179,25 @@ pub(crate) fn flow(flow: FlowSpec, extensions: &[ExtensionHeader], size: &Packet
     if extensions.is_empty() || flow.family == Family::Ipv4 {
         return Ok(flow);
     }
+    must_fit(extensions, size)?;
+    let extensions = extensions.iter().map(|extension| extension.header()).collect();
+    let packet = Header::Ipv6(Ipv6 { extensions, ..Ipv6::default() });
+    Ok(FlowSpec { headers: vec![packet, Header::Udp(Udp::default())], ..flow })
+}
+
+/// # Errors
+/// [`TestError::NotApplicable`] for IPv6 frames of a size that has no room for these headers.
+fn must_fit(extensions: &[ExtensionHeader], size: &PacketSize) -> Result<(), TestError> {
+    if extensions.is_empty() {
+        return Ok(());
+    }
     let needed = SMALLEST + extensions.iter().map(|extension| extension.bytes()).sum::<u16>();
     let smallest = size.round().into_iter().map(|size| size.frame_bytes(true)).min().unwrap_or(0);
     if smallest < needed {
         let why = format!("frames with these extension headers have at least {needed} bytes, not {smallest}");
         return Err(TestError::NotApplicable(why));
     }
-    let extensions = extensions.iter().map(|extension| extension.header()).collect();
-    let packet = Header::Ipv6(Ipv6 { extensions, ..Ipv6::default() });
-    Ok(FlowSpec { headers: vec![packet, Header::Udp(Udp::default())], ..flow })
+    Ok(())
 }
 
 /// IPv6 packets of this size with these headers.
@@ -207,6 +219,13 @@ fn pattern(size: PacketSize, extensions: Vec<ExtensionHeader>, params: &Params) 
 /// Without headers, then with each chain.
 fn chains(params: &Params) -> Vec<Option<Chain>> {
     std::iter::once(None).chain(HEADERS.get(params).into_iter().map(Some)).collect()
+}
+
+/// The patterns of a size whose throughput is compared: each chain for which there is room.
+fn compared(size: &PacketSize, params: &Params) -> Vec<Pattern> {
+    let headers = chains(params).into_iter().map(|chain| chain.map_or(Vec::new(), Chain::headers));
+    let possible = headers.filter(|headers| must_fit(headers, size).is_ok());
+    possible.map(|headers| pattern(size.clone(), headers, params)).collect()
 }
 
 fn word(chain: Option<Chain>) -> &'static str {
@@ -251,6 +270,21 @@ impl Method for ExtensionHeaders {
         let trials = (FRAME_SIZES.get(params).len() * (chains(params).len() + 2 * loads)) as f64;
         let asking = (FRAME_SIZES.get(params).len() * 2 * loads) as f64 * AFTERWARDS.seconds(params);
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + asking + beside_s(params, trials, 0.3))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let loads = HOP_BY_HOP_LOADS.get(params).len();
+        let of_size = |size: &PacketSize| {
+            let hop_by_hop = must_fit(&[ExtensionHeader::HopByHop], size).is_ok();
+            // Latency with each chain; each load with the options and without.
+            compared(size, params).len() + if hop_by_hop { 2 * loads } else { 0 }
+        };
+        let trials = FRAME_SIZES.get(params).iter().map(of_size).sum();
+        Some(TrialCount::exactly(trials) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        FRAME_SIZES.get(params).iter().flat_map(|size| compared(size, params)).collect()
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

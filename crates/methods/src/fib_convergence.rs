@@ -7,8 +7,11 @@ use crate::report::note;
 use crate::route_outage::{Outage, OutageReport};
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -41,6 +44,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "fib_convergence_ipv4_max_ms", help: "time until all IPv4 routes are forwarded to" },
         FigureSpec { key: "fib_convergence_ipv6_max_ms", help: "the same for IPv6" },
     ],
+    tables: &[REPORT.table.shape(), REPORT.unreachable.shape(), routes_sent::SHAPE],
 };
 
 const REPORT: OutageReport = OutageReport::new(
@@ -73,6 +77,10 @@ impl Method for FibConvergence {
     fn estimate_known(&self, params: &Params) -> Duration {
         let each = BEFORE_S + WINDOW.seconds(params) + 4.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -11,10 +11,11 @@ use crate::filter_lists::{Case, Position, destination};
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of, note_unfit};
-use crate::routed::routes;
+use crate::routed::{self, routes};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
-use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, search, zero_loss_goal};
+use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, known_trials, search, zero_loss_goal};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::capabilities::Need;
 use drophammer_model::filter::FilterDirection;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -101,6 +102,7 @@ static SPEC: TestSpec = TestSpec {
             help: "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
         },
     ],
+    tables: &[TABLE.shape(), WRONG.shape(), routed::SHAPE],
     needs: &[Need::Filters],
 };
 
@@ -188,6 +190,16 @@ impl Method for Filters {
         let searched = estimate_one(params, &[zero_loss_goal(params)]).as_secs_f64();
         let trials_s = 2.0 * TRIAL_DURATION.seconds(params) + beside_s(params, 2.0, 0.5) + 2.0 * PAUSE.seconds(params);
         Duration::from_secs_f64(each * (searched + trials_s))
+    }
+
+    /// It searches in each case, whatever is known.
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        if routes(params) > 0 {
+            return Some(TrialCount::exactly(0));
+        }
+        let cases = Case::all(&CONDITIONS.get(params), &PERMIT.get(params), &FILTER_AT.get(params));
+        let each = known_trials(params, 1) + TrialCount::exactly(2);
+        Some(by_size(params, each.times(cases.len() + 1)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -6,6 +6,7 @@ use crate::parameters::{AFTER_TRIAL, DRAIN, PAUSE, params};
 use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower, lower_by_difference, note, percent_of, xy};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::{FlowNames, Param};
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -41,6 +42,7 @@ static SPEC: TestSpec = TestSpec {
             help: "frames of the flow that arrived in another encapsulation than must arrive",
         },
     ],
+    tables: &[TABLE.shape(), DEVIATIONS.shape()],
     needs: &[],
 };
 
@@ -359,6 +361,10 @@ impl Method for FixedRate {
 
     fn estimate(&self, params: &Params) -> Duration {
         TRIAL_DURATION.get(params) + DRAIN.get(params) + PAUSE.get(params)
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(1))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -12,6 +12,7 @@ use crate::route_tests::{self, ESTABLISH};
 use crate::routing::PeerIndex;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::Outcome;
@@ -78,6 +79,7 @@ static SPEC: TestSpec = TestSpec {
             help: "BGP sessions that went down during the flood, where the suite has BGP",
         },
     ],
+    tables: &[TABLE.shape()],
     needs: &[],
 };
 
@@ -175,6 +177,10 @@ impl Method for Flood {
             drain_s: DRAIN.seconds(params),
         };
         FRAME_SIZES.get(params).into_iter().map(pattern).collect()
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(2 * TARGETS.get(params).len() * FRAME_SIZES.get(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -10,8 +10,10 @@ use crate::parameters::{
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
 use crate::route_tests::CONFORMANT;
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -38,6 +40,7 @@ static SPEC: TestSpec = TestSpec {
         key: "forwarding_rate_{size}_pps",
         help: "forwarding rate per sending port at maximum offered load in fps, mean",
     }],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -172,6 +175,10 @@ impl Method for ForwardingRate {
     fn estimate(&self, params: &Params) -> Duration {
         let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 1.0))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(by_size(params, TrialCount::exactly(REPEATS.get(params) as usize)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

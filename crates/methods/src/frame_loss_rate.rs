@@ -11,8 +11,10 @@ use crate::parameters::{
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
 };
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
@@ -41,6 +43,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 2544 section 26.3",
     params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[FigureSpec { key: "frame_loss_{size}_percent", help: "share of frames lost at the highest load in %" }],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -164,6 +167,11 @@ impl Method for FrameLossRate {
     fn estimate(&self, params: &Params) -> Duration {
         let trials = loads(params).len() as f64 * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        let most = loads(params).len();
+        Some(by_size(params, TrialCount::between(most.min(2), most)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

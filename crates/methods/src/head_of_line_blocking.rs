@@ -17,9 +17,10 @@ use crate::pattern::{Limits, Pattern};
 use crate::report::{LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use blocks::{Aim, Block, blocks};
 use drophammer_model::capabilities::Need;
-use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
+use drophammer_model::classes::{EgressClasses, Scheduling, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
@@ -69,6 +70,7 @@ static SPEC: TestSpec = TestSpec {
         key: "head_of_line_blocking_{size}_loss_percent",
         help: "frames to the uncongested port that were lost, in %, the most of all blocks of four ports",
     }],
+    tables: &[TABLE.shape()],
     needs: &[],
 };
 
@@ -141,6 +143,10 @@ impl Method for HeadOfLineBlocking {
             drain_s: DRAIN.seconds(params),
         };
         FRAME_SIZES.get(params).into_iter().map(pattern).collect()
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(AIMS.len() * FRAME_SIZES.get(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -250,7 +256,8 @@ fn measure(
 fn bottleneck(port: PortIndex, rate: Bandwidth, queue: u32) -> EgressClasses {
     let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
     // What no class names is of the last one.
-    EgressClasses { at: WayOut::Port(port), rate, queue, classes: vec![class("unused", UNUSED), class("all", 0)] }
+    let (at, scheduling) = (WayOut::Port(port), Scheduling::Weights);
+    EgressClasses { at, rate, queue, scheduling, classes: vec![class("unused", UNUSED), class("all", 0)] }
 }
 
 /// A codepoint that no frame of this test has.

@@ -6,6 +6,7 @@ use crate::parameters::{params, shorter};
 use crate::report::{lower_by_difference, note};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::beside::{OtherTraffic, ProtocolCount};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
@@ -37,6 +38,7 @@ static SPEC: TestSpec = TestSpec {
         key: "idle_frames_per_minute",
         help: "frames per minute on all ports that answer no question of the tester",
     }],
+    tables: &[TABLE.shape()],
     needs: &[],
 };
 
@@ -142,6 +144,10 @@ impl Method for IdleTraffic {
 
     fn estimate(&self, params: &Params) -> Duration {
         DURATION.get(params).max(SHORTEST)
+    }
+
+    fn trials(&self, _: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -13,9 +13,11 @@ use crate::pattern::Pattern;
 use crate::report::{
     PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::latency::PERCENTILES;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
@@ -60,6 +62,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
     ],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -99,6 +102,8 @@ struct Figures {
     max: f64,
     mean: f64,
     percentiles: Vec<(f64, f64)>,
+    /// Delay variation (RFC 8219 section 7.3.1): of each trial the 99.9th percentile minus that trial's minimum, then the median.
+    variation: Option<f64>,
 }
 
 impl Figures {
@@ -111,7 +116,9 @@ impl Figures {
             let values: Vec<f64> = all.iter().filter_map(|l| l.percentile(*p)).map(us).collect();
             Some((*p, median(&values)?))
         });
+        let variations = all.iter().filter_map(|l| Some(us(l.percentile(99.9)?.saturating_sub(l.min_ns))));
         Some(Figures {
+            variation: median(&variations.collect::<Vec<_>>()),
             min: all.iter().map(|l| us(l.min_ns)).min_by(f64::total_cmp)?,
             max: all.iter().map(|l| us(l.max_ns)).max_by(f64::total_cmp)?,
             mean: mean(&all.iter().map(|l| l.mean_ns / 1e3).collect::<Vec<_>>()),
@@ -193,6 +200,15 @@ impl Method for Latency {
     fn estimate_known(&self, params: &Params) -> Duration {
         let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let each = TrialCount::exactly(loads_of(params) * REPEATS.get(params) as usize);
+        Some(by_size(params, each) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        modifiers::patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -320,7 +336,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
                 p99_9_us: at(99.9),
                 max_us: figures.as_ref().map(|f| f.max),
                 mean_us: figures.as_ref().map(|f| f.mean),
-                pdv_us: at(99.9).zip(figures.as_ref()).map(|(p, f)| p - f.min),
+                pdv_us: figures.as_ref().and_then(|f| f.variation),
                 loss_percent: percent_of(lost, sent),
             },
             trials(results),

@@ -61,11 +61,13 @@ pub mod testbed;
 pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
+pub mod trial_count;
 
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
 pub use testbed::{CirclingTrial, CountedTrial, HighestLoads, Known, PortView, Stillness, TestError, Testbed};
+pub use trial_count::TrialCount;
 
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
@@ -92,6 +94,18 @@ pub trait Method: Sync {
     /// The same where the throughput of every pattern is known from an earlier test, so that no search comes first.
     fn estimate_known(&self, params: &Params) -> Duration {
         self.estimate(params)
+    }
+
+    /// How many trials it has on one DUT, those of its searches included. No earlier test has found the throughput of `searches` of the patterns of
+    /// [`Method::searched`]. `None` where that is not known before.
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let _ = (params, searches);
+        None
+    }
+
+    /// The patterns of which it needs the throughput: it searches that of those that no earlier test has found, and later tests then know it.
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        route_traffic::load_patterns(self.spec(), params)
     }
 
     /// The traffic patterns that it offers, of which the tester's own ceiling has to be known.

@@ -4,13 +4,16 @@
 use crate::Method;
 use crate::parameters::{params, shorter};
 use crate::report::note;
-use crate::route_forwarding::load_paths;
+use crate::route_forwarding::{least_probes, load_paths};
 use crate::route_outage::{Outage, OutageReport};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::routes_sent;
 use crate::routing::RouteAction;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -58,6 +61,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "link_failover_ipv4_max_ms", help: "longest outage of an IPv4 route" },
         FigureSpec { key: "link_failover_ipv6_max_ms", help: "the same for IPv6" },
     ],
+    tables: &[REPORT.table.shape(), REPORT.unreachable.shape(), routes_sent::SHAPE],
 };
 
 const REPORT: OutageReport = OutageReport::new(
@@ -90,6 +94,11 @@ impl Method for LinkFailover {
     fn estimate_known(&self, params: &Params) -> Duration {
         let each = BEFORE_S + WINDOW.seconds(params) + f64::from(ROUTES.get(params)) / 7_500.0 + 8.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let each = TrialCount::exactly(1 + least_probes(2)).or_more();
+        Some(each.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -9,9 +9,12 @@ use crate::report::{higher, lower_by_difference, note, percent_ratio};
 use crate::route_spread::{Behind, Spread};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial};
+use crate::routes_sent;
 use crate::routing::{Change, PeerIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -56,6 +59,7 @@ static SPEC: TestSpec = TestSpec {
             help: "forwarding rate with the covering prefixes, in % of that with the table alone",
         },
     ],
+    tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -110,6 +114,12 @@ impl Method for LongestMatch {
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         route_traffic::load_patterns(self.spec(), params)
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        // Probes come before the first size of each of the three states.
+        let states = TrialCount::exactly(3 * route_traffic::sizes(params)).or_more();
+        Some(states.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -11,7 +11,8 @@ use crate::report::{
 };
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::Distribution;
@@ -74,6 +75,7 @@ static SPEC: TestSpec = TestSpec {
             help: "mean latency of the slower family at `latency_load` with this share of IPv6, in µs",
         },
     ],
+    tables: &[RATES.shape(), FAMILIES.shape()],
     needs: &[],
 };
 
@@ -221,6 +223,14 @@ impl Method for MixedFamilies {
     fn estimate_known(&self, params: &Params) -> Duration {
         let trials = 2.0 * patterns(params).len() as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(2 * patterns(params).len()) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        self.patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -17,6 +17,7 @@ use beside::Beside;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
+use drophammer_model::registry::TableShape;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 
@@ -73,6 +74,8 @@ columns! {
 }
 
 const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Beside the test frames");
+/// The table of tests that have the parameter.
+pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// Runs `each` with what the pattern has beside its frames, and says what became of that.
 ///

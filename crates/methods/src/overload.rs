@@ -7,12 +7,15 @@
 use crate::Method;
 use crate::columns;
 use crate::flood::at_maximum;
+use crate::modifiers;
 use crate::parameters::{FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
 use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
@@ -66,6 +69,7 @@ static SPEC: TestSpec = TestSpec {
             help: "share of the questions to the router that it answered during the flood, in %, the least of all kinds",
         },
     ],
+    tables: &[TABLE.shape(), ANSWERS.shape(), routed::SHAPE],
     needs: &[],
 };
 
@@ -246,6 +250,14 @@ impl Method for Overload {
         let trials = (STEPS.len() * FRAME_SIZES.get(params).len()) as f64;
         let each_s = TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params);
         Duration::from_secs_f64(each_s * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        Some(by_size(params, TrialCount::exactly(STEPS.len())) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        modifiers::patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

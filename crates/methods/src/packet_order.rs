@@ -13,11 +13,12 @@ use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
     note_unfit, percent_of, trials, xy_of,
 };
-use crate::routed::with_routes;
+use crate::routed::{self, with_routes};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::tester_ceiling::LoopOrder;
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::{TrialCount, over_routes};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
@@ -90,6 +91,7 @@ static SPEC: TestSpec = TestSpec {
             help: "share of the received frames that are reordered (RFC 4737) at the highest load, in %",
         },
     ],
+    tables: &[TABLE.shape(), ONSET.shape(), routed::SHAPE],
     needs: &[],
 };
 
@@ -234,6 +236,23 @@ impl Method for PacketOrder {
     fn estimate_known(&self, params: &Params) -> Duration {
         let trials = (loads(params).len() * FRAME_SIZES.get(params).len()) as f64 * f64::from(REPEATS.get(params));
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let trials = loads(params).len() * FRAME_SIZES.get(params).len() * REPEATS.get(params) as usize;
+        let trials = match LOAD_OF.get(params) {
+            Of::Highest | Of::Throughput => TrialCount::exactly(trials),
+            // The tester may not be able to offer line rate.
+            Of::Line => TrialCount::up_to(trials),
+        };
+        Some(over_routes(params, trials) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        match LOAD_OF.get(params) {
+            Of::Throughput => patterns(params),
+            Of::Line | Of::Highest => Vec::new(),
+        }
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -11,6 +11,7 @@ use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_at_low_load, higher, lower, median, note, note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes};
 use drophammer_model::outcome::{Outcome, PlotKind, Point};
 use drophammer_model::param::Param;
@@ -97,6 +98,7 @@ static SPEC: TestSpec = TestSpec {
             help: "requests that were answered, of the way with the least, in %",
         },
     ],
+    tables: &[TABLE.shape()],
     needs: &[],
 };
 
@@ -441,6 +443,11 @@ impl Method for PingDelay {
         let trials = patterns(params).len() as f64;
         let each = f64::from(PINGS.get(params)) * WAYS.get(params).len() as f64 * INTERVAL.seconds(params);
         Duration::from_secs_f64(each * trials + beside_s(params, trials, 0.0))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        let possible = patterns(params).iter().filter(|pattern| of_pattern(pattern).is_ok()).count();
+        Some(TrialCount::exactly(possible))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

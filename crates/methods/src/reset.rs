@@ -13,6 +13,8 @@ use crate::route_traffic::{self, smallest};
 use crate::routing::WatchIndex;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
@@ -65,6 +67,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "reset_{reset}_{family}_bgp_ms", help: "the same to BGP routes" },
     ],
+    tables: &[TABLE.shape()],
 };
 
 columns! {
@@ -169,6 +172,11 @@ impl Method for ResetTest {
     fn estimate_known(&self, params: &Params) -> Duration {
         let resets = (RESETS.get(params).len() as u32 * REPEATS.get(params)) as f64 * route_tests::families(params);
         Duration::from_secs_f64((BEFORE_S + WINDOW.seconds(params) + PAUSE.seconds(params) + 5.0) * resets)
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let resets = RESETS.get(params).len() * REPEATS.get(params) as usize;
+        Some(TrialCount::exactly(resets * route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

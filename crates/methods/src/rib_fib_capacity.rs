@@ -9,8 +9,10 @@ use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -55,6 +57,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "rib_fib_time_ipv6_s", help: "the same for IPv6" },
     ],
+    tables: &[TABLE.shape(), UNREACHABLE.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -111,6 +114,12 @@ impl Method for RibFibCapacity {
         let frames = f64::from(FRAMES_PER_ROUTE.get(params)) * step * steps * (steps + 1.0) / 2.0;
         let families = route_tests::families(params);
         Duration::from_secs_f64((most / 25_000.0 + frames / rate + 2.0 * steps) * families)
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        // One for each step of a router that takes all routes, and forwards to them at once.
+        let steps = MAX_ROUTES.get(params).div_ceil(STEP.get(params));
+        Some(TrialCount::about(steps as usize).times(route_tests::FAMILIES.get(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -11,9 +11,12 @@ use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of, per
 use crate::route_spread::Spread;
 use crate::route_tests::{self, Case, REFUSED, for_each_family};
 use crate::route_traffic::{self, must_fit};
+use crate::routes_sent;
 use crate::routing::{Change, PeerIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::capabilities::Need;
 use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 use drophammer_model::outcome::{Outcome, PlotKind, Point};
@@ -65,6 +68,7 @@ static SPEC: TestSpec = TestSpec {
             help: "frames to denied routes that passed, over all cases and frame sizes",
         },
     ],
+    tables: &[TABLE.shape(), LEAKS.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -150,6 +154,13 @@ impl Method for RouteFiltering {
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         route_traffic::load_patterns(self.spec(), params)
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let cases = 1 + ACTIONS.get(params).len() * FILTER_AT.get(params).len();
+        // Probes come before all cases.
+        let each = TrialCount::exactly(cases * route_traffic::sizes(params)).or_more();
+        Some(each.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -5,11 +5,14 @@ use crate::Method;
 use crate::columns;
 use crate::parameters::params;
 use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower_by_difference, mean, note, percent_of, xy_of};
-use crate::route_forwarding::load_paths;
+use crate::route_forwarding::{least_probes, load_paths};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_trials;
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -45,6 +48,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "flap_flapped_loss_ipv4_percent", help: "share of lost frames on flapped IPv4 paths" },
         FigureSpec { key: "flap_flapped_loss_ipv6_percent", help: "the same for IPv6" },
     ],
+    tables: &[PATHS.shape(), EVENTS.shape(), routes_sent::SHAPE],
 };
 
 columns! {
@@ -114,6 +118,12 @@ impl Method for RouteFlap {
         let trial = INTERVAL.seconds(params) * f64::from(2 * CYCLES.get(params) + 1);
         let load = f64::from(ROUTES.get(params)) * 6.0 / 60_000.0 + 6.0;
         Duration::from_secs_f64((trial + load + 3.0) * route_tests::families(params))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        // There are two origins, or three.
+        let each = TrialCount::exactly(1 + least_probes(2)).or_more();
+        Some(each.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -3,6 +3,9 @@
 //!
 //! Every port advertises as many routes as the others. What the DUT advertises of them to every other port is verified before the first
 //! trial and after the last one: a rate over a table that is not whole would be of another table.
+//!
+//! The table stays after a test ([`Kept`]), for the next test often wants the same one and a full table takes a router minutes to take and to give up.
+//! [`release`] withdraws it before a test that wants another one or none.
 
 use crate::columns;
 use crate::parameters::FAMILIES;
@@ -14,6 +17,7 @@ use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
+use drophammer_model::registry::{TableShape, TestSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
@@ -42,7 +46,7 @@ columns! {
         family: Family = "Family",
         routes: u64 = "Routes",
         ports: u64 = "Ports",
-        load_s: f64 = "Time to load" ["s"],
+        load_s: Option<f64> = "Time to load" ["s"],
         verified: u64 = "To verify, over all ports" ["routes"],
         before_percent: Option<f64> = "Right before the test" ["%"],
         after_percent: Option<f64> = "Right after it" ["%"],
@@ -51,13 +55,70 @@ columns! {
 }
 
 const TABLE: TableSpec<RoutedRow> = TableSpec::new("routed", "Routes behind the ports");
+/// The table of tests that have the parameter.
+pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// A table that is advertised.
+#[derive(Clone, Debug)]
 struct Advertised {
     spread: Spread,
     watches: Vec<WatchIndex>,
-    load_s: f64,
+    /// `None` where an earlier test loaded it.
+    load_s: Option<f64>,
     before: (u64, u64),
+}
+
+/// The tables that a test left behind the ports, which the DUT still holds.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    families: Vec<Family>,
+    routes: u32,
+    tables: Vec<Advertised>,
+}
+
+impl Kept {
+    /// Are these the tables of a test with these parameters?
+    fn is_for(&self, params: &Params) -> bool {
+        self.routes == routes(params) && FAMILIES.find(params).as_ref() == Some(&self.families)
+    }
+}
+
+/// Withdraws the tables that earlier tests left behind the ports, unless `test` with these parameters goes on with them.
+///
+/// # Errors
+/// Those of [`Routing::reset`](crate::Routing::reset).
+pub fn release(bed: &mut dyn Testbed, test: &TestSpec, params: &Params) -> Result<(), TestError> {
+    // Tests of routes have a parameter of this name too, and bring their own tables.
+    let goes_on = test.tables.iter().any(|table| table.key == SHAPE.key);
+    match &bed.known().tables {
+        None => Ok(()),
+        Some(kept) if goes_on && kept.is_for(params) => Ok(()),
+        Some(_) => {
+            bed.known().tables = None;
+            bed.routing()?.reset(patience(params))
+        }
+    }
+}
+
+/// Takes the tables that an earlier test left, where they are those of this test and still whole; all others are withdrawn.
+fn take_kept(bed: &mut dyn Testbed, params: &Params) -> Result<Option<Vec<Advertised>>, TestError> {
+    let Some(kept) = bed.known().tables.take() else { return Ok(None) };
+    let (mut whole, mut tables) = (kept.is_for(params), kept.tables);
+    for one in &mut tables {
+        (one.load_s, one.before) = (None, right(bed, &one.watches)?);
+        whole &= is_whole(bed, one, one.before)?;
+    }
+    if !whole {
+        bed.routing()?.reset(patience(params))?;
+        return Ok(None);
+    }
+    tables.iter().try_for_each(|one| one.spread.aim(bed, true))?;
+    Ok(Some(tables))
+}
+
+/// Is every route right, `(right, of)`, and was no session lost?
+fn is_whole(bed: &mut dyn Testbed, one: &Advertised, (right, of): (u64, u64)) -> Result<bool, TestError> {
+    Ok(right == of && losses(bed.routing()?, &one.spread.peers()).is_empty())
 }
 
 /// Routes that are right, and routes that should be, over all watches.
@@ -93,31 +154,41 @@ pub fn with_routes(
         return each(bed, outcome);
     }
     TABLE.begin(outcome);
-    let mut advertised = Vec::new();
+    let kept = take_kept(bed, params)?;
     let mut ended = Ok(());
-    for family in FAMILIES.get(params) {
-        match advertise(bed, family, params, count, outcome) {
-            Ok(one) => advertised.push(one),
-            Err(error) => {
-                ended = Err(error);
-                break;
+    let mut tables = Vec::new();
+    match kept {
+        Some(kept) => tables = kept,
+        None => {
+            for family in FAMILIES.get(params) {
+                match advertise(bed, family, params, count, outcome) {
+                    Ok(one) => tables.push(one),
+                    Err(error) => {
+                        ended = Err(error);
+                        break;
+                    }
+                }
             }
         }
     }
     if ended.is_ok() {
         ended = each(bed, outcome);
     }
-    for one in &advertised {
-        finish(bed, one, outcome)?;
+    let mut whole = true;
+    for one in &tables {
+        whole &= finish(bed, one, outcome)?;
     }
-    match ended {
-        Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
-        _ => {
-            advertised.iter().try_for_each(|one| one.spread.aim(bed, false))?;
-            bed.routing()?.reset(patience(params))?;
-            ended
-        }
+    if let Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) = ended {
+        return ended;
     }
+    tables.iter().try_for_each(|one| one.spread.aim(bed, false))?;
+    // A test that failed may have left anything.
+    if ended.is_ok() && whole {
+        bed.known().tables = Some(Kept { families: FAMILIES.get(params), routes: count, tables });
+    } else {
+        bed.routing()?.reset(patience(params))?;
+    }
+    ended
 }
 
 /// Lets every port advertise its routes, waits until the others have them and the DUT forwards to them, and aims frames there.
@@ -140,15 +211,18 @@ fn advertise(
     let before = right(bed, &watches)?;
     spread.await_installed(bed, params, outcome, PROBE, count.into())?;
     spread.aim(bed, true)?;
-    Ok(Advertised { spread, watches, load_s, before })
+    Ok(Advertised { spread, watches, load_s: Some(load_s), before })
 }
 
-/// Verifies the table once more and writes its row.
-fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<(), TestError> {
+/// Verifies the table once more and writes its row. Says whether it was whole.
+fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<bool, TestError> {
     let family = one.spread.case.family;
     let after = right(bed, &one.watches)?;
     let lost = losses(bed.routing()?, &one.spread.peers());
     let mut marks = Vec::new();
+    if one.load_s.is_none() {
+        marks.push("kept from the test before".to_owned());
+    }
     if after.0 < after.1 {
         marks.push("the table was not whole after the test".to_owned());
         let (wrong, of) = (thousands(after.1 - after.0), thousands(after.1));
@@ -168,5 +242,5 @@ fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Res
         sessions_lost: lost.len() as u64,
     };
     TABLE.add(outcome, row, [], marks);
-    Ok(())
+    Ok(after.0 == after.1 && lost.is_empty())
 }

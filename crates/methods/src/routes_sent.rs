@@ -8,6 +8,7 @@ use crate::table::TableSpec;
 use crate::testbed::Testbed;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::OrFit;
+use drophammer_model::registry::TableShape;
 use drophammer_model::routes::{GroupSizes, Order};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
@@ -29,6 +30,8 @@ columns! {
 
 /// The table that every test with routes has.
 pub const SENT: TableSpec<SentRow> = TableSpec::new("routes_sent", "Routes sent by the tester");
+/// What it looks like.
+pub(crate) const SHAPE: TableShape = SENT.shape();
 
 /// A parameter has its effect where the mean reaches this share of it.
 const EFFECT: f64 = 0.9;

@@ -12,6 +12,7 @@ use crate::parameters::{MAX_LOAD, PAUSE, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_at_low_load, higher, note, note_of};
 use crate::testbed::{CirclingTrial, Stillness, TestError, Testbed};
+use crate::trial_count::TrialCount;
 use counted::{Compared, Counter, Ended, Expected, grown, told};
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::param::{Param, Percent};
@@ -94,6 +95,7 @@ static SPEC: TestSpec = TestSpec {
             help: "packets that all routers sent on for each one that was injected; only where every counter is right",
         },
     ],
+    tables: &rows::SHAPES,
     needs: &[],
 };
 
@@ -101,6 +103,8 @@ static SPEC: TestSpec = TestSpec {
 const QUIET: Duration = Duration::from_millis(100);
 /// Readings of counters in this time.
 const READINGS: u32 = 10;
+/// Trials of a search, for estimates.
+const SEARCH: f64 = 9.0;
 /// Addresses in the looping prefix.
 const ADDRESSES: u32 = 200;
 /// Counters and places that are named in one sentence at most.
@@ -374,8 +378,7 @@ impl Method for RoutingLoop {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        /// Trials of a search, of the length of a trial in all under overload, and seconds that counters are waited for after each.
-        const SEARCH: f64 = 9.0;
+        /// Trials of the length of a trial in all under overload, and seconds that counters are waited for after each.
         const OVERLOADED: f64 = 3.0;
         const WAITING_S: f64 = 0.4;
         let accounting_s = f64::from(PACKETS.get(params)) / RATE.get(params).pps().max(1.0);
@@ -387,6 +390,13 @@ impl Method for RoutingLoop {
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         SIZES.get(params).into_iter().map(Circle::pattern).collect()
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        // The counters, the search, overload by two trials, and a look after each of the last two.
+        let each = TrialCount::exactly(1) + TrialCount::about(SEARCH as usize + 4);
+        // One for all sizes teaches the routers their neighbours.
+        Some(TrialCount::exactly(1) + each.times(SIZES.get(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

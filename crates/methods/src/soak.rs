@@ -13,7 +13,8 @@ use crate::pattern::Pattern;
 use crate::report::{PlotSpec, lower_by_difference, note, note_of, percent_of, xy_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::TrialCount;
 use drift::{Drift, Least, Verdict, drift};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
@@ -76,6 +77,7 @@ static SPEC: TestSpec = TestSpec {
             help: "growth of the memory of the router's daemons over the soak, in % of its median; 0 where it does not drift",
         },
     ],
+    tables: &[INTERVALS.shape(), DRIFTS.shape()],
     needs: &[],
 };
 
@@ -202,6 +204,16 @@ impl Method for Soak {
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         vec![pattern(params)]
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        // Setting them up takes a part of the time.
+        let intervals = TrialCount::up_to(intervals(params).map_or(0, |intervals| intervals as usize));
+        Some(intervals + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        if RATE.get(params).is_some() { Vec::new() } else { self.patterns(params) }
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

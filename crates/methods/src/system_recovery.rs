@@ -12,9 +12,11 @@ use crate::parameters::{
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
 use crate::route_tests::CONFORMANT;
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -50,6 +52,7 @@ static SPEC: TestSpec = TestSpec {
         key: "system_recovery_{size}_ms",
         help: "mean time from the end of the overload to the last lost frame in ms",
     }],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -172,6 +175,15 @@ impl Method for SystemRecovery {
         let trial_s = OVERLOAD_DURATION.seconds(params) + RECOVERY_DURATION.seconds(params);
         let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(trial_s * trials + beside_s(params, trials, 1.0))
+    }
+
+    fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
+        let each = TrialCount::exactly(REPEATS.get(params) as usize);
+        Some(by_size(params, each) + known_trials(params, searches))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        modifiers::patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

@@ -3,12 +3,16 @@
 #[doc(hidden)]
 pub use drophammer_model::outcome::Cell;
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
+use drophammer_model::registry::TableShape;
 use drophammer_model::size::PacketSize;
 use drophammer_model::trial::Family;
 use std::marker::PhantomData;
 
 /// A type that a column can have. `Option` of it is a column whose cells may be empty.
 pub trait CellValue: Sized {
+    /// Is it a number? Words otherwise.
+    const NUMERIC: bool;
+
     /// The value as it is stored.
     fn into_cell(self) -> Cell;
 
@@ -17,6 +21,8 @@ pub trait CellValue: Sized {
 }
 
 impl CellValue for u64 {
+    const NUMERIC: bool = true;
+
     fn into_cell(self) -> Cell {
         self.into()
     }
@@ -26,6 +32,8 @@ impl CellValue for u64 {
 }
 
 impl CellValue for f64 {
+    const NUMERIC: bool = true;
+
     fn into_cell(self) -> Cell {
         self.into()
     }
@@ -35,6 +43,8 @@ impl CellValue for f64 {
 }
 
 impl CellValue for String {
+    const NUMERIC: bool = false;
+
     fn into_cell(self) -> Cell {
         self.into()
     }
@@ -44,6 +54,8 @@ impl CellValue for String {
 }
 
 impl CellValue for PacketSize {
+    const NUMERIC: bool = false;
+
     fn into_cell(self) -> Cell {
         self.to_string().into()
     }
@@ -53,6 +65,8 @@ impl CellValue for PacketSize {
 }
 
 impl CellValue for Family {
+    const NUMERIC: bool = false;
+
     fn into_cell(self) -> Cell {
         self.to_string().into()
     }
@@ -62,6 +76,8 @@ impl CellValue for Family {
 }
 
 impl<T: CellValue> CellValue for Option<T> {
+    const NUMERIC: bool = T::NUMERIC;
+
     fn into_cell(self) -> Cell {
         self.map_or(Cell::None, T::into_cell)
     }
@@ -74,6 +90,9 @@ impl<T: CellValue> CellValue for Option<T> {
 pub trait Columns: Sized {
     /// Key, heading and unit of each column, in order.
     const COLUMNS: &'static [(&'static str, &'static str, &'static str)];
+
+    /// Which columns hold numbers.
+    const NUMERIC: &'static [bool];
 
     /// The cells, in the order of the columns.
     fn into_cells(self) -> Vec<Cell>;
@@ -119,6 +138,7 @@ macro_rules! columns {
         impl $crate::table::Columns for $name {
             const COLUMNS: &'static [(&'static str, &'static str, &'static str)] =
                 &[$((stringify!($field), $title, concat!($($unit)?))),+];
+            const NUMERIC: &'static [bool] = &[$(<$type as $crate::table::CellValue>::NUMERIC),+];
 
             fn into_cells(self) -> Vec<$crate::table::Cell> {
                 vec![$($crate::table::CellValue::into_cell(self.$field)),+]
@@ -149,6 +169,11 @@ impl<R: Columns> TableSpec<R> {
     /// The key.
     pub const fn key(&self) -> &'static str {
         self.key
+    }
+
+    /// What it looks like, for who must know before the test has run.
+    pub const fn shape(&self) -> TableShape {
+        TableShape { key: self.key, columns: R::COLUMNS, numeric: R::NUMERIC }
     }
 
     /// Adds the empty table.
@@ -225,6 +250,13 @@ mod tests {
             (&[1, 2][..], &["mark".to_owned()][..])
         );
         assert_eq!(table.rows[1].cells[3], Cell::None);
+    }
+
+    #[test]
+    fn the_shape_tells_columns_with_numbers_from_those_with_words() {
+        let shape = TABLE.shape();
+        assert_eq!((shape.key, shape.columns.len()), ("all", 5));
+        assert_eq!(shape.numbers().collect::<Vec<_>>(), ["rate_pps", "frames"]);
     }
 
     #[test]

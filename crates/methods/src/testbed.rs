@@ -1,6 +1,7 @@
 //! What a test may ask of the testbed.
 
 use crate::ping_delay::OwnDelay;
+use crate::routed::Kept;
 use crate::routing::{RouteAction, Routing};
 use crate::tester_ceiling::LoopOrder;
 use drophammer_model::Medium;
@@ -74,6 +75,8 @@ pub struct Known {
     pub failed: BTreeMap<PatternKey, String>,
     /// What the tester can offer.
     pub highest: HighestLoads,
+    /// Tables of routes that the DUT still holds.
+    pub tables: Option<Kept>,
 }
 
 /// A trial with the counters of the DUT before and after it.

@@ -6,9 +6,11 @@ use crate::columns;
 use crate::parameters::{AFTER_TRIAL, EXTENSIONS, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, median, note, percent_of, trials};
+use crate::routed;
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::pattern::PatternKey;
@@ -36,6 +38,7 @@ static SPEC: TestSpec = TestSpec {
     source: "own; compare RFC 2285 section 3.5.3 (maximum offered load)",
     params: params![&TRAFFIC, &LABELLED, &[EXTENSIONS.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
+    tables: &[TABLE.shape(), routed::SHAPE],
     needs: &[],
 };
 
@@ -155,6 +158,10 @@ impl Method for TesterCeiling {
     fn estimate(&self, params: &Params) -> Duration {
         let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(by_size(params, TrialCount::exactly(REPEATS.get(params) as usize)))
     }
 }
 

@@ -5,12 +5,15 @@
 use crate::Method;
 use crate::columns;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
+use crate::modifiers;
 use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
+use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{Searched, estimate, goal_deviations, goals, search};
+use crate::throughput_search::{Searched, estimate, goal_deviations, goals, search, search_trials};
+use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -44,6 +47,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" },
         FigureSpec { key: "pdr_{size}_pps", help: "rate per sending port in fps at 0.5 % loss, PDR(0.5%)" },
     ],
+    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -143,6 +147,15 @@ impl Method for Throughput {
 
     fn estimate(&self, params: &Params) -> Duration {
         estimate(params, &goals(params, PDR.get(params)))
+    }
+
+    /// It searches all, also those that are known.
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(by_size(params, search_trials(params, &goals(params, PDR.get(params)), 1)))
+    }
+
+    fn searched(&self, params: &Params) -> Vec<Pattern> {
+        modifiers::patterns(params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

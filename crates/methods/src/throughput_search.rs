@@ -7,6 +7,7 @@ use crate::parameters::{FINAL_TRIAL, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WI
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS, load_was_too_high};
 use crate::report::{deviate, note};
 use crate::testbed::{TestError, Testbed};
+use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
 use drophammer_model::quantity::{FrameRate, show_duration};
@@ -302,8 +303,12 @@ pub struct Expected {
 
 /// What a search for these goals takes on an ordinary device.
 pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
-    let Ok(mut search) = Search::new(goals.to_vec(), 100.0, 1e6, Budget { trial_seconds: f64::INFINITY, trials: 500 })
-    else {
+    expected_within(goals, f64::INFINITY)
+}
+
+/// The same of a search that ends after so many seconds of trials.
+fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
+    let Ok(mut search) = Search::new(goals.to_vec(), 100.0, 1e6, Budget { trial_seconds, trials: 500 }) else {
         return Expected::default();
     };
     let mut lossy = 0;
@@ -321,14 +326,26 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
             trial: 0,
         });
     }
-    // The last look at each upper bound.
-    let last = goals.len() as u32;
-    let last_s: f64 = goals.iter().map(|goal| goal.final_trial_duration_s).sum();
+    // The last look at each upper bound, for which there may be no time.
+    let looked: &[SearchGoal] = if search.end() == SearchEnd::OutOfBudget { &[] } else { goals };
+    let last = looked.len() as u32;
+    let last_s: f64 = looked.iter().map(|goal| goal.final_trial_duration_s).sum();
     Expected {
         trials: search.spent().trials + last,
         lossy: lossy + last,
         trial_seconds: search.spent().trial_seconds + last_s,
     }
+}
+
+/// How many trials so many searches for these goals have.
+pub fn search_trials(params: &Params, goals: &[SearchGoal], searches: usize) -> TrialCount {
+    let expected = expected_within(goals, SEARCH_MAX.seconds(params));
+    TrialCount::about(expected.trials as usize).times(searches)
+}
+
+/// How many trials [`known_throughput`] has for so many patterns whose throughput is not known.
+pub fn known_trials(params: &Params, searches: usize) -> TrialCount {
+    search_trials(params, &[zero_loss_goal(params)], searches)
 }
 
 /// About how long the searches for all sizes take.

@@ -1,4 +1,5 @@
-//! Frames beside the measurement: single frames that a test sends on purpose, and all that comes in and is no test frame.
+//! Frames beside the measurement: single frames that a test sends on purpose, and all received frames that are not test
+//! frames.
 
 use crate::size::FrameSize;
 use crate::traffic::Header;
@@ -7,24 +8,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// A frame that a test sends beside the traffic of a trial, most often a wrong one.
+/// A frame that a test sends beside the traffic of a trial, usually a malformed one.
 ///
-/// Addresses of Ethernet that are not given are those of the port and of the DUT. The identification of the outermost IPv4 header, or
-/// the flow label of the outermost IPv6 header, is the number of the frame: by it an ICMP error is matched with the frame that it quotes.
-/// The payload holds a mark, again and again, by which the frame is found again whatever became of its headers.
+/// Ethernet addresses that are not given are those of the port and of the DUT. The identification of the outermost IPv4
+/// header, or the flow label of the outermost IPv6 header, is the number of the frame: it matches an ICMP error with
+/// the frame that the error quotes. The payload repeats a mark that identifies the frame even if its headers have
+/// changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtraFrame {
     /// Port that sends it.
     pub port: PortIndex,
-    /// When, after the start of the trial.
+    /// Departure, relative to the start of the trial.
     pub at: Duration,
-    /// Its headers. Lengths and checksums that are given are sent as they are.
+    /// Its headers. Given lengths and checksums are sent unchanged.
     pub headers: Vec<Header>,
     /// Its size.
     pub size: FrameSize,
-    /// Bytes of the frame, from the first one of Ethernet, of which one bit is inverted when all checksums are written.
+    /// Offsets of bytes in which one bit is inverted after all checksums are written.
     pub inverted: Vec<usize>,
-    /// Ends where its packet ends, without the padding to 64 bytes.
+    /// True if the frame ends with its packet, without the padding to 64 bytes.
     pub unpadded: bool,
 }
 
@@ -54,19 +56,19 @@ impl fmt::Display for IcmpError {
     }
 }
 
-/// A difference between a frame as it was sent and as it came back, beyond what a router changes: the addresses of the link, the
-/// padding, a TTL or hop limit that is one less for each router, and the header checksum that follows it.
+/// A difference between the sent and the returned frame, apart from what a router must change: the addresses of the
+/// link, the padding, the TTL or hop limit, which each router lowers by one, and the header checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alteration {
-    /// TTL or hop limit is not one less for each router on the way.
+    /// TTL or hop limit is not lower by exactly one for each router on the way.
     Ttl,
-    /// The header checksum was wrong and is right.
+    /// The header checksum was sent wrong and arrived right.
     ChecksumMended,
     /// Another field of the IP header.
     Header,
-    /// What is behind the first 20 bytes of IPv4, or the first 40 of IPv6.
+    /// Bytes after the first 20 of IPv4, or the first 40 of IPv6.
     Contents,
-    /// Its end is missing.
+    /// The frame is truncated.
     Cut,
 }
 
@@ -82,14 +84,14 @@ impl fmt::Display for Alteration {
     }
 }
 
-/// What became of an [`ExtraFrame`].
+/// Result of an [`ExtraFrame`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFate {
     /// It left the tester.
     pub sent: bool,
-    /// How often it came back, at whatever port.
+    /// Number of arrivals, at any port.
     pub arrived: u32,
-    /// What was different about any of these arrivals.
+    /// Differences found in any of these arrivals.
     pub altered: BTreeSet<Alteration>,
     /// ICMP errors that quote it.
     pub errors: BTreeMap<IcmpError, u32>,
@@ -102,7 +104,7 @@ impl ExtraFate {
     }
 }
 
-/// Frames of one protocol that came in at one port.
+/// Frames of one protocol received at one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolCount {
     /// The port.
@@ -111,22 +113,22 @@ pub struct ProtocolCount {
     pub protocol: String,
     /// Frames.
     pub frames: u64,
-    /// Of these: answers to what the tester's emulated devices asked.
+    /// Frames that answer requests of the tester's emulated devices.
     pub answers: u64,
-    /// Bytes with FCS, of 64 at least for each frame.
+    /// Bytes with FCS, at least 64 per frame.
     pub bytes: u64,
-    /// The most within one second, counted from the start.
+    /// The most within one second; seconds are counted from the start.
     pub most_per_second: u64,
 }
 
-/// All that came in and was no test frame, over some time.
+/// All received frames that were not test frames, over some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherTraffic {
-    /// The time.
+    /// Length of that time.
     pub time: Duration,
-    /// By port, then by name of the protocol. Extra frames that came back are not among them.
+    /// Counts ordered by port, then by name of the protocol. Extra frames that came back are not among them.
     pub protocols: Vec<ProtocolCount>,
-    /// What became of each extra frame, in their order.
+    /// Results of the extra frames, in their order.
     pub extra: Vec<ExtraFate>,
     /// ICMP errors that quote no extra frame.
     pub unmatched_errors: u64,

@@ -1,9 +1,9 @@
-//! What a kind of DUT can do, and what a role or a test needs of it.
+//! Capabilities of a kind of DUT, and the needs of roles and tests.
 
 use crate::param::Param;
 use std::fmt;
 
-/// `install_routes`, a parameter of routers whose BGP routes reach the forwarding plane.
+/// `install_routes`, a parameter of routers that can install BGP routes in the forwarding plane.
 pub const INSTALL_ROUTES: Param<bool> = Param::new(
     "install_routes",
     "true",
@@ -11,7 +11,7 @@ pub const INSTALL_ROUTES: Param<bool> = Param::new(
     "BGP routes go into the forwarding plane; `false` leaves them out, so that the control plane works alone",
 );
 
-/// One thing that a role or a test needs of a DUT.
+/// A capability that a role or a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
     /// IPv4 interfaces and static routes.
@@ -20,9 +20,9 @@ pub enum Need {
     Ipv6,
     /// BGP-4 (RFC 4271).
     Bgp,
-    /// Forwarding by routes of BGP, not by static ones alone.
+    /// Forwarding by BGP routes, not only by static ones.
     BgpForwarding,
-    /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for the sessions of BGP.
+    /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
     BgpProtection,
     /// VLAN sub-interfaces with one tag (IEEE 802.1Q).
     Vlan,
@@ -32,13 +32,13 @@ pub enum Need {
     Mpls,
     /// GRE tunnels (RFC 2784).
     Tunnels,
-    /// Another way than that of the routes, by incoming interface.
+    /// Policy routing: by incoming interface instead of by routes.
     PolicyRouting,
-    /// Packet filters that can be changed while it runs.
+    /// Packet filters that can be changed at run time.
     Filters,
-    /// Classes of service that can be changed while it runs.
+    /// Classes of service that can be changed at run time.
     Classes,
-    /// Several routers that stand as one DUT.
+    /// Several routers that form one DUT.
     Systems,
 }
 
@@ -60,7 +60,7 @@ impl Need {
         Need::Systems,
     ];
 
-    /// The word for lists and messages: `ipv4-router`, `bgp`.
+    /// The word in lists and messages: `ipv4-router`, `bgp`.
     pub const fn word(self) -> &'static str {
         match self {
             Need::Ipv4 => "ipv4-router",
@@ -86,40 +86,40 @@ impl fmt::Display for Need {
     }
 }
 
-/// Where the tester's interfaces to a DUT are.
+/// Location of the tester's interfaces to a DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The lab makes them, veth or tap, beside the DUT that it starts.
+    /// The lab creates them, veth or tap, together with the DUT.
     Lab,
     /// The user's own interfaces on the host.
     Host,
-    /// There are none: the DUT lives in virtual time.
+    /// None: the DUT runs in virtual time.
     Virtual,
 }
 
-/// Who makes the VLAN sub-interfaces of a DUT.
+/// Who creates the VLAN sub-interfaces of a DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlans {
-    /// Nobody.
+    /// Nobody: there are none.
     None,
-    /// The kernel of this machine, which may have none (Linux module 8021q).
+    /// The kernel of this machine, if it has VLAN support (Linux module 8021q).
     HostKernel,
     /// The DUT itself.
     Own,
 }
 
-/// Counters that a DUT shows.
+/// Counters that a DUT provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counters {
     /// Frames and bytes of each interface, with drops and errors.
     Interfaces,
     /// IP counters of the DUT (RFC 4293): header errors, forwarded datagrams, discards.
     Ip,
-    /// The backlog of the processor that forwards.
+    /// The backlog of the forwarding processor.
     Backlog,
-    /// What commands of the user write.
+    /// Output of commands that the user supplies.
     Commands,
-    /// What a simulated device knows of itself.
+    /// Exact counts of a simulated device.
     Truth,
 }
 
@@ -132,11 +132,11 @@ pub struct Capabilities {
     pub ipv6: bool,
     /// BGP-4.
     pub bgp: bool,
-    /// Routes of BGP are forwarded by.
+    /// BGP routes enter the forwarding plane.
     pub bgp_forwarding: bool,
-    /// TCP MD5 and GTSM for the sessions of BGP.
+    /// TCP MD5 and GTSM for BGP sessions.
     pub bgp_protection: bool,
-    /// Who makes VLAN sub-interfaces.
+    /// Who creates VLAN sub-interfaces.
     pub vlans: Vlans,
     /// Most tags of a sub-interface; 0 without VLANs.
     pub vlan_tags: usize,
@@ -146,17 +146,17 @@ pub struct Capabilities {
     pub tunnels: bool,
     /// Policy routing by incoming interface.
     pub policy_routing: bool,
-    /// Packet filters that can be changed while it runs.
+    /// Packet filters that can be changed at run time.
     pub filters: bool,
-    /// Classes of service that can be changed while it runs.
+    /// Classes of service that can be changed at run time.
     pub classes: bool,
-    /// Several of them can stand as one DUT.
+    /// Several routers of this kind can form one DUT.
     pub systems: bool,
-    /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
+    /// Location of the tester's interfaces, unless a parameter of the DUT overrides it.
     pub placement: Placement,
-    /// What it counts.
+    /// Counters that it provides.
     pub counters: &'static [Counters],
-    /// True when the device is simulated by Drophammer itself: its figures are no results.
+    /// True if Drophammer simulates the device: its figures are no results.
     pub simulated: bool,
 }
 
@@ -181,7 +181,7 @@ impl Capabilities {
         simulated: false,
     };
 
-    /// Can it do this? Of VLANs by the kernel of this machine only the lab knows more.
+    /// True if it meets this need. For VLANs made by the kernel, the lab checks whether this machine supports them.
     pub const fn has(&self, need: Need) -> bool {
         match need {
             Need::Ipv4 => self.ipv4,
@@ -200,13 +200,14 @@ impl Capabilities {
         }
     }
 
-    /// The first of `needs` that keeps it from playing a role. A router without BGP plays the role without, so nothing needs protection.
+    /// The first of `needs` that prevents it from playing a role. A router without BGP plays the role without BGP
+    /// sessions, so it needs no protection for them.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         let lacks = |need: &Need| !self.has(*need) && (*need != Need::BgpProtection || self.bgp);
         needs.iter().copied().find(lacks)
     }
 
-    /// Everything that it can do, in words.
+    /// Everything that it supports, in words.
     pub fn words(&self) -> Vec<&'static str> {
         Need::ALL.into_iter().filter(|need| self.has(*need)).map(Need::word).collect()
     }

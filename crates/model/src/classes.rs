@@ -1,8 +1,9 @@
-//! Classes of service as data: which packets are of a class, and what part of an output port it has when the output port is too narrow.
+//! Classes of service as data: the packets of each class, and its share of an output port that is congested.
 
 use crate::quantity::Bandwidth;
 use crate::topology::CoreWay;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// Most classes of an output port.
 pub const MOST_CLASSES: usize = 8;
@@ -19,22 +20,22 @@ pub struct ServiceClass {
     pub name: String,
     /// Codepoint of its packets, 0 to 63 (RFC 2474). IP precedence p is codepoint 8 p.
     pub dscp: u8,
-    /// Its share of an output port that is too narrow, relative to the other classes.
+    /// Its share of a congested output port, relative to the other classes.
     pub weight: u32,
 }
 
-/// A way by which frames leave a router.
+/// Where frames leave a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WayOut {
-    /// By the port of this number; of a router of a system by its interface of this number.
+    /// The port of this number; for a router of a system, its interface of this number.
     Port(usize),
-    /// From one router of a system to another one.
+    /// The link from one router of a system to another.
     Core(CoreWay),
 }
 
 impl WayOut {
-    /// The port, where it is one.
+    /// The port, if it is one.
     pub fn port(self) -> Option<usize> {
         match self {
             WayOut::Port(port) => Some(port),
@@ -43,23 +44,51 @@ impl WayOut {
     }
 }
 
-/// The classes of one output port of a router. The classes that have packets waiting share its rate by weight; a packet that no class names is of the
-/// last one.
+crate::choice! {
+    /// Which class is served if several have waiting packets.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Scheduling {
+        /// All of them, in turns: they share the rate by weight.
+        #[default]
+        Weights = "weights",
+        /// Only the first of them in the order of [`by_priority`]: strict priority.
+        Priority = "priority",
+    }
+}
+
+/// The classes with these weights in the order of their priority, by index: the highest weight first. Among equal
+/// weights, the one listed first.
+pub fn by_priority(weights: &[u32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|class| Reverse(weights[*class]));
+    order
+}
+
+fn is_by_weights(scheduling: &Scheduling) -> bool {
+    *scheduling == Scheduling::Weights
+}
+
+/// The classes of one output port of a router. If several have waiting packets, its scheduling says which one is
+/// served. A packet that matches no class belongs to the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressClasses {
     /// The output port. Records of earlier versions call it `port`.
     #[serde(alias = "port")]
     pub at: WayOut,
-    /// Its rate. A frame takes 20 bytes more of it than it has with its FCS, as on an Ethernet line.
+    /// Its rate. Each frame takes its size with FCS plus 20 bytes, as on an Ethernet line.
     pub rate: Bandwidth,
-    /// Frames of each class that may wait.
+    /// Queue length of each class, in frames.
     pub queue: u32,
+    /// Which class is served. Earlier versions only know weights and do not record it.
+    #[serde(default, skip_serializing_if = "is_by_weights")]
+    pub scheduling: Scheduling,
     /// The classes.
     pub classes: Vec<ServiceClass>,
 }
 
-/// Why there cannot be these classes beside each other; `None` when there can.
+/// Why these classes cannot be combined; `None` if they can.
 pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
         return Some(format!("there are 2 to {MOST_CLASSES} classes, not {}", classes.len()));
@@ -85,10 +114,10 @@ pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     None
 }
 
-/// The lists of a router with so many ports, each with its port.
+/// The lists of a router with this number of ports, each with its port.
 ///
 /// # Errors
-/// In words why it cannot have them.
+/// A message that says why the router cannot have them.
 pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &EgressClasses)>, String> {
     let mut found: Vec<(usize, &EgressClasses)> = Vec::with_capacity(lists.len());
     for list in lists {
@@ -111,7 +140,7 @@ pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &Egr
     Ok(found)
 }
 
-/// Name of the counters of a class at the output port by port `port`: `d1.gold`. `.served` and `.dropped` follow it.
+/// Prefix of the counters of a class at the output port `port`: `d1.gold`. `.served` and `.dropped` follow it.
 pub fn counter_name(port: usize, class: &str) -> String {
     format!("d{port}.{class}")
 }
@@ -143,6 +172,7 @@ mod tests {
             at: WayOut::Port(port),
             rate: Bandwidth(rate),
             queue: 9,
+            scheduling: Scheduling::Weights,
             classes: vec![gold.clone(), silver.clone()],
         };
         let both = [list(0, 1), list(1, 1)];
@@ -157,12 +187,32 @@ mod tests {
         ] {
             assert!(by_port(&lists, 2).unwrap_err().contains(why), "{why}");
         }
-        // What earlier versions recorded is read.
+        // Records of earlier versions can be read.
         let text = serde_json::to_string(&both[1]).unwrap();
         assert!(text.starts_with("{\"at\":1,"), "{text}");
         let old = text.replace("\"at\"", "\"port\"");
         assert_eq!(serde_json::from_str::<EgressClasses>(&old).unwrap(), both[1]);
         let text = serde_json::to_string(&core).unwrap();
         assert_eq!(serde_json::from_str::<EgressClasses>(&text).unwrap(), core);
+    }
+
+    #[test]
+    fn priority_follows_the_weights_and_is_recorded() {
+        assert_eq!(by_priority(&[70, 20, 5]), [0, 1, 2]);
+        assert_eq!(by_priority(&[5, 20, 5, 70]), [3, 1, 0, 2]);
+        let list = EgressClasses {
+            at: WayOut::Port(1),
+            rate: Bandwidth(1),
+            queue: 9,
+            scheduling: Scheduling::Priority,
+            classes: vec![class("gold", 40, 70), class("silver", 24, 20)],
+        };
+        let text = serde_json::to_string(&list).unwrap();
+        assert!(text.contains("\"scheduling\":\"priority\""), "{text}");
+        assert_eq!(serde_json::from_str::<EgressClasses>(&text).unwrap(), list);
+        let plain = EgressClasses { scheduling: Scheduling::Weights, ..list };
+        let text = serde_json::to_string(&plain).unwrap();
+        assert!(!text.contains("scheduling"), "{text}");
+        assert_eq!(serde_json::from_str::<EgressClasses>(&text).unwrap(), plain);
     }
 }

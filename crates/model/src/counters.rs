@@ -8,43 +8,43 @@ use std::collections::BTreeMap;
 pub enum Counts {
     /// Frames that a port received.
     InFrames,
-    /// Of these: to one station.
+    /// Received unicast frames; part of [`Counts::InFrames`].
     InUnicast,
-    /// Of these: to a group.
+    /// Received multicast frames; part of [`Counts::InFrames`].
     InMulticast,
-    /// Of these: to all.
+    /// Received broadcast frames; part of [`Counts::InFrames`].
     InBroadcast,
     /// Bytes of the received frames.
     InOctets,
-    /// Received frames that were dropped although they had no error.
+    /// Received frames that were dropped without an error.
     InDiscards,
     /// Received frames with an error.
     InErrors,
     /// Frames that a port sent.
     OutFrames,
-    /// Of these: to one station.
+    /// Sent unicast frames; part of [`Counts::OutFrames`].
     OutUnicast,
-    /// Of these: to a group.
+    /// Sent multicast frames; part of [`Counts::OutFrames`].
     OutMulticast,
-    /// Of these: to all.
+    /// Sent broadcast frames; part of [`Counts::OutFrames`].
     OutBroadcast,
     /// Bytes of the sent frames.
     OutOctets,
-    /// Frames that were to be sent and were dropped although they had no error.
+    /// Outgoing frames that were dropped without an error.
     OutDiscards,
-    /// Frames that could not be sent because of an error.
+    /// Outgoing frames that were not sent because of an error.
     OutErrors,
-    /// IP packets that came in, of one IP version or of both together.
+    /// Received IP packets, of one IP version or of both together.
     IpReceived(Option<Family>),
     /// IP packets that were forwarded.
     IpForwarded(Option<Family>),
-    /// IP packets of the DUT itself.
+    /// IP packets that the DUT originated.
     IpOriginated(Option<Family>),
-    /// IP packets dropped for an error in their header; a used-up TTL or hop limit is one.
+    /// IP packets dropped because of an error in their header, such as an expired TTL or hop limit.
     IpHeaderErrors(Option<Family>),
-    /// IP packets dropped for another cause.
+    /// IP packets dropped for other reasons.
     IpDiscards(Option<Family>),
-    /// IPv4 packets of the DUT to itself: they are in its counters of IP packets, but pass no port.
+    /// IPv4 packets from the DUT to itself. They count in its IP counters, but pass no port.
     Loopback,
 }
 
@@ -53,8 +53,8 @@ use Counts::*;
 const V4: Option<Family> = Some(Family::Ipv4);
 const V6: Option<Family> = Some(Family::Ipv6);
 
-/// Counters of a port by name: those of the kernel, then those of IF-MIB. Those whose name has no `HC` have 32 bits there, but for those
-/// that have no other form.
+/// Counters of a port by name: first those of the kernel, then those of IF-MIB. IF-MIB counters without `HC` in their
+/// name have 32 bits, except those that exist in only one form.
 const OF_A_PORT: &[(&str, Counts)] = &[
     ("rx_packets", InFrames),
     ("rx_bytes", InOctets),
@@ -128,37 +128,38 @@ const OF_ALL: &[(&str, Counts)] = &[
 /// A counter at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DutCounter {
-    /// Who was asked: `kernel`, `SNMP`.
+    /// Source of the counter: `kernel`, `SNMP`.
     pub source: String,
-    /// Name there: `rx_packets`, `ifHCInOctets`.
+    /// Name at the source: `rx_packets`, `ifHCInOctets`.
     pub name: String,
-    /// Port of the tester that faces the interface which it is of; absent for the whole device.
+    /// Port of the tester that faces the interface of the counter; absent for the whole device.
     pub port: Option<PortIndex>,
     /// What it counts.
     pub counts: Counts,
-    /// It begins again at 0 after 2 to the power of so many.
+    /// Width in bits: the counter wraps to 0 after 2 to this power.
     pub bits: u32,
     /// The count.
     pub value: u64,
 }
 
 impl DutCounter {
-    /// A counter of a port by its name; `None` for a name whose meaning is not known.
+    /// A counter of a port by its name; `None` if the meaning of the name is unknown.
     pub fn of_port(source: &str, name: &str, port: PortIndex, value: u64) -> Option<DutCounter> {
         let counts = OF_A_PORT.iter().find(|(known, _)| *known == name)?.1;
-        // RFC 2863: what has a form of 64 bits is called so by `HC`; the rest is Counter32.
+        // RFC 2863: 64-bit counters have `HC` in their names; the others are Counter32.
         let bits = if name.starts_with("if") && !name.starts_with("ifHC") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: Some(port), counts, bits, value })
     }
 
-    /// A counter of the whole device by its name; `None` for a name whose meaning is not known.
+    /// A counter of the whole device by its name; `None` if the meaning of the name is unknown.
     pub fn of_device(source: &str, name: &str, value: u64) -> Option<DutCounter> {
         let counts = OF_ALL.iter().find(|(known, _)| *known == name)?.1;
         let bits = if name.starts_with("ipSystemStats") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: None, counts, bits, value })
     }
 
-    /// Those of `counters` whose meaning is known: `d0.rx_packets` is of port 0 of the DUT, `ip.InReceives` of the whole device.
+    /// The counters in `counters` with a known meaning: `d0.rx_packets` belongs to port 0 of the DUT, `ip.InReceives`
+    /// to the whole device.
     pub fn all_of(source: &str, counters: &BTreeMap<String, u64>) -> Vec<DutCounter> {
         let known = |(name, value): (&String, &u64)| {
             DutCounter::of_device(source, name, *value).or_else(|| {
@@ -170,37 +171,37 @@ impl DutCounter {
         counters.iter().filter_map(known).collect()
     }
 
-    /// Is it the same counter, at another time?
+    /// True if both are the same counter, possibly at different times.
     pub fn is(&self, other: &DutCounter) -> bool {
         (&self.source, &self.name, self.port) == (&other.source, &other.name, other.port)
     }
 
-    /// By how much it grew since it was `before`.
+    /// Growth since it was `before`.
     pub fn grown(&self, before: u64) -> u64 {
         let by = self.value.wrapping_sub(before);
         if self.bits < 64 { by & ((1 << self.bits) - 1) } else { by }
     }
 }
 
-/// Frames at a port of the tester that are no test frames.
+/// Frames at a port of the tester that are not test frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherFrames {
     /// Frames.
     pub frames: u64,
     /// Their bytes without FCS.
     pub octets: u64,
-    /// Of the frames: to a group, but not to all.
+    /// Multicast frames among them, without broadcast.
     pub multicast: u64,
-    /// Of the frames: to all.
+    /// Broadcast frames among them.
     pub broadcast: u64,
-    /// Of the frames: with an IPv4 packet.
+    /// Frames with an IPv4 packet among them.
     pub ipv4: u64,
-    /// Of the frames: with an IPv6 packet.
+    /// Frames with an IPv6 packet among them.
     pub ipv6: u64,
 }
 
 impl OtherFrames {
-    /// What a frame without FCS counts as.
+    /// The counts of a single frame without FCS.
     pub fn of(frame: &[u8]) -> OtherFrames {
         let broadcast = frame.get(..6) == Some(&[0xff; 6]);
         let group = frame.first().is_some_and(|byte| byte & 1 == 1);
@@ -226,19 +227,19 @@ impl OtherFrames {
         }
     }
 
-    /// Both together.
+    /// Sum of both.
     #[must_use]
     pub fn plus(self, other: OtherFrames) -> OtherFrames {
         self.each(other, |a, b| a + b)
     }
 
-    /// Those since `before`.
+    /// Difference to `before`.
     #[must_use]
     pub fn since(self, before: OtherFrames) -> OtherFrames {
         self.each(before, u64::saturating_sub)
     }
 
-    /// With packets of an IP version.
+    /// Frames with packets of this IP version.
     pub fn ip(&self, family: Family) -> u64 {
         match family {
             Family::Ipv4 => self.ipv4,

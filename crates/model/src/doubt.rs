@@ -1,8 +1,8 @@
-//! Figures that rest on frames that were lost although the DUT's processor had time to spare.
+//! Doubt about figures that rest on trials with lost frames although the DUT's processor was idle.
 //!
-//! A router in software that cannot keep up has a busy processor. Where many frames are lost beside an idle one, something else than its
-//! speed may have lost them: bursts of the tester that overflow a queue, for one. Such a figure is no limit of the router, so it is
-//! marked and not ranked.
+//! A software router that cannot keep up has a busy processor. If many frames are lost while the processor is idle, the
+//! router's speed is not the likely cause: bursts of the tester may have overflowed a queue, for example. The figure is
+//! then no limit of the router, so it is marked and not ranked.
 
 use crate::modifier::Modifier;
 use crate::outcome::RankFigure;
@@ -11,12 +11,13 @@ use crate::size::PacketSize;
 use crate::traffic::Header;
 use crate::trial::{Load, TrialResult};
 
-/// A trial is lossy from this share of lost frames on. Fewer come from queues that overflow while a processor stalls.
+/// From this share of lost frames on, a trial counts as lossy. Smaller losses come from queues that overflow while a
+/// processor stalls.
 const LOSSY: f64 = 0.01;
-/// A processor is busy from this share of the time of load on.
+/// From this share of the time of load on, a processor counts as busy.
 const BUSY: f64 = 0.9;
 
-/// A trial that lost frames beside an idle processor.
+/// A trial that lost frames while the processor was idle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// Round of the run.
@@ -27,12 +28,13 @@ pub struct Doubt {
     pub text: String,
 }
 
-/// Share of the time of load in which the DUT's processor was at work or kept from the DUT; `None` where that is not known. What others do
-/// while the DUT has nothing to do does not count.
+/// Share of the time of load in which the DUT's processor worked for the DUT or was kept from it; `None` if unknown.
+/// Other programs that run while the DUT has nothing to do do not count.
 fn busy(result: &TrialResult) -> Option<f64> {
-    // Shares of earlier versions are of other times.
+    // Records of earlier versions lack this field; their share of processor time is of another period.
     result.health.dut_used_ns?;
-    // Frames made in the kernel come in bursts. Whatever others did, they are a cause of loss beside a processor that the DUT did not fill.
+    // Frames made in the kernel come in bursts. These can cause loss whatever else ran on the processor, so only the
+    // DUT's own share counts.
     let record = result.health.dut_processor.as_ref().filter(|_| result.health.kernel_generators == 0);
     let others = record.map_or(0.0, |processor| {
         let waited = processor.waited_ns.or(processor.foreign_ns).unwrap_or(0);
@@ -42,7 +44,7 @@ fn busy(result: &TrialResult) -> Option<f64> {
     Some(result.dut_cpu? + others)
 }
 
-/// Must a router drop a packet with this header?
+/// True if a router must drop a packet with this header.
 fn expires(header: &Header) -> bool {
     match header {
         Header::Ipv4(ipv4) => ipv4.ttl == 1.into(),
@@ -51,17 +53,19 @@ fn expires(header: &Header) -> bool {
     }
 }
 
-/// The doubt of one figure, by those of `trials` that decided it: most of the lossy ones were lossy beside an idle processor.
+/// The doubt about one figure, from the `trials` that decided it: more than half of the lossy ones had an idle
+/// processor.
 fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     let counts = |trial: &&TrialRecord| {
         let result = &trial.result;
-        // Bursts and steps lose frames by the size of a queue, changes of routes by routes that are missing.
+        // Loss in bursts and steps depends on queue sizes, loss during changes of routes on missing routes.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
-            // A output port that classes make narrow drops beside an idle processor, and so do links that carry what others cannot.
+            // An output port narrowed by classes drops frames while the processor is idle, and so do links that carry
+            // the traffic of links that are down.
             && !trial.classed
             && !trial.links_down
-            // Frames that must be dropped are no loss.
+            // Frames that the DUT must drop are not loss.
             && trial.spec.flows.iter().all(|flow| !flow.denied)
             && !trial.spec.flows.iter().flat_map(|flow| &flow.headers).any(expires)
             && result.validity.is_valid()
@@ -89,11 +93,11 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     Some(Doubt { round: worst.round, trial: result.trial, text })
 }
 
-/// Was this trial decisive for the figure? Those of a search beyond its lowest lossy load were not, nor those of other frame sizes, nor, where
-/// the figure has a load, those of others.
+/// True if the trial was decisive for the figure. Trials of a search beyond its lowest lossy load were not, nor trials
+/// of other frame sizes, nor, if the figure has a load, trials of other loads.
 fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
     const SAME_LOAD: f64 = 1e-6;
-    /// Loads that were meant to be the same.
+    /// Loads within this share count as the same intended load.
     const NEAR: f64 = 0.05;
     let size = rank.key.split('_').find_map(|word| word.parse::<PacketSize>().ok());
     let up_to = rank.claim.as_ref().and_then(|claim| claim.missed_pps);
@@ -107,12 +111,13 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
         }
         _ => true,
     };
-    // Trials with questions or changes of routes have events, and raise no doubt.
+    // Trials with queries or changes of routes have events, and raise no doubt.
     let same = Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec);
     near && of_load && same && size.is_none_or(|size| trial.spec.size == size)
 }
 
-/// Marks the figures of `tests` that rest on such trials, and their rows in tables. A simulated DUT loses what it was told to lose.
+/// Marks the figures of `tests` that rest on such trials, and their rows in tables. Simulated DUTs are left out,
+/// because they lose frames by configuration.
 pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn Fn(&str) -> bool) {
     for test in tests.iter_mut().filter(|test| !is_simulated(&test.dut)) {
         let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
@@ -130,7 +135,7 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn
     }
 }
 
-/// The doubts of all rounds where most of them have one, otherwise none. `rounds` are those that have the figure.
+/// The doubts of all rounds if most of them have one, otherwise none. `rounds` are those that have the figure.
 pub(crate) fn together(rounds: &[&RankFigure]) -> Vec<Doubt> {
     let doubtful = rounds.iter().filter(|rank| !rank.doubts.is_empty()).count();
     let most = doubtful * 2 > rounds.len();

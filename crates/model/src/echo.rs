@@ -1,10 +1,10 @@
-//! ICMP echo requests that a test sends during a trial, and what came of each.
+//! ICMP echo requests that a test sends during a trial, and their replies.
 
 use crate::size::{ETHERNET_OVERHEAD, MIN_FRAME};
 use crate::trial::{Family, PortIndex};
 use std::time::Duration;
 
-/// Who is asked.
+/// Destination of an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchoTarget {
     /// The router, at its address on the link of the port.
@@ -18,9 +18,9 @@ pub enum EchoTarget {
 pub struct EchoRequest {
     /// When, after the start of the trial.
     pub at: Duration,
-    /// Port by which it leaves.
+    /// Port that sends it.
     pub from: PortIndex,
-    /// Whom it asks.
+    /// Its destination.
     pub to: EchoTarget,
     /// IP version.
     pub family: Family,
@@ -51,17 +51,18 @@ impl EchoRequest {
     }
 }
 
-/// What came of a request that was answered.
+/// Times of a request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoTimes {
     /// From the departure of the request to the arrival of the reply.
     pub round_trip: Duration,
-    /// Of it, the time from the arrival of the request at the tester's own device to the departure of the reply; zero where the router answers.
+    /// Part of the round trip from the arrival of the request at the tester's own device to the departure of the reply;
+    /// zero if the router answers.
     pub own: Duration,
 }
 
 impl EchoTimes {
-    /// What is left of the round trip without the tester's own device.
+    /// The round trip without the time in the tester's own device.
     pub fn beside_own(&self) -> Duration {
         self.round_trip.saturating_sub(self.own)
     }

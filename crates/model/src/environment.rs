@@ -1,4 +1,4 @@
-//! Under which conditions a run was made. No result without its conditions.
+//! The conditions of a run. Every result is stored with them.
 
 use crate::medium::Medium;
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,12 @@ pub struct Environment {
     pub cpu_model: String,
     /// Processors online, and which of them the tester and the DUT use.
     pub cpus: String,
-    /// Threads of the tester's packet loop; runs of before there could be several were made with one.
+    /// Threads of the tester's packet loop. Earlier runs do not record it; they had one.
     #[serde(default = "one")]
     pub tester_threads: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Virtualised by what, empty when not or not known.
+    /// Kind of virtualisation; empty if there is none or it is unknown.
     pub virtualization: String,
     /// Clock source of the kernel.
     pub clock_source: String,
@@ -48,12 +48,12 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// What the author of the suite says of it: facts by name, in the order of the suite.
+/// What the author of the suite states: facts by name, in the order of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Of the run: by whom, where.
+    /// Facts about the run: by whom, where.
     pub facts: Vec<(String, String)>,
-    /// Of single DUTs, by their names: serial number, year.
+    /// Facts about single DUTs, by DUT name: serial number, year.
     pub duts: Vec<(String, Vec<(String, String)>)>,
     /// Figures that others have published, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,13 +63,13 @@ pub struct About {
 /// A table of figures that others have published, as the suite gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
-    /// Test beside whose figures it is shown.
+    /// Test whose figures it is shown with.
     pub test: String,
     /// Heading.
     pub title: String,
-    /// Where it is from.
+    /// Source of the figures.
     pub source: String,
-    /// What the figures mean there, where that is not what the test measures.
+    /// Meaning of the figures, if it differs from what the test measures.
     pub meaning: Option<String>,
     /// Headings of the columns.
     pub columns: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Published {
 }
 
 impl About {
-    /// Does it say nothing?
+    /// True if nothing is stated.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty()
     }
@@ -89,14 +89,14 @@ impl About {
     }
 }
 
-/// What is known of one DUT as it was tested.
+/// One DUT as it was tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DutRecord {
     /// Name in the suite.
     pub name: String,
     /// Kind (`frr`).
     pub kind: String,
-    /// Version as the DUT itself tells it.
+    /// Version as the DUT reports it.
     pub version: String,
     /// How it is confined and reached: processors, threads, interfaces.
     pub confinement: String,
@@ -104,20 +104,20 @@ pub struct DutRecord {
     pub config: BTreeMap<String, String>,
     /// True for simulated devices: their figures test the tester and are no results.
     pub simulated: bool,
-    /// Do its BGP routes go into its forwarding plane? `None` without BGP, and where the tester does not know.
+    /// True if its BGP routes enter its forwarding plane; `None` without BGP, or if the tester does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installs_routes: Option<bool>,
     /// Port backend and what each port of the tester is: name, driver, MTU, speed.
     pub ports: Vec<PortRecord>,
 }
 
-/// Name under which the tester's own loop, without a router, stands in the records.
+/// Name of the tester's own loop, without a router, in the records.
 pub const TESTER: &str = "tester";
 /// [`DutRecord::kind`] of the tester's own loop.
 pub const TESTER_KIND: &str = "loop";
 
 impl DutRecord {
-    /// Is this the tester's own loop rather than a router? `suite` has the names of the DUTs of the suite.
+    /// True if this is the tester's own loop rather than a router. `suite` has the names of the DUTs of the suite.
     pub fn is_tester(&self, suite: &[String]) -> bool {
         self.kind == TESTER_KIND && !suite.contains(&self.name)
     }
@@ -134,14 +134,15 @@ pub struct PortRecord {
     pub backend: String,
     /// Driver (`veth`).
     pub driver: String,
-    /// Queues by which the tester sends and receives; runs of before there could be several were made with one.
+    /// Queues that the tester sends and receives with. Earlier runs do not record it; they had one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
     /// Speed for which loads are computed, in bit/s.
     pub speed_bps: u64,
-    /// What the line carries beside frames; runs of before this was recorded had Ethernet, or their rates in bits are not exact.
+    /// What the line carries beside frames. Earlier runs do not record it: they had Ethernet, or their rates in bits
+    /// are not exact.
     #[serde(default, skip_serializing_if = "is_ethernet")]
     pub medium: Medium,
     /// MAC address of the tester's host on this port.

@@ -6,22 +6,22 @@ use std::fmt;
 use std::net::IpAddr;
 
 crate::choice! {
-    /// At which interface of a packet a filter applies.
+    /// Interface at which a filter applies to a packet.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum FilterDirection {
-        /// The one by which the packet arrives.
+        /// The interface at which the packet arrives.
         Ingress = "ingress",
-        /// The one by which it leaves.
+        /// The interface at which it leaves.
         Egress = "egress",
     }
 }
 
-/// A rule of a filter. What it leaves open matches everything.
+/// A rule of a filter. Absent fields match everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterRule {
-    /// Drop what matches, without an ICMP message; else let it pass.
+    /// Drop matching packets, without an ICMP message; otherwise permit them.
     pub deny: bool,
     /// Prefix of the source address, with its length.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,10 +45,10 @@ pub struct FilterRule {
 pub struct FilterList {
     /// Where it applies.
     pub direction: FilterDirection,
-    /// The interfaces, by their index in the DUT's role, VLAN sub-interfaces included; none for all of them.
+    /// The interfaces, by their index in the DUT's role, VLAN sub-interfaces included; empty for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<usize>,
-    /// The rules, in the order in which they are looked at.
+    /// The rules, in the order of evaluation.
     pub rules: Vec<FilterRule>,
 }
 
@@ -57,20 +57,20 @@ impl FilterRule {
     pub const DENY_ALL: FilterRule =
         FilterRule { deny: true, source: None, destination: None, protocol: None, destination_ports: None };
 
-    /// The IP version of the packets that it can match; `None` for both. A rule with prefixes of both versions matches nothing, and is
-    /// taken for one of its source's.
+    /// The IP version of the packets that the rule can match; `None` for both. A rule with prefixes of both versions
+    /// matches nothing; it is assigned the version of its source.
     pub fn family(&self) -> Option<Family> {
         let (address, _) = self.source.or(self.destination)?;
         Some(if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 })
     }
 
-    /// Can it match packets of this IP version?
+    /// True if the rule can match packets of this IP version.
     pub fn is_of(&self, family: Family) -> bool {
         self.family().is_none_or(|own| own == family)
     }
 }
 
-/// For people: `permit udp 198.18.64.0/18 -> 198.19.64.0/18 port 9`.
+/// Display form: `permit udp 198.18.64.0/18 -> 198.19.64.0/18 port 9`.
 impl fmt::Display for FilterRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.deny { "deny" } else { "permit" })?;

@@ -6,8 +6,10 @@ use crate::trial::Validity;
 
 /// How the reason of a trial begins that the host made invalid, and not the tester.
 pub const HOST_BUSY: &str = "host busy";
-/// Share of invalid trials above which a DUT is not compared.
+/// Share of invalid trials above which a DUT is not compared as usual.
 const MOST: f64 = 0.2;
+/// Share of invalid trials above which it is not compared at all.
+const HOPELESS: f64 = 0.5;
 /// Probability below which the shares of two DUTs are not equal.
 const UNEQUAL: f64 = 0.01;
 /// Difference of two shares that matters. Among thousands of trials a smaller one is proven too, but invalid trials are repeated, and these are few.
@@ -46,14 +48,64 @@ pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
     duts.iter().map(of).collect()
 }
 
-/// Why these DUTs are not to be ranked; `None` if they may be.
-pub fn no_ranks(duts: &[HeldUp]) -> Option<String> {
-    incomparable(duts).map(|why| format!("{why}; nothing is ranked"))
+/// How a DUT of a run may be compared with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fairness {
+    /// As usual.
+    Fair,
+    /// The host made more of its trials invalid than chance allows. Each valid trial is still disturbed by no more than its limits, so rates that
+    /// differ by more than [`DISTURBANCE`] may be compared, and nothing else.
+    Rates,
+    /// Not at all: the host made most of its trials invalid.
+    No,
+}
+
+/// Share by which a rate of a valid trial may be too low because of the host, at most: the limits of a quick trial for the time that a
+/// hypervisor takes from the tester and from the DUT, and for the time that the DUT waits for its processor, together.
+pub const DISTURBANCE: f64 = 0.2;
+
+/// How each of these DUTs may be compared, in their order.
+pub fn fairness(duts: &[HeldUp]) -> Vec<Fairness> {
+    let pairs = duts.len() * duts.len().saturating_sub(1) / 2;
+    let unequal = |a: &HeldUp, b: &HeldUp| {
+        let matters = a.share() - b.share() >= MATTERS;
+        matters && compare_failures((a.invalid, a.trials), (b.invalid, b.trials)) * (pairs as f64) < UNEQUAL
+    };
+    let of = |dut: &HeldUp| match dut.share() {
+        share if share > HOPELESS => Fairness::No,
+        share if share > MOST || duts.iter().any(|other| unequal(dut, other)) => Fairness::Rates,
+        _ => Fairness::Fair,
+    };
+    duts.iter().map(of).collect()
+}
+
+/// What cannot be compared as usual in a run of these DUTs; `None` where everything can.
+pub fn restrictions(duts: &[HeldUp]) -> Option<String> {
+    let fairness = fairness(duts);
+    let of = |which: Fairness| {
+        let those = duts.iter().zip(&fairness).filter(|(_, fairness)| **fairness == which);
+        those.map(|(dut, _)| text(dut)).collect::<Vec<_>>().join(", ")
+    };
+    let (rates, no) = (of(Fairness::Rates), of(Fairness::No));
+    let mut parts = Vec::new();
+    if !no.is_empty() {
+        parts.push(format!("{no} were invalid, so nothing of it is ranked"));
+    }
+    if !rates.is_empty() {
+        let percent = DISTURBANCE * 100.0;
+        parts.push(format!(
+            "{rates} were invalid, so it is ranked only by rates that differ by more than {percent:.0} %"
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("host busy: {}", parts.join("; ")))
+}
+
+fn text(one: &HeldUp) -> String {
+    format!("{} of {} trials of {}", one.invalid, one.trials, one.dut)
 }
 
 /// Why these DUTs, or one DUT in several runs, are not to be compared; `None` if they may be.
 pub fn incomparable(duts: &[HeldUp]) -> Option<String> {
-    let text = |one: &HeldUp| format!("{} of {} trials of {}", one.invalid, one.trials, one.dut);
     let too_many: Vec<&HeldUp> = duts.iter().filter(|one| one.share() > MOST).collect();
     if !too_many.is_empty() {
         let all: Vec<String> = too_many.into_iter().map(text).collect();
@@ -80,20 +132,36 @@ mod tests {
 
     #[test]
     fn a_fifth_of_the_trials_is_the_limit() {
-        assert_eq!(no_ranks(&[of("a", 20, 100), of("b", 18, 100)]), None);
-        let why = no_ranks(&[of("a", 21, 100), of("b", 19, 100)]).expect("too many");
-        assert_eq!(why, "host busy: 21 of 100 trials of a were invalid; nothing is ranked");
-        assert_eq!(no_ranks(&[of("a", 0, 0)]), None, "without trials there is nothing to doubt");
+        let busy = [of("a", 21, 100), of("b", 19, 100)];
+        assert_eq!(fairness(&[of("a", 20, 100), of("b", 18, 100)]), [Fairness::Fair; 2]);
+        assert_eq!(fairness(&busy), [Fairness::Rates, Fairness::Fair]);
+        let why = restrictions(&busy).expect("too many");
+        let rates = "so it is ranked only by rates that differ by more than 20 %";
+        assert_eq!(why, format!("host busy: 21 of 100 trials of a were invalid, {rates}"));
+        assert_eq!(incomparable(&busy), Some("host busy: 21 of 100 trials of a were invalid".into()));
+        assert_eq!(restrictions(&[of("a", 0, 0)]), None, "without trials there is nothing to doubt");
     }
 
     #[test]
-    fn unequal_conditions_are_no_comparison() {
-        assert_eq!(no_ranks(&[of("a", 3, 100), of("b", 0, 100), of("c", 6, 100)]), None, "that is chance");
+    fn a_dut_whose_trials_were_mostly_invalid_is_not_compared() {
+        let duts = [of("a", 51, 100), of("b", 50, 100)];
+        assert_eq!(fairness(&duts), [Fairness::No, Fairness::Rates]);
+        let why = restrictions(&duts).expect("too many");
+        assert!(why.contains("51 of 100 trials of a were invalid, so nothing of it is ranked; 50 of 100"), "{why}");
+    }
+
+    #[test]
+    fn unequal_conditions_are_no_fair_comparison() {
+        let fair =
+            |duts: &[HeldUp]| fairness(duts).iter().all(|one| *one == Fairness::Fair) && incomparable(duts).is_none();
+        assert!(fair(&[of("a", 3, 100), of("b", 0, 100), of("c", 6, 100)]), "that is chance");
         // As many trials as suites of an hour have.
-        assert_eq!(no_ranks(&[of("a", 4, 471), of("b", 5, 890), of("c", 8, 1_150)]), None, "that is chance");
-        assert_eq!(no_ranks(&[of("a", 36, 982), of("b", 13, 883)]), None, "that does not matter");
-        assert!(no_ranks(&[of("a", 98, 982), of("b", 13, 883)]).is_some());
-        let why = no_ranks(&[of("a", 0, 100), of("b", 15, 100)]).expect("not chance");
+        assert!(fair(&[of("a", 4, 471), of("b", 5, 890), of("c", 8, 1_150)]), "that is chance");
+        assert!(fair(&[of("a", 36, 982), of("b", 13, 883)]), "that does not matter");
+        assert!(!fair(&[of("a", 98, 982), of("b", 13, 883)]));
+        let duts = [of("a", 0, 100), of("b", 15, 100), of("c", 1, 100)];
+        assert_eq!(fairness(&duts), [Fairness::Fair, Fairness::Rates, Fairness::Fair], "the one that was disturbed");
+        let why = incomparable(&duts).expect("not chance");
         assert!(why.contains("15 of 100 trials of b") && why.contains("0 of 100 trials of a"), "{why}");
     }
 }

@@ -22,12 +22,12 @@ pub const PERCENTILES: [f64; 14] =
     [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
 
 impl LatencySummary {
-    /// Latency at `percentile` in ns, where it was stored.
+    /// Latency at `percentile` in ns, if it is stored.
     pub fn percentile(&self, percentile: f64) -> Option<u64> {
         self.percentiles.iter().find(|(p, _)| (p - percentile).abs() < 1e-9).map(|(_, ns)| *ns)
     }
 
-    /// Reads a summary off a histogram of nanoseconds; `sum_ns` is the exact sum of all recorded values.
+    /// Builds a summary from a histogram of nanoseconds; `sum_ns` is the exact sum of all recorded values.
     pub fn from_histogram(histogram: &hdrhistogram::Histogram<u64>, min_ns: u64, max_ns: u64, sum_ns: u128) -> Self {
         let frames = histogram.len();
         if frames == 0 {

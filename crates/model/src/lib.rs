@@ -9,6 +9,7 @@ pub mod beside;
 pub mod capabilities;
 pub mod classes;
 pub mod counters;
+pub mod criteria;
 pub mod doubt;
 pub mod echo;
 pub mod environment;

@@ -1,24 +1,25 @@
-//! Why frames were lost: what else happened when they were.
+//! Causes of frame loss, inferred from what else happened at the time.
 
 use crate::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec};
 
-/// The cause of an episode, as far as the timelines of load, tester, host and events show it. Each is a coincidence in time, no proof.
+/// The cause of an episode, as far as the timelines of load, tester, host and events show it. All are coincidences in
+/// time, not proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// More was offered than the DUT forwards.
+    /// The offered load exceeded what the DUT forwards.
     Overload,
-    /// The tester's loop did not run, so that frames left in a burst behind the gap or waited in its receive path.
+    /// The tester's loop did not run: frames left in a burst after the gap, or waited in the receive path.
     Tester,
     /// The DUT's processor did not run the DUT.
     Host,
     /// The test changed routes or links just before.
     Event,
-    /// None of these: it is the DUT's.
+    /// None of the above: the DUT is the cause.
     Unexplained,
 }
 
 impl Cause {
-    /// All, in the order in which they are looked for.
+    /// All causes, in the order in which they are checked.
     pub const ALL: [Cause; 5] = [Cause::Event, Cause::Overload, Cause::Host, Cause::Tester, Cause::Unexplained];
 
     /// Its name in JSON.
@@ -33,21 +34,23 @@ impl Cause {
     }
 }
 
-/// Share of lost frames from which on a trial is one of overload that lost frames most of the time, where no load without loss is known.
+/// If no load without loss is known, a trial is overloaded when it loses at least this share of its frames, and loses
+/// them most of the time.
 const OVERLOADED: f64 = 0.01;
-/// The loss of an overload lasts for so much of the time of load.
+/// The loss of an overload lasts at least this share of the time of load.
 const THROUGHOUT: f64 = 0.5;
-/// A queue that filled while something was held up loses frames for so long behind it, in ns.
+/// A queue that filled during a stall can lose frames for this long after it, in ns.
 const AFTER_HELD_NS: i64 = 5_000_000;
-/// Nothing is lost so long before the loop stopped, or an event began, in ns, but times are read one after the other.
+/// Tolerance before a stop of the loop, or before an event, in ns. Loss cannot precede its cause, but the times are
+/// read one after the other.
 const BEFORE_HELD_NS: i64 = 1_000_000;
-/// The sentinel is woken so often, in ns: a stall may have begun so long before it was noticed.
+/// Wake-up interval of the sentinel, in ns. A stall may have begun this long before the sentinel noticed it.
 const BEFORE_STALL_NS: i64 = 5_000_000;
-/// Loss begins at most so long after the event that caused it, in ns, and as long before it is done.
+/// Loss begins at most this long after the end of the event that caused it, in ns.
 const AFTER_EVENT_NS: i64 = 50_000_000;
 
-/// The cause of each episode of a trial, in their order. `known_pps` is the highest load per sending port, of trials with the same frames,
-/// that this DUT has forwarded without loss; what is lost at no more than this load is no overload.
+/// The cause of each episode of a trial, in order. `known_pps` is the highest load per sending port that this DUT has
+/// forwarded without loss, in trials with the same frames. Loss at this load or less is no overload.
 pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) -> Vec<Cause> {
     let overload = Overload::new(spec, result, known_pps);
     result.losses.episodes.iter().map(|episode| cause(result, episode, &overload)).collect()
@@ -81,7 +84,7 @@ fn cause(result: &TrialResult, episode: &LossEpisode, overload: &Overload) -> Ca
     }
 }
 
-/// When a trial offered more than the DUT forwards.
+/// Periods in which a trial offered more than the DUT forwards.
 struct Overload(Vec<(i64, i64)>);
 
 impl Overload {
@@ -89,10 +92,10 @@ impl Overload {
         let above = |pps: f64| known_pps.is_none_or(|known| pps > known * (1.0 + 1e-6));
         let all = (0, i64::MAX);
         Overload(match &spec.load {
-            // What is lost of a burst is what a buffer does not hold.
+            // A burst loses the frames that exceed a buffer.
             Load::Maximum { .. } | Load::Burst { .. } => vec![all],
             Load::Steps { steps } => {
-                // Those above the lowest that stands in the spec: recovery is judged behind them.
+                // Without a known load, the steps above the lowest one: recovery is measured after them.
                 let least = steps.iter().map(|step| step.rate_pps).fold(f64::INFINITY, f64::min);
                 let mut at_s = 0.0;
                 let mut times = Vec::new();
@@ -120,20 +123,20 @@ impl Overload {
         })
     }
 
-    /// Does an episode begin within such a time, or go on from it?
+    /// True if the episode overlaps one of the periods.
     fn holds(&self, from_ns: i64, to_ns: i64) -> bool {
         self.0.iter().any(|(start, end)| to_ns >= *start && from_ns <= *end)
     }
 }
 
-/// Lossy trials below the overload, and what their episodes were caused by.
+/// Summary of the trials with loss below the overload, and of the causes of their episodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Valid trials with traffic.
     pub trials: usize,
-    /// Of these, the ones that lost frames for another cause than overload alone.
+    /// Trials among them that lost frames for a cause other than overload.
     pub lossy: usize,
-    /// Episodes by cause, without those of overload, in the order of [`Cause`].
+    /// Episodes by cause, without overload, in the order of [`Cause`].
     pub episodes: std::collections::BTreeMap<Cause, usize>,
 }
 
@@ -146,7 +149,8 @@ impl Told {
         other().for_each(|cause| *self.episodes.entry(*cause).or_default() += 1);
     }
 
-    /// `3 of 41 trials lost frames below the overload, in 5 episodes: 4 with a stall of the host, 1 unexplained`; `None` if none did.
+    /// In words: `3 of 41 trials lost frames below the overload, in 5 episodes: 4 with a stall of the host, 1
+    /// unexplained`; `None` if none did.
     pub fn text(&self) -> Option<String> {
         let all: usize = self.episodes.values().sum();
         let each = self.episodes.iter().map(|(cause, n)| {
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(causes(&spec, &result, None), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(9_000.0)), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(10_000.0)), [Cause::Unexplained; 2]);
-        // A few frames now and then are none, nor is a long outage of one flow in a thousand.
+        // Occasional single frames are no overload, nor is a long outage of one flow in a thousand.
         let (spec, result) = constant(&[(0, 999, 9)]);
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained]);
         let (spec, result) = trial(Load::Maximum { limit_pps: 1e6 }, &[(3, 3, 1)]);
@@ -260,7 +264,7 @@ mod tests {
         let (spec, mut result) = constant(&[(94, 94, 1), (96, 99, 1), (102, 104, 1), (120, 121, 1)]);
         let stall = Held { from_ns: 100 * MS as i64, ns: 3 * MS };
         result.health.dut_processor = Some(ProcessorRecord { stall_times: vec![stall], ..ProcessorRecord::default() });
-        // What stops both is the host's.
+        // A stall that stops both the tester and the DUT is attributed to the host.
         result.health.gap_times = vec![stall];
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained, Cause::Host, Cause::Host, Cause::Unexplained]);
     }

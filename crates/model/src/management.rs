@@ -1,13 +1,13 @@
-//! Does a router still answer its operator, and how fast?
+//! Whether a router still answers its operator during a trial, and how fast.
 
 use std::time::Duration;
 
 crate::choice! {
     /// How a router is asked.
     pub enum Question {
-        /// An ICMP echo request to an address of its own.
+        /// An ICMP echo request to one of its addresses.
         Ping = "ping",
-        /// A connection to its SSH server at an address of its own, until the server's banner (RFC 4253 section 4.2).
+        /// A connection to its SSH server at one of its addresses, until the server's banner (RFC 4253 section 4.2).
         Ssh = "ssh",
         /// A GET of sysUpTime.
         Snmp = "snmp",
@@ -15,7 +15,7 @@ crate::choice! {
 }
 
 impl Question {
-    /// What a router lacks that is not asked so.
+    /// What a router lacks if it cannot be asked in this way.
     pub const fn lacks(self) -> &'static str {
         match self {
             Question::Ping => "it has no address at the first port",
@@ -25,35 +25,35 @@ impl Question {
     }
 }
 
-/// How a router is to be asked during a trial and after it.
+/// How a router is asked during a trial and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inquiry {
-    /// What.
+    /// The kinds of questions.
     pub questions: Vec<Question>,
-    /// Time between two of a kind.
+    /// Time between two questions of a kind.
     pub interval: Duration,
-    /// For how long it is asked once the trial is over.
+    /// How long the router is asked after the trial.
     pub afterwards: Duration,
 }
 
-/// What came of asking in one phase.
+/// Answers during one phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Questions.
+    /// Questions sent.
     pub asked: u64,
-    /// Time from each question that was answered to its answer, in the order of the questions.
+    /// Time from question to answer, for each answered question in order.
     pub times: Vec<Duration>,
 }
 
-/// What came of one kind of question.
+/// Answers to one kind of question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Which.
+    /// Kind of question.
     pub question: Question,
-    /// By which way: `port p1`.
+    /// The way that it takes: `port p1`.
     pub over: String,
     /// While the trial sent.
     pub during: Answers,
-    /// After it.
+    /// After the trial.
     pub afterwards: Answers,
 }

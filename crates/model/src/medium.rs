@@ -3,15 +3,15 @@
 use crate::quantity::{Bandwidth, FrameRate};
 use serde::{Deserialize, Serialize};
 
-/// The kind of a line. Its speed is the gross one: 2,488,320,000 bit/s for OC-48.
+/// The kind of a line. Its speed is the gross bit rate: 2,488,320,000 bit/s for OC-48.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
     /// Ethernet: preamble (8) and inter-frame gap (12) around each frame (RFC 2544 Appendix B).
     #[default]
     Ethernet,
-    /// PPP in HDLC-like framing (RFC 1662) over SONET or SDH (RFC 2615), as core routers had it in 2001. Consecutive frames
-    /// share a flag (1). Escaped bytes are not counted: random payload gets 1/128 longer.
+    /// PPP in HDLC-like framing (RFC 1662) over SONET or SDH (RFC 2615), as in core routers of 2001. Consecutive frames
+    /// share a flag (1). Escaped bytes are not counted: they lengthen random payload by 1/128.
     PppOverSonet {
         /// The FCS has 32 bits, as RFC 2615 recommends; else 16.
         fcs32: bool,
@@ -29,7 +29,7 @@ impl Medium {
         }
     }
 
-    /// Bytes on the line that belong to a frame and are not in its size, which includes the FCS.
+    /// Bytes on the line that belong to a frame but not to its size, which includes the FCS.
     pub const fn overhead(self) -> u32 {
         match self {
             Medium::Ethernet => 20,
@@ -37,7 +37,7 @@ impl Medium {
         }
     }
 
-    /// Bytes that an IP packet of `packet_bytes` takes of the line, all overhead included, where its Ethernet frame has
+    /// Bytes on the line for an IP packet of `packet_bytes`, all overhead included, if its Ethernet frame has
     /// `frame_bytes` with FCS. Ethernet pads short packets, PPP does not.
     pub fn line_bytes(self, packet_bytes: f64, frame_bytes: f64) -> f64 {
         match self {
@@ -46,8 +46,8 @@ impl Medium {
         }
     }
 
-    /// Bits per second that a line of that gross speed has for frames and their overhead. SONET: 260 of 270 columns
-    /// (STS-3c and its multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
+    /// Bit rate that a line of this gross speed has for frames and their overhead. SONET: 260 of 270 columns (STS-3c
+    /// and its multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
     pub fn payload_rate(self, speed: Bandwidth) -> f64 {
         match self {
             Medium::Ethernet => speed.0 as f64,
@@ -55,7 +55,7 @@ impl Medium {
         }
     }
 
-    /// The highest rate of frames of `frame_bytes` (FCS included) on a line of that gross speed.
+    /// The highest rate of frames of `frame_bytes` (FCS included) on a line of this gross speed.
     pub fn line_rate(self, speed: Bandwidth, frame_bytes: f64) -> FrameRate {
         FrameRate(self.payload_rate(speed) / (8.0 * (frame_bytes + f64::from(self.overhead()))))
     }

@@ -1,9 +1,9 @@
-//! Modifiers of RFC 2544 section 11: what a router has to bear beside the frames of a test.
+//! Modifiers of RFC 2544 section 11: additional load on a router beside the frames of a test.
 
 use crate::trial::TrialSpec;
 
 crate::choice! {
-    /// What is sent beside the frames of a test (RFC 2544 section 11). Filters (section 11.4) have a test of their own.
+    /// What is sent beside the frames of a test (RFC 2544 section 11). Filters (section 11.4) have their own test.
     #[derive(Default)]
     pub enum Modifier {
         /// Nothing.
@@ -11,23 +11,23 @@ crate::choice! {
         None = "none",
         /// One frame in a hundred goes to the hardware broadcast address (section 11.1).
         Broadcast = "broadcast",
-        /// Questions to the router, one per second (section 11.2).
+        /// One management query to the router per second (section 11.2).
         Management = "management",
-        /// Changes of routes that no frame goes to (section 11.3).
+        /// Changes of routes that no test frame uses (section 11.3).
         RoutingUpdate = "routing_update",
     }
 }
 
 impl Modifier {
-    /// All that are one.
+    /// All modifiers except [`Modifier::None`].
     pub const SOME: [Modifier; 3] = [Modifier::Broadcast, Modifier::Management, Modifier::RoutingUpdate];
 
-    /// That of a trial: as far as frames tell. Questions and changes of routes are events of a trial.
+    /// The modifier of a trial, as far as its frames show it. Queries and changes of routes are events of a trial.
     pub fn of_frames(spec: &TrialSpec) -> Modifier {
         if spec.flows.iter().any(|flow| flow.background) { Modifier::Broadcast } else { Modifier::None }
     }
 
-    /// The key of a figure of this modifier, where `key` is that without: `throughput_64_broadcast_pps`.
+    /// The key of a figure with this modifier, from its `key` without: `throughput_64_broadcast_pps`.
     pub fn figure_key(self, key: &str, size: &str) -> String {
         match self {
             Modifier::None => key.to_owned(),
@@ -35,12 +35,12 @@ impl Modifier {
         }
     }
 
-    /// A frame size with the modifier, as keys of figures have it: `64_broadcast`.
+    /// A frame size with the modifier, as in keys of figures: `64_broadcast`.
     pub fn size_word(self, size: &str) -> String {
         if self == Modifier::None { size.to_owned() } else { format!("{size}_{self}") }
     }
 
-    /// That of the figure with this key.
+    /// The modifier of the figure with this key.
     pub fn of_figure(key: &str) -> Modifier {
         let has = |modifier: &Modifier| key.contains(&format!("_{modifier}_"));
         Modifier::SOME.into_iter().find(has).unwrap_or_default()

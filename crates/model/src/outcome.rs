@@ -1,7 +1,7 @@
 //! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
 
 use crate::doubt::Doubt;
-use crate::refutation::{Claim, Refutation};
+use crate::refutation::{Claim, REFUTED, Refutation};
 use crate::statistics::{Decision, Figure, RoundFigure, Rule, Scale};
 use crate::suite::Expectation;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,21 @@ pub struct Row {
     pub trials: Vec<u64>,
     /// Marks for this row ("tester-limited").
     pub marks: Vec<String>,
+}
+
+/// How the mark of a row begins whose figures the tester limited.
+pub const TESTER_LIMITED: &str = "tester-limited";
+
+impl Row {
+    /// Did the tester limit its figures?
+    pub fn is_limited(&self) -> bool {
+        self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED))
+    }
+
+    /// Do other trials contradict its figures?
+    pub fn is_refuted(&self) -> bool {
+        self.marks.iter().any(|mark| mark.contains(REFUTED))
+    }
 }
 
 /// One cell.

@@ -1,8 +1,8 @@
-//! Parameters of tests, each declared once with its type.
+//! Parameters of tests. Each is declared once, with its type.
 //!
-//! A [`Param`] is the only place that knows key, type, defaults and help of a parameter. Registry, schema and help take its
-//! [`ParamSpec`]; the suite reader fills in the default; the test reads the value by [`Param::get`], which has no second
-//! default.
+//! A [`Param`] is the only place that knows key, type, defaults and help of a parameter. Registry, schema and help use
+//! its [`ParamSpec`]; the suite reader fills in the default; the test reads the value by [`Param::get`], which has no
+//! second default.
 
 use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate};
@@ -23,10 +23,10 @@ pub trait ParamType: Sized {
     /// The value as this type; `None` for a value of another kind.
     fn read(value: &ParamValue) -> Option<Self>;
 
-    /// The value as the suite reader would give it; `None` for no value.
+    /// The value as the suite reader returns it; `None` for no value.
     fn value(self) -> Option<ParamValue>;
 
-    /// What the absence of the parameter means; `None` where it must not be absent.
+    /// The value of an absent parameter; `None` if it must be present.
     fn absent() -> Option<Self> {
         None
     }
@@ -66,7 +66,7 @@ param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
 param_type!(Duration, ParamKind::Duration, Duration);
 param_type!(u64, ParamKind::Count, Count);
 param_type!(Vec<u64>, ParamKind::Counts, Counts);
-// A count for loops: one beyond 32 bits is as good as endless.
+// A count for loops: values beyond 32 bits are practically endless.
 param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(Bandwidth, ParamKind::Speed, Speed);
@@ -76,7 +76,7 @@ param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
 
-/// A value that is a word in a suite file; [`choice!`](crate::choice) makes one.
+/// A value that is a word in a suite file. [`choice!`](crate::choice) implements it.
 pub trait ChoiceWord: Sized {
     /// All words.
     const WORDS: &'static [&'static str];
@@ -101,7 +101,7 @@ impl<T: ChoiceWord> ParamType for Vec<T> {
     }
 }
 
-/// A number above 0, or `fit` for none.
+/// A number above 0, or the word `fit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrFit(pub Option<u16>);
 
@@ -128,7 +128,7 @@ impl ParamType for GroupSizes {
     }
 }
 
-/// The number of a text that is one or this word.
+/// The number in a text; `None` inside if the text is `word`.
 fn count_or(value: &ParamValue, word: &str) -> Option<Option<u16>> {
     match value {
         ParamValue::Text(text) if text == word => Some(None),
@@ -143,7 +143,7 @@ pub struct FlowNames(pub Vec<String>);
 
 param_type!(FlowNames, ParamKind::Flows, Texts, |v| FlowNames(v.clone()), |v| v.0);
 
-/// A parameter that may be left out and then has no value.
+/// An optional parameter. Without a value in the suite it has none.
 impl<T: ParamType> ParamType for Option<T> {
     const KIND: ParamKind = T::KIND;
 
@@ -181,8 +181,8 @@ impl<T: ParamType> Param<T> {
     /// The value.
     ///
     /// # Panics
-    /// When `params` has none: the suite reader fills in the defaults of all parameters that a test declares, so this is a
-    /// mistake in the program.
+    /// If `params` has no value for it. The suite reader fills in the defaults of all parameters that a test declares,
+    /// so this is a bug.
     pub fn get(&self, params: &Params) -> T {
         let key = self.spec.key;
         self.find(params).unwrap_or_else(|| {
@@ -193,12 +193,12 @@ impl<T: ParamType> Param<T> {
         })
     }
 
-    /// The value where the test has this parameter, for code that looks at the parameters of any test.
+    /// The value if the test has this parameter, for code that handles the parameters of any test.
     pub fn find(&self, params: &Params) -> Option<T> {
         params.0.get(self.spec.key).map_or_else(T::absent, T::read)
     }
 
-    /// Gives the parameter this value, as a suite would.
+    /// Sets the parameter to this value, as a suite would.
     pub fn set(&self, params: &mut Params, value: T) {
         match value.value() {
             Some(value) => params.0.insert(self.spec.key.into(), value),
@@ -208,7 +208,7 @@ impl<T: ParamType> Param<T> {
 }
 
 impl<T: ParamType> Param<Option<T>> {
-    /// A parameter that may be left out and then has no value.
+    /// An optional parameter. Without a value in the suite it has none.
     pub const fn optional(key: &'static str, help: &'static str) -> Self {
         Param { spec: ParamSpec::optional(key, T::KIND, help), of: PhantomData }
     }

@@ -1,4 +1,4 @@
-//! What a traffic pattern is known by: frame size, IP versions, direction, distribution over the ports, destinations.
+//! Identity of a traffic pattern: frame size, IP versions, direction, distribution over the ports, destinations.
 
 use crate::modifier::Modifier;
 use crate::size::PacketSize;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 crate::choice! {
-    /// Who sends.
+    /// Which ports send.
     pub enum Direction {
         /// Both ports of each pair, at the same rate (RFC 2544 section 14).
         Bidirectional = "bidirectional",
@@ -25,7 +25,7 @@ crate::choice! {
         /// Between the ports of pairs (RFC 2285 section 3.3.1).
         #[default]
         NonMeshed = "non_meshed",
-        /// From every port to every other one, to each as many (RFC 2285 section 3.3.3).
+        /// From every port to every other one, the same number of frames to each (RFC 2285 section 3.3.3).
         FullyMeshed = "fully_meshed",
     }
 }
@@ -35,25 +35,25 @@ crate::choice! {
     pub enum LabelOperation {
         /// Nothing: frames arrive as they were sent. A loop without DUT does that.
         Keep = "keep",
-        /// Other labels take its place.
+        /// Labels are replaced.
         Swap = "swap",
-        /// It is taken off.
+        /// The label is removed.
         Pop = "pop",
-        /// There is none: packets come without labels and leave with some.
+        /// Packets arrive without labels and leave with labels.
         Push = "push",
     }
 }
 
 crate::choice! {
-    /// An extension header of IPv6 (RFC 8200 section 4) in the length that RFC 5180 section 5.3 gives it.
+    /// An extension header of IPv6 (RFC 8200 section 4) with the length of RFC 5180 section 5.3.
     pub enum ExtensionHeader {
-        /// Hop-by-hop options, 8 bytes of padding: the only one that a router on the way may look at.
+        /// Hop-by-hop options, 8 bytes of padding: the only header that routers on the path may process.
         HopByHop = "hop_by_hop",
         /// Destination options, 8 bytes of padding.
         DestinationOptions = "destination_options",
-        /// A routing header of type 2 (RFC 6275 section 6.4) without a segment left, 24 bytes.
+        /// A routing header of type 2 (RFC 6275 section 6.4) with no segments left, 24 bytes.
         Routing = "routing",
-        /// A fragment header of a packet that is whole (RFC 6946), 8 bytes.
+        /// A fragment header on an unfragmented packet (RFC 6946), 8 bytes.
         Fragment = "fragment",
     }
 }
@@ -62,7 +62,7 @@ crate::choice! {
 const MOBILE: u8 = 2;
 
 impl ExtensionHeader {
-    /// Bytes that it takes.
+    /// Length in bytes.
     pub fn bytes(self) -> u16 {
         match self {
             ExtensionHeader::HopByHop | ExtensionHeader::DestinationOptions | ExtensionHeader::Fragment => 8,
@@ -70,7 +70,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// As it is sent.
+    /// The header as it is sent.
     pub fn header(self) -> Extension {
         match self {
             ExtensionHeader::HopByHop => Extension::HopByHop { options: Octets::default() },
@@ -84,7 +84,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// Which one that is.
+    /// The kind of this extension header.
     fn of(extension: &Extension) -> ExtensionHeader {
         match extension {
             Extension::HopByHop { .. } => ExtensionHeader::HopByHop,
@@ -94,7 +94,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// Those of a flow's frames, in their order.
+    /// The extension headers of a flow's frames, in order.
     fn of_flow(flow: &FlowSpec) -> Vec<ExtensionHeader> {
         let of = |header: &Header| match header {
             Header::Ipv6(ipv6) => ipv6.extensions.iter().map(ExtensionHeader::of).collect(),
@@ -104,7 +104,7 @@ impl ExtensionHeader {
     }
 }
 
-/// Most labels of a frame.
+/// Most labels per frame.
 pub const MAX_LABELS: u8 = 8;
 /// Bytes of a label.
 pub const LABEL_BYTES: u16 = 4;
@@ -112,19 +112,19 @@ pub const LABEL_BYTES: u16 = 4;
 /// The MPLS labels of a pattern's frames. They come on top of the frame size (RFC 5695 section 4.1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
-    /// What becomes of the outermost.
+    /// What the DUT does with the outermost label.
     pub operation: LabelOperation,
-    /// How many a frame is sent with, 1 to [`MAX_LABELS`]; 0 of those that get theirs from the DUT.
+    /// Labels of each sent frame, 1 to [`MAX_LABELS`]; 0 if the DUT pushes the labels.
     pub sent: u8,
 }
 
 impl Labels {
-    /// Bytes that they take.
+    /// Length of the sent labels in bytes.
     pub fn bytes(self) -> u16 {
         u16::from(self.sent) * LABEL_BYTES
     }
 
-    /// Those of a flow's frames; `None` where they have none.
+    /// The labels of a flow's frames; `None` if they have none.
     fn of(flow: &FlowSpec) -> Option<Labels> {
         let labels = |headers: &[Header]| headers.iter().filter(|h| h.kind() == HeaderKind::Mpls).count();
         let sent = u8::try_from(labels(&flow.headers)).ok()?;
@@ -136,7 +136,7 @@ impl Labels {
             Header::Mpls(mpls) => Some((&mpls.label, &mpls.ttl)),
             _ => None,
         });
-        // A router may give a packet the label with which it came, but not its TTL.
+        // A router may forward a packet with its incoming label, but it must change the TTL.
         let kept = arrives.first().zip(first).is_some_and(|(arrives, (label, ttl))| {
             Field::from(arrives.label) == *label && arrives.ttl.is_some_and(|arrives| Field::from(arrives) == *ttl)
         });
@@ -160,7 +160,8 @@ impl fmt::Display for Labels {
     }
 }
 
-/// How IPv4 and IPv6 share the frames of a pattern that has both, where it is not half of the frames each, of one size.
+/// Shares of IPv4 and IPv6 frames, for patterns with both, unless each has half of the frames and they have the same
+/// size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyMix {
     /// Share of the frames that are IPv6, in thousandths of a per cent, above 0 and below 100,000.
@@ -186,32 +187,33 @@ impl FamilyMix {
 /// Identity of a traffic pattern: what is measured with one pattern holds for every trial of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PatternKey {
-    /// Size or mix; that of IPv4 frames where IPv6 frames have another.
+    /// Size or mix; that of the IPv4 frames if IPv6 frames differ.
     pub size: PacketSize,
     /// IP versions, in the order of the suite.
     pub families: Vec<Family>,
-    /// What IPv6 frames have of their own.
+    /// Share and size of the IPv6 frames, if they differ.
     pub mix: Option<FamilyMix>,
     /// Direction.
     pub direction: Direction,
     /// Between which ports frames go.
     pub distribution: Distribution,
-    /// BGP routes that the destinations are in, over all ports; 0 where they are hosts of the networks behind the ports.
+    /// BGP routes that the destinations are in, over all ports; 0 if the destinations are hosts of the networks behind
+    /// the ports.
     pub routes: u32,
     /// MPLS labels of the frames.
     pub labels: Option<Labels>,
-    /// Extension headers of the IPv6 frames, within their size.
+    /// Extension headers of the IPv6 frames, included in their size.
     pub extensions: Vec<ExtensionHeader>,
-    /// What is sent beside.
+    /// What is sent beside the frames of the test.
     pub modifier: Modifier,
 }
 
 impl PatternKey {
-    /// The pattern with which the tester's own ceiling is measured. A loop joins ports in pairs and has no routers, and neither changes what the
-    /// tester has to do for a frame; nor does what is sent beside.
+    /// The pattern that measures the tester's own ceiling. A loop joins ports in pairs and has no routers. Neither
+    /// changes the tester's work per frame, and neither does the modifier.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
-        // What the DUT pushes a loop does not.
+        // A loop pushes no labels.
         let labels = self.labels.filter(|labels| labels.sent > 0);
         let labels = labels.map(|labels| Labels { operation: LabelOperation::Keep, ..labels });
         PatternKey {
@@ -223,7 +225,7 @@ impl PatternKey {
         }
     }
 
-    /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
+    /// The pattern that a trial offers. Fully meshed traffic between two ports has the same key as traffic of one pair.
     pub fn of(spec: &TrialSpec) -> PatternKey {
         let tested: Vec<&FlowSpec> = spec.flows.iter().filter(|flow| !flow.background).collect();
         let mut families: Vec<Family> = Vec::new();
@@ -236,7 +238,7 @@ impl PatternKey {
         let both = tested.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
         let labels = tested.first().copied().and_then(Labels::of);
-        // Flows with labels have a size of their own because of these.
+        // Labelled flows always have a size, to make room for the labels.
         let own_size = |flow: &&FlowSpec| flow.family == Family::Ipv6 && flow.size.is_some() && labels.is_none();
         let ipv6 = tested.iter().copied().find(own_size);
         let mix = ipv6.and_then(|flow| {
@@ -259,7 +261,7 @@ impl PatternKey {
     }
 }
 
-/// For people: `64/ipv4+ipv6/bidirectional`.
+/// Display form: `64/ipv4+ipv6/bidirectional`.
 impl fmt::Display for PatternKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let families: Vec<_> = self.families.iter().map(|f| f.to_string().to_lowercase()).collect();

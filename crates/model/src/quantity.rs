@@ -7,7 +7,7 @@ use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Nanoseconds since the start of a run. The port owns the clock that this counts.
+/// Nanoseconds since the start of a run, as counted by the port's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Instant(pub u64);
@@ -99,7 +99,7 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// Why a quantity could not be read; the text says what would be right.
+/// Why a quantity could not be read. The text names the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(pub String);
@@ -110,8 +110,8 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((grouped_number(&text[..split])?, text[split..].trim()))
 }
 
-/// `1500`, `1,500`, `1_500.25`. A comma is read only where it groups digits by three: `1,5` is one and a half to some
-/// and fifteen to nobody.
+/// `1500`, `1,500`, `1_500.25`. A comma is accepted only between groups of three digits: `1,5` is refused, because some
+/// readers take it for one and a half.
 pub(crate) fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
@@ -166,7 +166,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     Duration::try_from_secs_f64(number * factor).map_err(|_| bad())
 }
 
-/// A duration as a person writes it: `60 s`, `1.5 s`, `250 ms`, `3 min 20 s`.
+/// A duration in readable form: `60 s`, `1.5 s`, `250 ms`, `3 min 20 s`.
 pub fn show_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
     if s >= 120.0 {

@@ -91,6 +91,25 @@ pub struct Started {
     pub digest: String,
     /// The machine.
     pub environment: Environment,
+    /// The earlier run of which bounds of the suite are shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
+}
+
+/// An earlier run of which bounds of a suite are shares. Its figures are in the criteria
+/// ([`Expectation::baseline`](crate::suite::Expectation::baseline)).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Its folder, as it was named.
+    pub folder: String,
+    /// When it started, UTC, RFC 3339; empty until it has been read.
+    pub started: String,
+    /// How far it came: `complete`.
+    pub state: String,
+    /// Its conditions in words: what, and what it was.
+    pub conditions: Vec<(String, String)>,
+    /// The same of each of its DUTs, by name.
+    pub duts: Vec<(String, Vec<(String, String)>)>,
 }
 
 /// [`Started::profile`] of a run that tests the tester: no RFC asks anything of it.

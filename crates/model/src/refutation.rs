@@ -48,6 +48,9 @@ pub struct Refutation {
     pub text: String,
 }
 
+/// What the mark of a refuted row of a table has between the goal and the trial.
+pub const REFUTED: &str = " refuted by ";
+
 /// Loads this close together are one load: rates are products of the same numbers in another order.
 const SAME_LOAD: f64 = 1e-6;
 /// Goals that tolerate lossy trials know nothing of single frames in long ones: a share of lost frames that must be exceeded.
@@ -177,7 +180,7 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
             let Some(claim) = &rank.claim else { continue };
             rank.refuted = refutations(claim, &own);
             for refutation in &rank.refuted {
-                let text = format!("{} refuted by {}", claim.goal, refutation.text);
+                let text = format!("{}{REFUTED}{}", claim.goal, refutation.text);
                 let rows = test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows);
                 for row in rows.filter(|row| row.trials.contains(&claim.trial)) {
                     row.marks.push(text.clone());

@@ -111,6 +111,24 @@ pub struct FigureSpec {
     pub help: &'static str,
 }
 
+/// A table that a test may give, for `expect:` in suite files.
+#[derive(Clone, Copy, Debug)]
+pub struct TableShape {
+    /// Key of the table.
+    pub key: &'static str,
+    /// Key, heading and unit of each column, in order.
+    pub columns: &'static [(&'static str, &'static str, &'static str)],
+    /// Does the column of the same place hold numbers? Words otherwise.
+    pub numeric: &'static [bool],
+}
+
+impl TableShape {
+    /// Keys of the columns that hold numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().zip(self.numeric).filter(|(_, numeric)| **numeric).map(|((key, ..), _)| *key)
+    }
+}
+
 /// A test.
 #[derive(Clone, Copy, Debug)]
 pub struct TestSpec {
@@ -126,6 +144,8 @@ pub struct TestSpec {
     pub params: &'static [ParamSpec],
     /// Figures that it ranks by.
     pub figures: &'static [FigureSpec],
+    /// Tables that it gives; none where that is not known before it has run.
+    pub tables: &'static [TableShape],
     /// What a DUT must be able to do. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.
     pub needs: &'static [Need],
 }
@@ -217,7 +237,7 @@ pub fn check_specs(registry: &Registry) -> Vec<String> {
     for test in registry.tests {
         let at = format!("test `{}`", test.name);
         check_name(test.name, &at, &mut names, &mut found);
-        check_params(test.params, &["expect"], &at, &mut found);
+        check_params(test.params, &["expect", "id"], &at, &mut found);
         let has_sizes = test.params.iter().any(|p| p.kind == ParamKind::Sizes);
         let mut figures = std::collections::BTreeSet::new();
         for figure in test.figures {
@@ -229,6 +249,13 @@ pub fn check_specs(registry: &Registry) -> Vec<String> {
             }
             if figure.key.matches('{').count() != figure.key.matches('}').count() {
                 found.push(format!("{at}: figure `{}` has an unclosed placeholder", figure.key));
+            }
+        }
+        let mut tables = std::collections::BTreeSet::new();
+        for table in test.tables {
+            check_name(table.key, &format!("{at}, table `{}`", table.key), &mut tables, &mut found);
+            if table.columns.len() != table.numeric.len() {
+                found.push(format!("{at}: table `{}` does not say of each column what it holds", table.key));
             }
         }
     }

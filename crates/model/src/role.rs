@@ -1,4 +1,4 @@
-//! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
+//! The role of a DUT as data: the configuration that a router needs between the ports of a suite.
 
 use crate::capabilities::Need;
 use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, PortConfig, VlanTag};
@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a DUT is configured with. Every kind gets the same role and puts it into its own words.
+/// The configuration of a DUT. Every kind receives the same role and translates it into its own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterRole {
-    /// Its interfaces: entry i faces port i of the tester. Those of a router in a system to other routers follow.
+    /// Its interfaces: entry i faces port i of the tester. In a system, the interfaces to other routers follow.
     pub interfaces: Vec<Interface>,
-    /// Static routes, IPv4 before IPv6, in the order of the interfaces; in a system those to other routers follow in each family.
+    /// Static routes, IPv4 before IPv6, in the order of the interfaces. In a system, those to other routers follow in
+    /// each family.
     pub routes: Vec<StaticRoute>,
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -23,26 +24,26 @@ pub struct RouterRole {
     /// GRE tunnels to other routers of its system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
-    /// Policy routing: packets that go another way than the routes say, by where they came from. Each source occurs once.
+    /// Policy routing: packets that leave by another way than the routes, by their source. Each source occurs once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<Policy>,
-    /// BGP, if it speaks any.
+    /// BGP, if the router speaks it.
     pub bgp: Option<BgpRole>,
-    /// Its place in a system of several routers; `None` for a router by itself.
+    /// Its place in a system of several routers; `None` for a single router.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
 }
 
-/// What a router is in a system of several ([`crate::topology::System`]).
+/// The place of a router in a system of several ([`crate::topology::System`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its number, from 1: it is called `r1`.
+    /// Its number, from 1. Its name is `r1`.
     pub number: usize,
-    /// How many there are.
+    /// Number of routers in the system.
     pub routers: usize,
-    /// How many of its interfaces, the first ones, face the tester.
+    /// Number of interfaces that face the tester; they are the first ones.
     pub edges: usize,
-    /// Its BGP identifier (RFC 4271 section 4.2), of which each router has another.
+    /// Its BGP identifier (RFC 4271 section 4.2), unique in the system.
     pub router_id: Ipv4Addr,
     /// Its loopback addresses, one of each family that the suite uses, IPv4 before IPv6.
     pub loopbacks: Vec<IpAddr>,
@@ -59,7 +60,7 @@ pub struct Interface {
     pub vlans: Vec<SubInterface>,
 }
 
-/// A VLAN sub-interface: frames that carry just these tags.
+/// A VLAN sub-interface: frames with exactly these tags.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubInterface {
     /// Tags, the outer one first; one or two.
@@ -89,23 +90,24 @@ pub struct Place {
 /// A static route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticRoute {
-    /// Where it leads: network address and length.
+    /// Destination: network address and length.
     pub prefix: (IpAddr, u8),
     /// Next hop: the tester's emulated router, or another router of the system.
     pub via: IpAddr,
     /// Where the next hop is.
     pub at: Place,
-    /// 0 for the route that is used while its link is up. The next rank is used in its place while it is down, and so on.
+    /// Preference: 0 for the route in use while its link is up. While it is down the route of the next rank takes over,
+    /// and so on.
     #[serde(default, skip_serializing_if = "is_first")]
     pub rank: u32,
 }
 
-/// A static label entry (RFC 3031 section 3.10): what becomes of packets whose outermost label is this one.
+/// A static label entry (RFC 3031 section 3.10): how packets with this outermost label are forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelRoute {
     /// Label with which packets arrive, at any interface.
     pub label: u32,
-    /// Labels in its place, the outermost first; none takes it off.
+    /// Labels that replace it, the outermost first; empty to pop it.
     pub out: Vec<u32>,
     /// Next hop: the tester's emulated router.
     pub via: IpAddr,
@@ -113,10 +115,10 @@ pub struct LabelRoute {
     pub at: Place,
 }
 
-/// A route whose packets get labels (RFC 3031 section 3.11).
+/// A route that pushes labels (RFC 3031 section 3.11).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushedRoute {
-    /// Where it leads: network address and length.
+    /// Destination: network address and length.
     pub prefix: (IpAddr, u8),
     /// The labels, the outermost first.
     pub out: Vec<u32>,
@@ -126,23 +128,25 @@ pub struct PushedRoute {
     pub at: Place,
 }
 
-/// A GRE tunnel (RFC 2784) for IPv4 in IPv4, without checksum, key and sequence numbers. Its own packets leave with a TTL of [`TUNNEL_TTL`].
+/// A GRE tunnel (RFC 2784) for IPv4 in IPv4, without checksum, key and sequence numbers. Its outer packets have a TTL
+/// of [`TUNNEL_TTL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// Own end: an address of the DUT.
+    /// Local end: an address of the DUT.
     pub local: Ipv4Addr,
-    /// The other end.
+    /// Remote end.
     pub remote: Ipv4Addr,
-    /// Largest packet that it carries whole, in bytes: [`TUNNEL_OVERHEAD`] less than the link below it.
+    /// Largest packet that fits without fragmentation, in bytes: [`TUNNEL_OVERHEAD`] less than the MTU of the link
+    /// below.
     pub mtu: u32,
 }
 
-/// Bytes that a tunnel adds to each packet: an IPv4 header and one of GRE.
+/// Bytes that a tunnel adds to each packet: an IPv4 and a GRE header.
 pub const TUNNEL_OVERHEAD: u32 = 24;
 /// TTL of the outer header.
 pub const TUNNEL_TTL: u8 = 64;
 
-/// Where a packet came from.
+/// Where a packet arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicySource {
@@ -152,7 +156,7 @@ pub enum PolicySource {
     Tunnel(usize),
 }
 
-/// Where a packet goes.
+/// Where a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyTarget {
@@ -167,36 +171,38 @@ pub enum PolicyTarget {
     Tunnel(usize),
 }
 
-/// Policy routing by incoming interface: every IPv4 packet that is not for the router itself goes from here to there.
+/// Policy routing by incoming interface: every IPv4 packet from `from` that is not addressed to the router itself goes
+/// to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// From here.
+    /// Where the packets arrive.
     pub from: PolicySource,
-    /// To there.
+    /// Where they are sent.
     pub to: PolicyTarget,
 }
 
-/// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
+/// BGP-4 (RFC 4271) of the DUT. It advertises every peer's routes to every other peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
     /// AS number of the DUT.
     pub asn: u32,
-    /// Hold Time that it proposes; whole seconds.
+    /// Hold Time that it proposes, in whole seconds.
     pub hold: Duration,
-    /// What it tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
+    /// It sets itself as next hop of external routes that it advertises to internal peers (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
-    /// Protection of all sessions. It is part of no record.
+    /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
     /// Its peers at the tester.
     pub groups: Vec<PeerGroup>,
-    /// Its peers among the routers of its system: a full mesh, so that none is a client of a route reflector.
+    /// Its peers among the routers of its system: a full mesh, so none is a client of a route reflector.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core: Vec<CorePeer>,
 }
 
-/// Another router of the same system. Sessions are internal, between loopback addresses, without protection, and either side may connect.
-/// Every route of an own peer goes to it; of what it says, nothing goes to another one of its kind (RFC 4271 section 9.2).
+/// Another router of the same system. Sessions are internal, between loopback addresses, without protection, and either
+/// side may connect. The router advertises the routes of its tester-facing peers to it, and does not pass its routes on
+/// to other core peers (RFC 4271 section 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorePeer {
     /// Its number in the system, from 1.
@@ -207,7 +213,8 @@ pub struct CorePeer {
     pub local: IpAddr,
     /// Its loopback address.
     pub peer: IpAddr,
-    /// It is told the own loopback address as next hop of external routes; otherwise that of the origin.
+    /// External routes are advertised to it with the own loopback address as next hop; otherwise with the original next
+    /// hop.
     pub next_hop_self: bool,
 }
 
@@ -220,7 +227,7 @@ pub struct PeerGroup {
     pub family: Family,
     /// AS number of the peers.
     pub asn: u32,
-    /// The peers are in the DUT's AS: clients of the route reflector that it is (RFC 4456).
+    /// The peers are in the DUT's AS: clients of the DUT as route reflector (RFC 4456).
     pub internal: bool,
     /// Address of the DUT.
     pub local: IpAddr,
@@ -235,8 +242,8 @@ fn is_first(rank: &u32) -> bool {
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 impl RouterRole {
-    /// The role of a router between `ports`: an address on every link, a route to what is behind each, and BGP where the ports
-    /// have it.
+    /// The role of a router between `ports`: an address on every link, a route to each network behind a port, and BGP
+    /// for ports that have it.
     pub fn of(ports: &[PortConfig]) -> RouterRole {
         RouterRole {
             interfaces: ports.iter().map(Interface::of).collect(),
@@ -250,8 +257,8 @@ impl RouterRole {
         }
     }
 
-    /// What a router must be able to do to play this role. BGP is not among it: a router that speaks none plays the role
-    /// without, and tests that need it say so themselves.
+    /// Capabilities that a router needs to play this role. BGP is not included: a router without BGP plays the rest of
+    /// the role, and tests that need BGP declare it.
     pub fn needs(&self) -> Vec<Need> {
         let addresses = || self.places().flat_map(|(_, _, addresses)| addresses);
         let tags = self.interfaces.iter().flat_map(|i| &i.vlans).map(|v| v.tags.len()).max().unwrap_or(0);
@@ -269,7 +276,7 @@ impl RouterRole {
         needs
     }
 
-    /// The same with nothing secret in it, for files that are kept.
+    /// The role without secrets, for files that are kept.
     pub fn without_secrets(&self) -> RouterRole {
         let mut role = self.clone();
         if let Some(bgp) = &mut role.bgp {
@@ -338,7 +345,7 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
 
 fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
     let of_port = |(port, config): (usize, &PortConfig)| {
-        // A packet of any family goes to the same router; which address names it is of no importance.
+        // The label entry does not depend on the packet's family: either address of the router will do.
         let via = config.ipv4.as_ref().or(config.ipv6.as_ref()).map(|a| a.host);
         let route = move |entry: &LabelConfig| {
             let (label, out) = (entry.label, entry.out.clone());

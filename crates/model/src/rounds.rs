@@ -1,10 +1,10 @@
 //! One record of a test from those of all rounds, so that a report shows each test once.
 
+use crate::criteria::{absent, verdicts};
 use crate::doubt;
-use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table, Verdict};
+use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table};
 use crate::record::{TestRecord, TestStatus};
-use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, summarize};
-use crate::suite::Expectation;
+use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
 
 /// Puts the records of one test on one DUT together, one per round, in order; `None` without any.
@@ -118,94 +118,8 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
     combined.collect()
 }
 
-/// A figure that is not there says nothing against a DUT (no burst to find where it forwards at line rate; the tester could
-/// not measure), unless the test failed with the DUT.
 fn round(rank: Option<&RankFigure>, status: &TestStatus) -> RoundFigure {
-    match (rank, status) {
-        (Some(rank), _) => rank.round(),
-        (None, TestStatus::Failed(_)) => RoundFigure::Failed,
-        (None, _) => RoundFigure::NotMeasured,
-    }
-}
-
-/// Criteria of the suite, each once, judged over all rounds. Those about no figure are met if every round met them.
-pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
-    let all = || rounds.iter().flat_map(|record| &record.outcome.verdicts);
-    let combined = keys(all().map(|verdict| verdict.criterion.as_str())).into_iter().filter_map(|criterion| {
-        let own: Vec<_> = all().filter(|verdict| verdict.criterion == criterion).collect();
-        if let Some(expected) = own.iter().find_map(|verdict| verdict.expected.as_ref()) {
-            let figures: Vec<RoundFigure> =
-                rounds.iter().map(|record| round_figure(&record.outcome, &expected.figure, &record.status)).collect();
-            return Some(verdict(expected, &figures));
-        }
-        let found: Vec<&str> = own.iter().map(|verdict| verdict.found.as_str()).collect();
-        let pass = own.iter().all(|verdict| verdict.pass);
-        let undecided = !pass && own.iter().all(|verdict| verdict.pass || verdict.undecided);
-        Some(Verdict { pass, undecided, found: keys(found.into_iter()).join(", "), ..(*own.first()?).clone() })
-    });
-    combined.collect()
-}
-
-/// What one round says of the figure `key`.
-pub fn round_figure(outcome: &Outcome, key: &str, status: &TestStatus) -> RoundFigure {
-    match outcome.ranks.iter().find(|rank| rank.key == key) {
-        Some(rank) => rank.judged(),
-        None => round(None, status),
-    }
-}
-
-/// Holds what the rounds say of a figure against what the suite expects of it.
-pub fn verdict(expected: &Expectation, rounds: &[RoundFigure]) -> Verdict {
-    let Expectation { figure, at_least, bound, dut: _ } = expected;
-    let decision = judge_rounds(rounds, *at_least, *bound);
-    Verdict {
-        criterion: format!("{figure} {} {bound}", if *at_least { ">=" } else { "<=" }),
-        pass: decision == Decision::Met,
-        undecided: decision == Decision::Undecided,
-        found: found(rounds),
-        expected: Some(expected.clone()),
-    }
-}
-
-/// What was found, in words: `104000`, `at least 104000`, `median 104000, 98000 to 107000 in 6 rounds`.
-fn found(rounds: &[RoundFigure]) -> String {
-    let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
-    let mut parts: Vec<String> = Vec::new();
-    match (summarize(&known), known.len()) {
-        (Some(one), 1) => parts.push(in_words(one.median)),
-        (Some(all), n) => {
-            parts.push(format!("median {}", in_words(all.median)));
-            parts.push(match (all.interval.low.is_finite(), all.interval.high.is_finite()) {
-                (true, true) => format!("{} to {} in {n} rounds", shown(all.interval.low), shown(all.interval.high)),
-                _ => format!("{} in {n} rounds", in_words(all.interval)),
-            });
-        }
-        (None, _) => {}
-    }
-    for (kind, what) in [(RoundFigure::Failed, "failed"), (RoundFigure::NotMeasured, "not measured")] {
-        let times = rounds.iter().filter(|round| **round == kind).count();
-        match times {
-            0 => {}
-            _ if times == rounds.len() => parts.push(what.into()),
-            _ => parts.push(format!("{what} in {times} of {} rounds", rounds.len())),
-        }
-    }
-    if parts.is_empty() { "not measured".into() } else { parts.join(", ") }
-}
-
-/// A figure with six digits: more are never certain, and fewer could look like the bound that was just missed.
-fn shown(value: f64) -> String {
-    format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
-}
-
-fn in_words(figure: Figure) -> String {
-    match (figure.low.is_finite(), figure.high.is_finite()) {
-        _ if figure.is_exact() => shown(figure.low),
-        (true, true) => format!("{} to {}", shown(figure.low), shown(figure.high)),
-        (true, false) => format!("at least {}", shown(figure.low)),
-        (false, true) => format!("at most {}", shown(figure.high)),
-        (false, false) => "not known".into(),
-    }
+    rank.map_or_else(|| absent(status), RankFigure::round)
 }
 
 /// The median; with an even number the mean of the two in the middle. Sorts `values`.
@@ -438,62 +352,5 @@ mod tests {
         let combined = all(&[with(1, 9.0), with(2, 4.0), with(3, 5.0)]);
         let point = &combined.outcome.plots[0].series[0].points[0];
         assert_eq!((point.y, point.range), (5.0, Some((4.0, 9.0))));
-    }
-
-    fn expecting(record: TestRecord, at_least: bool, bound: f64) -> TestRecord {
-        let expected = Expectation { figure: "rate".into(), at_least, bound, dut: None };
-        let figures = [round_figure(&record.outcome, "rate", &record.status)];
-        let outcome = Outcome { verdicts: vec![verdict(&expected, &figures)], ..record.outcome };
-        TestRecord { outcome, ..record }
-    }
-
-    #[test]
-    fn figures_in_words_have_six_digits() {
-        let words = [214_670.406, 99.999_97, 99.9, 7.0, 0.0, 0.000_123_456_789].map(shown);
-        assert_eq!(words, ["214670", "100", "99.9", "7", "0", "0.000123457"]);
-    }
-
-    #[test]
-    fn criteria_are_judged_by_the_interval_of_all_rounds() {
-        let rates = [104.0, 99.0, 101.0, 106.0, 103.0, 102.0];
-        let with = |at_least, bound| {
-            let records: Vec<_> = rates
-                .into_iter()
-                .zip(1..)
-                .map(|(rate, round)| expecting(record(round, Some(rate), false, &[]), at_least, bound))
-                .collect();
-            all(&records).outcome.verdicts.remove(0)
-        };
-        let straddling = with(true, 100.0);
-        assert_eq!(straddling.decision(), Decision::Undecided);
-        assert_eq!(straddling.criterion, "rate >= 100");
-        assert_eq!(straddling.found, "median 102.5, 99 to 106 in 6 rounds");
-        assert_eq!(with(true, 99.0).decision(), Decision::Met);
-        assert_eq!(with(true, 107.0).decision(), Decision::Missed);
-        assert_eq!(with(false, 106.0).decision(), Decision::Met);
-    }
-
-    #[test]
-    fn a_limit_of_the_tester_proves_no_maximum() {
-        let limited = expecting(record(1, Some(200.0), true, &[]), false, 300.0);
-        let verdict = &limited.outcome.verdicts[0];
-        assert_eq!((verdict.decision(), verdict.found.as_str()), (Decision::Undecided, "at least 200"));
-        let limited = expecting(record(1, Some(200.0), true, &[]), true, 100.0);
-        assert_eq!(limited.outcome.verdicts[0].decision(), Decision::Met);
-    }
-
-    #[test]
-    fn a_round_without_the_figure_counts() {
-        let mut records: Vec<_> =
-            (1..=6).map(|round| expecting(record(round, Some(7.0), false, &[]), true, 5.0)).collect();
-        assert_eq!(all(&records).outcome.verdicts[0].decision(), Decision::Met);
-        // The DUT did not come up: this record has neither figures nor verdicts.
-        records[3].status = TestStatus::Failed("it died".into());
-        records[3].outcome = Outcome::default();
-        let verdict = all(&records).outcome.verdicts.remove(0);
-        assert_eq!(verdict.decision(), Decision::Undecided);
-        assert_eq!(verdict.found, "median 7, 7 to 7 in 5 rounds, failed in 1 of 6 rounds");
-        records[3].status = TestStatus::Unfit("busy".into());
-        assert_eq!(all(&records).outcome.verdicts[0].decision(), Decision::Undecided);
     }
 }

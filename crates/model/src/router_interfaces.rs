@@ -1,9 +1,9 @@
-//! What routers of a system count at their interfaces (RFC 2863).
+//! Interface counters of the routers of a system (RFC 2863).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a router counts.
+/// The interface that a counter belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceOf {
@@ -13,7 +13,7 @@ pub enum InterfaceOf {
     Tunnel(usize),
 }
 
-/// `interface 2`, `tunnel 0`
+/// Display form: `interface 2`, `tunnel 0`
 impl fmt::Display for InterfaceOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -23,22 +23,24 @@ impl fmt::Display for InterfaceOf {
     }
 }
 
-/// What one router counts at one interface since it was brought up. Only differences of two readings say something of a trial.
+/// Counters of one router at one interface since the router was brought up. Only the difference of two readings
+/// describes a trial.
 ///
-/// Packets are all that pass the interface, those of the router itself and of ARP included. A packet in a tunnel counts at the tunnel and at the
-/// interface that the tunnel's packets pass.
+/// All packets that pass the interface count, including the router's own and ARP. A packet in a tunnel counts at the
+/// tunnel and at the interface that carries the tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterInterface {
     /// Index of the router in its system, from 0.
     pub router: usize,
-    /// Where.
+    /// Interface or tunnel.
     pub at: InterfaceOf,
     /// Packets that arrived.
     pub in_packets: u64,
     /// Packets that were sent.
     pub out_packets: u64,
-    /// Octets that arrived: at a tunnel those of the IP packets that it carries, at an interface those of frames without FCS. Some interfaces leave the 14
-    /// octets of Ethernet out as well (those of veth pairs), so rates in bits follow from packets and their sizes.
+    /// Octets that arrived: at a tunnel those of the IP packets inside, at an interface those of frames without FCS.
+    /// Some interfaces (veth pairs) leave out the 14 octets of Ethernet as well, so compute bit rates from packets and
+    /// their sizes.
     pub in_bytes: u64,
     /// Octets that were sent, counted in the same way.
     pub out_bytes: u64,

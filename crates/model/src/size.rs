@@ -26,7 +26,7 @@ pub const MAX_MIX_FRAMES: u64 = 10_000;
 pub enum FrameSize {
     /// Frame size as RFC 2544 counts it: header, payload and FCS.
     Frame(u16),
-    /// Size of the IP packet, as the 2001 router test counts it ("40-byte packets"); the frame around it is padded to 64.
+    /// Size of the IP packet, as in the 2001 router test ("40-byte packets"); the frame around it is padded to 64.
     Ip(u16),
 }
 
@@ -80,16 +80,16 @@ impl FromStr for FrameSize {
     }
 }
 
-/// What a test row is about: frames of one size, or a mix.
+/// Size of the frames in a test row: one size, or a mix.
 ///
-/// Written `64`, `ip40`, `imix` (RFC 6985 genome `aaaaaaaddddg`), `imix-2001` (the mix of the 2001 core router test), a
-/// genome of its own (`imix:aaaaaaadddg`) or counts (`imix:7x64,4x570,1x1518`).
+/// Written `64`, `ip40`, `imix` (RFC 6985 genome `aaaaaaaddddg`), `imix-2001` (the mix of the 2001 core router test),
+/// any other genome (`imix:aaaaaaadddg`) or counts (`imix:7x64,4x570,1x1518`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SizeText", into = "String")]
 pub enum PacketSize {
-    /// All frames alike.
+    /// All frames have the same size.
     Fixed(FrameSize),
-    /// A repeating sequence; the count says how many frames of that size one round contains.
+    /// A repeating sequence; each count is the number of frames of that size in one round.
     Mix {
         /// As the user wrote it.
         name: String,
@@ -130,7 +130,8 @@ impl fmt::Display for PacketSize {
     }
 }
 
-/// Letters of RFC 6985 section 4 and the frame size each stands for; `z` (the MTU) is left out because it is not a size.
+/// Letters of RFC 6985 section 4 and the frame size each stands for. `z` (the MTU) is left out because it is not a
+/// fixed size.
 const GENOME: [(char, u16); 9] =
     [('a', 64), ('b', 128), ('c', 256), ('d', 512), ('e', 1024), ('f', 1280), ('g', 1518), ('h', 2112), ('i', 9000)];
 
@@ -202,7 +203,7 @@ impl PacketSize {
             PacketSize::Fixed(size) => vec![*size],
             PacketSize::Mix { parts, .. } => {
                 let total: u32 = parts.iter().map(|(_, n)| u32::from(*n)).sum();
-                // Largest-remainder interleave: at each place the part that lags most behind its share goes next.
+                // Largest-remainder interleave: the part that lags most behind its share goes next.
                 let mut sent = vec![0u32; parts.len()];
                 (1..=total)
                     .map(|place| {
@@ -218,7 +219,8 @@ impl PacketSize {
         }
     }
 
-    /// The same frames with so many bytes of tags or labels on top. A size of IP packets says nothing of what is before them.
+    /// The same frames with `bytes` more for tags or labels. IP packet sizes stay as they are, because they do not
+    /// count the headers before the packet.
     #[must_use]
     pub fn with_tags(&self, bytes: u16) -> PacketSize {
         let longer = |size: FrameSize| match size {
@@ -236,7 +238,7 @@ impl PacketSize {
         }
     }
 
-    /// Mean frame size on the line, FCS included, preamble and gap not.
+    /// Mean frame size on the line, FCS included, without preamble and gap.
     pub fn mean_frame_bytes(&self, ipv6: bool) -> f64 {
         match self {
             PacketSize::Fixed(size) => f64::from(size.frame_bytes(ipv6)),

@@ -1,8 +1,8 @@
-//! A DUT that is several routers: which router has which ports, how they are joined, and the role of each.
+//! A DUT that consists of several routers: the ports of each router, the links between them, and the role of each.
 //!
-//! All routers together play the part that one router would play between the same ports. They have static routes to what is behind
-//! the ports of the others, and internal BGP among themselves. There is no routing protocol beside BGP: see [`System`] for the
-//! failures that a system survives.
+//! Together the routers play the role that one router would play between the same ports. They have static routes to the
+//! networks behind each other's ports, and internal BGP among themselves. BGP is the only routing protocol: see
+//! [`System`] for the failures that a system survives.
 
 mod core;
 mod cycle;
@@ -31,20 +31,20 @@ pub const MOST_ROUTERS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// Each router has a link to every other one. Each has as many ports as the others, in the order of the suite.
+    /// Each router has a link to every other one. All have the same number of ports, in the order of the suite.
     Mesh,
-    /// Each router has a link to the one before and the one behind it. The first router has the first half of the ports, the last one the
-    /// second half.
+    /// Each router has a link to the one before it and the one after it. The first router has the first half of the
+    /// ports, the last one the second half.
     Chain,
-    /// Four routers in a row, of which the first two and the last two are joined by two links, with a route to [`LOOP_PREFIX`] that leads packets in
-    /// a circle: see [`System::cycle`]. Ports are as in a chain.
+    /// Four routers in a row. Two links join the first two, and two links the last two. A route to [`LOOP_PREFIX`]
+    /// leads packets in a circle: see [`System::cycle`]. Ports are as in a chain.
     Loop,
 }
 
 /// A link over a long distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wan {
-    /// Speed in each direction; that of the other links where it is absent.
+    /// Speed in each direction; absent for that of the other links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Bandwidth>,
     /// Delay in each direction.
@@ -53,7 +53,7 @@ pub struct Wan {
 }
 
 impl Wan {
-    /// Is it like any other link?
+    /// True if the link does not differ from the others.
     pub fn is_plain(&self) -> bool {
         self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero())
     }
@@ -64,17 +64,17 @@ impl Wan {
 pub struct Topology {
     /// How they are joined.
     pub shape: Shape,
-    /// How many there are, 2 to [`MOST_ROUTERS`].
+    /// Number of routers, 2 to [`MOST_ROUTERS`].
     pub routers: usize,
-    /// Speed of each link between two of them, in each direction; as fast as it goes where it is absent.
+    /// Speed of each link between two routers, in each direction; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_speed: Option<Bandwidth>,
-    /// The link between the second and the third router of a [`Shape::Loop`]; like the others where it is absent.
+    /// The link between the second and the third router of a [`Shape::Loop`]; absent for one like the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wan: Option<Wan>,
 }
 
-/// `4 routers, fully meshed, core links of 100 Mbit/s`
+/// Display form: `4 routers, fully meshed, core links of 100 Mbit/s`
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = match self.shape {
@@ -95,7 +95,7 @@ impl fmt::Display for Topology {
     }
 }
 
-/// Why ports do not suit a topology.
+/// Why the ports of a suite do not fit a topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; remedy: {remedy}")]
 pub struct Unsuited {
@@ -106,10 +106,10 @@ pub struct Unsuited {
 }
 
 impl Topology {
-    /// The ports of each router, of `ports` in all.
+    /// Divides `ports` ports among the routers.
     ///
     /// # Errors
-    /// [`Unsuited`] where they cannot be dealt in equal parts.
+    /// [`Unsuited`] if they cannot be divided into equal parts.
     pub fn deal(&self, ports: usize) -> Result<Vec<Range<usize>>, Unsuited> {
         let (holders, rule) = match self.shape {
             Shape::Mesh => (self.routers, "the same number of ports, at least one"),
@@ -132,7 +132,7 @@ impl Topology {
                 Shape::Chain => "a chain",
                 Shape::Loop => "a loop",
             };
-            // A suite has pairs of ports.
+            // A suite has an even number of ports.
             let least = if holders.is_multiple_of(2) { holders } else { 2 * holders };
             return Err(Unsuited {
                 what,
@@ -149,7 +149,7 @@ impl Topology {
         Ok((0..self.routers).map(of).collect())
     }
 
-    /// Which two routers are joined, the lower index first, in order; once for each link.
+    /// Pairs of routers that are joined, the lower index first, in order; one entry per link.
     fn joined(&self) -> Vec<(usize, usize)> {
         if self.shape == Shape::Loop {
             return cycle::JOINED.to_vec();
@@ -166,11 +166,12 @@ impl Topology {
         }
     }
 
-    /// The routers to which router `at` may send what router `to` shall have, the best first. All are its neighbours.
+    /// The neighbours to which router `at` may send packets for router `to`, the best first.
     ///
-    /// In a mesh the others follow in the order of a ring that leads through all routers: up the ring to routers of an odd number, down to the
-    /// others. So a packet that must go around a link goes ever further along the ring, and not back to where it has been. The two directions
-    /// spread what goes around: in a mesh of four without two links that have no router in common, all other links carry the same.
+    /// In a mesh the alternatives follow in the order of a ring through all routers: up the ring if router `to` has an
+    /// odd number, down if it has an even number. So a packet that avoids a link moves on along the ring and does not
+    /// return to a router that it has passed. The two directions spread the diverted traffic: in a mesh of four without
+    /// two links that have no router in common, all other links carry the same load.
     fn next(&self, at: usize, to: usize) -> Vec<usize> {
         match self.shape {
             Shape::Chain | Shape::Loop if at == to => Vec::new(),
@@ -184,41 +185,44 @@ impl Topology {
     }
 }
 
-/// Further next hops of a route between the routers of a mesh.
+/// Alternative next hops of a route between the routers of a mesh.
 pub const ALTERNATIVES: usize = 3;
 
 /// One router of a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemRouter {
-    /// Its role. Interfaces to the tester come first, in the order of the ports; those to other routers follow, in the order of the links.
+    /// Its role. Interfaces to the tester come first, in the order of the ports; those to other routers follow, in the
+    /// order of the links.
     pub role: RouterRole,
-    /// Ports of the suite that it has: interface i of its role faces port `ports.start + i`.
+    /// Its ports of the suite: interface i of its role faces port `ports.start + i`.
     pub ports: Range<usize>,
 }
 
 /// A system of routers between the ports of a suite.
 ///
 /// # Failures that it survives
-/// Routes between routers are static, and a router sees only links of its own. In a mesh of three and more it sends around a link that is
-/// down, by one of [`ALTERNATIVES`] other routers. So traffic goes on while one link is down, while several are that have no router in
-/// common, and while up to [`ALTERNATIVES`] links of one router are, if it has another. With other sets of broken links packets may be
-/// lost, or go in circles until their TTL is used up. A chain, or a mesh of two, has one way only, and so has a packet with a label.
+/// Routes between routers are static, and a router detects only failures of its own links. In a mesh of three and more,
+/// it sends packets around a link that is down, by one of [`ALTERNATIVES`] other routers. So all traffic is still
+/// forwarded while one link is down, while several links without a common router are down, and while up to
+/// [`ALTERNATIVES`] links of one router are down, if it has another one. With other sets of broken links, packets may
+/// be lost, or circle until their TTL expires. There is no alternative in a chain, in a mesh of two, or for packets
+/// with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// How the routers are joined.
     pub topology: Topology,
     /// The routers, `r1` first.
     pub routers: Vec<SystemRouter>,
-    /// Links between them, in order: `1-2`, `1-3`, `2-3`. Two between the same routers have the same name.
+    /// Links between them, in order: `1-2`, `1-3`, `2-3`. Two links between the same routers have the same name.
     pub links: Vec<CoreLink>,
 }
 
 impl System {
-    /// The system that `topology` makes between `ports`.
+    /// Builds the system for `topology` between `ports`.
     ///
     /// # Errors
-    /// [`Unsuited`]: a number of ports that cannot be dealt, addresses of the links between the routers, or internal peers of the
-    /// tester.
+    /// [`Unsuited`] if the ports cannot be divided, if they use addresses of the links between the routers, or if peers
+    /// of the tester are internal.
     pub fn of(ports: &[PortConfig], topology: &Topology) -> Result<System, Unsuited> {
         let dealt = topology.deal(ports.len())?;
         core::refuse_addresses(ports)?;
@@ -238,14 +242,14 @@ impl System {
         Ok(System { topology: *topology, routers, links })
     }
 
-    /// Indices of the router and of its interface that face a port; `None` for a port that there is not.
+    /// Indices of the router and of its interface that face a port; `None` if there is no such port.
     pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
         let router = self.routers.iter().position(|router| router.ports.contains(&port))?;
         Some((router, port - self.routers[router].ports.start))
     }
 
-    /// The routers that a packet passes from one port to another while these links are down. `None` where it is lost on the way, and for
-    /// ports that there are not.
+    /// The routers that a packet passes from one port to another while the links in `down` are down. `None` if the
+    /// packet is lost on the way, or if there are no such ports.
     pub fn route(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<usize>> {
         let (mut at, end) = (self.edge(from)?.0, self.edge(to)?.0);
         let mut path = vec![at];

@@ -1,4 +1,4 @@
-//! The trial, unit of every test (RFC 2544 section 23): what is offered, and what came of it.
+//! The trial, the unit of every test (RFC 2544 section 23): its offered traffic and its result.
 
 use crate::latency::LatencySummary;
 use crate::quantity::FrameRate;
@@ -45,50 +45,51 @@ impl std::fmt::Display for Family {
 /// Frames from one port to another. Sequence numbers run per flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSpec {
-    /// What the test compares: flows of the same group are counted together ("IPv4", "stable", "gold").
+    /// Flows of the same group are counted together, because the test compares groups ("IPv4", "stable", "gold").
     pub group: String,
     /// Port that sends.
     pub from: PortIndex,
     /// Port at which every frame must arrive; an arrival elsewhere is a stray.
     pub to: PortIndex,
-    /// Ports at which an arrival is right as well (an alternate path): it counts as received, in its order and with its
-    /// latency, as if it had come to `to`.
+    /// Further ports at which an arrival is correct (an alternate path). It counts as received, with its order and
+    /// latency, as if it had arrived at `to`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<PortIndex>,
-    /// IP version; must be that of the addresses.
+    /// IP version; must match the addresses.
     pub family: Family,
     /// Source addresses, taken in pseudo-random order (RFC 4814).
     pub sources: AddressRange,
-    /// Destinations, taken in pseudo-random order: each exactly once in every `count` frames.
+    /// Destinations, in pseudo-random order: each exactly once in every `count` frames.
     pub destinations: Targets,
-    /// Count by destination too ([`TrialResult::destinations`])?
+    /// True to count by destination too ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub per_destination: bool,
-    /// Share of the sending port's load, relative to the other flows of that port that have no schedule of their own.
+    /// Share of the sending port's load, relative to the other flows of that port without a schedule.
     pub weight: f64,
-    /// Headers of its frames, the outermost first; none for Ethernet, IP and UDP. An Ethernet header that is left out is
-    /// added. Addresses of the outermost IP header are `sources` and `destinations`; it must not give any.
+    /// Headers of its frames, the outermost first; empty for Ethernet, IP and UDP. A missing Ethernet header is added.
+    /// The outermost IP header must not give addresses: they are `sources` and `destinations`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
-    /// The DUT is told to drop all of its frames: none may arrive.
+    /// The DUT is configured to drop all of its frames: none may arrive.
     #[serde(default, skip_serializing_if = "is_false")]
     pub denied: bool,
-    /// It is sent beside what is measured: its group counts in [`TrialResult::background`], and its frames are neither loss nor strays.
+    /// Background traffic beside the measurement: its group counts in [`TrialResult::background`], and its frames are
+    /// neither loss nor strays.
     #[serde(default, skip_serializing_if = "is_false")]
     pub background: bool,
-    /// The encapsulation that must arrive; absent for no tags and no labels, and tunnels as they were sent.
+    /// The expected encapsulation on arrival; absent for no tags, no labels, and tunnels as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Arriving>,
-    /// Sizes of this flow's frames, where they are not the trial's.
+    /// Sizes of this flow's frames, if they differ from the trial's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PacketSize>,
-    /// Its own rate, start and length. Such a flow takes no share of its port's load.
+    /// Separate rate, start and length. Such a flow takes no share of its port's load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FlowSchedule>,
 }
 
 impl FlowSpec {
-    /// A flow of `group` between two ports, with the family of its sources, the full weight and nothing else asked for.
+    /// A flow of `group` between two ports, with the family of its sources, full weight and no other settings.
     pub fn new(
         group: impl Into<String>,
         from: PortIndex,
@@ -124,22 +125,22 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// How the load runs over the trial. Rates are frames per second *per sending port*.
+/// The load over the time of a trial. Rates are frames per second *per sending port*.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Load {
-    /// The same rate all the time, frames evenly spaced.
+    /// A constant rate, frames evenly spaced.
     Constant {
         /// Rate per sending port.
         rate_pps: f64,
     },
-    /// As much as the port takes, up to a limit: the maximum offered load (RFC 2285 section 3.5.3). Falling short of the
-    /// limit does not make the trial invalid; what was offered is measured.
+    /// As much as the port accepts, up to a limit: the maximum offered load (RFC 2285 section 3.5.3). A rate below the
+    /// limit does not make the trial invalid; the actual offered load is measured.
     Maximum {
         /// Line rate, the most that may be offered per sending port.
         limit_pps: f64,
     },
-    /// Steps, one after the other: (seconds, rate per sending port). The duration of the trial is their sum.
+    /// Consecutive steps: (seconds, rate per sending port). The duration of the trial is their sum.
     Steps {
         /// In order of time.
         steps: Vec<LoadStep>,
@@ -151,7 +152,7 @@ pub enum Load {
         /// Rate within the burst per sending port.
         rate_pps: f64,
     },
-    /// Every flow has a [`FlowSchedule`]; ports have no load beside these.
+    /// Every flow has a [`FlowSchedule`]; ports have no other load.
     Flows,
 }
 
@@ -164,25 +165,25 @@ pub struct LoadStep {
     pub rate_pps: f64,
 }
 
-/// What one trial offers.
+/// The traffic that one trial offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialSpec {
-    /// Why this trial is run, for progress and the stored record ("throughput 64: bisect").
+    /// Purpose of this trial, for progress and the stored record ("throughput 64: bisect").
     pub purpose: String,
     /// Sizes of the frames.
     pub size: PacketSize,
-    /// The flows; several per port share that port's load by weight.
+    /// The flows. Flows with the same sending port share that port's load by weight.
     pub flows: Vec<FlowSpec>,
     /// Load per sending port.
     pub load: Load,
-    /// Sending time in seconds (for a burst: ignored, it ends with its last frame).
+    /// Sending time in seconds (ignored for a burst, which ends with its last frame).
     pub duration_s: f64,
     /// Width of time bins in seconds; absent for no bins.
     pub bin_s: Option<f64>,
-    /// Wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). Waiting ends early when
-    /// every frame is accounted for. It begins when the last frame has left and the last event is done.
+    /// Time to wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). It begins after
+    /// the last departure and the last event. It ends early when every frame is accounted for.
     pub drain_s: f64,
-    /// What happens meanwhile. The trial does not end before its last event.
+    /// Events during the trial. The trial does not end before its last event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<TimedEvent>,
 }
@@ -196,7 +197,7 @@ impl TrialSpec {
         ports
     }
 
-    /// Steps of the load per sending port without flows that have a schedule of their own: `(duration, rate)`.
+    /// Steps of the load per sending port, without flows that have a schedule: `(duration, rate)`.
     pub fn steps(&self) -> Vec<(Duration, FrameRate)> {
         let secs = |s: f64| Duration::from_secs_f64(s.max(0.0));
         match &self.load {
@@ -208,7 +209,7 @@ impl TrialSpec {
         }
     }
 
-    /// Frames that each sending port is to send without flows that have a schedule of their own.
+    /// Frames that each sending port is to send, without flows that have a schedule.
     pub fn intended_per_port(&self) -> u64 {
         match &self.load {
             Load::Burst { frames, .. } => *frames,
@@ -233,49 +234,51 @@ impl TrialSpec {
     }
 }
 
-/// What was counted for one flow group.
+/// Counts of one flow group.
 ///
-/// `offered = received + lost`, exactly, where `received` counts each frame once; duplicates are beside it.
+/// `offered = received + lost`, exactly. `received` counts each frame once; duplicates are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupCounts {
     /// Name of the group.
     pub group: String,
-    /// Frames that the load asked for.
+    /// Frames required by the load.
     pub intended: u64,
-    /// Frames handed to the port (RFC 2285 offered load), refused ones of a device's receive ring included.
+    /// Frames handed to the port (RFC 2285 offered load), including those that a device's receive ring refused.
     pub offered: u64,
-    /// Of the offered: refused by the device's receive ring where the port can tell (veth); they are loss of the DUT.
+    /// Offered frames that the device's receive ring refused, if the port can detect it (veth); they are loss of the
+    /// DUT.
     pub refused: u64,
     /// Distinct frames that arrived intact at the right port before the end of the drain.
     pub received: u64,
     /// `offered - received`.
     pub lost: u64,
-    /// Further arrivals of a frame that had arrived.
+    /// Further arrivals of frames that had already arrived.
     pub duplicated: u64,
     /// RFC 4737 type-P-reordered: sequence below the next expected.
     pub reordered: u64,
     /// RFC 4737 maximum reordering extent, in frames.
     pub max_reordering_extent: u64,
-    /// RFC 4737 n-reordering with n = 3 (what TCP takes for loss).
+    /// RFC 4737 n-reordering with n = 3 (which TCP takes for loss).
     pub reordered_3: u64,
     /// Frames in sequence as the 2001 core router test counts: sequence exactly one above that of the frame before it.
     pub in_sequence: u64,
-    /// Received frames of flows whose frames came to several queues of a port. Nothing is known of their order, and they are not
-    /// in the counts of reordering and sequence above.
+    /// Received frames of flows whose frames arrived at several queues of a port. Their order is unknown, so they are
+    /// not in the counts of reordering and sequence above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub order_unknown: u64,
-    /// Received, but more than the late threshold after departure; part of `received`.
+    /// Received frames that arrived later than the late threshold after departure; part of `received`.
     pub late: u64,
-    /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
+    /// Frames that arrived with a wrong checksum or signature; not part of `received`.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation than the flow's must arrive in, by how
-    /// the first arrival differed. Part of `lost`: each frame counts once.
+    /// Sent frames that arrived intact at the correct port, but only in an encapsulation other than the expected one,
+    /// by the difference of the first arrival. Part of `lost`: each frame counts once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<Deviation, u64>,
-    /// Further arrivals in another encapsulation: of frames that were received, or that are among `deviations`.
+    /// Further arrivals in another encapsulation, of frames that were received or are among `deviations`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deviating_copies: u64,
-    /// Arrived at a port that the flow does not lead to, or with the MAC address of another host; not part of `received`.
+    /// Frames that arrived at a port that is not a destination of the flow, or with the MAC address of another host;
+    /// not part of `received`.
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub received_bytes: u64,
@@ -283,27 +286,27 @@ pub struct GroupCounts {
     pub latency: LatencySummary,
     /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost.
     pub last_loss_ns: Option<u64>,
-    /// Time bins, empty unless asked for.
+    /// Time bins; empty unless requested.
     pub bins: Vec<Bin>,
-    /// Flows that were stopped or paused for some of the time; what was due then is not among `intended`.
+    /// Flows that were stopped or paused for part of the time. Frames that were due then are not among `intended`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedFlow>,
-    /// Received frames and strays by port of arrival; empty when no frame arrived anywhere but at the `to` of its flow and
-    /// none might have.
+    /// Received frames and strays by port of arrival; empty if all frames arrived at the `to` of their flow and no
+    /// other port was correct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrived_at: Vec<u64>,
 }
 
-/// A flow that was stopped or paused for some of the time.
+/// A flow that was stopped or paused for part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoppedFlow {
-    /// Its place among the flows of the trial.
+    /// Index among the flows of the trial.
     pub flow: usize,
-    /// Times that it was stopped or paused.
+    /// Number of stops and pauses.
     pub stops: u64,
-    /// Time from the start of the trial to the end of its schedule in which it was, in seconds.
+    /// Stopped or paused time between the start of the trial and the end of the flow's schedule, in seconds.
     pub stopped_s: f64,
-    /// The rest of this time, in seconds.
+    /// The remaining part of that period, in seconds.
     pub sending_s: f64,
 }
 
@@ -312,19 +315,19 @@ pub struct StoppedFlow {
 pub struct Bin {
     /// Frames that departed in this bin.
     pub offered: u64,
-    /// Of these, frames that arrived at any time: `offered - delivered` was lost.
+    /// Frames that departed in this bin and arrived at any time: `offered - delivered` was lost.
     pub delivered: u64,
-    /// Frames that arrived in this bin, whenever they departed (the forwarding rate over time).
+    /// Frames that arrived in this bin, regardless of their departure (the forwarding rate over time).
     pub arrived: u64,
 }
 
-/// May this trial be used?
+/// Whether a trial is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "reasons", rename_all = "snake_case")]
 pub enum Validity {
-    /// Yes.
+    /// The trial is valid.
     Valid,
-    /// No; the tester spoilt it, for these reasons.
+    /// The tester spoilt the trial, for these reasons.
     Invalid(Vec<String>),
 }
 
@@ -334,7 +337,7 @@ impl Validity {
         matches!(self, Validity::Valid)
     }
 
-    /// No, for these reasons as well.
+    /// Invalid, with these reasons added.
     #[must_use]
     pub fn and_not(self, more: Vec<String>) -> Validity {
         match self {
@@ -344,49 +347,51 @@ impl Validity {
     }
 }
 
-/// What came of one trial.
+/// The result of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// Number within the run, from 1; assigned by the testbed. The key of the stored record.
+    /// Number within the run, from 1; assigned by the testbed. It identifies the stored record.
     pub trial: u64,
     /// From first to last departure in seconds.
     pub sending_s: f64,
-    /// From first to last arrival of a test frame and one mean interval more (n frames span n - 1 intervals), in seconds,
-    /// at the port where that is longest; longer than `sending_s` when a buffer drains.
+    /// From first to last arrival of a test frame plus one mean interval (n frames span n - 1 intervals), in seconds,
+    /// at the port with the longest time. It exceeds `sending_s` when a buffer drains.
     pub receiving_s: f64,
-    /// Wall-clock time that the trial took in all, in seconds (set-up, sending, drain).
+    /// Wall-clock time of the whole trial in seconds (set-up, sending, drain).
     pub elapsed_s: f64,
     /// Counts per group, in the order in which the groups first appear in the flows.
     pub groups: Vec<GroupCounts>,
-    /// The same of groups whose flows are all in the background ([`FlowSpec::background`]): they are in no sum over groups.
+    /// Counts of groups whose flows are all in the background ([`FlowSpec::background`]). They are in no sum over
+    /// groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<GroupCounts>,
-    /// How the tester fared.
+    /// State of the tester.
     pub health: Health,
-    /// May it be used?
+    /// Whether the trial is valid.
     pub validity: Validity,
-    /// Processor time of the DUT's forwarding and daemons over the trial as a share of the time of load (`sending_s`, or `receiving_s`
-    /// where a buffer drains longer; 1.0 = one full core); absent where it cannot be read.
+    /// Processor time of the DUT's forwarding and daemons over the trial, as a share of the time of load (`sending_s`,
+    /// or `receiving_s` if a buffer drains longer; 1.0 = one full core); absent if it cannot be read.
     pub dut_cpu: Option<f64>,
-    /// By how much the DUT's own counters grew over the trial (`d0.rx_packets`, `ip.InHdrErrors`), those that did; empty
-    /// where it tells none.
+    /// Growth of the DUT's own counters over the trial (`d0.rx_packets`, `ip.InHdrErrors`), without those that did not
+    /// grow; empty if it has no counters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
     pub senders: u32,
-    /// Frames from each port to each other one, where a port sends to several: whether the load was the same everywhere.
+    /// Frames from each port to each other one, if a port sends to several. They show whether the load was the same
+    /// everywhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<WayCounts>,
-    /// Events in order of time, as far as the trial came.
+    /// Executed events in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRecord>,
-    /// Counts by destination of the flows that asked for them, in their order. Not stored: it may be 16 million numbers.
+    /// Counts by destination of the flows that request them, in order. Not stored: they may be 16 million numbers.
     #[serde(skip)]
     pub destinations: Vec<DestinationCounts>,
-    /// What is stored of them.
+    /// The stored summaries of these counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destination_summaries: Vec<DestinationSummary>,
-    /// When frames were lost.
+    /// Times of the lost frames.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]
     pub losses: Losses,
 }
@@ -396,23 +401,24 @@ pub struct TrialResult {
 pub struct WayCounts {
     /// Sending port.
     pub from: PortIndex,
-    /// Port at which they must arrive.
+    /// Destination port.
     pub to: PortIndex,
-    /// Offered.
+    /// Frames offered.
     pub offered: u64,
-    /// Of these received.
+    /// Frames received among them.
     pub received: u64,
 }
 
 impl GroupCounts {
-    /// RFC 4737 type-P-reordered frames; `None` where frames came to several queues, between which there is no order.
+    /// RFC 4737 type-P-reordered frames; `None` if frames arrived at several queues, between which the order is
+    /// unknown.
     pub fn known_reordered(&self) -> Option<u64> {
         (self.order_unknown == 0).then_some(self.reordered)
     }
 }
 
 impl TrialResult {
-    /// The same as it is stored: without counts by destination.
+    /// The result in its stored form: without counts by destination.
     pub fn stored(&self) -> TrialResult {
         TrialResult {
             groups: self.groups.clone(),
@@ -468,8 +474,8 @@ impl TrialResult {
         FrameRate(self.offered() as f64 / self.sending_s / f64::from(self.senders))
     }
 
-    /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received over the longer of sending and receiving
-    /// time, so that frames which only left a buffer afterwards do not count as rate.
+    /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received over the longer of sending and
+    /// receiving time. So frames that leave a buffer after the sending time do not raise the rate.
     pub fn forwarding_rate(&self) -> FrameRate {
         let seconds = self.sending_s.max(self.receiving_s);
         if seconds <= 0.0 || self.senders == 0 {

@@ -1,9 +1,10 @@
-//! Text from elsewhere (suites, DUTs, kernels) that a person will read: characters that hide, reorder or erase what stands around
-//! them become visible.
+//! Makes hidden characters visible in text from outside (suites, DUTs, kernels): characters that hide, reorder or erase
+//! the text around them.
 
 use std::fmt::Write;
 
-/// Does this character move the cursor, change the direction of the text around it, or take no room? Line feed and tab count too.
+/// True if the character moves the cursor, changes the direction of the text around it, or has no width. Line feed and
+/// tab count too.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -18,7 +19,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text with each hidden character but those of `keep` as `\u{1b}`.
+/// The text with each hidden character written as `\u{1b}`, except those in `keep`.
 pub fn visible(text: &str, keep: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -31,12 +32,13 @@ pub fn visible(text: &str, keep: &[char]) -> String {
     out
 }
 
-/// The text on one line: line feeds and tabs become spaces, other hidden characters visible.
+/// The text on one line: line feeds and tabs become spaces, other hidden characters become visible.
 pub fn one_line(text: &str) -> String {
     visible(&text.replace(['\n', '\t', '\r'], " "), &[])
 }
 
-/// The text with hidden characters but line feeds and tabs as `?`, one for each byte, so that places in it stay the same.
+/// The text with each byte of a hidden character replaced by `?`, except line feeds and tabs. Byte offsets stay the
+/// same.
 pub fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

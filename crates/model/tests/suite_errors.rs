@@ -204,6 +204,33 @@ const CASES: &[Case] = &[
     Case(10, "  - throughput: {expect: {throughput_64_pps: {frrr: \">= 1\"}}}", (10, 47), "there is no DUT `frrr`", "known: "),
     Case(10, "  - throughput: {expect: {throughput_64_pps: [1]}}", (10, 46), "a criterion is a text, not a list", "\">= 100 kfps\""),
     Case(11, "  - forwarding_rate: {expect: {x: \">= 1\"}}", (11, 32), "no figure", "leave `expect` out"),
+    Case(11, "  - frame_loss_rate: {expect: {loss.loss_percent: \">= 1\"}}", (11, 32), "`loss` is no table of the test `frame_loss_rate`", "known: `frame_loss_rate`"),
+    Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.lost_percent: \">= 1\"}}", (11, 32), "`lost_percent` is no column of the table", "did you mean `loss_percent`?"),
+    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[size=64].loss_percent\": \">= 1\"}}", (11, 32), "`size` is no column", "`frame_size`"),
+    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[dut=frr].loss_percent\": \">= 1\"}}", (11, 32), "`dut` is no column", "{frr: "),
+    Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.remark: \">= 1\"}}", (11, 32), "holds words", "`loss_percent`"),
+    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[load_percent].loss_percent\": \">= 1\"}}", (11, 32), "`column=value`", "frame_loss_rate[frame_size=64]"),
+    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[frame_size=64.loss_percent\": \">= 1\"}}", (11, 32), "`]` behind the rows is missing", "frame_loss_rate[frame_size=64]"),
+    Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.latency_us: \">= 1 kfps\"}}", (11, 60), "`1 kfps` is no duration", "500 us"),
+    Case(10, "  - throughput: {expect: {throughput_64_pps: \">= 95 of baseline\"}}", (10, 46), "`95 of baseline` is no share", ">= 95 % of baseline"),
+    Case(10, "  - throughput: {expect: {throughput_64_pps: \"<= 0 % of baseline\"}}", (10, 46), "is no share of a baseline", "<= 105 % of baseline"),
+    Case(1, "suite: good\nbaseline: [a]", (2, 11), "`baseline` is a text", "results/last-release"),
+    // Ids of tests.
+    Case(10, "  - throughput: {id: Small}", (10, 22), "`Small` cannot be the id of a test", "lower-case letters"),
+    Case(10, "  - throughput: {id: a_name_of_more_than_32_characters}", (10, 22), "cannot be the id of a test", "at most 32"),
+    Case(10, "  - throughput: {id: latency}", (10, 22), "the id `latency` is the name of a test", "list tests"),
+    Case(10, "  - throughput: {id: ~}", (10, 22), "`id` is a text, not nothing", "id: small"),
+    Case(10, "  - throughput: {id: a}\n  - latency: {id: a}", (11, 19), "two tests are called `a`", "a name of its own"),
+    Case(8, "  frame_sizes: [64, 1518]\n  id: a", (9, 3), "no test has a parameter `id`", "known: "),
+    // Included files. What is wrong in them is in the tests of their own.
+    Case(1, "suite: good\ninclude: common.yaml", (2, 10), "no file can be included here", "write its keys into the suite"),
+    Case(1, "suite: good\ninclude: [a.yaml, {b: c}]", (2, 19), "an included file is a text, not a map", "include: common.yaml"),
+    Case(1, "suite: good\ninclude:", (2, 1), "an included file is a text, not nothing", "include: common.yaml"),
+    Case(1, "suite: good\ninclude: []", (2, 10), "`include` is empty", "include: common.yaml"),
+    Case(1, "suite: good\ninclude: /etc/a.yaml", (2, 10), "`/etc/a.yaml` is an absolute path", "in the folder of the suite"),
+    Case(1, "suite: good\ninclude: a/../../b.yaml", (2, 10), "`a/../../b.yaml` lies outside of the folder of the suite", "or below it"),
+    Case(1, "suite: good\ninclude: ./t.yaml", (2, 10), "`t.yaml` includes itself: `t.yaml` \u{2192} `t.yaml`", "a file of its own"),
+    Case(1, "suite: good\ninclude: \"a\\u202eb\"", (2, 10), "characters that cannot be seen", "a plain name"),
 ];
 
 fn changed(line: usize, new: &str) -> String {

@@ -22,6 +22,7 @@ static FIXED: TestSpec = TestSpec {
     source: "RFC 2544",
     params: &PARAMS,
     figures: &[FigureSpec { key: "loss_{flow}_percent", help: "A figure." }],
+    tables: &[],
     needs: &[],
 };
 

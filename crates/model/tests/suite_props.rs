@@ -1,4 +1,4 @@
-//! Whatever the text, reading ends with a suite or with errors whose places lie within the text.
+//! For any text, the reader returns a suite, or errors whose places lie within the text.
 #![allow(missing_docs)]
 
 mod common;
@@ -19,7 +19,7 @@ fn sound(text: &str) {
     }
 }
 
-/// Pieces that suites and YAML are made of.
+/// Fragments of suites and YAML.
 const PIECES: &[&str] = &[
     "\n",
     "\n  ",
@@ -139,7 +139,7 @@ proptest! {
         sound(&lines.join("\n"));
     }
 
-    /// What is read is what was written: sizes, loads and durations come back as they went in.
+    /// The reader returns what was written: sizes, loads and durations survive unchanged.
     #[test]
     fn values_survive_the_reading(
         sizes in prop::collection::btree_set(64u16..=1518, 1..6),

@@ -5,9 +5,9 @@ mod common;
 
 use common::{FULL, QUICK_LOOK, REGISTRY, suite};
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, Registry, TestSpec, check_specs};
+use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec, check_specs};
 use drophammer_model::suite::read::{DEFAULT_SEED, Overrides, read};
-use drophammer_model::suite::{ParamValue, Profile};
+use drophammer_model::suite::{BaselineFigure, Cells, ParamValue, Profile};
 use drophammer_model::trial::Family;
 use std::time::Duration;
 
@@ -92,6 +92,53 @@ fn durations_in_criteria_are_in_the_unit_of_the_figure() {
 }
 
 #[test]
+fn cells_of_tables_may_be_bounded() {
+    let with = |expect: &str| {
+        let text = QUICK_LOOK.replace("  - frame_loss_rate", &format!("  - frame_loss_rate: {{expect: {{{expect}}}}}"));
+        assert_ne!(text, QUICK_LOOK);
+        suite(&text).unwrap_or_else(|e| panic!("{e}")).tests[2].expect.clone()
+    };
+    let cells = "frame_loss_rate[frame_size=64, load_percent=100].loss_percent";
+    let [one] = with(&format!("\"{cells}\": \"<= 0.1 %\"")).try_into().unwrap();
+    assert_eq!((one.figure.as_str(), one.at_least, one.bound), (cells, false, 0.1));
+    assert_eq!(one.cells, Some(cells.parse::<Cells>().unwrap()));
+    // The unit is that of the column, and each DUT may have a bound of its own.
+    let by_dut = with("frame_loss_rate.latency_us: {frr: \"<= 1 ms\", bird: \"<= 5\"}");
+    let found: Vec<_> = by_dut.iter().map(|e| (e.figure.as_str(), e.bound, e.dut.as_deref())).collect();
+    let all = "frame_loss_rate.latency_us";
+    assert_eq!(found, [(all, 1_000.0, Some("frr")), (all, 5.0, Some("bird"))]);
+    // A test that does not say which tables it has is asked when it has run.
+    let text = QUICK_LOOK.replace("  - system_recovery", "  - system_recovery: {expect: {any.thing: \">= 1\"}}");
+    let last = suite(&text).unwrap_or_else(|e| panic!("{e}")).tests[5].expect.clone();
+    assert_eq!(last[0].cells.as_ref().unwrap().table, "any");
+}
+
+#[test]
+fn a_bound_may_be_a_share_of_a_baseline() {
+    let with = |head: &str, bound: &str| {
+        let text = QUICK_LOOK
+            .replace("  - system_recovery", &format!("  - latency: {{expect: {{latency_64_ns: \"{bound}\"}}}}"));
+        read(&format!("{head}{text}"), "suites/s.yaml", &REGISTRY, &Overrides::default())
+            .unwrap_or_else(|e| panic!("{e}"))
+    };
+    for (text, at_least, share) in [
+        (">= 95 % of baseline", true, 95.0),
+        ("<=110% of baseline", false, 110.0),
+        (">= 1,000.5 %  of baseline", true, 1000.5),
+    ] {
+        let suite = with("", text);
+        let expected = &suite.tests[5].expect[0];
+        assert_eq!((expected.at_least, expected.bound), (at_least, share), "{text}");
+        assert_eq!(expected.baseline, Some(BaselineFigure::default()), "nothing is read of it yet");
+        assert!(suite.needs_baseline() && suite.baseline.is_none());
+    }
+    let suite = with("baseline: ../results/old\n", "<= 5 us");
+    assert!(!suite.needs_baseline());
+    assert_eq!(suite.baseline.unwrap().folder, "suites/../results/old");
+    assert_eq!(with("baseline: /var/old\n", "<= 5 us").baseline.unwrap().folder, "/var/old");
+}
+
+#[test]
 fn the_command_line_wins_over_the_file_and_the_profile_fills_in_the_rest() {
     let overrides = Overrides { profile: Some(Profile::Conformant), seed: Some(9), ..Overrides::default() };
     let suite = read(QUICK_LOOK, "q", &REGISTRY, &overrides).unwrap();
@@ -167,6 +214,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
             ParamSpec::optional("duration", ParamKind::Count, ""),
         ],
         figures: &[FigureSpec { key: "x_{size}", help: "" }],
+        tables: &[TableShape { key: "x", columns: &[("a", "A", "")], numeric: &[] }],
         needs: &[],
     };
     let found = check_specs(&Registry { tests: &[&BAD], kinds: &[] });
@@ -178,6 +226,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
         "listed twice",
         "no help",
         "lists sizes",
+        "table `x` does not say",
     ] {
         assert!(found.iter().any(|f| f.contains(part)), "{part} in {found:#?}");
     }

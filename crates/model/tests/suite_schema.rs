@@ -101,6 +101,18 @@ fn good_suites_validate() {
 }
 
 #[test]
+fn what_a_suite_includes_it_may_leave_out() {
+    let schema = schema(&REGISTRY);
+    for good in ["include: a.yaml\n", "include: [a.yaml, b/c.yaml]\nsuite: s\ntests: [throughput: {id: small}]\n"] {
+        validate(&schema, &yaml(good), "").unwrap();
+    }
+    for bad in ["suite: s\n", "include: []\n", "include: {a: b}\n", "include: a.yaml\ntests: [throughput: {id: [a]}]\n"]
+    {
+        assert!(validate(&schema, &yaml(bad), "").is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn plain_mistakes_do_not() {
     let schema = schema(&REGISTRY);
     for (from, to) in [
@@ -140,10 +152,14 @@ fn every_parameter_and_kind_is_described() {
             assert!(description.starts_with(param.help), "{description}");
             assert!(!schema["properties"]["defaults"]["properties"][param.key].is_null());
         }
-        assert_eq!(found["properties"]["expect"]["patternProperties"].as_object().unwrap().len(), test.figures.len());
+        let criteria = found["properties"]["expect"]["patternProperties"].as_object().unwrap();
+        assert_eq!(criteria.len(), test.figures.len() + test.tables.len());
     }
     let throughput = &tests[1]["properties"]["throughput"]["properties"];
     assert!(throughput["expect"]["patternProperties"].get("^throughput_.+_pps$").is_some());
+    let cells = "^ *frame_loss_rate *(\\[.+\\])? *\\. *(load_percent|loss_percent|latency_us) *$";
+    let losses = &tests[3]["properties"]["frame_loss_rate"]["properties"];
+    assert!(losses["expect"]["patternProperties"].get(cells).is_some(), "{losses}");
     assert!(
         throughput["duration"]["description"].as_str().unwrap().ends_with("; default: 2 s (quick), 60 s (conformant)")
     );

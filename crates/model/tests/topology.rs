@@ -338,6 +338,7 @@ fn a_router_gets_the_classes_of_its_own_ways_out() {
         at,
         rate: "1 Mbit/s".parse().unwrap(),
         queue: 9,
+        scheduling: Default::default(),
         classes: vec![class("a", 1), class("b", 2)],
     };
     let way = |from, to| WayOut::Core(CoreWay { from, to });

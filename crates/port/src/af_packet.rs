@@ -1,10 +1,10 @@
-//! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux, without privilege in a user
-//! namespace.
+//! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux system, without privilege in a
+//! user namespace.
 //!
-//! Two sockets. One sends and receives nothing: past the queueing discipline, but for a veth link with one, where it is the
-//! router's input queue. The other receives with the kernel's timestamps and ignores what we send. Sending blocks (with a
-//! time-out) when the send buffer is full, so that a partial `sendmmsg` can only mean that the frame at which it stopped was
-//! refused by the device's ring. On a veth pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
+//! Two sockets. One only sends. It bypasses the queueing discipline, except on a veth link with one, where the discipline is
+//! the router's input queue. The other receives with the kernel's timestamps and ignores sent frames. Sending blocks (with a
+//! time-out) when the send buffer is full, so that a partial `sendmmsg` can only mean that the device's ring refused the frame
+//! at which it stopped. On a veth pair a third socket sends TCP segments that leave together ([`Port::send_stream`]).
 
 mod stream;
 pub(crate) mod sys;
@@ -34,19 +34,19 @@ pub static SPEC: BackendSpec = BackendSpec {
 /// Smallest slot. An odd multiple of the cache line, so that the headers of neighbouring slots do not fall into the same
 /// cache sets.
 const MIN_SLOT: usize = 33 * 64;
-/// Wanted receive buffer: room for more than a gap of 10 ms at a million frames per second.
+/// Requested receive buffer: room for more than a gap of 10 ms at a million frames per second.
 const RECEIVE_BUFFER: usize = 64 << 20;
-/// Sockets that the kernel spreads over at most.
+/// Maximum number of sockets over which the kernel spreads frames.
 pub(crate) const MOST_QUEUES: u32 = 256;
-/// Wanted send buffer.
+/// Requested send buffer.
 const SEND_BUFFER: usize = 8 << 20;
 
-/// What the queues of an interface know of its link.
+/// Link state shared by the queues of an interface.
 #[derive(Default)]
 struct Link {
-    /// Is it down because one of them was told to take it down?
+    /// True if it is down because one of the queues took it down.
     unplugged: AtomicBool,
-    /// How often one of them has taken it down or up.
+    /// Number of times that one of them took it down or up.
     switched: AtomicU32,
 }
 
@@ -56,22 +56,22 @@ pub struct AfPacket {
     sender: OwnedFd,
     receiver: OwnedFd,
     clock: SystemClock,
-    /// Wall clock minus steady clock when the last receive burst was taken.
+    /// Wall clock minus steady clock at the last sample.
     wall_offset: i128,
     offset_age: u32,
     slots: Batch,
     send_headers: sys::Headers,
-    /// Where segments of a stream may leave together.
+    /// Socket for runs of segments, where the link supports it.
     streams: Option<Streams>,
     received: Vec<(usize, Instant)>,
     receive_memory: Box<[u8]>,
     receive_headers: sys::Headers,
-    /// Dropped at the socket.
+    /// Frames dropped at the socket.
     receive_drops: u64,
-    /// Of a tap: dropped on the way to the socket.
+    /// For a tap: frames dropped on the way to the socket.
     unseen: Option<Unseen>,
     link: Arc<Link>,
-    /// `switched` of the link when a socket said last that it is down.
+    /// Value of the link's `switched` when a socket last reported that the link is down.
     seen_switched: u32,
 }
 
@@ -89,8 +89,8 @@ impl AfPacket {
         Ok(port.drained())
     }
 
-    /// Opens `queues` queues of `interface`, at least one: the kernel spreads what comes in over them, by its own hash of the
-    /// addresses and ports. The device need not have as many. By which of its queues a frame leaves is the kernel's choice.
+    /// Opens `queues` queues of `interface`, at least one: the kernel spreads received frames over them by its own hash of
+    /// addresses and ports. The device may have fewer queues. The kernel chooses the device queue by which a frame leaves.
     ///
     /// # Errors
     /// [`PortError::Open`] as with [`AfPacket::open`], and for more than 256 queues.
@@ -109,7 +109,7 @@ impl AfPacket {
         Ok(ports.into_iter().map(AfPacket::drained).collect())
     }
 
-    /// One port, which may still have to throw away what came in before it was alone.
+    /// Opens the sockets of one port. Frames received before binding may still have to be dropped.
     fn socket(interface: &str, queue: Queue, link: Arc<Link>, clock: SystemClock) -> Result<AfPacket, PortError> {
         let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
         let index = sys::interface_index(interface)
@@ -130,9 +130,9 @@ impl AfPacket {
         }
         let driver = driver(interface);
         let discipline = netlink::has_discipline(index).map_err(|e| explain("queueing discipline", e))?;
-        // On veth the discipline is the input queue of the router behind it, if the link has one. Past it, the frames of this
-        // socket share one queue of the ring. Through it, the kernel spreads them over all queues by addresses and ports, so that
-        // frames of one flow may overtake each other: only a port that has as many queues takes that into account.
+        // On veth the discipline is the input queue of the router behind it, if the link has one. If it is bypassed, the frames
+        // of this socket share one queue of the ring. Otherwise the kernel spreads them over all queues by addresses and ports,
+        // so that frames of one flow may overtake each other; only a port with as many queues takes that into account.
         let input_queue = driver == "veth" && discipline && sys::transmit_queues(interface) <= queue.count;
         sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
@@ -144,9 +144,10 @@ impl AfPacket {
         let send_headers = sys::Headers::to_send(slots.base(), slot);
         let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
         let receive_headers = sys::Headers::to_receive(receive_memory.as_mut_ptr(), slot);
-        // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
+        // On other devices frames may overtake each other, because single ones bypass the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
-        // The other end of a veth pair counts what this one refuses. Several sockets share what comes in.
+        // On veth the other end counts the frames that this one refuses. With several queues, several sockets share the
+        // received frames.
         let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(interface)).flatten();
         Ok(AfPacket {
             info: PortInfo {
@@ -176,8 +177,8 @@ impl AfPacket {
         })
     }
 
-    /// Throws away what came in between the opening and the binding of the socket (frames of every interface), and before it shared
-    /// with the other queues.
+    /// Drops frames received between opening and binding of the socket, which come from every interface, and those received before
+    /// it shared them with the other queues.
     fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
@@ -188,7 +189,8 @@ impl AfPacket {
         self
     }
 
-    /// Does a socket say that the link is down because we have taken it down? Each says so once, perhaps after it is up again.
+    /// True if the error reports that the link is down because we took it down. Each socket reports this once, perhaps after
+    /// the link is up again.
     fn is_our_doing(&mut self, e: &io::Error) -> bool {
         if e.raw_os_error() != Some(libc::ENETDOWN) {
             return false;
@@ -202,9 +204,9 @@ impl AfPacket {
         PortError::Lost { interface: self.info.interface.clone(), source }
     }
 
-    /// Sends slots `from` to `frames`, each by itself.
+    /// Sends slots `from` to `frames` as single frames.
     fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
-        // The headers point at our own slots, and the batch could have been exchanged for another port's.
+        // The headers point at our own slots, but the batch may have been exchanged for another port's.
         let own = self.send_headers.are_over(self.slots.base());
         assert!(own, "the slots of {} are another port's", self.info.interface);
         for i in from..frames {
@@ -217,7 +219,7 @@ impl AfPacket {
                     sent.accepted += n as u32;
                     at += n;
                     if at < frames {
-                        // The kernel stopped at this frame: it tried it and the ring refused it, or it is too long.
+                        // The kernel stopped at this frame: the ring refused it, or it is too long.
                         self.refuse_too_long(self.slots.frame(at))?;
                         sent.refused += 1;
                         sent.refused_mask |= 1 << at;
@@ -236,7 +238,7 @@ impl AfPacket {
                         at += 1;
                     }
                     _ if self.is_our_doing(&e) => {
-                        // Like frames into a pulled cable: gone.
+                        // They are lost, like frames sent into a pulled cable.
                         sent.accepted += (frames - at) as u32;
                         at = frames;
                     }
@@ -247,7 +249,7 @@ impl AfPacket {
         Ok(())
     }
 
-    /// The error of a frame that the kernel never takes: one of more than MTU and header, and one tag of IEEE 802.1Q.
+    /// Returns an error for a frame that the kernel never accepts: one longer than MTU, header and one IEEE 802.1Q tag.
     fn refuse_too_long(&self, frame: &[u8]) -> Result<(), PortError> {
         let tagged = frame.get(12..14) == Some(&ethernet::ethertype::VLAN.to_be_bytes());
         let most = |mtu: u32| mtu as usize + ethernet::LEN + if tagged { 4 } else { 0 };
@@ -255,7 +257,7 @@ impl AfPacket {
             return Ok(());
         }
         let name = &self.info.interface;
-        // It may have been changed since the port was opened.
+        // The MTU may have been changed since the port was opened.
         let mtu = sys::interface_mtu(&self.sender, name).map_err(|e| self.lost(e))?;
         if frame.len() <= most(mtu) {
             return Ok(());
@@ -275,9 +277,9 @@ pub(crate) fn slot_size(mtu: u32) -> usize {
     (lines * 64).max(MIN_SLOT)
 }
 
-/// Driver of an interface, as `ethtool -i` tells it.
+/// Driver of an interface, as reported by `ethtool -i`.
 pub(crate) fn driver(interface: &str) -> String {
-    // veth and tap have no device link; `ethtool -i` would say more, but needs an ioctl of its own per driver.
+    // veth and tap have no device link. `ethtool -i` works for all, but needs an ioctl.
     let base = Path::new("/sys/class/net").join(interface);
     if let Ok(link) = std::fs::read_link(base.join("device/driver")) {
         return link.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -317,16 +319,18 @@ impl Port for AfPacket {
             at += run.frames;
             match fate {
                 Fate::Sent => sent.accepted += all,
-                // What the peer has twice does no harm; what it has never takes a second to come.
+                // A duplicate segment does no harm, while a missing one is retransmitted only after a second: all count
+                // as refused, so they are sent again.
                 Fate::Refused | Fate::Torn => {
                     sent.refused += all;
                     sent.refused_mask |= (u64::MAX >> (64 - all)) << first;
                 }
-                // What it is, the frames will tell one by one.
+                // Sending the frames one by one determines the error.
                 Fate::Down | Fate::Impossible => self.send_apart(first, at, &mut sent)?,
             }
             if matches!(fate, Fate::Torn | Fate::Impossible) {
-                // The other end has less room than a run takes, and of single frames we know which it refuses.
+                // The other end has less room than a run needs, and only for single frames is it known which ones are
+                // refused.
                 self.streams = None;
             }
             left = at;
@@ -340,7 +344,7 @@ impl Port for AfPacket {
         let (slot, mut tagged) = (self.slots.slot_size(), 0);
         match self.receive_headers.receive(&self.receiver, 0) {
             Ok(n) => {
-                // The two clocks drift by nothing but steps; sampling now and then is enough to follow one.
+                // The two clocks differ only by clock steps; an occasional sample is enough to follow one.
                 self.offset_age += 1;
                 if self.offset_age >= 4096 {
                     self.offset_age = 0;
@@ -363,7 +367,7 @@ impl Port for AfPacket {
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
-        // Reading resets the kernel's counts, so they are added up here.
+        // Reading resets the kernel's counters, so they are added up here.
         let at_socket = sys::take_statistics(&self.receiver).map_err(|e| self.lost(e))?;
         self.receive_drops += u64::from(at_socket.dropped);
         let unseen = self.unseen.as_mut().map_or(0, |unseen| unseen.update(at_interface, at_socket.seen));
@@ -385,7 +389,7 @@ impl Port for AfPacket {
         self.link.switched.fetch_add(1, Ordering::Relaxed);
         sys::set_interface_up(&self.sender, &self.info.interface, up).map_err(fail)?;
         if up {
-            // Each socket tells once that the link was down.
+            // Each socket reports once that the link was down.
             let _ = sys::take_error(&self.sender).and_then(|_| sys::take_error(&self.receiver)).map_err(fail)?;
         }
         Ok(())

@@ -1,11 +1,12 @@
-//! AF_XDP: test frames go through rings in memory shared with the kernel, past its network stack; what is not test
-//! traffic goes through a packet socket. Needs root (`bpf()`).
+//! AF_XDP: test frames pass through rings in memory shared with the kernel, bypassing its network stack; other frames
+//! pass through a packet socket. Needs root (`bpf()`).
 //!
-//! Slots are frames of that memory, and what came in is lent where the kernel has put it: this process copies no test frame.
+//! Slots are frames of that memory, and received frames are lent where the kernel has put them: this process copies no test
+//! frame.
 //!
-//! A frame that was handed over leaves with the next call or stays in the ring until the device takes it; frames under
-//! way are bounded by the completion ring, and a frame for which it has no room is refused, which is the tester's own
-//! doing. The kernel tells no time of arrival: frames get the time at which their burst was taken.
+//! A frame that was handed over leaves with the next call or stays in the ring until the device takes it. The
+//! completion ring bounds the frames in flight; a frame that it has no room for is refused and counts as not offered.
+//! The kernel gives no time of arrival: frames get the time at which their burst was taken.
 
 mod program;
 mod sys;
@@ -33,33 +34,33 @@ pub static SPEC: BackendSpec = BackendSpec {
     summary: "rings shared with the kernel, past its network stack; faster than af_packet; needs root",
 };
 
-/// Chunks to receive into: room for a gap of 16 ms at a million frames per second.
+/// Receive chunks: room for a gap of 16 ms at a million frames per second.
 const RECEIVE: u32 = 16_384;
-/// Frames under way to the device at most.
+/// Maximum number of frames in flight to the device.
 const SEND: u32 = 2_048;
-/// What the kernel keeps free at the start of a chunk.
+/// Space that the kernel keeps free at the start of a chunk.
 const HEADROOM: usize = 256;
-/// Calls for one burst at most. A call ends early at 32 frames or at a frame that the device dropped; what is left after
-/// so many stays in the ring for the next ones.
+/// Maximum number of calls for one burst. A call ends early at 32 frames or at a frame that the device dropped; frames
+/// left after that many calls stay in the ring for the next burst.
 const KICKS: usize = BURST + 8;
-/// Every so many receive calls some slots are kept for the packet socket, so that test traffic cannot starve ARP.
+/// Every `FAIR` receive calls some slots are reserved for the packet socket, so that test traffic cannot starve ARP.
 const FAIR: u32 = 16;
-/// Slots kept then.
+/// Number of slots reserved then.
 const KEPT: usize = 8;
-/// The kernel gives a queue back a moment after its last socket was closed.
+/// How long to retry binding: the kernel releases a queue a moment after its last socket was closed.
 const QUEUE_FREE: Duration = Duration::from_secs(2);
 
-/// Chunks to send from: each slot keeps one while all those are under way.
+/// Chunks to send from: each slot keeps one while all others are in flight.
 const SEND_CHUNKS: u32 = SEND + BURST as u32;
 /// Header of Ethernet with two VLAN tags.
 const TAGGED_HEADER: usize = 22;
 
-/// Room for the largest frame of `mtu`, in lines of the cache.
+/// Room for the largest frame of `mtu`, in whole cache lines.
 fn frame_room(mtu: u32) -> usize {
     (mtu as usize + TAGGED_HEADER).next_multiple_of(64)
 }
 
-/// What an ordinary user is told.
+/// Error message for an ordinary user.
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend af_xdp needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of user \
@@ -67,10 +68,10 @@ fn forbidden(what: &str) -> String {
     )
 }
 
-/// May this process use the backend? Not: does an interface support it.
+/// Checks whether this process may use the backend, not whether an interface supports it.
 ///
 /// # Errors
-/// Why not, and the remedy.
+/// The reason and the remedy.
 pub fn usable() -> Result<(), String> {
     bpf::socket_map(1).and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden("bpf()"),
@@ -78,9 +79,9 @@ pub fn usable() -> Result<(), String> {
     })
 }
 
-/// What the queues of an interface share. It goes with the last of them.
+/// State shared by the queues of an interface. It is dropped with the last of them.
 struct Attached {
-    // The link goes first: no frame is redirected to a socket that goes.
+    // The link is dropped first, so that no frame is redirected to a closed socket.
     _link: OwnedFd,
     _map: OwnedFd,
     mode: bpf::Mode,
@@ -98,17 +99,17 @@ pub struct AfXdp {
     zero_copy: bool,
     /// A drop by the device ends a call with an error that does not say which frame it was.
     drops_are_device_loss: bool,
-    /// The kernel may have left frames in the send ring.
+    /// True if the kernel may have left frames in the send ring.
     unsent: bool,
     slots: Batch,
     received: Vec<(usize, Instant)>,
-    /// Test frames that were lent last, where they are.
+    /// The test frames that are lent at the moment.
     lent: Vec<NonNull<[u8]>>,
-    /// Addresses of chunks that go back to the kernel before more is taken.
+    /// Addresses of chunks that are returned to the kernel before more frames are taken.
     returning: Vec<u64>,
-    /// What came through the packet socket.
+    /// Frames from the packet socket.
     receive_memory: Box<[u8]>,
-    /// Bytes of each slot of it.
+    /// Bytes of each of its slots.
     slot: usize,
     packet_headers: packet::Headers,
     wall_offset: i128,
@@ -121,7 +122,7 @@ pub struct AfXdp {
 // share; nothing in it is tied to a thread.
 unsafe impl Send for AfXdp {}
 
-/// An interface that is to be opened.
+/// An interface to be opened.
 struct Interface<'a> {
     name: &'a str,
     index: i32,
@@ -172,8 +173,8 @@ fn explained(interface: &str, what: &str, e: &io::Error) -> PortError {
 }
 
 impl AfXdp {
-    /// Opens `interface` in the current network namespace. What comes in at other queues of the device than the first one comes
-    /// through the packet socket.
+    /// Opens `interface` in the current network namespace. Frames at other queues of the device than the first arrive through
+    /// the packet socket.
     ///
     /// # Errors
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it has another XDP program, its MTU
@@ -182,11 +183,11 @@ impl AfXdp {
         Ok(AfXdp::open_queues(interface, 1, clock)?.remove(0))
     }
 
-    /// Opens the first `queues` queues of `interface`, at least one. The device says at which of them a frame arrives; what is no
-    /// test traffic the kernel spreads over them by its own hash of the addresses and ports.
+    /// Opens the first `queues` queues of `interface`, at least one. The device decides at which of them a test frame arrives;
+    /// the kernel spreads other frames over them by its own hash of the addresses and ports.
     ///
     /// # Errors
-    /// [`PortError::Open`] as with [`AfXdp::open`], and where the device has not as many queues.
+    /// [`PortError::Open`] as with [`AfXdp::open`], and if the device has fewer queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfXdp>, PortError> {
         let place = Interface::find(interface)?;
         let (count, there) = (queues.max(1), place.receive_queues());
@@ -222,7 +223,7 @@ impl AfXdp {
         }
         let ports = (0..).zip(bound).zip(packets).map(|((index, bound), packets)| {
             let mut port = AfXdp::new(&place, Queue { index, count }, attached.clone(), bound, packets, clock);
-            // What came in between opening and binding of the packet socket is of every interface.
+            // Until it is bound, the packet socket receives frames of every interface.
             while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
             let _ = packet::take_statistics(&port.packets);
             port
@@ -254,7 +255,7 @@ impl AfXdp {
                 driver: format!("{driver}, {xdp} XDP, {copies}"),
                 mac: place.mac,
                 mtu: place.mtu,
-                // What waits in the ring of a veth pair waits for the router: the ring is the router's input queue.
+                // Frames in the ring of a veth pair wait for the router: the ring is the router's input queue.
                 refusal_is_device_loss: driver == "veth",
             },
             attached,
@@ -278,7 +279,7 @@ impl AfXdp {
         }
     }
 
-    /// Does the driver itself run the program, before the kernel makes a packet of its own of each frame?
+    /// True if the driver itself runs the program, before the kernel allocates a packet for each frame.
     pub fn is_native(&self) -> bool {
         self.attached.mode == bpf::Mode::Native
     }
@@ -287,7 +288,7 @@ impl AfXdp {
         PortError::Lost { interface: self.info.interface.clone(), source }
     }
 
-    /// Has the kernel send what is in the ring, as far as the device takes it.
+    /// Asks the kernel to send the frames in the ring, as far as the device accepts them.
     fn flush(&mut self) -> Result<(), PortError> {
         let mut room = 0;
         for _ in 0..if self.zero_copy { 1 } else { KICKS } {
@@ -297,7 +298,7 @@ impl AfXdp {
                     return Ok(());
                 }
                 Err(e) => match e.raw_os_error() {
-                    // The ring of a veth pair is full: asked again at once, the router would set the pace of the tester.
+                    // The ring of a veth pair is full. Retrying at once would let the router set the pace of the tester.
                     Some(libc::EAGAIN) if self.drops_are_device_loss => {
                         let before = std::mem::replace(&mut room, self.rings.send.room());
                         if room == before {
@@ -314,12 +315,12 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Takes up to `most` frames out of the ring. What was lent before goes back to the kernel.
+    /// Takes up to `most` frames from the ring. Chunks lent before are returned to the kernel.
     #[inline]
     fn take_ring(&mut self, most: usize) {
         self.lent.clear();
         if !self.returning.is_empty() {
-            // There is room: the ring has an entry for every chunk that we receive into.
+            // There is room: the ring has an entry for every receive chunk.
             self.returning.drain(..).for_each(|address| self.rings.fill.push(address));
             self.rings.fill.publish();
         }
@@ -337,7 +338,8 @@ impl AfXdp {
         }
     }
 
-    /// Fills the remaining slots with what the kernel got. Returns which of them begin without room.
+    /// Fills the remaining slots with frames from the packet socket. Returns the mask of frames that begin at the start
+    /// of their slot.
     fn take_packets(&mut self) -> Result<u64, PortError> {
         let (from, slot, mut moved) = (self.received.len(), self.slot, 0);
         match self.packet_headers.receive(&self.packets, from) {
@@ -358,7 +360,7 @@ impl AfXdp {
     }
 }
 
-/// A packet socket for what is no test traffic.
+/// A packet socket for frames that are not test frames.
 fn packet_receiver(place: &Interface<'_>) -> Result<OwnedFd, PortError> {
     let explain = |what: &'static str| move |e: io::Error| explained(place.name, what, &e);
     let packets = packet::packet_socket(libc::ETH_P_ALL as u16).map_err(explain("a packet socket"))?;
@@ -367,7 +369,7 @@ fn packet_receiver(place: &Interface<'_>) -> Result<OwnedFd, PortError> {
     Ok(packets)
 }
 
-/// A socket bound to a queue, with chunks to receive into.
+/// A socket bound to a queue, with its receive chunks.
 struct Bound {
     socket: OwnedFd,
     rings: sys::Rings,
@@ -405,7 +407,7 @@ impl Port for AfXdp {
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        // Addresses mean something in our own memory alone, and the batch could have been exchanged for another port's.
+        // Addresses are valid only in our own memory, but the batch may have been exchanged for another port's.
         assert!(self.slots.is_in(&self.umem), "the slots of {} are another port's", self.info.interface);
         let mut sent = Sent::default();
         while let Some(address) = self.rings.completion.pop() {
@@ -449,7 +451,7 @@ impl Port for AfXdp {
         let others = packet::take_statistics(&self.packets).map_err(|e| self.lost(e))?;
         self.other_drops += u64::from(others.dropped);
         let ring = sys::statistics(&self.socket).map_err(|e| self.lost(e))?;
-        // With copies, a frame for which there was no chunk is in `rx_dropped` already.
+        // In copy mode, a frame without a free chunk is already included in `rx_dropped`.
         let no_chunk = if self.zero_copy { ring.rx_fill_ring_empty_descs } else { 0 };
         Ok(PortCounters { receive_drops: self.other_drops + ring.rx_dropped + ring.rx_ring_full + no_chunk })
     }

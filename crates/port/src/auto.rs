@@ -1,15 +1,15 @@
-//! The choice between the backends of an interface, for whoever does not say which.
+//! Automatic choice between the backends of an interface.
 //!
-//! `af_xdp` where the driver itself runs the program that tells test frames from the rest: there it is the faster one and
-//! loses nothing by it. Not on virtual links: `af_packet` is told there which frames the router's ring refused and when the
-//! kernel took each frame, `af_xdp` neither. `af_packet` wherever `af_xdp` is not to be had.
+//! `af_xdp` if the driver itself runs the program that separates test frames: it is faster there without a drawback. Not on
+//! virtual links: there `af_packet` learns which frames the router's ring refused and when the kernel received each frame,
+//! which `af_xdp` does not. `af_packet` wherever `af_xdp` is not available.
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
 use crate::{Backend, Port, PortError, SystemClock, boxed};
 use drophammer_model::registry::BackendSpec;
 
-/// The automatic choice, as a backend that opens another one; the port says which.
+/// The automatic choice, as a backend that opens another one; the port names the chosen one.
 pub static AUTO: Backend = Backend {
     spec: &BackendSpec {
         name: "auto",
@@ -21,10 +21,10 @@ pub static AUTO: Backend = Backend {
     most_queues: af_packet::MOST_QUEUES,
 };
 
-/// Drivers of links that the kernel only imagines.
+/// Drivers of virtual links.
 const VIRTUAL: [&str; 6] = ["veth", "tun", "dummy", "bridge", "macvlan", "bond"];
 
-/// May `af_xdp` be better on an interface of this driver?
+/// True if `af_xdp` may be better on an interface with this driver.
 fn may_be_better(driver: &str) -> bool {
     !driver.is_empty() && !VIRTUAL.contains(&driver)
 }
@@ -33,7 +33,7 @@ fn open(interface: &str, clock: SystemClock) -> Result<Box<dyn Port + Send>, Por
     if may_be_better(&af_packet::driver(interface)) && af_xdp::usable().is_ok() {
         match AfXdp::open(interface, clock) {
             Ok(port) if port.is_native() => return Ok(Box::new(port)),
-            // In the kernel's common path it is no faster, and where it cannot be opened there is the other one.
+            // In the kernel's generic path `af_xdp` is no faster; if it cannot be opened, the other backend is used.
             _ => {}
         }
     }

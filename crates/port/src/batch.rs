@@ -1,4 +1,4 @@
-//! Slots for a burst of frames, and the view of frames that came in.
+//! Slots for a burst of frames, and the view of received frames.
 
 use crate::Arrival;
 use crate::af_packet::sys::ROOM;
@@ -13,30 +13,30 @@ pub struct Batch {
     memory: Memory,
     slot_size: usize,
     lengths: Vec<usize>,
-    /// What each slot (of shared memory: each frame) holds, by the sender's own numbering; `u32::MAX` when nothing yet.
+    /// What each slot (of shared memory: each frame) contains, as numbered by the sender; `u32::MAX` when unknown.
     tags: Vec<u32>,
-    /// How often the tags were forgotten.
+    /// Number of times that the tags were forgotten.
     generation: u64,
 }
 
-/// What a slot holds of a frame that is to be written there.
+/// Which parts of the frame to be written a slot already contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Nothing that is known.
+    /// Unknown content.
     Nothing,
-    /// All but its head ([`drophammer_wire::frame::HEAD`]).
+    /// Everything but the head ([`drophammer_wire::frame::HEAD`]).
     Body,
-    /// All of one of the same kind.
+    /// A whole frame of the same kind.
     Frame,
 }
 
 /// Where the frames are.
 enum Memory {
-    /// One slot behind the other.
+    /// Adjacent slots.
     Row(Box<[u8]>),
-    /// Each by itself and as long as its frame, so that it can change hands without a copy.
+    /// Each frame separately and with its exact length, so that it can change hands without a copy.
     Apart(Vec<Frame>),
-    /// In memory that the kernel shares. The kernel owns a frame until it has left, so a slot gets another one with each sending.
+    /// In memory shared with the kernel. The kernel owns a frame until it has left, so a slot gets another one with each sending.
     Shared(SendFrames),
 }
 
@@ -46,7 +46,7 @@ impl Batch {
         Batch::of(Memory::Row(vec![0; slots * slot_size].into_boxed_slice()), slots, slots, slot_size)
     }
 
-    /// The same with each slot in memory of its own, of which there is none yet ([`Batch::fill`]).
+    /// Like [`Batch::new`], with separate memory for each slot, which [`Batch::fill`] provides.
     pub(crate) fn apart(slots: usize, slot_size: usize) -> Batch {
         Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slots, slot_size)
     }
@@ -58,7 +58,7 @@ impl Batch {
     }
 
     fn of(memory: Memory, slots: usize, frames: usize, slot_size: usize) -> Batch {
-        // Room at the end that nobody uses: what lies behind may be another thread's and is not in the same cache line.
+        // Unused room at the end: the following memory may belong to another thread and must not share a cache line.
         let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(frames + 16));
         lengths.resize(slots, 0);
         tags.resize(frames, u32::MAX);
@@ -80,8 +80,8 @@ impl Batch {
         self.slot_size
     }
 
-    /// Slot `i` for a frame of kind `tag` with `len` bytes: its memory, and whether it holds a frame of that kind already
-    /// (then only what changes from frame to frame needs writing).
+    /// Slot `i` for a frame of kind `tag` with `len` bytes: its memory, and whether it already contains a frame of that
+    /// kind (then only the fields that change from frame to frame need writing).
     #[inline]
     pub fn slot(&mut self, i: usize, tag: u32, len: usize) -> (&mut [u8], bool) {
         self.lengths[i] = len;
@@ -102,7 +102,8 @@ impl Batch {
         }
     }
 
-    /// The same of a frame with the body `body` (see [`Frame::hold`]), and how much of such a frame it holds.
+    /// Like [`Batch::slot`], for a frame with the body `body` (see [`Frame::hold`]); returns how much of such a frame
+    /// the slot already contains.
     #[inline]
     pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
         self.lengths[i] = len;
@@ -134,7 +135,7 @@ impl Batch {
         self.slot(i, u32::MAX, len).0.copy_from_slice(&frame[..len]);
     }
 
-    /// Frame in slot `i`. Once it has been sent, the slot may have another one.
+    /// Frame in slot `i`. After sending, the slot may contain another one.
     #[inline]
     pub fn frame(&self, i: usize) -> &[u8] {
         match &self.memory {
@@ -147,8 +148,8 @@ impl Batch {
         }
     }
 
-    /// The memory of slot `i` for whoever wants to take it ([`Batch::fill`] puts other memory there); `None` where all slots
-    /// are in one piece. What the slot holds is not known any more.
+    /// The memory of slot `i`, which the caller may take ([`Batch::fill`] replaces it); `None` if all slots are in one piece
+    /// of memory. The content of the slot is unknown afterwards.
     #[inline]
     pub(crate) fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
         let Memory::Apart(frames) = &mut self.memory else { return None };
@@ -163,15 +164,15 @@ impl Batch {
         }
     }
 
-    /// Address and length of the frame in slot `i`, which is the kernel's from now on; `None` where no other frame is free for the
-    /// slot, which keeps its own then.
+    /// Address and length of the frame in slot `i`, which the kernel owns from now on; `None` if no free frame is left for the
+    /// slot, which then keeps its own.
     #[inline]
     pub(crate) fn hand_over(&mut self, i: usize) -> Option<(u64, usize)> {
         let Memory::Shared(frames) = &mut self.memory else { return None };
         frames.hand_over(i).map(|address| (address, self.lengths[i]))
     }
 
-    /// The kernel is through with the frame at `address`.
+    /// Takes back the frame at `address`, which the kernel has finished with.
     #[inline]
     pub(crate) fn take_back(&mut self, address: u64) {
         if let Memory::Shared(frames) = &mut self.memory {
@@ -179,18 +180,18 @@ impl Batch {
         }
     }
 
-    /// Are the frames in this memory?
+    /// True if the frames are in `umem`.
     pub(crate) fn is_in(&self, umem: &Arc<Umem>) -> bool {
         matches!(&self.memory, Memory::Shared(frames) if frames.is_in(umem))
     }
 
-    /// Forgets what the slots hold, before a new trial numbers its frames anew.
+    /// Forgets the content of the slots, before a new trial numbers its frames anew.
     pub fn forget(&mut self) {
         self.tags.fill(u32::MAX);
         self.generation += 1;
     }
 
-    /// Takes the place of `other`, and forgets what `other` has forgotten meanwhile.
+    /// Takes the place of `other`; also forgets its tags if `other` has done so in the meantime.
     pub(crate) fn follow(&mut self, other: &Batch) {
         if self.generation != other.generation {
             self.tags.fill(u32::MAX);
@@ -198,10 +199,10 @@ impl Batch {
         }
     }
 
-    /// Where the first slot begins; the others follow on it.
+    /// Address of the first slot; the others follow it.
     ///
     /// # Panics
-    /// When the slots are apart.
+    /// If the slots are separate.
     pub(crate) fn base(&mut self) -> *mut u8 {
         match &mut self.memory {
             Memory::Row(memory) => memory.as_mut_ptr(),
@@ -210,7 +211,7 @@ impl Batch {
     }
 }
 
-/// Frames that came in, borrowed from the port.
+/// Received frames, borrowed from the port.
 #[derive(Clone, Copy)]
 pub struct Received<'a> {
     frames: Frames<'a>,
@@ -220,18 +221,18 @@ pub struct Received<'a> {
 
 #[derive(Clone, Copy)]
 enum Frames<'a> {
-    /// One slot behind the other, each of so many bytes.
+    /// Adjacent slots of this many bytes each.
     Row(&'a [u8], usize),
-    /// As packet sockets have put them.
+    /// Slots filled by packet sockets.
     OfSockets(SocketSlots<'a>),
-    /// Each by itself.
+    /// Separate frames.
     Apart(&'a [Frame]),
-    /// The first ones where the kernel has put them, the others as packet sockets have.
+    /// The first ones where the kernel has put them, the others in slots filled by packet sockets.
     Shared(&'a [NonNull<[u8]>], SocketSlots<'a>),
 }
 
-/// Slots of equal size, one behind the other, with frames that packet sockets have received: each begins [`ROOM`] bytes behind the start of
-/// its slot, or with the slot where a VLAN tag was put back.
+/// Adjacent slots of equal size with frames from packet sockets. Each frame begins [`ROOM`] bytes after the start of its slot, or at the
+/// start if a VLAN tag was put back.
 #[derive(Clone, Copy)]
 pub(crate) struct SocketSlots<'a> {
     memory: &'a [u8],
@@ -240,7 +241,7 @@ pub(crate) struct SocketSlots<'a> {
 }
 
 impl<'a> SocketSlots<'a> {
-    /// Slots of `slot_size` bytes in `memory`; bit i of `moved` says that frame i begins with its slot.
+    /// Slots of `slot_size` bytes in `memory`; bit i of `moved` means that frame i begins at the start of its slot.
     pub fn new(memory: &'a [u8], slot_size: usize, moved: u64) -> Self {
         SocketSlots { memory, slot_size, moved }
     }
@@ -257,20 +258,20 @@ impl<'a> Received<'a> {
         Received { frames: Frames::Row(memory, slot_size), slots }
     }
 
-    /// The same of frames of packet sockets.
+    /// View of frames from packet sockets.
     pub(crate) fn of_sockets(packets: SocketSlots<'a>, slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::OfSockets(packets), slots }
     }
 
-    /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
+    /// View of separate frames; there may be more of them than `slots`.
     pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::Apart(frames), slots }
     }
 
-    /// The same with the first frames where `shared` says and the others in their slots of `packets`.
+    /// View whose first frames are at `shared` and whose others are in their slots of `packets`.
     ///
     /// # Safety
-    /// What is in `shared` may be read, and is not written, for as long as `'a`.
+    /// The frames in `shared` must be readable, and not written, for as long as `'a`.
     pub(crate) unsafe fn shared(
         shared: &'a [NonNull<[u8]>],
         packets: SocketSlots<'a>,
@@ -279,7 +280,7 @@ impl<'a> Received<'a> {
         Received { frames: Frames::Shared(shared, packets), slots }
     }
 
-    /// Nothing.
+    /// No frames.
     pub fn none() -> Received<'static> {
         Received::new(&[], 0, &[])
     }
@@ -289,7 +290,7 @@ impl<'a> Received<'a> {
         self.slots.len()
     }
 
-    /// Did nothing come in?
+    /// True if no frame was received.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -303,7 +304,7 @@ impl<'a> Received<'a> {
             Frames::OfSockets(packets) => packets.get(i, len),
             Frames::Apart(frames) => &frames[i],
             Frames::Shared(shared, packets) => match shared.get(i) {
-                // SAFETY: the maker of this view has promised that it may be read for as long as `'a`.
+                // SAFETY: the caller of [`Received::shared`] has promised that it may be read for as long as `'a`.
                 Some(frame) => unsafe { frame.as_ref() },
                 None => packets.get(i, len),
             },

@@ -1,5 +1,5 @@
 //! `bpf()`: maps, programs, links and test runs, as far as the backends need them. Every program is assembled here and
-//! attached by a link, so that it goes with the process, however that ends.
+//! attached by a link, so that it is removed with the process, however the process ends.
 
 pub(crate) mod assembler;
 pub(crate) mod plain;
@@ -28,28 +28,28 @@ pub enum MapKind {
     Sockets = 17,
 }
 
-/// What an XDP program may say of a frame.
+/// Verdicts of XDP programs.
 pub mod verdict {
-    /// The kernel throws it away.
+    /// The kernel drops the frame.
     pub const DROP: i32 = 1;
-    /// The kernel's network stack takes it.
+    /// The frame continues into the kernel's network stack.
     pub const PASS: i32 = 2;
 }
 
-/// Where the driver runs the program.
+/// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes a packet of its own of the frame.
+    /// In the driver, before the kernel allocates a packet for the frame.
     Native,
-    /// In the kernel's common receive path; works with every driver.
+    /// In the kernel's generic receive path; works with every driver.
     Generic,
 }
 
 /// `bpf()` with one of the attribute structs below.
 fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
     let pointer: *mut T = attributes;
-    // SAFETY: `T` is the attribute struct of `command`, zero-padded; its size is told, and the pointers in it live through
-    // the call.
+    // SAFETY: `T` is the attribute struct of `command`, zero-padded; its size is passed, and the pointers in it live
+    // through the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, mem::size_of::<T>()) };
     check(result as libc::c_int)
 }
@@ -59,7 +59,7 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Attributes of `BPF_MAP_CREATE`, as far as they are needed.
+/// Attributes of `BPF_MAP_CREATE`, as far as they are used.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -74,18 +74,18 @@ fn create(kind: MapKind, value_size: u32, entries: u32, flags: u32) -> io::Resul
     bpf(MAP_CREATE, &mut attributes).map(owned)
 }
 
-/// A map from receive queues, of which there are so many, to sockets.
+/// A map from receive queues, `queues` of them, to sockets.
 ///
 /// # Errors
-/// The system's; `EPERM` without `CAP_BPF`.
+/// The system's error; `EPERM` without `CAP_BPF`.
 pub fn socket_map(queues: u32) -> io::Result<OwnedFd> {
     create(MapKind::Sockets, 4, queues, 0)
 }
 
-/// A map with one interface, to redirect to: the kernel need not look for it frame by frame.
+/// A map with one interface to redirect to, so that the kernel need not look it up for each frame.
 ///
 /// # Errors
-/// The system's; `EPERM` without `CAP_BPF`.
+/// The system's error; `EPERM` without `CAP_BPF`.
 pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
     let map = create(MapKind::Devices, 4, 1, 0)?;
     put(&map, 0, interface)?;
@@ -104,7 +104,7 @@ struct MapUpdate {
 /// Puts `socket` into the map at `queue`.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn insert(map: &OwnedFd, queue: u32, socket: &OwnedFd) -> io::Result<()> {
     put(map, queue, socket.as_raw_fd())
 }
@@ -135,10 +135,10 @@ unsafe impl Send for SharedArray {}
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
-    /// All zero.
+    /// A new array of zeros.
     ///
     /// # Errors
-    /// The system's; `EPERM` without `CAP_BPF`.
+    /// The system's error; `EPERM` without `CAP_BPF`.
     pub fn new(entries: usize, words: usize) -> io::Result<SharedArray> {
         const MMAPABLE: u32 = 1 << 10;
         let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
@@ -168,7 +168,7 @@ impl SharedArray {
         Ok(SharedArray { map, memory, words, entries })
     }
 
-    /// Descriptor, for the assembler.
+    /// Its descriptor, for the assembler.
     pub fn descriptor(&self) -> i32 {
         self.map.as_raw_fd()
     }
@@ -218,24 +218,24 @@ struct ProgLoad {
     flags: u32,
 }
 
-/// The licence of a program, as the kernel is told, and what it can do.
+/// Licence and properties of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Some helper functions are there only for a licence that is compatible with the kernel's.
+    /// Licence reported to the kernel. Some helper functions require one that is compatible with the kernel's.
     pub licence: &'static CStr,
-    /// The program takes frames of several pages.
+    /// True if the program accepts frames of several pages.
     pub fragments: bool,
 }
 
 /// Loads an XDP program.
 ///
 /// # Errors
-/// The system's; what the verifier says is appended.
+/// The system's error, with the message of the verifier appended.
 pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     load_on(code, Terms { licence: c"MIT OR Apache-2.0", fragments: false })
 }
 
-/// The same on other terms.
+/// Like [`load`], on other terms.
 ///
 /// # Errors
 /// Those of [`load`].
@@ -262,7 +262,7 @@ pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
         let mut log = vec![0; 1 << 20];
         attempt(&mut log).map_err(|e| {
             let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
-            // The end of the log names the mistake.
+            // The error is at the end of the log.
             let from = end.saturating_sub(4_000);
             io::Error::new(e.kind(), format!("{e}; {}", String::from_utf8_lossy(&log[from..end]).trim()))
         })
@@ -277,11 +277,11 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Attaches the program to the interface for as long as the returned link lives: it goes with the process, however that
-/// ends. In the driver where it can, otherwise in the common path.
+/// Attaches the program to the interface for as long as the returned link lives: it is removed with the process,
+/// however the process ends. It runs in the driver if supported, otherwise in the generic path.
 ///
 /// # Errors
-/// The system's; `EBUSY` when another program is attached.
+/// The system's error; `EBUSY` if another program is attached.
 pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> {
     const GENERIC: u32 = 1 << 1;
     const NATIVE: u32 = 1 << 2;
@@ -322,11 +322,11 @@ struct TestRun {
     pad: u32,
 }
 
-/// Runs `program` `repeat` times over live frames that start as copies of `frame`, `batch` of them between two looks of
-/// the kernel at other work. What the program redirects leaves at the end of its batch.
+/// Runs `program` `repeat` times over live frames that start as copies of `frame`, in batches of `batch` after which
+/// the kernel does other work. Redirected frames leave at the end of their batch.
 ///
 /// # Errors
-/// The system's; `EINTR` when a signal came in.
+/// The system's error; `EINTR` if a signal arrived.
 pub fn run_live(program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
     const LIVE_FRAMES: u32 = 1 << 1;
     let mut attributes = TestRun {

@@ -1,11 +1,12 @@
-//! What passes a port, but for test frames, in a file that tcpdump, tshark and Wireshark read: [`Capture`] is a port around
-//! another one.
+//! Writes all frames that pass a port, except test frames, to a file for tcpdump, tshark and Wireshark: [`Capture`] is a
+//! port around another one.
 //!
-//! The capture gives way to the measurement in everything. What passes is the inner port's, unchanged. Frames to be kept are
-//! copied into buffers that exist from the start, and a thread of its own writes them; when the disk is slower than they come, frames are
-//! missing from the file and counted. An error of the disk, or the limit of the file, ends the capture and nothing else.
+//! The measurement always has priority over the capture. Frames pass the inner port unchanged. Frames to be kept are copied into
+//! preallocated buffers that a separate thread writes; if the disk is too slow, frames are missing from the file and are counted. A disk
+//! error or the size limit of the file ends only the capture.
 //!
-//! The file is pcap with times in nanoseconds (magic 0xa1b23c4d, link type 1: Ethernet without FCS), both directions in one.
+//! The file format is pcap with timestamps in nanoseconds (magic 0xa1b23c4d, link type 1: Ethernet without FCS); one file
+//! contains both directions.
 
 use crate::{BURST, Batch, KernelGenerator, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_model::quantity::Instant;
@@ -19,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Magic number of pcap files with times in nanoseconds.
+/// Magic number of pcap files with timestamps in nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Link type Ethernet.
 const ETHERNET: u32 = 1;
@@ -27,17 +28,17 @@ const ETHERNET: u32 = 1;
 const FILE_HEADER: usize = 24;
 /// Bytes before each frame.
 const FRAME_HEADER: usize = 16;
-/// Buffers that go round between port and writer.
+/// Number of buffers that circulate between port and writer.
 const BUFFERS: usize = 32;
-/// Size of a buffer.
+/// Size of a buffer in bytes.
 const BUFFER: usize = 128 << 10;
 
-/// How much is kept.
+/// Limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
-    /// Bytes of a frame that are kept at most, 1 to 65,535; its true length is told in any case.
+    /// Maximum number of bytes that are kept of a frame, 1 to 65,535; its true length is always recorded.
     pub snap_length: u32,
-    /// Size of the file at most, in bytes; with the frame that would exceed it the capture ends.
+    /// Maximum size of the file in bytes; the capture ends with the frame that would exceed it.
     pub file_bytes: u64,
 }
 
@@ -55,13 +56,13 @@ struct Shared {
 }
 
 impl Shared {
-    /// The first reason stays.
+    /// Ends the capture; the first reason is kept.
     fn end(&self, why: String) {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 }
 
-/// What can be known of a capture from outside, during it and after.
+/// Status of a capture, readable from other threads during it and afterwards.
 #[derive(Clone)]
 pub struct CaptureStatus(Arc<Shared>);
 
@@ -71,12 +72,12 @@ impl CaptureStatus {
         self.0.frames.load(Ordering::Relaxed)
     }
 
-    /// Frames that are missing between others because the disk was slow.
+    /// Frames missing from the file because the disk was slow.
     pub fn missed(&self) -> u64 {
         self.0.missed.load(Ordering::Relaxed)
     }
 
-    /// Why the file is not all that passed, in a sentence; `None` while it is.
+    /// Why the file does not contain all frames, in a sentence; `None` while it does.
     pub fn note(&self) -> Option<String> {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ended.or_else(|| match self.missed() {
@@ -86,16 +87,16 @@ impl CaptureStatus {
     }
 }
 
-/// The side of the port: frames into buffers, buffers to the writer.
+/// Copies frames into buffers and passes the buffers to the writer.
 struct Recorder {
     interface: String,
     snap: usize,
-    /// Bytes that the file may still take.
+    /// Bytes that may still be written to the file.
     left: u64,
     /// Wall clock in ns since 1970 at instant 0.
     origin_ns: u64,
     current: Vec<u8>,
-    /// Absent when the capture has ended.
+    /// Absent after the end of the capture.
     full: Option<SyncSender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
     shared: Arc<Shared>,
@@ -107,7 +108,7 @@ impl Recorder {
         self.full.is_some()
     }
 
-    /// Keeps `part`, the beginning of a frame of `len` bytes.
+    /// Records `part`, the beginning of a frame of `len` bytes.
     fn record(&mut self, at: Instant, part: &[u8], len: usize) {
         let part = &part[..part.len().min(self.snap)];
         let size = FRAME_HEADER + part.len();
@@ -134,7 +135,7 @@ impl Recorder {
         self.shared.frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives the buffer to the writer if there is an empty one in exchange; never waits.
+    /// Passes the buffer to the writer if an empty one is available in exchange; never waits.
     fn hand_over(&mut self) {
         if self.current.is_empty() {
             return;
@@ -142,7 +143,7 @@ impl Recorder {
         match self.empty.try_recv() {
             Ok(fresh) => {
                 let full = std::mem::replace(&mut self.current, fresh);
-                // The channel holds all buffers that there are; it refuses only when the writer is gone.
+                // The channel has room for all buffers, so it refuses one only if the writer has ended.
                 if self.full.as_ref().is_some_and(|f| f.try_send(full).is_err()) {
                     self.full = None;
                 }
@@ -152,7 +153,7 @@ impl Recorder {
         }
     }
 
-    /// No more frames; what is in the buffer still goes to the file.
+    /// Stops recording; the buffered frames are still written to the file.
     fn close(&mut self) {
         if let Some(full) = self.full.take() {
             let _ = full.try_send(std::mem::take(&mut self.current));
@@ -178,8 +179,8 @@ fn write(mut file: impl Write, full: &Receiver<Vec<u8>>, empty: &SyncSender<Vec<
     file.flush()
 }
 
-/// A port whose frames, but for those of the measurement, are also written to a file. `P` is what owns or borrows the inner port: a
-/// `Box<dyn Port>`, a `Box<dyn Port + Send>`, a `&mut MemoryPort`.
+/// A port whose frames, except test frames, are also written to a file. `P` owns or borrows the inner port: a `Box<dyn Port>`, a
+/// `Box<dyn Port + Send>`, a `&mut MemoryPort`.
 pub struct Capture<P, N, F> {
     port: P,
     now: N,
@@ -187,7 +188,7 @@ pub struct Capture<P, N, F> {
     recorder: Recorder,
     /// Beginnings of the frames of a burst that is being sent, one after the other.
     sending: Vec<u8>,
-    /// Their `(slot, length of the frame, end in sending)`.
+    /// For each of them `(slot, length of the frame, end in sending)`.
     spans: Vec<(usize, usize, usize)>,
 }
 
@@ -198,11 +199,12 @@ where
     N: Fn() -> Instant,
     F: Fn(&[u8]) -> bool,
 {
-    /// Captures what passes `port` into the file `path`, which is made anew. `now` tells the instant at which a burst is sent,
-    /// `origin_ns` the wall clock at instant 0 in ns since 1970. Frames of which `is_test` says true are left out; it is asked once per frame.
+    /// Captures the frames that pass `port` into the file `path`, which is created anew. `now` returns the time at which a burst is sent;
+    /// `origin_ns` is the wall clock at instant 0 in ns since 1970. Frames for which `is_test` returns true are left out; it is called once
+    /// per frame.
     ///
     /// # Errors
-    /// What the system says of a file or thread that cannot be made.
+    /// The system's error if the file or the thread cannot be created.
     pub fn start(
         port: P,
         path: &Path,
@@ -214,7 +216,7 @@ where
         let snap = limits.snap_length.clamp(1, 65_535);
         let mut file = File::create(path)?;
         let mut header = Vec::with_capacity(FILE_HEADER);
-        // Version 2.4; zone and accuracy of the times are 0 in all files.
+        // Version 2.4; zone and accuracy of the timestamps are 0 in all files.
         let words = [MAGIC, 4 << 16 | 2, 0, 0, snap, ETHERNET];
         words.iter().for_each(|w| header.extend_from_slice(&w.to_le_bytes()));
         file.write_all(&header)?;
@@ -252,7 +254,7 @@ where
         self.port
     }
 
-    /// Copies what is to be kept of the first `frames` slots, because after sending they may be other slots.
+    /// Copies the frames to be kept among the first `frames` slots, because the slots may contain others after sending.
     fn keep(&mut self, frames: usize) {
         self.sending.clear();
         self.spans.clear();
@@ -269,7 +271,7 @@ where
         }
     }
 
-    /// Records what was kept and left; slot i at `at(i)`.
+    /// Records the kept frames that have left; slot i at `at(i)`.
     fn left(&mut self, sent: &Sent, at: impl Fn(usize) -> Instant) {
         let mut start = 0;
         for (slot, len, end) in &self.spans {
@@ -343,7 +345,7 @@ where
                 self.recorder.record(arrival.at, arrival.frame, arrival.frame.len());
                 kept = true;
             }
-            // In the pauses of what is captured the file catches up.
+            // The file catches up while no frame is captured.
             if !kept {
                 self.recorder.hand_over();
             }

@@ -1,25 +1,25 @@
-//! The clock of a run. Ports own it: everything above is told the time.
+//! The clock of a run. Ports own it; all layers above get the time from them.
 
 use drophammer_model::quantity::Instant;
 use std::time::Duration;
 
 /// Time since the start of the run.
 pub trait Clock {
-    /// Now.
+    /// Current time.
     fn now(&self) -> Instant;
 
-    /// Lets time pass until `deadline` at the latest; returns early when frames may have come in. A system clock spins
-    /// through short waits, because a sleeping thread departs late; a virtual clock jumps.
+    /// Waits until `deadline` at the latest; returns early when frames may have arrived. A system clock spins during
+    /// short waits, because a thread that slept would send late; a virtual clock jumps.
     fn wait(&mut self, deadline: Instant);
 
-    /// Lets time pass until `deadline` at the latest; returns early when something came in that may want an answer. Test
-    /// frames that come in meanwhile wait at their ports, each with the instant of its arrival.
+    /// Waits until `deadline` at the latest; returns early when a frame has arrived that may need an answer. Test frames
+    /// that arrive meanwhile wait at their ports, each with its time of arrival.
     fn pass(&mut self, deadline: Instant) {
         self.wait(deadline);
     }
 
-    /// Is [`Clock::pass`] more than [`Clock::wait`], so that it is worth handing over frames ahead of time
-    /// ([`crate::Port::send_at`])?
+    /// True if [`Clock::pass`] differs from [`Clock::wait`], so that it pays to hand over frames ahead of time
+    /// ([`crate::Port::send_at`]).
     fn passes(&self) -> bool {
         false
     }
@@ -27,7 +27,7 @@ pub trait Clock {
     /// Wall clock minus steady clock in nanoseconds; a change during a trial is a clock step. Constant in virtual time.
     fn wall_offset(&self) -> i128;
 
-    /// True when time is simulated.
+    /// True if time is simulated.
     fn is_virtual(&self) -> bool;
 }
 
@@ -38,34 +38,34 @@ fn read(clock: libc::clockid_t) -> i128 {
     i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
 }
 
-/// Processor time of all threads of this process, also of those that have ended.
+/// Processor time of all threads of this process, including those that have ended.
 pub fn process_time() -> Duration {
     Duration::from_nanos(u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0))
 }
 
-/// The machine's steady clock, counted from the moment this was made. Copies tell the same time.
+/// The machine's steady clock, counted from its creation. Copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: i128,
 }
 
-/// Waits longer than this sleep until shortly before their end.
+/// Longer waits sleep until this long before their end.
 const SPIN: Duration = Duration::from_micros(300);
-/// A sleeping wait looks for frames this often.
+/// How often a sleeping wait checks for frames.
 const NAP: Duration = Duration::from_millis(1);
 
 impl SystemClock {
-    /// Starts at 1 ns, so that 0 can mean "never" to those who keep deadlines.
+    /// Starts at 1 ns, so that a deadline of 0 can mean "never".
     pub fn start() -> SystemClock {
         SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
     }
 
-    /// `CLOCK_MONOTONIC` in ns when this clock was at 0.
+    /// `CLOCK_MONOTONIC` in ns at instant 0 of this clock.
     pub fn origin_ns(&self) -> u64 {
         self.start as u64
     }
 
-    /// The instant that the wall-clock time `wall_ns` (since 1970) was, with `offset` from [`Clock::wall_offset`].
+    /// The instant of the wall-clock time `wall_ns` (since 1970), with `offset` from [`Clock::wall_offset`].
     #[inline]
     pub fn from_wall(&self, wall_ns: i128, offset: i128) -> Instant {
         Instant(u64::try_from(wall_ns - offset - self.start).unwrap_or(0))
@@ -88,7 +88,7 @@ impl Clock for SystemClock {
     }
 
     fn wall_offset(&self) -> i128 {
-        // The reading with the shortest bracket is the least disturbed one.
+        // The reading with the shortest bracket has the smallest error.
         (0..5)
             .map(|_| {
                 let before = read(libc::CLOCK_MONOTONIC);

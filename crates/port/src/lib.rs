@@ -1,8 +1,8 @@
-//! Moves frames: one trait, one file per backend.
+//! Sends and receives frames: one trait, one file per backend.
 //!
-//! A port works in bursts: the generator fills slots that the port lends, [`Port::send`] hands them over in one go,
-//! [`Port::receive`] lends what came in. So dynamic dispatch costs once per burst, and a backend with frames in shared
-//! memory needs no copy. Between start and stop of a trial nothing here allocates or locks.
+//! A port works in bursts: the generator fills slots that the port lends, [`Port::send`] hands them over in one call,
+//! [`Port::receive`] lends received frames. So dynamic dispatch costs once per burst, and a backend with frames in
+//! shared memory needs no copy. Between start and stop of a trial no port allocates or locks.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -39,25 +39,25 @@ pub static BACKENDS: &[&BackendSpec] =
 /// Opens an interface by its name.
 pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
 
-/// Opens so many queues of an interface by its name, a port for each, in their order.
+/// Opens several queues of an interface by its name and returns a port for each, in order.
 pub type OpenQueues = fn(&str, u32, SystemClock) -> Result<Vec<Box<dyn Port + Send>>, PortError>;
 
 /// A backend for interfaces.
 pub struct Backend {
     /// Name and summary.
     pub spec: &'static BackendSpec,
-    /// May this process use it at all? Says why not, with the remedy.
+    /// Whether this process may use it at all; the error gives the reason and the remedy.
     pub usable: fn() -> Result<(), String>,
     /// Opens an interface of the current network namespace as one port; fails with [`PortError::Open`].
     pub open: Open,
     /// Opens several queues of it. Each frame arrives at one of them, and all frames with the same addresses and ports at the same one, in
-    /// order, where the device keeps to that (RSS). Fails with [`PortError::Open`] where there are not as many.
+    /// order, if the device guarantees that (RSS). Fails with [`PortError::Open`] if there are fewer queues.
     pub open_queues: OpenQueues,
-    /// Queues of an interface that it opens at most, where the device has as many.
+    /// Maximum number of queues of an interface, provided that the device has as many.
     pub most_queues: u32,
 }
 
-/// Ports of one backend as ports of any.
+/// Boxes the ports of one backend.
 fn boxed<P: Port + Send + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port + Send>> {
     ports.into_iter().map(|port| Box::new(port) as Box<dyn Port + Send>).collect()
 }
@@ -87,62 +87,62 @@ pub static INTERFACE_BACKENDS: &[Backend] = &[
     },
 ];
 
-/// Frames that one call moves at most.
+/// Maximum number of frames per call.
 pub const BURST: usize = 64;
 
-/// One of the queues of an interface.
+/// A queue of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Which, from 0.
+    /// Its index, from 0.
     pub index: u32,
-    /// How many of them were opened.
+    /// Number of opened queues.
     pub count: u32,
 }
 
 impl Queue {
-    /// All of an interface that is opened as one port.
+    /// An interface that is opened as a single port.
     pub const ONLY: Queue = Queue { index: 0, count: 1 };
 }
 
-/// What a port is.
+/// Properties of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Interface: `t0`.
+    /// Name of the interface, for example `t0`.
     pub interface: String,
     /// Queue of the interface.
     pub queue: Queue,
-    /// Backend: `af_packet`.
+    /// Name of the backend, for example `af_packet`.
     pub backend: &'static str,
-    /// Driver: `veth`.
+    /// Name of the driver, for example `veth`.
     pub driver: String,
-    /// Address of the interface.
+    /// MAC address of the interface.
     pub mac: MacAddr,
     /// MTU in bytes.
     pub mtu: u32,
-    /// True when a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device
-    /// reads): it is then offered, and lost in the device. False when a refusal is the tester's own full ring: such a frame was not offered.
+    /// True if a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device reads): it counts as
+    /// offered, and as lost in the device. False if a refusal means that the tester's own ring is full: such a frame was not offered.
     pub refusal_is_device_loss: bool,
 }
 
-/// What became of a burst.
+/// Result of sending a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames that left.
     pub accepted: u32,
-    /// Frames that were refused; bit i of `refused_mask` is slot i.
+    /// Number of refused frames.
     pub refused: u32,
-    /// Which.
+    /// The refused frames: bit i is slot i.
     pub refused_mask: u64,
 }
 
-/// Counters of the tester's own receive path since the port was opened; of several queues each has its own.
+/// Counters of the tester's own receive path since the port was opened; each queue has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames that the tester lost after the device had delivered them (socket or ring overflow).
     pub receive_drops: u64,
 }
 
-/// Why a port stopped working.
+/// Why a port failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The interface cannot be opened.
@@ -153,12 +153,12 @@ pub enum PortError {
         /// Reason and remedy.
         reason: String,
     },
-    /// The interface went away or down in mid-run.
+    /// The interface was removed or went down during the run.
     #[error("interface `{interface}` stopped working: {source}")]
     Lost {
         /// Interface.
         interface: String,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The link cannot be taken down or up.
@@ -173,22 +173,22 @@ pub enum PortError {
 
 /// A tester port: an interface, or one queue of it.
 pub trait Port {
-    /// What it is.
+    /// Its properties.
     fn info(&self) -> &PortInfo;
 
-    /// Slots to fill before [`Port::send`]. They say what they hold of earlier frames ([`Batch::slot_of`]), so a sender may patch
-    /// instead of rewrite; a slot whose frame has left may hold another one.
+    /// Slots to fill before [`Port::send`]. They report which parts of earlier frames they contain ([`Batch::slot_of`]), so a
+    /// sender may patch rather than rewrite; after sending, a slot may contain another frame.
     fn slots(&mut self) -> &mut Batch;
 
-    /// Hands over slots 0 to `frames`, at most [`BURST`], in order. A refused frame is never tried again by the port:
-    /// trying again would make the load closed-loop and hide loss.
+    /// Hands over slots 0 to `frames`, at most [`BURST`], in order. The port never retries a refused frame: retries
+    /// would make the load closed-loop and hide loss.
     ///
     /// # Errors
     /// [`PortError::Lost`].
     fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
 
-    /// The same for frames that are no load to be measured: where this port can do that, segments of a TCP connection that follow each
-    /// other leave by one call. One that is refused may have left all the same.
+    /// Like [`Port::send`], for frames that are not a measured load: if the port supports it, consecutive segments of a TCP connection
+    /// leave with one call. A refused segment may have left all the same.
     ///
     /// # Errors
     /// [`PortError::Lost`].
@@ -196,13 +196,13 @@ pub trait Port {
         self.send(frames)
     }
 
-    /// Does [`Port::send_at`] work here? Only in virtual time.
+    /// True if [`Port::send_at`] sends ahead of time; only in virtual time.
     fn sends_ahead(&self) -> bool {
         false
     }
 
-    /// Hands over slots 0 to `at.len()`, at most [`BURST`]; slot i leaves at `at[i]`, which is ascending and not before now.
-    /// A port that does not send ahead sends them at once.
+    /// Hands over slots 0 to `at.len()`, at most [`BURST`]. Slot i leaves at `at[i]`; the times are ascending and not in the
+    /// past. A port that does not send ahead sends them at once.
     ///
     /// # Errors
     /// [`PortError::Lost`].
@@ -210,7 +210,7 @@ pub trait Port {
         self.send(at.len())
     }
 
-    /// Takes what has come in, at most [`BURST`] frames, without waiting; valid until the next call.
+    /// Takes received frames, at most [`BURST`], without waiting; they are valid until the next call.
     ///
     /// # Errors
     /// [`PortError::Lost`].
@@ -222,37 +222,37 @@ pub trait Port {
     /// [`PortError::Lost`].
     fn counters(&mut self) -> Result<PortCounters, PortError>;
 
-    /// What can be read when frames have come in, to sleep on with [`wait::until_readable`]; `None` where the port has no
-    /// such descriptor.
+    /// A descriptor that becomes readable when frames have arrived, for [`wait::until_readable`]; `None` if the port has
+    /// none.
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Takes the link down, as a pulled cable would, or up again, at once. While it is down what is sent is lost, nothing comes in, and
-    /// neither is an error.
+    /// Takes the link down, like a pulled cable, or up again, at once. While it is down, sent frames are lost and none arrive; neither
+    /// is an error.
     ///
     /// # Errors
-    /// [`PortError::Link`] where this port cannot do that.
+    /// [`PortError::Link`] if this port cannot do that.
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let _ = up;
         let reason = format!("the backend {} cannot take a link down", self.info().backend);
         Err(PortError::Link { interface: self.info().interface.clone(), reason })
     }
 
-    /// Is somebody at the other end of the link? True where the backend cannot know.
+    /// True if the other end of the link is connected, or if the backend cannot know.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// If the interface is gone.
     fn has_carrier(&mut self) -> Result<bool, PortError> {
         Ok(true)
     }
 
-    /// Bytes of the largest frame, without FCS, that it can send: what its MTU allows, unless it says otherwise.
+    /// Length of the largest frame without FCS that it can send, in bytes. The default follows from the MTU.
     fn largest_frame(&self) -> usize {
         self.info().mtu as usize + drophammer_wire::ethernet::LEN
     }
 
-    /// What makes frames in the kernel for this port, where it has that.
+    /// The generator in the kernel for this port, if there is one.
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None
     }
@@ -263,6 +263,6 @@ pub trait Port {
 pub struct Arrival<'a> {
     /// The frame without FCS.
     pub frame: &'a [u8],
-    /// When it arrived, by the run's clock.
+    /// Time of arrival, on the run's clock.
     pub at: Instant,
 }

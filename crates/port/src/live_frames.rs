@@ -1,10 +1,10 @@
-//! Live frames: the kernel makes the frames of a trial itself (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`),
-//! millions per second, with sequence, departure time, check, checksums and pseudo-random addresses in every one. All else
-//! goes through packet sockets, as with `af_packet`. For veth; needs root (`bpf()`).
+//! Live frames: the kernel itself generates the frames of a trial (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`),
+//! millions per second, each with sequence number, departure time, check, checksums and pseudo-random addresses. All other
+//! frames pass through packet sockets, as with `af_packet`. For veth; needs root (`bpf()`).
 //!
-//! A program looks whether a frame is due, writes it and redirects it to the interface. It runs in calls of a thread of
-//! its own, and is attached to an unused tap interface, without which every call would cost 25 ms. Program, thread and tap
-//! go with the port, and with the process, however that ends.
+//! A program checks whether a frame is due, writes it and redirects it to the interface. It runs in calls of a separate
+//! thread, and is attached to an unused tap interface, without which every call would cost 25 ms. Program, thread and tap
+//! are removed with the port, and with the process, however the process ends.
 
 mod layout;
 mod program;
@@ -33,36 +33,36 @@ pub static SPEC: BackendSpec = BackendSpec {
     summary: "af_packet, but the kernel makes the test frames, millions per second; veth only; needs root",
 };
 
-/// Longest frame: what fits into a page beside the kernel's own data.
+/// Longest frame in bytes: what fits into a page together with the kernel's own data.
 const LONGEST: usize = 3_072;
-/// Flows at most; their state is 256 bytes each.
+/// Maximum number of flows; their state is 256 bytes each.
 const MOST_FLOWS: usize = 65_536;
 /// An interface that every network namespace has.
 const LOOPBACK: i32 = 1;
-/// Time bins for which there is room from the beginning.
+/// Number of time bins that are allocated from the beginning.
 const BINS: usize = 4_096;
-/// A packet loop that shares its processor sleeps this long in each turn, so that the generator gets its own, and longer
-/// when that is behind: as long as it takes to make so many frames at this rate, up to a limit.
+/// Sleep of a packet loop that shares its processor, in each pass, to let the generator run. It is longer when the
+/// generator is behind: as long as generating the due frames takes at this rate, up to a limit.
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP_NS: u64 = 300_000;
 const NAP_NS_PER_FRAME: u64 = 300;
 
-/// Turns of a packet loop that shares its processor.
+/// Time slice of a packet loop that shares its processor, in ns.
 const TURN_NS: u64 = 100_000;
 
 thread_local! {
-    /// Ports of this thread with more to receive than they gave at last.
+    /// Number of this thread's ports that had more frames to receive than their last call returned.
     static BEHIND: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A port was (`before`) and is behind.
+/// Updates [`BEHIND`] for a port that was (`before`), and is, behind.
 fn note_behind(before: &mut bool, is: bool) {
     if std::mem::replace(before, is) != is {
         BEHIND.set(if is { BEHIND.get() + 1 } else { BEHIND.get().saturating_sub(1) });
     }
 }
 
-/// What an ordinary user is told.
+/// Error message for an ordinary user.
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend live_frames needs root (CAP_BPF and CAP_NET_ADMIN outside of user \
@@ -70,7 +70,7 @@ fn forbidden(what: &str) -> String {
     )
 }
 
-/// In words; `what` failed.
+/// Error message if `what` failed.
 fn explain(what: &str, e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden(what),
@@ -78,17 +78,17 @@ fn explain(what: &str, e: &io::Error) -> String {
     }
 }
 
-/// May this process use the backend? Not: does an interface support it.
+/// Checks whether this process may use the backend, not whether an interface supports it.
 ///
 /// # Errors
-/// Why not, and the remedy.
+/// The reason and the remedy.
 pub fn usable() -> Result<(), String> {
     let maps = Maps::new(LOOPBACK, 1, 1, 1).map_err(|e| explain("bpf()", &e))?;
     let shape = Shape { ipv6: false, frame_len: 60, signature_at: 48 };
     bpf::load(&program::assemble(shape, &maps)).map(drop).map_err(|e| explain("bpf()", &e))
 }
 
-/// Opens an interface, of which this backend has one queue.
+/// Opens an interface; this backend supports one queue.
 pub(crate) fn open_queues(
     interface: &str,
     queues: u32,
@@ -107,18 +107,18 @@ pub struct LiveFrames {
     packets: AfPacket,
     index: i32,
     clock: SystemClock,
-    // The thread goes before what it runs.
+    // The thread is dropped before the program that it runs.
     runner: Runner,
     loaded: Option<(Shape, Arc<Loaded>)>,
     _tap: File,
     tap_index: i32,
     processor: Option<usize>,
     slowest_pps: f64,
-    /// There may be more to receive.
+    /// True if there may be more to receive.
     behind: bool,
-    /// Bins of the stream.
+    /// Number of time bins of the stream.
     bins: usize,
-    /// The caller's timer slack before the stream, while it shares its processor.
+    /// Timer slack of the calling thread before the stream, while both share a processor.
     slack: Option<u64>,
 }
 
@@ -127,7 +127,7 @@ impl LiveFrames {
     ///
     /// # Errors
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it is not veth, its other end
-    /// takes no frames that the kernel makes.
+    /// does not accept frames generated in the kernel.
     pub fn open(interface: &str, clock: SystemClock) -> Result<LiveFrames, PortError> {
         let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
         let packets = AfPacket::open(interface, clock)?;
@@ -179,7 +179,7 @@ impl LiveFrames {
         PortError::Lost { interface: self.info.interface.clone(), source }
     }
 
-    /// Makes `self.loaded` a program for the stream.
+    /// Loads a program for the stream into `self.loaded`.
     fn load(&mut self, stream: &Stream) -> io::Result<()> {
         let shape = Shape { ipv6: stream.ipv6, frame_len: stream.frame.len(), signature_at: stream.signature_at };
         let bins = stream.bins.map_or(0, |(_, bins)| bins);
@@ -192,7 +192,7 @@ impl LiveFrames {
                 && maps.bins.entries() >= bins
         };
         if self.loaded.as_ref().is_none_or(|l| !fits(l)) {
-            // The tap carries one program at a time.
+            // Only one program can be attached to the tap at a time.
             self.loaded = None;
             let maps = Maps::new(self.index, stream.flows.len(), stream.round.len(), bins.max(BINS))?;
             let program = bpf::load(&program::assemble(shape, &maps))?;
@@ -210,7 +210,7 @@ impl LiveFrames {
         self.maps().map_or(0, |maps| maps.state.get(0, word))
     }
 
-    /// The stream sends nothing more.
+    /// Ends the stream.
     fn end(&mut self) -> io::Result<()> {
         if let Some(maps) = self.maps() {
             maps.state.put(0, state::TOTAL, 0);
@@ -298,13 +298,13 @@ impl KernelGenerator for LiveFrames {
                 sys::Processors::mine()
             }
         };
-        // Where the kernel does not tell, any processor will do.
+        // If the kernel does not report the processors, any will do.
         let processors = processors.unwrap_or_else(|_| sys::Processors::one(0));
         self.runner.run(loaded.clone(), Place { processors, shared });
     }
 
     fn progress(&self) -> Result<StreamProgress, PortError> {
-        // First whether it runs: what has ended does not change any more.
+        // The state of the runner is read first: the counts of a finished run do not change any more.
         let finished = !self.runner.is_running();
         self.runner.failure().map_err(|e| self.lost(e))?;
         Ok(StreamProgress { sent: self.count(state::SENT), index: self.count(state::INDEX), finished })
@@ -314,13 +314,13 @@ impl KernelGenerator for LiveFrames {
         if self.processor.is_some() || !self.runner.is_running() {
             return;
         }
-        // What has come in is taken first; then less is sent, and less comes in.
+        // Received frames are taken first; meanwhile less is sent, so fewer arrive.
         if BEHIND.get() > 0 {
             return;
         }
         let elapsed = sys::monotonic_ns().saturating_sub(self.count(state::START));
         let late = elapsed.saturating_sub(self.count(state::DUE)).min(LONGEST_NAP_NS << 16);
-        // In 2^-16 ns, so that no rate is too high for the division.
+        // In 2^-16 ns, so that the interval is not zero at any rate.
         let frames = (late << 16) / self.count(state::INTERVAL_16).max(1);
         let nap = Duration::from_nanos((frames * NAP_NS_PER_FRAME).min(LONGEST_NAP_NS)).max(NAP);
         std::thread::sleep(nap);

@@ -1,7 +1,7 @@
 //! Two ports joined by rings in memory: no device, no system call per frame or burst, and no lock between two threads.
 //!
-//! It shows what generator and analyzer can do by themselves, and lets the loop of a trial run where there is no network
-//! at all. A frame is copied once, into a ring with one writer and one reader, and read where it lies.
+//! It measures generator and analyzer alone, and runs the loop of a trial without any network. A frame is copied once,
+//! into a ring with one writer and one reader, and is read in place.
 
 mod queues;
 
@@ -19,19 +19,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub static SPEC: BackendSpec =
     BackendSpec { name: "memory", summary: "a pair of ports joined in memory; measures the tester's own engine" };
 
-/// Bursts of [`BURST`] frames that a direction holds, the one that was lent last included; what is handed over beyond
-/// them is refused.
+/// Number of bursts of [`BURST`] frames that a direction holds, including the one that is lent; further ones are
+/// refused.
 pub const RING_BURSTS: usize = 4;
-/// Frames that a direction holds.
+/// Number of frames that a direction holds.
 const ROOM: u64 = (RING_BURSTS * BURST) as u64;
 
 const CACHE_LINE: usize = 64;
 
-/// A count in a pair of cache lines of its own (processors fetch lines in pairs).
+/// A counter in its own pair of cache lines (processors fetch lines in pairs).
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// One direction. Frame n lies in slot n modulo [`ROOM`]; frames `taken..written` are the reader's, the others the writer's.
+/// One direction. Frame n is in slot n modulo [`ROOM`]; frames `taken..written` belong to the reader, all others to the
+/// writer.
 struct Ring {
     memory: Box<[UnsafeCell<u8>]>,
     /// `(length, arrival)` per slot.
@@ -39,7 +40,7 @@ struct Ring {
     slot_size: usize,
     /// Frames handed over; only the writer changes it.
     written: Count,
-    /// Frames that the reader is through with; only the reader changes it.
+    /// Frames that the reader has finished with; only the reader changes it.
     taken: Count,
 }
 
@@ -68,7 +69,8 @@ impl Ring {
         }
     }
 
-    /// `count` frames from `n` on, which lie in one piece; only for the reader, and only while they are not counted as taken.
+    /// `count` frames from `n` on, which must be adjacent in memory; only for the reader, and only while they are not counted
+    /// as taken.
     #[inline]
     fn lend(&self, n: u64, count: usize) -> Received<'_> {
         let place = (n % ROOM) as usize;
@@ -84,7 +86,7 @@ impl Ring {
     }
 }
 
-/// One end of a pair. The two ends may be on two threads.
+/// One end of a pair. The two ends may be used by two threads.
 #[repr(align(128))]
 pub struct MemoryPort {
     info: PortInfo,
@@ -94,16 +96,16 @@ pub struct MemoryPort {
     incoming: Arc<Ring>,
     /// Frames handed over.
     written: u64,
-    /// The other end's count when it was looked at last.
+    /// The other end's count when it was last read.
     seen_taken: u64,
-    /// Frames taken, the lent ones among them.
+    /// Frames taken, including the lent ones.
     lent: u64,
 }
 
-/// Two joined ports with these addresses: `m0` and `m1`. What one sends arrives at the other at the instant, by `clock`,
-/// at which it was handed over.
+/// Two joined ports with these addresses: `m0` and `m1`. A frame that one sends arrives at the other at the time, by
+/// `clock`, at which it was handed over.
 pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2] {
-    // Slots an even number of cache lines apart share few sets of a cache; an odd number spreads them over all.
+    // Slots an even number of cache lines apart share few sets of a cache; an odd number spreads them over all sets.
     let slot_size = ((ethernet::LEN + mtu as usize).div_ceil(CACHE_LINE) | 1) * CACHE_LINE;
     let rings = [Arc::new(Ring::new(slot_size)), Arc::new(Ring::new(slot_size))];
     [0, 1].map(|i| MemoryPort {
@@ -127,7 +129,7 @@ pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2]
 }
 
 impl MemoryPort {
-    /// Is there something to receive?
+    /// True if there are frames to receive.
     fn waits(&self) -> bool {
         self.incoming.written.0.load(Ordering::Acquire) > self.lent
     }
@@ -158,10 +160,10 @@ impl Port for MemoryPort {
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        // What was lent goes back.
+        // Returns the lent frames.
         self.incoming.taken.0.store(self.lent, Ordering::Release);
         let waiting = self.incoming.written.0.load(Ordering::Acquire) - self.lent;
-        // What lies beyond the end of the memory comes with the next call.
+        // Frames beyond the end of the memory follow with the next call.
         let count = waiting.min(BURST as u64).min(ROOM - self.lent % ROOM);
         let first = self.lent;
         self.lent += count;
@@ -230,7 +232,7 @@ mod tests {
             all.extend(take(&mut b));
         }
         assert_eq!(all, (0..room).collect::<Vec<_>>());
-        // Slots go round: it works as well the hundredth time.
+        // Slots are reused: the hundredth time works like the first.
         for n in 0..100 {
             assert_eq!(offer(&mut a, n..n + 50).accepted, 50);
             let mut found = take(&mut b);
@@ -261,7 +263,7 @@ mod tests {
             scope.spawn(move || {
                 let mut n = 0;
                 while n < FRAMES {
-                    // Bursts of all lengths; what is refused is offered again, with its successors.
+                    // Bursts of all lengths; refused frames are offered again, together with their successors.
                     let frames = (1 + n % BURST as u64).min(FRAMES - n);
                     (0..frames).for_each(|i| a.slots().put(i as usize, &body(n + i)));
                     let sent = a.send(frames as usize).unwrap();

@@ -1,4 +1,4 @@
-//! Questions to the kernel over netlink: one message there, one back.
+//! Requests to the kernel over netlink: one message each way.
 
 use crate::af_packet::sys::check;
 use std::fs::File;
@@ -10,7 +10,7 @@ pub(crate) struct Netlink(File);
 
 impl Netlink {
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn open(protocol: libc::c_int) -> io::Result<Netlink> {
         // SAFETY: plain call; the descriptor is owned from here on.
         Ok(Netlink(unsafe {
@@ -19,10 +19,10 @@ impl Netlink {
         }))
     }
 
-    /// Sends a request of type `kind` with this body, and returns the body of the answer.
+    /// Sends a request of type `kind` with this body, and returns the body of the reply.
     ///
     /// # Errors
-    /// The kernel's answer, where it is an error; the system's.
+    /// The error in the kernel's reply, or the system's error.
     pub(crate) fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         const HEADER: usize = 16;
         let len = HEADER + body.len();
@@ -59,15 +59,15 @@ pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     None
 }
 
-/// Is there a queueing discipline in front of the ring of the interface of this index?
+/// True if the interface with this index has a queueing discipline before its ring.
 ///
 /// # Errors
-/// The system's: no such interface.
+/// The system's error if there is no such interface.
 pub(crate) fn has_discipline(index: i32) -> io::Result<bool> {
     // From linux/rtnetlink.h and linux/if_link.h.
     const GETLINK: u16 = 18;
     const QDISC: u16 = 6;
-    /// Length of `struct ifinfomsg`; the index is its fifth byte and on.
+    /// Length of `struct ifinfomsg`; the index starts at offset 4.
     const INFO: usize = 16;
     let mut body = [0; INFO];
     body[4..8].copy_from_slice(&index.to_ne_bytes());

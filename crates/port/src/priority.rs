@@ -1,13 +1,13 @@
-//! The packet loop on its processor, before other work there.
+//! Priority and processor of the packet loop's thread.
 
-/// While it lives, the calling thread runs before other ordinary work of its processor (nice -20), where the user may
-/// ask for that; dropped, it runs as before. Not kept between trials: what is started then would inherit it.
+/// While it lives, the calling thread runs at high priority (nice -20), if the user is permitted; dropped, it runs as
+/// before. It does not live between trials, because processes started then would inherit the priority.
 #[derive(Debug)]
 pub struct HighPriority {
     before: Option<libc::c_int>,
 }
 
-/// Priority of the calling thread; threads have their own on Linux.
+/// Priority of the calling thread; on Linux each thread has its own.
 fn get() -> libc::c_int {
     // SAFETY: plain call; 0 names the calling thread. A result of -1 may be an error, but cannot be one for oneself.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
@@ -19,13 +19,13 @@ fn set(nice: libc::c_int) -> bool {
 }
 
 impl HighPriority {
-    /// Favours the calling thread, if that is allowed.
+    /// Raises the priority of the calling thread, if permitted.
     pub fn new() -> HighPriority {
         let before = get();
         HighPriority { before: set(-20).then_some(before) }
     }
 
-    /// Was it allowed?
+    /// True if it was permitted.
     pub fn is_granted(&self) -> bool {
         self.before.is_some()
     }
@@ -45,11 +45,10 @@ impl Drop for HighPriority {
     }
 }
 
-/// From now on the calling thread runs before every ordinary one of its processor, as soon as it wants to (SCHED_FIFO). For threads
-/// that hardly ever run.
+/// From now on the calling thread preempts every ordinary thread on its processor (SCHED_FIFO). For threads that hardly ever run.
 ///
 /// # Errors
-/// The system's: it is not allowed.
+/// The system's error if it is not permitted.
 pub fn before_all() -> std::io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters are valid; 0 names the calling thread.
@@ -59,10 +58,10 @@ pub fn before_all() -> std::io::Result<()> {
     }
 }
 
-/// Puts the calling thread on one processor, by the number that the kernel gives it.
+/// Pins the calling thread to one processor, by the kernel's number.
 ///
 /// # Errors
-/// The system's: there is no such processor, or this process may not use it.
+/// The system's error if there is no such processor or this process may not use it.
 pub fn pin(processor: usize) -> std::io::Result<()> {
     // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

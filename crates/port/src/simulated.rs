@@ -1,7 +1,7 @@
-//! Ports in virtual time: frames go to a device that lives in the same thread, time jumps from event to event.
+//! Ports in virtual time: frames go to a device in the same thread, and time jumps from event to event.
 //!
-//! The device is anything that takes frames and instants and gives frames and instants back ([`Device`]). Generator,
-//! analyzer, emulated hosts and tests are the ones that run on real ports; only port and clock differ.
+//! A device takes frames with their times, and returns frames with their times ([`Device`]). Generator, analyzer,
+//! emulated hosts and tests are the same as on real ports; only port and clock differ.
 
 mod link;
 
@@ -27,11 +27,10 @@ pub trait Device {
     /// A frame (without FCS) reaches the device's port.
     fn receive(&mut self, now: Instant, port: usize, frame: &[u8]);
 
-    /// Lets the device work until `now`; everything that leaves by then goes to `deliver` with its port and the instant
-    /// at which it leaves.
+    /// Runs the device until `now`; every frame that leaves by then is passed to `deliver` with its port and its time.
     fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8]));
 
-    /// When it has something to do next.
+    /// Time of the device's next action.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// The link of a port goes down or comes up.
@@ -39,21 +38,21 @@ pub trait Device {
         let _ = (now, port, up);
     }
 
-    /// The same without frames on their output port that nobody answers: until then it makes no difference whether it is
-    /// polled at each event or once.
+    /// Like [`Device::next_deadline`], but without frames at their output port that nobody answers: until then it makes
+    /// no difference whether the device is polled at each event or once.
     fn next_notice(&self) -> Option<Instant> {
         self.next_deadline()
     }
 
-    /// Takes frames that reach its ports, one after the other as [`Device::receive`] does. Has to return behind a frame that may
-    /// have changed [`Device::next_notice`], because what comes after it may have to wait.
+    /// Takes frames that reach its ports, one after the other, like [`Device::receive`]. Must return after a frame that may have
+    /// changed [`Device::next_notice`], because later frames may have to wait.
     fn take(&mut self, arrivals: &mut Arrivals<'_>) {
         if let Some(frame) = arrivals.next() {
             self.receive(frame.at, frame.port, frame.frame());
         }
     }
 
-    /// [`Device::poll`] for a device that hands frames over with their memory.
+    /// Like [`Device::poll`], for a device that hands over frames with their memory.
     fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
         self.poll(now, &mut |at, port, frame| deliveries.copy(at, port, frame));
     }
@@ -62,22 +61,22 @@ pub trait Device {
 struct World {
     now: Instant,
     device: Box<dyn Device>,
-    /// One per queue of each port.
+    /// One link per queue of each port.
     links: Vec<Link>,
     spares: Spares,
 }
 
-/// What a clock waits for.
+/// Events that a clock waits for.
 struct Awaited {
-    /// When the device has something to do that is worth a stop.
+    /// Time of the next event of the device at which to stop.
     event: fn(&dyn Device) -> Option<Instant>,
-    /// Frames that may reach the device before it is asked again.
+    /// Number of frames that may reach the device before this is evaluated again.
     frames: usize,
 }
 
-/// Everything that the device does.
+/// Every action of the device.
 const ANYTHING: Awaited = Awaited { event: |device| device.next_deadline(), frames: 1 };
-/// What somebody may answer.
+/// Only frames that may be answered.
 const NOTICE: Awaited = Awaited { event: |device| device.next_notice(), frames: usize::MAX };
 
 impl World {
@@ -87,14 +86,14 @@ impl World {
         self.device.give(self.now, &mut deliveries);
     }
 
-    /// Frames under way that reach the device before `before`, one at least if there is one, and `most` at most.
+    /// Delivers frames to the device that reach it before `before`: at least one if there is one, and `most` at most.
     fn reach(&mut self, before: Instant, most: usize) {
         let World { now, device, links, .. } = self;
         device.take(&mut Arrivals::new(links, now, before, most));
     }
 
-    /// Runs until `deadline`, or what is awaited if that is before. At an instant the device works first, then takes what
-    /// reaches it.
+    /// Runs until `deadline`, or until the awaited event if that is earlier. At any time the device acts first and then
+    /// takes arriving frames.
     fn run(&mut self, deadline: Instant, awaited: &Awaited) {
         let deadline = deadline.max(Instant(self.now.0 + 1));
         loop {
@@ -120,25 +119,25 @@ pub struct SimulatedClock(Rc<RefCell<World>>);
 /// A port of the simulated world.
 pub struct SimulatedPort {
     world: Rc<RefCell<World>>,
-    /// Port of the device that it faces.
+    /// The device port at the other end of its link.
     port: usize,
-    /// Its link.
+    /// Index of its link.
     link: usize,
     info: PortInfo,
     slots: Batch,
-    /// Slots may lack memory.
+    /// True if slots may lack memory.
     drained: bool,
-    /// What was lent last.
+    /// The frames that were lent last.
     lent: Block,
 }
 
-/// A world with one tester port per MAC address; port i faces the device's port i.
+/// A world with one tester port per MAC address; port i is connected to the device's port i.
 pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedClock, Vec<SimulatedPort>) {
     world_of_queues(device, macs, mtu, 1)
 }
 
-/// The same with `queues` queues, at least one, for each tester port: the ports of the queues of port 0, then those of port 1,
-/// and so on. The queue at which a frame arrives follows from its addresses and ports.
+/// Like [`world`], with `queues` queues, at least one, per tester port: the ports of the queues of port 0, then those of port
+/// 1, and so on. Addresses and ports determine the queue at which a frame arrives.
 pub fn world_of_queues(
     device: Box<dyn Device>,
     macs: &[MacAddr],
@@ -204,7 +203,7 @@ impl Port for SimulatedPort {
     }
 
     fn slots(&mut self) -> &mut Batch {
-        // As late as can be, so that it is memory that was used just now.
+        // As late as possible, so that the memory was used recently.
         if std::mem::take(&mut self.drained) {
             self.world.borrow_mut().spares.fill(&mut self.slots);
         }
@@ -251,7 +250,7 @@ impl Port for SimulatedPort {
         Ok(PortCounters::default())
     }
 
-    /// A line of virtual time knows no MTU.
+    /// A simulated link has no MTU.
     fn largest_frame(&self) -> usize {
         self.slots.slot_size()
     }

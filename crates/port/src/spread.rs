@@ -1,13 +1,13 @@
-//! Which queue of a port takes a frame, for backends without a device or kernel that says so: by a hash of addresses and
-//! ports, as receive-side scaling (RSS) does.
+//! Assigns frames to queues of a port, for backends whose device or kernel does not: by a hash of addresses and ports,
+//! like receive-side scaling (RSS).
 
 use drophammer_wire::ethernet::ethertype;
 
-/// Header of Ethernet up to the type.
+/// Length of the Ethernet header before the type.
 const ADDRESSES: usize = 12;
 
-/// The queue among `queues` (at least one) for `frame`. Frames with the same IP addresses and ports, behind VLAN tags or not,
-/// have the same one; frames that are neither IPv4 nor IPv6 have the first one.
+/// The queue among `queues` (at least one) for `frame`. Frames with the same IP addresses and ports, with or without VLAN
+/// tags, get the same one; frames that are neither IPv4 nor IPv6 get the first one.
 pub(crate) fn queue_of(frame: &[u8], queues: usize) -> usize {
     if queues <= 1 {
         return 0;
@@ -18,13 +18,13 @@ pub(crate) fn queue_of(frame: &[u8], queues: usize) -> usize {
         at += 2;
         match u16::from_be_bytes([kind[0], kind[1]]) {
             ethertype::VLAN | ethertype::SERVICE_VLAN | ethertype::OLD_SERVICE_VLAN => at += 2,
-            // The ports lie behind the addresses where the header has no options.
+            // The ports follow the addresses if the header has no options.
             ethertype::IPV4 => break frame.get(at + 12..at + 24),
             ethertype::IPV6 => break frame.get(at + 8..at + 44),
             _ => return 0,
         }
     };
-    // Fowler-Noll-Vo; its upper bits are mixed best.
+    // Fowler-Noll-Vo hash; its upper bits are mixed best.
     let Some(bytes) = hashed else { return 0 };
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
     (((hash >> 32) * queues as u64) >> 32) as usize

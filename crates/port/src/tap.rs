@@ -1,7 +1,8 @@
-//! The far end of a tap interface: what the kernel sends out of the interface is received here, what is sent here comes in
-//! at the interface. For a device that is a process of its own; the tester uses the interface itself, with `af_packet`.
+//! The far end of a tap interface: frames that the kernel sends by the interface are received here, and frames sent here
+//! arrive at the interface. For a device in a separate process; the tester uses the interface itself, with `af_packet`.
 //!
-//! The interface is not persistent: it goes with the port, and with the process at the latest. One system call per frame.
+//! The interface is not persistent: it is removed with the port, or with the process at the latest. One system call per
+//! frame.
 
 use crate::af_packet::{slot_size, sys};
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
@@ -19,7 +20,7 @@ pub static SPEC: BackendSpec = BackendSpec {
     summary: "the far end of a tap interface, for the reference device in a process of its own; needs /dev/net/tun",
 };
 
-/// Where taps are made.
+/// Device file for the creation of taps.
 const DEVICE: &str = "/dev/net/tun";
 
 /// The far end of a tap interface.
@@ -43,19 +44,20 @@ fn open() -> Result<File, String> {
     })
 }
 
-/// May this process make taps? Only what can be known without making one.
+/// Checks whether this process may create taps, as far as possible without creating one.
 ///
 /// # Errors
-/// Why not, with the remedy.
+/// The reason and the remedy.
 pub fn usable() -> Result<(), String> {
     open().map(drop)
 }
 
 impl Tap {
-    /// Makes the interface `name` in the current network namespace, down. Frames of more than `mtu` and headers are cut off.
+    /// Creates the interface `name` in the current network namespace, down. Frames longer than `mtu` and headers are cut
+    /// off.
     ///
     /// # Errors
-    /// [`PortError::Open`] with the remedy: no tap on this system, no privilege, the name is taken.
+    /// [`PortError::Open`] with the remedy: no taps on this system, no privilege, the name is in use.
     pub fn create(name: &str, mtu: u32, clock: SystemClock) -> Result<Tap, PortError> {
         let fail = |reason: String| PortError::Open { interface: name.to_owned(), reason };
         let device = OwnedFd::from(open().map_err(&fail)?);
@@ -125,7 +127,7 @@ impl Port for Tap {
         while self.arrived.len() < BURST {
             let start = self.arrived.len() * slot;
             match self.file.read(&mut self.memory[start..start + slot]) {
-                // A tap gives no time of arrival, so it is that of taking.
+                // A tap gives no time of arrival, so frames get the time at which they are taken.
                 Ok(len) => self.arrived.push((len, self.clock.now())),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -135,7 +137,7 @@ impl Port for Tap {
         Ok(Received::new(&self.memory, slot, &self.arrived))
     }
 
-    /// What does not fit into the queue of the tap is refused to its sender, so nothing is lost here unseen.
+    /// The sender is informed of frames that do not fit into the queue of the tap, so none is lost here unnoticed.
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         Ok(PortCounters::default())
     }

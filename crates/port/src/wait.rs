@@ -1,19 +1,20 @@
-//! Sleeping until frames have come in, for a device that has nothing to do.
+//! Sleeping until frames arrive, for a device that is idle.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Sleeps until one of `descriptors` has something to read, for `time` at most. True when one has.
+/// Sleeps until one of `descriptors` is readable, for `time` at most. Returns true if one is.
 ///
 /// # Errors
-/// Those of ppoll(2); a signal is none.
+/// Those of ppoll(2), except interruption by a signal.
 pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Result<bool> {
     let mut polled: Vec<libc::pollfd> =
         descriptors.iter().map(|d| libc::pollfd { fd: d.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
     let limit = libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: `polled` holds as many entries as told and lives through the call, as `limit` does; no signal mask is given.
+    // SAFETY: `polled` holds as many entries as passed and lives through the call, as `limit` does; no signal mask is
+    // given.
     let n = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null()) };
     match n {
         0.. => Ok(n > 0),
@@ -24,9 +25,9 @@ pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Res
     }
 }
 
-/// Lets the sleeps of the calling thread end when they ought to, rather than up to 50 µs later as the kernel is used to.
+/// Makes sleeps of the calling thread end on time, rather than up to 50 µs later as by default.
 pub fn be_punctual() {
-    // SAFETY: plain call without pointers; a refusal leaves everything as it was.
+    // SAFETY: plain call without pointers; if refused, nothing changes.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 

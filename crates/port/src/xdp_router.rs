@@ -1,8 +1,8 @@
-//! Forwarding in the receive path of the driver: a program of the kernel (XDP) that looks packets up in the kernel's tables of routes and
-//! neighbours and sends them on before the kernel makes packets of its own of them.
+//! Forwarding in the receive path of the driver: a kernel program (XDP) that looks packets up in the kernel's routing and neighbour
+//! tables and sends them before the kernel allocates packets for them.
 //!
-//! It forwards plain packets of IPv4 and IPv6. All others go on into the kernel's network stack, which forwards or answers as ever: those
-//! to the router itself, ARP, options, a TTL that ends, a neighbour that is not known. Each cause has its counter.
+//! It forwards plain packets of IPv4 and IPv6. All others continue into the kernel's network stack, which forwards or answers as usual:
+//! packets to the router itself, ARP, options, an expiring TTL, an unknown neighbour. Each cause has its counter.
 
 mod program;
 
@@ -12,29 +12,29 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-/// What became of the frames of an interface.
+/// Counters of the frames of an interface, by result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// IPv4, handed to the interface that the route names.
+    /// IPv4 packets sent to the interface of their route.
     ForwardedIpv4,
-    /// IPv6, the same.
+    /// IPv6 packets sent to the interface of their route.
     ForwardedIpv6,
-    /// To the kernel: neither IPv4 nor IPv6, too short, or for another station or a group.
+    /// Passed to the kernel: neither IPv4 nor IPv6, too short, or for another station or a group.
     PassedOther,
-    /// To the kernel: options, hop-by-hop options, or a header that is wrong.
+    /// Passed to the kernel: options, hop-by-hop options, or an invalid header.
     PassedHeader,
-    /// To the kernel: a TTL or hop limit of 1 or 0.
+    /// Passed to the kernel: a TTL or hop limit of 1 or 0.
     PassedTtl,
-    /// To the kernel: the neighbour's address is not known.
+    /// Passed to the kernel: unknown address of the neighbour.
     PassedNoNeighbour,
-    /// To the kernel: longer than the MTU of the output port.
+    /// Passed to the kernel: longer than the MTU of the output port.
     PassedTooBig,
-    /// To the kernel: no route that forwards; packets to the router itself are among them.
+    /// Passed to the kernel: no route that forwards, including packets to the router itself.
     PassedNoRoute,
 }
 
 impl Counter {
-    /// All.
+    /// All counters.
     pub const ALL: [Counter; 8] = [
         Counter::ForwardedIpv4,
         Counter::ForwardedIpv6,
@@ -45,10 +45,10 @@ impl Counter {
         Counter::PassedTooBig,
         Counter::PassedNoRoute,
     ];
-    /// Those of frames that went to the kernel.
+    /// Counters of frames passed to the kernel.
     const PASSED: &[Counter] = Counter::ALL.split_at(2).1;
 
-    /// Its place in the map.
+    /// Its index in the map.
     const fn word(self) -> usize {
         self as usize
     }
@@ -68,11 +68,11 @@ impl Counter {
     }
 }
 
-/// The helper function that looks routes up is there only for programs under terms that are compatible with the kernel's: this program may be
-/// used under the MIT licence, as all of this project, or under the GPL.
+/// The helper function for route look-ups requires a program with terms compatible with the kernel's: this program may be used under the
+/// MIT licence, like all of this project, or under the GPL.
 const TERMS: Terms = Terms { licence: c"Dual MIT/GPL", fragments: true };
 
-/// The program at an interface. It goes with this value, and with the process, however that ends.
+/// The program at an interface. It is removed with this value, and with the process, however the process ends.
 #[derive(Debug)]
 pub struct XdpRouter {
     _link: OwnedFd,
@@ -83,8 +83,8 @@ impl XdpRouter {
     /// Attaches the program to an interface of the current namespace, in its driver.
     ///
     /// # Errors
-    /// The system's: `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EOPNOTSUPP` for a driver that has no place for it, and what the kernel's
-    /// verifier says.
+    /// The system's error: `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EOPNOTSUPP` if the driver does not support it, or the message of
+    /// the kernel's verifier.
     pub fn attach(interface: &str) -> io::Result<XdpRouter> {
         let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
         let (index, mac) = (interface_index(interface)?, interface_mac(&socket, interface)?);
@@ -98,7 +98,7 @@ impl XdpRouter {
         Ok(XdpRouter { _link: link, counters })
     }
 
-    /// How many frames were counted so since it was attached.
+    /// Number of frames counted by `counter` since it was attached.
     pub fn count(&self, counter: Counter) -> u64 {
         self.counters.get(0, counter.word())
     }
@@ -139,7 +139,7 @@ mod tests {
             .and_then(|counters| bpf::load_on(&program::assemble([2, 0, 0, 0, 0, 1], counters.descriptor()), TERMS));
         match loaded {
             Ok(_) => {}
-            // An ordinary user may load none.
+            // An ordinary user may not load programs.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 assert!(!nix_is_root(), "root may load programs: {e}");
             }

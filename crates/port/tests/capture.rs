@@ -1,4 +1,4 @@
-//! The capture around a port: what passes is the same with it and without it, and the file tells what passed.
+//! The capture around a port: the same frames pass with it and without it, and the file contains them.
 
 use drophammer_model::quantity::Instant;
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A file that goes with the test.
+/// A file that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -38,7 +38,7 @@ fn frame(n: usize, test: bool) -> Vec<u8> {
     f
 }
 
-/// `(time in ns, length of the frame, what is kept of it)` of each frame of a file.
+/// `(time in ns, length of the frame, kept bytes)` of each frame of a file.
 fn read(path: &Path) -> (u32, Vec<(u64, usize, Vec<u8>)>) {
     let bytes = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -72,13 +72,13 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Everything that a port of a pair tells while bursts of all lengths pass and some are refused: the same story with and
-/// without a capture.
+/// All results of the ports of a pair while bursts of all lengths pass and some are refused: they must be the same with
+/// and without a capture.
 fn story(a: &mut dyn Port, b: &mut dyn Port) -> Vec<String> {
     let mut told = vec![format!("{:?} {:?}", a.info(), a.sends_ahead())];
     let mut n = 0;
     for round in 0..300 {
-        // Every seventh round takes more than there is room for.
+        // Every seventh round sends more than there is room for.
         for _ in 0..if round % 7 == 0 { RING_BURSTS + 1 } else { 1 } {
             let frames = 1 + (round * 13) % BURST;
             for slot in 0..frames {
@@ -118,7 +118,7 @@ fn what_passes_is_the_same_and_the_file_has_all_that_left_or_came() {
     assert_eq!((status.note(), status.missed()), (None, 0));
     let (snap, frames) = read(&place.0);
     assert_eq!((snap, frames.len() as u64), (65_535, status.frames()));
-    // What the far end received, and what came back, in both cases no test frames.
+    // Frames received at the far end, and frames that came back; both without test frames.
     let told: Vec<&String> = bare.iter().filter(|l| l.starts_with("[2, ") || l.starts_with("back")).collect();
     let kept: Vec<String> = frames.iter().map(|f| format!("{:?}", f.2)).collect();
     let mut wanted: Vec<String> = told.iter().map(|l| l.trim_start_matches("back ").to_owned()).collect();
@@ -159,7 +159,7 @@ fn tshark_reads_it() {
     let (_, frames) = read(&place.0);
     for (line, (ns, len, _)) in lines.iter().zip(&frames) {
         assert_eq!(line[..3], [len.to_string(), len.min(&64).to_string(), "0x88b5".to_owned()]);
-        // Seconds with nanoseconds, or a date with them, depending on its version.
+        // The format is seconds with nanoseconds, or a date with them, depending on the version.
         assert!(line[3].contains(&format!("{:09}", ns % 1_000_000_000)), "{line:?} {ns}");
     }
 }
@@ -188,10 +188,10 @@ fn a_full_disk_ends_the_capture_and_not_the_trial() {
     let clock = SystemClock::start();
     let [a, mut b] = memory::pair([MacAddr::local(1), MacAddr::local(2)], 1_500, clock);
     let full = Path::new("/dev/full");
-    // Every write to /dev/full says that there is no space: already that of the file's header.
+    // Every write to /dev/full fails for lack of space, including that of the file header.
     let refused = Capture::start(Box::new(a), full, CaptureLimits::default(), 0, move || clock.now(), is_test);
     assert_eq!(refused.err().unwrap().kind(), std::io::ErrorKind::StorageFull);
-    // A reader that goes away after the header is a disk that fails in mid-run.
+    // A reader that closes the pipe after the header acts like a disk that fails during the run.
     let place = Place::new("pipe");
     assert!(Command::new("mkfifo").arg(&place.0).status().unwrap().success());
     let path = place.0.clone();
@@ -225,7 +225,7 @@ fn a_disk_that_stands_still_holds_nothing_up() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let reader = std::thread::spawn(move || {
         let mut file = std::fs::File::open(path).unwrap();
-        // Reads nothing until it is told, then everything.
+        // Reads nothing until it is notified, then everything.
         wait.recv().unwrap();
         let mut all = Vec::new();
         std::io::Read::read_to_end(&mut file, &mut all).unwrap();
@@ -252,7 +252,7 @@ fn a_disk_that_stands_still_holds_nothing_up() {
     assert!(status.note().unwrap().ends_with("the disk was slower than they came"));
 }
 
-/// Gives each frame back a microsecond later.
+/// Returns each frame a microsecond later.
 #[derive(Default)]
 struct Echo(VecDeque<(Instant, usize, Vec<u8>)>);
 

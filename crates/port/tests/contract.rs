@@ -1,7 +1,8 @@
-//! What every backend on real interfaces keeps, tried over a veth pair: every frame once, in order and whole, or counted.
+//! The contract of every backend on real interfaces, tested over a veth pair: every frame arrives once, in order and
+//! intact, or is counted.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
-//! more as an ordinary user, who must be told what he may not do.
+//! Only a process with one thread can enter the lab, so this test has no harness. As root it also starts itself as an
+//! ordinary user, to check the error messages about missing privileges.
 
 #[path = "contract/discipline.rs"]
 mod discipline;
@@ -54,17 +55,17 @@ const KEY: u64 = 11;
 /// Argument of the process that runs as an ordinary user.
 const AS_USER: &str = "--as-user";
 
-/// Two interfaces, and how to make ports of them.
+/// Two interfaces, and the way to open ports on them.
 struct Bench<'a> {
     lab: &'a Lab,
     name: &'static str,
     backend: &'static Backend,
     clock: SystemClock,
-    /// Ports are captured: everything that passes goes to files that soon reach their limit.
+    /// True if ports are captured: all frames are written to files that soon reach their limit.
     captured: bool,
 }
 
-/// Where the frames of captured ports go.
+/// File for the frames of captured ports.
 const NOWHERE: &str = "/dev/null";
 
 impl Bench<'_> {
@@ -92,7 +93,7 @@ fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
     if good { Ok(()) } else { Err(what()) }
 }
 
-/// A test frame without FCS, to and from MAC addresses that are no interface's.
+/// A test frame without FCS, between MAC addresses of no interface.
 fn frame(ipv6: bool, len: usize, flow: u32, sequence: u64) -> Vec<u8> {
     let mut f = vec![0x5a; len];
     f[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -143,7 +144,7 @@ fn send(
     Ok(accepted)
 }
 
-/// Takes frames until none has come for a while; gives each to `see`.
+/// Takes frames until none has arrived for a while; passes each to `see`.
 fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instant, &[u8]) -> Checked) -> Checked {
     let mut last = clock.now();
     while clock.now().since(last) < Duration::from_millis(100) {
@@ -172,7 +173,7 @@ fn unplugged(bench: &Bench) -> Checked {
             came += u64::from(frame.len() == 60);
             Ok(())
         })?;
-        // Its own end of the link says nothing and is no error.
+        // The port that takes its own link down receives nothing and returns no error.
         take_all(&clock, left[0].as_mut(), |_, _| Ok(()))?;
         check(accepted == 500 && came == expected, || format!("up {up}: {accepted} accepted, {came} came"))?;
     }
@@ -242,10 +243,10 @@ fn other_frames(bench: &Bench) -> Checked {
         ("IPv6, cut off", test6(&|f| f.truncate(60))),
     ];
     let mut ports = bench.pair()?;
-    // Sees what the kernel gets.
+    // Receives the frames that reach the kernel.
     let mut witness = AfPacket::open("t1", bench.clock).map_err(|e| e.to_string())?;
     for (what, other) in &others {
-        // Between two test frames, so that the ring has work as well.
+        // Between two test frames, so that the ring is used as well.
         let burst = [frame(false, 60, 3, 1), other.clone(), frame(true, 80, 3, 2)];
         burst.iter().enumerate().for_each(|(i, f)| ports[0].slots().put(i, f));
         let sent = ports[0].send(3).map_err(|e| e.to_string())?;
@@ -287,7 +288,7 @@ fn overflow(bench: &Bench) -> Checked {
     println!("    {accepted} accepted, {received} received, {drops} counted as dropped");
     check(drops > 0 && received > 0, || "nothing overflowed, so nothing is proven".into())?;
     check(received + drops == accepted, || "these do not add up".into())?;
-    // The port works on as if nothing had been.
+    // The port continues to work as before.
     let mut after = 0;
     send(&mut ports, 0, &mut template, 64, |_| Ok(()))?;
     take_all(&bench.clock, ports[1].as_mut(), |_, _| {
@@ -330,7 +331,7 @@ fn again(bench: &Bench) -> Checked {
     Ok(())
 }
 
-/// Frames that the device drops must not keep their places in the port's rings.
+/// Frames that the device drops must not occupy the port's rings for ever.
 fn dropped(bench: &Bench) -> Checked {
     let sender = bench.port("t0")?;
     bench.ip(&["link set t1 down"])?;
@@ -367,7 +368,7 @@ fn deleted(bench: &Bench) -> Checked {
     Ok(())
 }
 
-/// Slots are memory that the port hands to the kernel by its address: exchanged ones must be noticed before that.
+/// Slots are memory that the port passes to the kernel by address: an exchange must be detected before that.
 fn exchanged(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     let [a, b] = &mut ports;
@@ -396,11 +397,11 @@ fn as_user(bench: &Bench) -> Result<bool, String> {
 
 fn links(bench: &Bench) -> Checked {
     let _ = bench.ip(&["link delete t0"]);
-    // The kernel's own stack stays silent: what comes in is what was sent.
+    // The kernel's own stack sends nothing, so only sent frames are received.
     let up = ["t0", "t1"].map(|name| format!("link set {name} arp off multicast off addrgenmode none up"));
     bench.ip(&["link add t0 type veth peer name t1", &up[0], &up[1]])?;
     if bench.name == "live_frames" {
-        // Both ends take frames that the kernel has made.
+        // Both ends accept frames that the kernel generates.
         for interface in ["t0", "t1"] {
             let status = Command::new("ethtool").args(["-K", interface, "gro", "on"]).status();
             check(status.is_ok_and(|s| s.success()), || "ethtool".into())?;
@@ -419,7 +420,7 @@ fn main() -> ExitCode {
     let user = args.iter().any(|a| a == AS_USER);
     let mut verdicts = Verdicts::begin();
     let mut count = |name: &str, result: Checked| verdicts.count(name, result);
-    // Running as root is known by what the kernel lets us write.
+    // The user ID in the kernel's status file shows whether this runs as root.
     let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
     if root && !user && filter.is_empty() {
         count("as an ordinary user", run_as_nobody());
@@ -464,7 +465,7 @@ fn main() -> ExitCode {
         for (case, run) in CASES.iter().filter(|(case, _)| format!("{case} {name}").contains(&filter)) {
             count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
         }
-        // The same of the capture around this backend; which interfaces there are is not its business.
+        // The same cases with a capture around this backend, except those about the interfaces themselves.
         let bench = Bench { captured: true, ..bench };
         let own = CASES.iter().filter(|(case, _)| {
             !case.contains("queue") && !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case)
@@ -476,7 +477,7 @@ fn main() -> ExitCode {
     verdicts.end()
 }
 
-/// This program once more, as an ordinary user, from a place where he may read it.
+/// Runs this program as an ordinary user, from a folder that this user can read.
 fn run_as_nobody() -> Checked {
     let program = std::env::temp_dir().join(format!("drophammer-contract-{}", std::process::id()));
     let me = std::env::current_exe().map_err(|e| e.to_string())?;

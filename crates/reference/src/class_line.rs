@@ -1,10 +1,10 @@
-//! The line of a port with classes of service: frames wait for it in queues by class, and it serves them in turns by weight.
+//! The line of a port with classes of service: frames wait for it in queues by class, and it serves them in turns by weight, or by strict priority.
 
 use crate::classes::{Class, ClassCounters, Classes, Pace};
 use crate::config::ConfigError;
 use crate::faults::{ClassFaults, is_nth};
 use drophammer_model::Instant;
-use drophammer_model::classes::EgressClasses;
+use drophammer_model::classes::{EgressClasses, Scheduling, by_priority};
 use std::collections::VecDeque;
 
 /// What becomes of a frame.
@@ -63,6 +63,7 @@ impl<T> ClassLine<T> {
         if let (Some(last), true) = (weights.last_mut(), faults.last_weight > 0) {
             *last = faults.last_weight;
         }
+        let order = by_priority(&weights);
         let buffer = list.queue as usize;
         let of = |(class, weight): (&drophammer_model::classes::ServiceClass, u32)| Class {
             dscp: vec![class.dscp],
@@ -75,14 +76,13 @@ impl<T> ClassLine<T> {
             let all = Class { dscp: Vec::new(), weight: 1, buffer: buffer * classes.len(), buffer_bytes: None };
             classes = vec![all];
         }
-        Ok(ClassLine {
-            names: list.classes.iter().take(classes.len()).map(|class| class.name.clone()).collect(),
-            classes: Classes::new(classes, Pace::Bits(list.rate.0))?,
-            coming: VecDeque::new(),
-            last: Instant(0),
-            faults,
-            first: 0,
-        })
+        let names = list.classes.iter().take(classes.len()).map(|class| class.name.clone()).collect();
+        let in_turns = Classes::new(classes, Pace::Bits(list.rate.0))?;
+        let classes = match list.scheduling {
+            Scheduling::Priority if !faults.ignored => in_turns.in_order(order),
+            _ => in_turns,
+        };
+        Ok(ClassLine { names, classes, coming: VecDeque::new(), last: Instant(0), faults, first: 0 })
     }
 
     /// A frame of `len` bytes with FCS is ready for the line at `ready`. One that is ready before its predecessor waits for it.
@@ -138,10 +138,14 @@ mod tests {
 
     /// 84 bytes of line in 672 ns.
     fn line(weights: [u32; 3], queue: u32, faults: ClassFaults) -> ClassLine<u64> {
+        line_by(Scheduling::Weights, weights, queue, faults)
+    }
+
+    fn line_by(scheduling: Scheduling, weights: [u32; 3], queue: u32, faults: ClassFaults) -> ClassLine<u64> {
         let names = ["gold", "silver", "bronze"].into_iter().zip([40, 24, 0]).zip(weights);
         let classes = names.map(|((name, dscp), weight)| ServiceClass { name: name.into(), dscp, weight }).collect();
-        ClassLine::new(&EgressClasses { at: WayOut::Port(0), rate: Bandwidth(1_000_000_000), queue, classes }, faults)
-            .unwrap()
+        let (at, rate) = (WayOut::Port(0), Bandwidth(1_000_000_000));
+        ClassLine::new(&EgressClasses { at, rate, queue, scheduling, classes }, faults).unwrap()
     }
 
     /// Frames of each class that are out when each was offered once in every `every` ns, `rounds` times; and the last instant.
@@ -188,6 +192,24 @@ mod tests {
         let ([gold, silver, bronze], last) = out(&mut line([70, 20, 5], 100, ClassFaults::default()), 672, 9_500);
         assert!(gold.abs_diff(7_000) <= 20 && silver.abs_diff(2_000) <= 20 && bronze.abs_diff(500) <= 20);
         assert_eq!((gold + silver + bronze, last), (9_500, Instant(9_500 * 672)));
+    }
+
+    #[test]
+    fn with_priority_the_heaviest_class_is_served_alone() {
+        let priority = |weights, faults| line_by(Scheduling::Priority, weights, 100, faults);
+        // 1.2 times what the line carries: gold and silver are content, and bronze has what is left.
+        let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 1_680, 10_000);
+        assert!(gold >= 9_999 && silver >= 9_999 && bronze.abs_diff(5_000) <= 110, "{gold} {silver} {bronze}");
+        // 3 times: gold has all but what was on the line when its first frame came.
+        let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 672, 9_500);
+        assert!(gold >= 9_490 && silver + bronze <= 10, "{gold} {silver} {bronze}");
+        // Faults are no better with it: the last class becomes the first, or there is one class.
+        let heavy = ClassFaults { last_weight: 100, ..ClassFaults::default() };
+        let ([gold, _, bronze], _) = out(&mut priority([70, 20, 5], heavy), 672, 9_500);
+        assert!(bronze >= 9_490 && gold <= 10, "{gold} {bronze}");
+        let none = ClassFaults { ignored: true, ..ClassFaults::default() };
+        let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], none), 1_344, 9_000);
+        assert!(gold < 6_300 && silver.max(bronze) < 6_300, "nobody is better off: {gold} {silver} {bronze}");
     }
 
     #[test]

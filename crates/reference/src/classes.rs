@@ -74,6 +74,8 @@ pub(crate) struct Classes<T> {
     current: Option<(usize, usize, T, Moment)>,
     /// Whose turn it is, and how many it had.
     turn: (usize, u32),
+    /// All classes, where the first of them that has a frame waiting is served instead of taking turns.
+    order: Option<Vec<usize>>,
 }
 
 impl<T> Classes<T> {
@@ -93,7 +95,13 @@ impl<T> Classes<T> {
             denominator: pace.denominator(),
             current: None,
             turn: (0, 0),
+            order: None,
         })
+    }
+
+    /// The same with strict priority: of the classes that have frames waiting the first one in this order, which has all of them, is served.
+    pub fn in_order(self, order: Vec<usize>) -> Classes<T> {
+        Classes { order: Some(order), ..self }
     }
 
     /// The class of a codepoint.
@@ -120,6 +128,13 @@ impl<T> Classes<T> {
     }
 
     fn start(&mut self, at: Moment) {
+        if let Some(order) = &self.order {
+            let first = order.iter().find(|class| !self.waiting[**class].is_empty());
+            let next = first.and_then(|class| Some((*class, self.waiting[*class].pop_front()?)));
+            self.current = next
+                .map(|(class, (len, frame))| (class, len, frame, at.plus(self.pace.service(len), self.denominator)));
+            return;
+        }
         for _ in 0..=self.queues.len() {
             let (class, had) = self.turn;
             if had < self.queues[class].class.weight
@@ -191,6 +206,26 @@ mod tests {
             let own: Vec<_> = order.iter().filter(|o| o.1.0 == c).map(|o| o.1.1).collect();
             assert_eq!(own, (0..12).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn with_priority_a_class_waits_for_all_before_it() {
+        let list = vec![class(&[46], 1, 100, None), class(&[10], 1, 100, None), class(&[], 1, 100, None)];
+        let mut classes = Classes::new(list, Pace::Frames(1_000)).unwrap().in_order(vec![1, 0, 2]);
+        for n in 0..3 {
+            for c in 0..3 {
+                classes.offer(Instant(0), c, 64, (c, n)).unwrap();
+            }
+        }
+        // The frame in service, that of the first class, which came first, is finished.
+        let mut served = |n: usize| (0..n).filter_map(|_| classes.next(Instant(u64::MAX))).collect::<Vec<_>>();
+        let turns = |served: Vec<(Instant, (usize, i32))>| served.iter().map(|(_, (c, _))| *c).collect::<Vec<_>>();
+        assert_eq!(turns(served(5)), [0, 1, 1, 1, 0]);
+        classes.offer(Instant(5_000_000), 1, 64, (1, 3)).unwrap();
+        let rest: Vec<_> = std::iter::from_fn(|| classes.next(Instant(u64::MAX))).collect();
+        assert_eq!(turns(rest.clone()), [0, 1, 2, 2, 2]);
+        assert!(rest.iter().zip(6..).all(|((end, _), n)| end.0 == n * 1_000_000), "never idle: {rest:?}");
+        assert_eq!(classes.deadline(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a reference device is.
+//! Configuration of a reference device.
 
 use crate::classes::Class;
 use crate::faults::Faults;
@@ -19,58 +19,60 @@ use std::time::Duration;
 pub struct Config {
     /// Its ports.
     pub ports: Vec<PortConfig>,
-    /// VLAN sub-interfaces of the ports. Where an interface is named by its number, those of the ports come first, in their order, and
-    /// these follow in theirs.
+    /// VLAN sub-interfaces of the ports. Interface numbers count the ports first, in their order, then the
+    /// sub-interfaces in theirs.
     pub sub_interfaces: Vec<SubInterface>,
-    /// Static routes beside the connected ones.
+    /// Static routes in addition to the connected ones.
     pub routes: Vec<Route>,
     /// Static label entries.
     pub labels: Vec<LabelRoute>,
     /// Networks to which packets leave with labels.
     pub pushed: Vec<PushedRoute>,
-    /// Labels have a TTL of their own, 255 where they are pushed (pipe model, RFC 3443); otherwise that of the packet (uniform model).
+    /// Labels have a separate TTL, 255 when they are pushed (pipe model, RFC 3443); otherwise they have that of the
+    /// packet (uniform model).
     pub pipe: bool,
     /// GRE tunnels, each from an address of the device.
     pub tunnels: Vec<Tunnel>,
-    /// Where packets of IPv4 go in place of the routes, by the interface or tunnel that they came by; one for each at most.
+    /// Policies that replace the routes for IPv4 packets, by the interface or tunnel that they came by; one for each at most.
     pub policies: Vec<Policy>,
     /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
     pub capacity_pps: Option<u64>,
     /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
     pub buffer: usize,
-    /// Queues of the server by DSCP, in place of `buffer`; none for one queue. They need a capacity, and bear no sag.
+    /// Queues of the server by DSCP, in place of `buffer`; an empty list for one queue. They need a capacity, and do
+    /// not support a sag.
     pub classes: Vec<Class>,
-    /// From end of service to the line.
+    /// Delay from the end of service to the line.
     pub delay: Duration,
-    /// Width of a uniform delay on top, drawn per frame.
+    /// Width of an additional uniform delay, drawn per frame.
     pub jitter: Duration,
-    /// Seed of all that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// A neighbour is asked anew this long after it was heard of; `None`: never.
+    /// A neighbour is resolved again this long after it last answered; `None`: never.
     pub neighbour_lifetime: Option<Duration>,
-    /// Frames that wait for a neighbour to answer; the ones beyond are dropped.
+    /// Frames that wait for a neighbour to answer; further ones are dropped.
     pub pending_per_neighbour: usize,
     /// ICMP errors in each second of the clock, 0 for none.
     pub icmp_errors_per_second: u32,
-    /// Routes that the forwarding table (FIB) holds beside those of the device's own addresses. Those beyond, in the order in which they were added, are accepted
-    /// all the same, and what they attract vanishes without a word; `None` for no limit.
+    /// Routes that the forwarding table (FIB) holds in addition to those of the device's own addresses. Further ones,
+    /// in the order in which they were added, are accepted, but packets to them are silently dropped; `None` for no limit.
     pub fib_limit: Option<usize>,
-    /// The same for IPv4 routes alone. Routes of BGP take places too.
+    /// Likewise for IPv4 routes alone. BGP routes count too.
     pub fib_limit_ipv4: Option<usize>,
-    /// The same for IPv6 routes alone.
+    /// Likewise for IPv6 routes alone.
     pub fib_limit_ipv6: Option<usize>,
-    /// Rules for transit frames on ingress of all ports; the first that matches decides. [`crate::Router::set_filter`] puts others in their
-    /// place.
+    /// Rules for transit frames on ingress of all ports; the first that matches decides. [`crate::Router::set_filter`]
+    /// replaces them.
     pub filter: Vec<FilterRule>,
-    /// By how much each rule that is looked at makes the service of a frame longer. Devices with classes have none.
+    /// Additional service time of a frame for each rule that is examined. Not supported with classes.
     pub filter_time_per_rule: Duration,
-    /// By how much extension headers make the service of an IPv6 packet longer. Devices with classes have none.
+    /// Additional service time of an IPv6 packet with extension headers. Not supported with classes.
     pub extension_time: Duration,
-    /// BGP, if it speaks it.
+    /// Configuration of BGP, if it speaks it.
     pub bgp: Option<BgpConfig>,
-    /// Does an SSH server send its banner to who connects to port 22 of its addresses?
+    /// Whether an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
-    /// What it does wrong.
+    /// Configured faults.
     pub faults: Faults,
 }
 
@@ -116,24 +118,24 @@ pub struct BgpConfig {
     pub asn: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Its neighbours. It waits for them to connect, and tells each one's routes to all others; from one internal neighbour to another
-    /// where one of them is a client.
+    /// Its neighbours. It waits for them to connect, and advertises each one's routes to all others; from one internal
+    /// neighbour to another only if one of them is a client.
     pub peers: Vec<BgpPeer>,
-    /// Internal neighbours are told of external routes with the device as next hop (RFC 4271 section 5.1.3).
+    /// External routes are advertised to internal neighbours with the device as next hop (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
     /// Proposed hold time, in whole seconds.
     pub hold_time: Duration,
-    /// From the reception of a route to its re-advertisement.
+    /// Time from the reception of a route to its re-advertisement.
     pub propagation_delay: Duration,
-    /// From the change of a best path to the forwarding table.
+    /// Time from the change of a best path to the forwarding table.
     pub fib_delay: Duration,
-    /// Of changes that come while others are on their way to the forwarding table, each so much after the one before it.
+    /// A change that comes while others are on their way to the forwarding table follows the one before it by this time.
     pub fib_time_per_route: Duration,
     /// Paths that it keeps, of all peers together; `None` for no limit.
     pub rib_limit: Option<RibLimit>,
-    /// How long its TCP waits for more before it acknowledges, as many do; zero: not at all.
+    /// How long its TCP delays an acknowledgement to wait for more data, as many implementations do; zero: not at all.
     pub ack_delay: Duration,
-    /// Protection of all sessions. Its key is in no file, so it is no part of the serialized configuration.
+    /// Protection of all sessions. It is not serialized, so that its key is in no file.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
@@ -163,25 +165,25 @@ impl Default for BgpConfig {
 pub struct BgpPeer {
     /// On the link of this port, or of the interface of this number (see [`Config::sub_interfaces`]).
     pub port: usize,
-    /// Its address there. Over a session by IPv4 go IPv4 routes, by IPv6 IPv6 routes.
+    /// Its address there. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
     pub address: IpAddr,
     /// Its AS.
     pub asn: u32,
-    /// Does the device connect to it, rather than wait?
+    /// Whether the device connects to it instead of waiting.
     #[serde(default)]
     pub connect: bool,
-    /// Of an internal neighbour: does the device reflect routes for it (RFC 4456)?
+    /// Whether the device reflects routes for it (RFC 4456); only for internal neighbours.
     #[serde(default)]
     pub client: bool,
 }
 
-/// An end of the memory for routes.
+/// A limit of the memory for routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RibLimit {
     /// Paths that it has room for.
     pub paths: usize,
-    /// What becomes of the ones beyond.
+    /// Treatment of further paths.
     pub beyond: Beyond,
 }
 
@@ -189,7 +191,7 @@ pub struct RibLimit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Beyond {
-    /// Forget it without a word.
+    /// Forget it silently.
     #[default]
     Ignore,
     /// End the session that it came by with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC 4486).
@@ -205,11 +207,11 @@ pub struct PortConfig {
     pub mac: MacAddr,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
-    /// IPv6 address and length of the connected prefix; a link-local address is there in any case.
+    /// IPv6 address and length of the connected prefix; the port also has a link-local address in any case.
     pub ipv6: Option<(Ipv6Addr, u8)>,
     /// Largest IP packet that leaves by this port, in bytes.
     pub mtu: u32,
-    /// Speed of the line out; `None`: frames take no time on it.
+    /// Speed of the output line; `None`: frames take no time on it.
     pub speed: Option<Bandwidth>,
     /// Frames that may wait for the line or be on it; without a speed nothing waits.
     pub egress_buffer: usize,
@@ -236,20 +238,20 @@ pub struct Route {
     pub next_hop: IpAddr,
 }
 
-/// Why a device cannot be.
+/// Why a configuration is not possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// A route, misroute, sub-interface, BGP peer or frame of its own names a port that is not there.
+    /// A route, misroute, sub-interface, BGP peer or unsolicited frame names a port that does not exist.
     NoSuchPort(usize),
     /// A prefix length beyond the family's.
     PrefixLength(u8),
-    /// There can be no such filter, and why.
+    /// The filter is not possible, and why.
     Filter(String),
-    /// There can be no such classes of service, and why.
+    /// The classes of service are not possible, and why.
     Classes(String),
     /// Prefix and next hop of a route are of different families.
     Family(Route),
-    /// A BGP peer is on no link of its port, the device itself, or one that is there already.
+    /// A BGP peer is on no link of its port, is the device itself, or exists already.
     Peer(IpAddr),
     /// A sub-interface cannot have these tags.
     Tags {
@@ -258,9 +260,9 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
-    /// There can be no tunnel from this address.
+    /// A tunnel from this address is not possible.
     Tunnel(Ipv4Addr, &'static str),
-    /// There can be no entry for this label.
+    /// An entry for this label is not possible.
     Label(u32, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
@@ -319,7 +321,7 @@ mod tests {
         let text = serde_json::to_string(&config).unwrap();
         assert!(text.contains("02:00:d0:00:00:ff"), "{text}");
         assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
-        // What is left out has its default, what is misspelt is no default.
+        // Missing fields get their defaults; misspelt ones are errors.
         assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
         assert!(serde_json::from_str::<Config>("{\"bufer\": 3}").is_err());
         for bad in ["02:00", "02:00:d0:00:00:fg", "2:0:d0:0:0:ff", "02:00:d0:00:00:ff:00"] {

@@ -7,7 +7,7 @@ use drophammer_model::{Instant, Medium};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What a frame of `len` bytes, FCS included, takes on an Ethernet line of so many bits per second.
+/// Time that a frame of `len` bytes, FCS included, takes on an Ethernet line.
 pub fn time_on_line(len: usize, bits_per_second: u64) -> Moment {
     let bits = 8 * (len.max(64) as u128 + u128::from(Medium::Ethernet.overhead()));
     Moment::ratio(bits * 1_000_000_000, bits_per_second)
@@ -39,8 +39,8 @@ impl Line {
         }
     }
 
-    /// A frame of `len` bytes (without FCS) is ready at `ready`: when its last bit is out, or `None` when the buffer is
-    /// full. A frame that is ready before its predecessor waits for it.
+    /// A frame of `len` bytes (without FCS) is ready at `ready`. Returns when its last bit is out, or `None` if the
+    /// buffer is full. A frame that is ready before its predecessor waits for it.
     #[inline]
     pub fn offer(&mut self, ready: Instant, len: usize) -> Option<Instant> {
         let ready = ready.max(self.last);
@@ -66,36 +66,36 @@ impl Line {
 /// A frame on its output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departure {
-    /// When.
+    /// Instant of departure.
     pub at: Instant,
-    /// Tells frames of the same instant apart: first scheduled, first out.
+    /// Orders frames of the same instant: first scheduled, first out.
     number: u64,
-    /// By which port.
+    /// Output port.
     pub port: usize,
     /// The frame.
     pub slot: Slot,
-    /// Transit, rather than the device's own.
+    /// True for transit frames, false for the device's own.
     pub transit: bool,
-    /// Somebody may answer it: it is no test frame.
+    /// True if another station may answer it, which is not so for test frames.
     notice: bool,
-    /// It is known not to be for a group.
+    /// True if it is known not to be for a group.
     pub unicast: bool,
 }
 
 /// All frames on their output port.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
-    /// By port: the test frames that took their turn, each not before the one ahead of it.
+    /// By port: the test frames in their turn, in order of departure.
     lanes: Vec<VecDeque<Departure>>,
-    /// All others.
+    /// All other frames.
     heap: BinaryHeap<Reverse<Departure>>,
-    /// When those depart that somebody may answer.
+    /// Departures of the frames that another station may answer.
     notices: BinaryHeap<Reverse<Instant>>,
     scheduled: u64,
 }
 
 impl Departures {
-    /// None yet, for so many ports.
+    /// No departures yet, for this many ports.
     pub fn new(ports: usize) -> Departures {
         Departures { lanes: vec![VecDeque::new(); ports], ..Departures::default() }
     }
@@ -129,7 +129,7 @@ impl Departures {
         Departure { at, number: self.scheduled, port, slot, transit, notice, unicast: false }
     }
 
-    /// Instant and number of the next one, and its lane; the heap is the one beyond the last.
+    /// Instant and number of the next one, and its lane; the heap counts as the lane after the last.
     #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
         let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
@@ -148,14 +148,14 @@ impl Departures {
         self.first().map(|(at, ..)| at)
     }
 
-    /// When the next one departs by one of these ports, or any of those out of their turn.
+    /// When the next one departs by one of these ports; frames out of their turn count for all ports.
     pub fn next_at(&self, ports: &[bool]) -> Option<Instant> {
         let apart = self.heap.peek().map(|departure| departure.0.at);
         let lanes = self.lanes.iter().zip(ports).filter(|(_, named)| **named);
         lanes.filter_map(|(lane, _)| Some(lane.front()?.at)).chain(apart).min()
     }
 
-    /// When the next one departs that is no test frame.
+    /// When the next one departs that is not a test frame.
     pub fn next_notice(&self) -> Option<Instant> {
         self.notices.peek().map(|at| at.0)
     }
@@ -181,9 +181,9 @@ impl Departures {
 pub struct Parked {
     /// The frame.
     pub slot: Slot,
-    /// How many are still to pass.
+    /// How many are still to pass it.
     pub to_pass: u64,
-    /// When it goes in any case.
+    /// When it departs at the latest.
     pub limit: Instant,
 }
 

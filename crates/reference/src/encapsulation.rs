@@ -1,4 +1,4 @@
-//! Changes of the encapsulation of a frame, each so that an observer finds the deviation that it is called by.
+//! Changes of the encapsulation of a frame; an observer finds each one as the deviation of the same name.
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Deviation, FieldName, Gre, Header, HeaderKind, Ipv4, Ipv6, Mpls, Vlan};
@@ -10,8 +10,8 @@ const VID: Bits<12> = Bits::new(4094);
 /// Label that should not be there: the first that is not reserved.
 const LABEL: Bits<20> = Bits::new(16);
 
-/// Changes the encapsulation of a whole frame. Lengths, types and checksums that were right are right again; what was wrong
-/// stays as it is. `None` where the frame has nothing that could be changed so.
+/// Changes the encapsulation of a whole frame. Correct lengths, types and checksums are adapted; wrong ones stay as
+/// they are. `None` if the frame has nothing to change in this way.
 pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     let mut headers = decode(frame).headers;
     apply(&mut headers, change)?;
@@ -21,7 +21,8 @@ pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     Some(compile(&headers, size, payload).ok()?.bytes)
 }
 
-/// Gives the outermost label or IP header of a frame that this router forwards the TTL with which it came. False where it has none.
+/// Restores the TTL with which a frame that this router forwards arrived, in its outermost label or IP header. False if
+/// it has none.
 pub(crate) fn undo_decrement(frame: &mut [u8]) -> bool {
     let layers = locate(frame);
     let named = |kind| match kind {
@@ -47,7 +48,7 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
     let labels = range(headers, link_end, HeaderKind::Mpls);
     let tunnelled = inner != link_end;
     match change {
-        // The innermost one: the others are compared with those that must be there.
+        // The innermost one, because the others are compared with the expected ones.
         Deviation::VlanMissing if !tags.is_empty() => drop(headers.remove(tags.end - 1)),
         Deviation::VlanUnexpected => {
             headers.insert(tags.end, Header::Vlan(Vlan { vid: VID.into(), ..Vlan::default() }))
@@ -85,7 +86,7 @@ fn is_ip(header: &Header) -> bool {
     matches!(header.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6)
 }
 
-/// Where the headers of that kind are before the outermost IP header; where they would be, if there are none.
+/// Position of the headers of this kind before the outermost IP header, or where they would be if there are none.
 fn range(headers: &[Header], link_end: usize, kind: HeaderKind) -> Range<usize> {
     let link = &headers[..link_end];
     let count = link.iter().filter(|h| h.kind() == kind).count();
@@ -101,12 +102,12 @@ fn alter(headers: &mut [Header], at: usize, name: FieldName, with: impl Fn(u128)
     header.set(name, with(value)).then_some(())
 }
 
-/// What another router would leave; where that is nothing, what this one should not.
+/// The TTL that one more router would leave; if that is 0, one more than `ttl`.
 fn one_less(ttl: u128) -> u128 {
     if ttl > 1 { ttl - 1 } else { ttl + 1 }
 }
 
-/// A header around that packet, of its family and with its addresses.
+/// A tunnel header for this packet, of its family and with its addresses.
 fn outer(packet: &Header) -> Header {
     match packet {
         Header::Ipv6(inner) => Header::Ipv6(Ipv6 {

@@ -1,4 +1,4 @@
-//! What a reference device does wrong, each exactly and all at the same time if asked.
+//! Faults of a reference device: each is exact, and all may be active at the same time.
 
 use drophammer_model::Instant;
 use drophammer_model::traffic::Deviation;
@@ -11,11 +11,12 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 
 /// Faults of a device; the default has none.
 ///
-/// Those of the filter act where it decides, and count its decisions. The others act on frames whose innermost header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has
-/// taken them, so that a frame lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
-/// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
-/// spared the rest; a copy is made after corruption, misrouting, TTL and encapsulation and is itself neither held nor reordered; a frame that
-/// is to be held is not also reordered.
+/// The faults of the filter act where it decides, and count its decisions. The others act on frames whose innermost
+/// header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has taken them, so that a frame
+/// lost to a fault has used capacity. Frames are numbered over the whole box from 1; "every n" means the numbers n, 2n,
+/// 3n and so on, and 0 means never. A frame passes the faults in the order of the fields: a dropped frame is not
+/// subject to the rest; a copy is made after corruption, misrouting, TTL and encapsulation and is itself neither held
+/// nor reordered; a frame that is held is not also reordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
@@ -41,21 +42,22 @@ pub struct Faults {
     pub duplicate_every: u64,
     /// Send late.
     pub hold: Option<Hold>,
-    /// Send behind its followers.
+    /// Send after later frames.
     pub reorder: Option<Reorder>,
     /// Become slow.
     pub sag: Option<Sag>,
-    /// Become slower and larger all the time.
+    /// Become steadily slower and larger.
     pub ageing: Option<Ageing>,
-    /// Have a queue of so many frames at the way in of each port, out of which a frame goes when the line to which it is bound has room in its buffer,
-    /// rather than be dropped there: those behind it wait, whatever line they are bound to, and those that find the queue full are dropped. Lines with a
-    /// speed and without classes alone, which take frames in their order of arrival; 0 for none.
+    /// Have an input queue of this many frames at each port; 0 for none. A frame leaves it when the line to which it is
+    /// bound has room in its buffer, instead of being dropped there. The frames behind it wait, whatever line they are
+    /// bound to, and frames that find the queue full are dropped. Acts only for lines with a speed and without classes,
+    /// which take frames in their order of arrival.
     pub input_queue: usize,
-    /// Serve each broadcast frame of a type that it does not know, before it ignores it, as long as so many frames.
+    /// Before ignoring a broadcast frame of an unknown type, serve it as long as this many frames.
     pub broadcast_services: u64,
-    /// Send such frames out of the next port, the first being next to the last.
+    /// Send such frames out of the next port; after the last port comes the first.
     pub broadcast_flooded: bool,
-    /// Speak unasked.
+    /// Send unsolicited frames.
     pub own_frames: Option<OwnFrames>,
     /// Forward every n-th frame that its filter denies.
     pub filter_leak_every: u64,
@@ -63,32 +65,32 @@ pub struct Faults {
     pub filter_deny_every: u64,
     /// Drop every n-th IPv6 packet with extension headers.
     pub extension_drop_every: u64,
-    /// What it does wrong with classes of service, from the next [`crate::Router::set_classes`] on.
+    /// Faults with classes of service, from the next [`crate::Router::set_classes`] on.
     pub classes: ClassFaults,
-    /// Forward what it must drop. It is no test frame to the other faults unless its contents are.
+    /// Forward frames that it must drop. To the other faults they are test frames only if their contents are.
     pub forwards: Option<WrongFrame>,
     /// Send every n-th ICMP error twice.
     pub icmp_twice_every: u64,
     /// Lose every n-th packet that it sends into a tunnel, behind the tunnel's counter.
     pub tunnel_drop_every: u64,
-    /// Lose all that it sends into a tunnel once it has sent so many packets there; 0 for never.
+    /// Lose all packets that it sends into a tunnel once it has sent this many there; 0 for never.
     pub tunnel_sticks_after: u64,
-    /// Do not count down the TTL of what it sends into a tunnel.
+    /// Do not decrement the TTL of packets that it sends into a tunnel.
     pub tunnel_keeps_ttl: bool,
-    /// Send everything by the routes, whatever its policies say.
+    /// Ignore the policies and send everything by the routes.
     pub policy_ignored: bool,
-    /// Added to what the counters for unicast frames in and out of each port tell.
+    /// Added to the reported counters for unicast frames in and out of each port.
     pub counter_error: i64,
-    /// Each of them is wrong only once it has counted so many; 0 for always.
+    /// Each of these counters is wrong only once it has counted this many; 0 for always.
     pub counter_error_after: u64,
     /// Answer its operator badly while it is overloaded.
     pub management: Option<ManagementFault>,
-    /// What it does wrong with routes.
+    /// Faults with routes.
     pub bgp: BgpFaults,
 }
 
 impl Faults {
-    /// Does any act on single frames?
+    /// Whether any of them acts on single frames.
     pub(crate) fn act_on_frames(&self) -> bool {
         let Faults {
             drop_every,
@@ -130,7 +132,7 @@ impl Faults {
         often || dropped || changed || hold.is_some() || reorder.is_some()
     }
 
-    /// The same with the instants of drop window, sag and ageing counted from `start`.
+    /// The same faults with the instants of drop window, sag and ageing counted from `start`.
     pub fn from_instant(mut self, start: Instant) -> Faults {
         let moved = |at: Instant| Instant(at.0.saturating_add(start.0));
         self.drop_window = self.drop_window.map(|(from, to)| (moved(from), moved(to)));
@@ -140,7 +142,7 @@ impl Faults {
     }
 }
 
-/// What a device does wrong at lines with classes of service; the default is nothing.
+/// Faults at lines with classes of service; the default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassFaults {
@@ -152,39 +154,38 @@ pub struct ClassFaults {
     pub drop_every: u64,
 }
 
-/// What a device does wrong with the routes of BGP; the default is nothing.
+/// Faults with the routes of BGP; the default has none.
 ///
-/// "Every n" means the prefixes with the numbers n, 2n, 3n and so on, as [`crate::rib`] numbers them; 0 means never. A route
-/// is told, or installed, wrong as the faults are in that instant: what was done before they were set stays. A route that
-/// is lost is not also wrong, and of a wrong next hop and a wrong AS path it may have both.
+/// "Every n" means the prefixes with the numbers n, 2n, 3n and so on, as [`crate::rib`] numbers them; 0 means never. A
+/// route is advertised, or installed, with the faults of that instant: what was done before they were set stays. A lost
+/// route is not also wrong; a route may have both a wrong next hop and a wrong AS path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BgpFaults {
-    /// Tell of every n-th prefix, and drop without a word what it attracts.
+    /// Advertise every n-th prefix, and silently drop packets to it.
     pub blackhole_every: u64,
-    /// When the last path of a prefix goes, tell so and stop forwarding so much later.
+    /// When the last path of a prefix goes, pass the withdrawal on and stop forwarding this much later.
     pub withdraw_late: Duration,
-    /// Tell every n-th prefix with the next hop that it was learned with, instead of the device's own address.
+    /// Advertise every n-th prefix with the next hop that it was learned with, instead of the device's own address.
     pub wrong_next_hop_every: u64,
-    /// Tell every n-th prefix with the device's own AS twice in front of the path.
+    /// Advertise every n-th prefix with the device's own AS twice in front of the path.
     pub wrong_as_path_every: u64,
-    /// Do not tell of every n-th prefix.
+    /// Do not advertise every n-th prefix.
     pub lost_route_every: u64,
-    /// Take nothing more out of the buffers of TCP.
+    /// Read nothing more from TCP.
     pub never_reads: bool,
-    /// Take so many bytes per second of each session out of the buffers of TCP at most: at every multiple of 10 ms its share, in
-    /// whole messages; what a message leaves of a share is added to the next one. 0 for no limit.
+    /// Read at most this many bytes per second of each session from TCP: its share at every multiple of 10 ms, in whole
+    /// messages. The rest of a share that is too small for the next message is added to the next share. 0 for no limit.
     pub reads_per_second: u64,
-    /// Take every n-th prefix back from those who were told of it, and tell it again, in turn, at every multiple of
-    /// `flap_interval` for ever. What is forwarded stays as it is.
+    /// Withdraw and re-advertise every n-th prefix, alternately, at every multiple of `flap_interval` without end.
+    /// Forwarding does not change.
     pub flap_every: u64,
     /// See `flap_every`; below 1 ms is taken for 1 ms.
     pub flap_interval: Duration,
-    /// End the session of the n-th route received since the faults were set by a NOTIFICATION (Cease, Administrative
-    /// Reset) behind that route; once. 0 for never.
+    /// After the n-th route received since the faults were set, end its session by a NOTIFICATION (Cease,
+    /// Administrative Reset), once. 0 for never.
     pub reset_after: u64,
-    /// Send a malformed UPDATE behind the n-th route told since the faults were set, to the peer that was told it; once.
-    /// 0 for never.
+    /// After the n-th route advertised since the faults were set, send a malformed UPDATE to the same peer, once. 0 for never.
     pub malformed_after: u64,
     /// Send no KEEPALIVEs on sessions that are established.
     pub hold_silence: bool,
@@ -200,11 +201,11 @@ pub enum WrongFrame {
     Giant,
     /// IPv4 packets with a wrong header checksum; it stays as wrong.
     Checksum,
-    /// Packets with a TTL or hop limit of 1 or 0; it is counted down and wraps.
+    /// Packets with a TTL or hop limit of 1 or 0; it is decremented and wraps.
     Ttl,
-    /// IPv4 packets with a source route. They go to their present destination.
+    /// IPv4 packets with a source route. They go to their current destination.
     SourceRoute,
-    /// IPv4 packets from an address that nobody has.
+    /// IPv4 packets from an address that no host has.
     Martian,
 }
 
@@ -231,7 +232,7 @@ pub struct Corrupt {
     pub every: u64,
     /// Which byte of the payload, modulo its length; `None`: drawn from the seed.
     pub offset: Option<usize>,
-    /// Mend the checksums that were right, so that nothing but the content tells.
+    /// Update the checksums that were right, so that only the content shows the change.
     pub fix_checksum: bool,
 }
 
@@ -264,21 +265,22 @@ pub struct DropAtLowLoad {
 pub struct WrongNextHop {
     /// Every n-th frame; one that was misrouted too counts as both.
     pub every: u64,
-    /// Whose address they get; [`NOBODY`] is nobody's.
+    /// Address of that station; no station has [`NOBODY`].
     #[serde(with = "crate::config::mac")]
     pub mac: MacAddr,
 }
 
-/// Changes the encapsulation of frames: tags, labels, tunnel, DSCP, ECN or TTL, whichever the change is called by. Checksums and
-/// lengths fit what leaves. A frame that has nothing to be changed so (no tag whose identifier could be wrong) leaves as it is
-/// and is not counted. The outermost tag or label gets a wrong value; the innermost one is missing or too many. A tunnel that
-/// should not be there is GRE with the addresses of the packet. A TTL is one less than it should be, or one more where that is 0.
+/// Changes the encapsulation of frames: tags, labels, tunnel, DSCP, ECN or TTL, depending on the change. Checksums and
+/// lengths fit the frame that leaves. A frame that cannot be changed in this way (no tag whose identifier could be
+/// wrong) leaves as it is and is not counted. The outermost tag or label gets a wrong value; the innermost one is
+/// missing or too many. A tunnel that should not be there is GRE with the addresses of the packet. A TTL is one less
+/// than it should be, or one more where that is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encapsulation {
     /// Every n-th frame.
     pub every: u64,
-    /// As what a tester that knows how the frame must arrive finds it.
+    /// The change, named by the deviation that a tester finds.
     pub change: Deviation,
 }
 
@@ -302,7 +304,7 @@ pub struct Hold {
 pub struct Reorder {
     /// Every n-th frame.
     pub every: u64,
-    /// k: how many others pass it. After [`REORDER_LIMIT`] it goes in any case.
+    /// k: how many others pass it. After [`REORDER_LIMIT`] it departs in any case.
     pub positions: u64,
 }
 
@@ -310,7 +312,7 @@ pub struct Reorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sag {
-    /// When.
+    /// Start of the sag.
     pub from: Instant,
     /// Frames per second, 1 to 10^9.
     pub capacity_pps: u64,
@@ -324,7 +326,7 @@ pub struct Ageing {
     pub from: Instant,
     /// By how much the delay of frames grows in each second.
     pub delay_per_second: Duration,
-    /// By how many bytes its memory does.
+    /// Bytes by which its memory grows in each second.
     pub bytes_per_second: u64,
 }
 
@@ -335,28 +337,28 @@ impl Ageing {
         u64::try_from(u128::from(each) * u128::from(passed) / 1_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// The delay in ns that is there at `now`.
+    /// The additional delay at `now`, in ns.
     pub(crate) fn delay_ns(&self, now: Instant) -> u64 {
         self.grown(u64::try_from(self.delay_per_second.as_nanos()).unwrap_or(u64::MAX), now)
     }
 
-    /// The bytes.
+    /// The additional memory at `now`, in bytes.
     pub fn bytes(&self, now: Instant) -> u64 {
         self.grown(self.bytes_per_second, now)
     }
 }
 
-/// What becomes of echo requests to its own addresses while many frames wait for service.
+/// Treatment of echo requests to its own addresses while many frames wait for service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManagementFault {
-    /// From so many frames that wait or are in service on.
+    /// Acts from this many frames that wait or are in service on.
     pub waiting: usize,
     /// Every n-th such request is not answered; 1 for all of them, 0 for none.
     pub drop_every: u64,
-    /// The others are answered so much later.
+    /// The others are answered this much later.
     pub delay: Duration,
-    /// Once there were so many frames, no request is ever answered again.
+    /// Once there were that many frames, no request is ever answered again.
     pub dies: bool,
 }
 
@@ -366,7 +368,7 @@ pub struct ManagementFault {
 pub struct OwnFrames {
     /// Time between two; below 1 µs is taken for 1 µs.
     pub interval: Duration,
-    /// By which port.
+    /// Output port.
     pub port: usize,
 }
 
@@ -379,7 +381,7 @@ pub(crate) struct LoadMeter {
 }
 
 impl LoadMeter {
-    /// A frame arrives at `at`: is the load low?
+    /// Counts a frame that arrives at `at`; returns whether the load is low.
     pub(crate) fn is_low(&mut self, fault: &DropAtLowLoad, at: Instant) -> bool {
         let interval = at.0 / u64::try_from(fault.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
         if interval != self.interval {
@@ -391,7 +393,7 @@ impl LoadMeter {
     }
 }
 
-/// Is it the turn of frame `number`, counted from 1?
+/// Whether `number`, counted from 1, is a multiple of `every`; never if `every` is 0.
 pub(crate) fn is_nth(number: u64, every: u64) -> bool {
     every != 0 && number.is_multiple_of(every)
 }

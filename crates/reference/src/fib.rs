@@ -1,4 +1,4 @@
-//! The forwarding table: longest match over connected, static and BGP routes, with room for so many.
+//! The forwarding table: longest match over connected, static and BGP routes, with limited room.
 
 use crate::config::ConfigError;
 use crate::rib::{Net, net};
@@ -10,11 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Room for routes that are not the device's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Of both families together.
+    /// Routes of both families together.
     pub all: usize,
-    /// Of IPv4.
+    /// IPv4 routes.
     pub ipv4: usize,
-    /// Of IPv6.
+    /// IPv6 routes.
     pub ipv6: usize,
 }
 
@@ -23,9 +23,9 @@ pub struct Fib {
     table: Table,
     room: Room,
     used: [usize; 2],
-    /// Prefixes that are not BGP's.
+    /// Prefixes with a route that is not BGP's.
     fixed: HashSet<Net>,
-    /// What BGP would do with such a prefix.
+    /// BGP's target for such a prefix.
     shadowed: HashMap<Net, Target>,
     truth: FibTruth,
 }
@@ -41,7 +41,7 @@ impl Fib {
         Fib { table: Table::default(), room, used: [0; 2], fixed, shadowed, truth: FibTruth::default() }
     }
 
-    /// A route of the device's own, which takes no place.
+    /// Adds a route of the device's own, which uses no room.
     ///
     /// # Errors
     /// A length beyond the family's.
@@ -51,7 +51,7 @@ impl Fib {
         self.table.insert(net.0, net.1, target)
     }
 
-    /// Adds or replaces a static route by a neighbour.
+    /// Adds or replaces a static route through a neighbour.
     ///
     /// # Errors
     /// A length beyond the family's.
@@ -69,7 +69,7 @@ impl Fib {
         Ok(())
     }
 
-    /// Takes a static route away; false when there is none.
+    /// Removes a static route; false if there is none.
     pub fn remove_static(&mut self, prefix: IpAddr, len: u8) -> bool {
         let Some(net) = net(prefix, len).filter(|net| self.fixed.remove(net)) else { return false };
         let before = self.table.exact(net.0, net.1);
@@ -80,7 +80,7 @@ impl Fib {
         true
     }
 
-    /// What BGP wants for a prefix; `None`: nothing any more.
+    /// Sets BGP's target for a prefix; `None` removes it.
     pub fn set_bgp(&mut self, net: Net, target: Option<Target>) {
         if self.fixed.contains(&net) {
             match target {
@@ -103,9 +103,9 @@ impl Fib {
         }
     }
 
-    /// Puts a route in place of the one before, or takes that one out, and returns what is there then. A route that changes
-    /// keeps its place; one that finds none swallows what it attracts. A place that becomes free is for a route that is
-    /// added later: those that found no room before stay without.
+    /// Replaces or removes the route of a prefix, and returns the new one. A route that changes keeps its place; a
+    /// route without room drops the packets to it. A place that becomes free goes to a route that is added later:
+    /// routes that found no room before stay without.
     fn place(&mut self, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
         let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Sink));
         let Room { all, ipv4, ipv6 } = self.room;
@@ -115,7 +115,7 @@ impl Fib {
         let after = target.map(|target| if takes_place(before) || has_room { target } else { Target::Blackhole });
         self.used[of(net)] += usize::from(takes_place(after));
         match after {
-            // The length was seen to fit.
+            // The length was checked before.
             Some(target) => drop(self.table.insert(net.0, net.1, target)),
             None => drop(self.table.remove(net.0, net.1)),
         }
@@ -167,7 +167,7 @@ mod tests {
         (0..5).for_each(|n| fib.set_bgp(v6(n), Some(Target::Via(8))));
         assert_eq!(*fib.truth(), FibTruth { ipv4: 3, ipv6: 2, without_room: 5, sunk: 0 });
         assert_eq!((via(&fib, 2), via(&fib, 3), via(&fib, 9)), (Some(Target::Via(7)), Some(Target::Blackhole), None));
-        // A place that becomes free is for the next route, not for one that found none.
+        // A place that becomes free goes to the next route, not to one that found none.
         fib.set_bgp(v4(0), None);
         assert_eq!((via(&fib, 0), via(&fib, 4)), (None, Some(Target::Blackhole)));
         fib.set_bgp(v4(4), Some(Target::Via(7)));

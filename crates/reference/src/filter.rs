@@ -1,11 +1,11 @@
-//! Filters: lists of rules of which the first that matches decides.
+//! Filters: lists of rules; the first rule that matches decides.
 
 use crate::config::ConfigError;
 use drophammer_model::filter::{self, FilterDirection, FilterList, FilterRule};
 use drophammer_model::trial::Family;
 use std::net::IpAddr;
 
-/// What rules look at.
+/// The fields that rules examine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub source: IpAddr,
@@ -14,11 +14,11 @@ pub(crate) struct Packet {
     pub destination_port: Option<u16>,
 }
 
-/// What a list says of a packet.
+/// The decision of a list on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub permits: bool,
-    /// Rules of the packet's family that were looked at, the one that decides included.
+    /// Rules of the packet's family that were examined, the one that decides included.
     pub looked_at: u64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Decision {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     lists: Vec<FilterList>,
-    /// Place of the first rule of each list among all rules.
+    /// Index of the first rule of each list among all rules.
     first: Vec<usize>,
     /// By direction and port: the list that applies there.
     at: [Vec<Option<usize>>; 2],
@@ -55,10 +55,10 @@ fn matches(rule: &FilterRule, packet: &Packet) -> bool {
 }
 
 impl Filter {
-    /// Lists of a device with so many ports.
+    /// Lists of a device with `ports` ports.
     ///
     /// # Errors
-    /// A port that is not there or has two lists in one direction, a prefix length beyond its family's.
+    /// A port that does not exist or has two lists in one direction, a prefix length beyond its family's.
     pub fn new(lists: Vec<FilterList>, ports: usize) -> Result<Filter, ConfigError> {
         if let Some(why) = filter::refuse(&lists, ports) {
             return Err(ConfigError::Filter(why));
@@ -77,13 +77,13 @@ impl Filter {
         Ok(Filter { lists, first, at, matches: vec![0; rules] })
     }
 
-    /// Is there no list?
+    /// True if there is no list.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }
 
-    /// What the list of a port says of a packet; `None` where it has none. The rule that decides counts the packet.
+    /// The decision of a port's list on a packet; `None` if it has no list. The rule that decides counts the packet.
     pub fn decide(&mut self, direction: FilterDirection, port: usize, packet: &Packet) -> Option<Decision> {
         let list = self.at[direction as usize][port]?;
         let family = if packet.source.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };

@@ -1,5 +1,5 @@
-//! The SSH server of the device, as far as an operator's terminal meets it first: it accepts connections and sends its banner (RFC 4253 section
-//! 4.2). Packets and instants in, packets and deadlines out.
+//! The SSH server of the device, reduced to the start of a connection: it accepts connections and sends its banner (RFC
+//! 4253 section 4.2). Packets and instants in, packets and deadlines out.
 
 use crate::interfaces::Interface;
 use drophammer_emulation::tcp::{ConnState, ConnectionId, TcpConfig, TcpStack};
@@ -7,21 +7,21 @@ use drophammer_model::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Where it listens.
+/// The port on which it listens.
 pub(crate) const PORT: u16 = 22;
-/// What it says.
+/// Its banner.
 const BANNER: &[u8] = b"SSH-2.0-drophammer_reference\r\n";
-/// Bytes of the buffers of a connection: what comes in is not read.
+/// Bytes of the buffers of a connection: received data is not read.
 const BUFFER: usize = 4096;
 
 /// The server.
 pub(crate) struct Greeter {
-    /// By interface.
+    /// One stack per interface.
     stacks: Vec<TcpStack>,
     /// Connections that are to be greeted, each with its interface.
     due: BinaryHeap<Reverse<(Instant, usize, ConnectionId)>>,
     ready: Vec<ConnectionId>,
-    /// When [`Greeter::poll`] has something to do, kept so that asking costs nothing.
+    /// Next deadline of [`Greeter::poll`], cached because it is queried often.
     wake: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl Greeter {
         }
     }
 
-    /// A packet to [`PORT`] of the device arrives; `answers` says when a new connection is greeted, `None` for never.
+    /// A packet to [`PORT`] of the device arrives; `answers` returns when a new connection is greeted, `None` for never.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Greeter {
     }
 }
 
-/// Is this packet of TCP for [`PORT`]?
+/// Whether this is a TCP packet for [`PORT`].
 pub(crate) fn is_for(packet: &[u8]) -> bool {
     let header = match packet.first().map(|byte| byte >> 4) {
         Some(4) => usize::from(packet[0] & 15) * 4,

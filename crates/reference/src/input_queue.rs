@@ -1,9 +1,9 @@
-//! A queue at the way in of a port that blocks at its head: a fault.
+//! An input queue of a port with head-of-line blocking: a fault.
 
 use drophammer_model::Instant;
 use std::collections::VecDeque;
 
-/// The frames of one port that wait, in order, until the line of the first of them has room.
+/// The waiting frames of one port, in order, until the line of the first of them has room.
 #[derive(Clone, Debug, Default)]
 pub struct InputQueue {
     /// When each of them leaves it, ascending.
@@ -11,7 +11,8 @@ pub struct InputQueue {
 }
 
 impl InputQueue {
-    /// A frame comes at `at` into a queue of `room` frames: the earliest instant at which all before it are gone; `None` where it finds no place.
+    /// A frame arrives at `at` at a queue of `room` frames. Returns the earliest instant at which all before it are
+    /// gone; `None` if the queue is full.
     pub fn behind(&mut self, at: Instant, room: usize) -> Option<Instant> {
         while self.leaves.front().is_some_and(|leave| *leave <= at) {
             self.leaves.pop_front();
@@ -19,7 +20,7 @@ impl InputQueue {
         (self.leaves.len() < room).then(|| self.leaves.back().copied().unwrap_or(at))
     }
 
-    /// That frame leaves the queue at `leave`, not before the one ahead of it.
+    /// The frame leaves the queue at `leave`, not before the one ahead of it.
     pub fn push(&mut self, leave: Instant) {
         self.leaves.push_back(leave);
     }

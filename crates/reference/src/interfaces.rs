@@ -41,12 +41,12 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Can a neighbour on this link have this address?
+    /// Whether a neighbour on this link can have this address.
     pub fn on_link(&self, address: IpAddr) -> bool {
         matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || self.is_neighbour(address)
     }
 
-    /// Is an address within one of the connected prefixes, and not the device's own?
+    /// Whether an address is within one of the connected prefixes, and not the device's own.
     pub fn is_neighbour(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {
@@ -64,7 +64,7 @@ impl Interface {
     }
 }
 
-/// The interfaces of a device: that of each port in their order, then the sub-interfaces in theirs.
+/// The interfaces of a device: those of the ports in their order, then the sub-interfaces in theirs.
 pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError> {
     let mut all: Vec<Interface> = Vec::with_capacity(config.ports.len() + config.sub_interfaces.len());
     for (port, p) in config.ports.iter().enumerate() {
@@ -96,11 +96,11 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
     Ok(all)
 }
 
-/// Which sub-interface the tags of a frame lead to.
+/// Sub-interfaces by the tags of a frame.
 pub(crate) struct ByTags(HashMap<(usize, [u8; MAX_TAGS * TAG]), usize>);
 
 impl ByTags {
-    /// Of all interfaces of a device.
+    /// Collects them from all interfaces of a device.
     ///
     /// # Errors
     /// Two on one port have the same tags.
@@ -120,7 +120,7 @@ impl ByTags {
     pub fn find(&self, port: usize, tags: &[u8]) -> Option<usize> {
         let mut key = [0; MAX_TAGS * TAG];
         key.get_mut(..tags.len())?.copy_from_slice(tags);
-        // Priority and drop eligibility do not tell VLANs apart.
+        // Priority and drop eligibility do not distinguish VLANs.
         for tag in key.as_chunks_mut::<TAG>().0 {
             tag[2] &= 0x0f;
         }

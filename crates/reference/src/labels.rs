@@ -1,4 +1,4 @@
-//! Static label entries: what becomes of packets with MPLS labels (RFC 3031, RFC 3032).
+//! Static label entries: treatment of packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use drophammer_model::role::PushedRoute;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Labels below are reserved (RFC 3032 section 2.1).
+/// Labels below this one are reserved (RFC 3032 section 2.1).
 const FIRST: u32 = 16;
-/// Labels beyond do not fit into 20 bits.
+/// Labels from here on do not fit into 20 bits.
 const END: u32 = 1 << 20;
 /// Where the label stack is in a frame without tags.
 const STACK: usize = ethernet::LEN;
 /// Bytes of an entry of the label stack.
 const ENTRY: usize = 4;
 
-/// What becomes of packets whose outermost label is `label`, from whichever interface.
+/// Treatment of packets whose outermost label is `label`, from any interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabelRoute {
     /// The label, 16 to 1,048,575.
     pub label: u32,
-    /// Labels in its place, the outermost first: none takes it off, one swaps it, more also push.
+    /// Labels that replace it, the outermost first: none pops it, one swaps it, more also push.
     pub out: Vec<u32>,
     /// Way out: a port, or the interface of this number (see [`crate::Config::sub_interfaces`]).
     pub port: usize,
@@ -31,7 +31,7 @@ pub struct LabelRoute {
     pub next_hop: IpAddr,
 }
 
-/// Routes whose packets get labels, the longest prefix first. They go before the routes of the forwarding table.
+/// Routes whose packets get labels, the longest prefix first. They take precedence over the forwarding table.
 #[derive(Default)]
 pub(crate) struct Pushed(Vec<(Prefix, Entry)>);
 
@@ -39,7 +39,7 @@ impl Pushed {
     /// Adds a route, whose next hop has this number.
     ///
     /// # Errors
-    /// A reserved label, none at all, or a prefix that is none.
+    /// A reserved label, no label, or an invalid prefix.
     pub fn add(&mut self, route: &PushedRoute, next_hop: usize) -> Result<(), ConfigError> {
         if let Some(label) = route.out.iter().find(|label| !(FIRST..END).contains(*label)) {
             return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
@@ -84,7 +84,7 @@ impl Labels {
     /// Adds an entry, whose next hop has this number.
     ///
     /// # Errors
-    /// A reserved label, or a second entry for one.
+    /// A reserved label, or a second entry for the same label.
     pub fn add(&mut self, route: &LabelRoute, next_hop: usize) -> Result<(), ConfigError> {
         let reserved = |label: &u32| !(FIRST..END).contains(label);
         if let Some(label) = std::iter::once(&route.label).chain(&route.out).find(|label| reserved(label)) {
@@ -117,7 +117,7 @@ pub(crate) struct Outermost {
     pub length: usize,
 }
 
-/// Reads the label stack of an untagged frame. `None` if it does not end, or no packet of IP lies behind it.
+/// Reads the label stack of an untagged frame. `None` if it does not end, or no IP packet follows it.
 pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let first = word(STACK)?;
@@ -141,9 +141,9 @@ pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
     })
 }
 
-/// Exchanges the outermost label for those of `out`, each with the traffic class and the decremented TTL of the one before (uniform
-/// model, RFC 3443). Where no label is left, the packet gets this TTL; with `pipe` what comes to light keeps its own, and a packet counts it down. The frame ends with the
-/// packet, without padding.
+/// Replaces the outermost label by those of `out`, each with the traffic class and the decremented TTL of the one
+/// before (uniform model, RFC 3443). If no label is left, the packet gets this TTL. With `pipe`, the exposed header
+/// keeps its own TTL, which is decremented if it is a packet's. The frame ends with the packet, without padding.
 pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32], pipe: bool) {
     let ttl = outermost.ttl - 1;
     frame.truncate(STACK + outermost.length);

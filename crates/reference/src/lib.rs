@@ -24,7 +24,8 @@
 //! - **Line.** With a speed, a frame of `n` bytes (FCS included) then takes `8 (n + 20) / speed` on the wire of its port,
 //!   one after the other, at most `egress_buffer` waiting or on the wire. It departs when its last bit is out.
 //! - **Classes of a line** ([`Router::set_classes`]) stand in place of the line's speed and buffer: each class has a queue, and the line serves up
-//!   to `weight` frames of each in turn (all weights divided by their greatest common divisor), passing over those that have none waiting.
+//!   to `weight` frames of each in turn (all weights divided by their greatest common divisor), passing over those that have none waiting. With
+//!   strict priority it serves the class with the highest weight that has a frame waiting.
 //! - **Control.** ARP, Neighbor Discovery, ICMP and frames of its own have a path of their own: they neither wait nor
 //!   make others wait, and depart when their cause arrives.
 //! - **Routes** are the device's own, static ones and those of BGP ([`BgpConfig`]), in this order for one prefix. What BGP does

@@ -2,8 +2,8 @@
 
 use drophammer_model::Instant;
 
-/// A time or a length of time: `ns + part / denominator`, `part < denominator`. Who uses it keeps the denominator, at most
-/// 10^18, and compares only moments of the same one.
+/// A time or a length of time: `ns + part / denominator`, `part < denominator`. The user keeps the denominator, at most
+/// 10^18, and compares only moments with the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
@@ -33,7 +33,7 @@ impl Moment {
         Moment { ns, part: if carry { part - denominator } else { part } }
     }
 
-    /// `self` and so many whole nanoseconds.
+    /// `self` and `ns` whole nanoseconds.
     #[inline]
     pub fn later(self, ns: u64) -> Moment {
         Moment { ns: self.ns.saturating_add(ns), ..self }

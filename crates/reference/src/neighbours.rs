@@ -1,4 +1,4 @@
-//! Who is where on the links: the neighbours of the device and the frames that wait for them.
+//! The neighbours of the device on its links, and the frames that wait for them.
 
 use crate::pool::Slot;
 use drophammer_model::Instant;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 const RETRY: Duration = Duration::from_secs(1);
-/// No more neighbours than this; the ones beyond do not resolve.
+/// Most neighbours; further ones do not resolve.
 const LIMIT: usize = 65_536;
-/// Deadlines are looked at on this grid, so that many neighbours cost few looks.
+/// Deadlines are checked on this grid, so that many neighbours need few checks.
 const GRID_NS: u64 = 10_000_000;
 
 /// A neighbour.
@@ -21,36 +21,36 @@ pub struct Neighbour {
     pub interface: usize,
     /// Its address.
     pub address: IpAddr,
-    /// Where it is, if known.
+    /// Its MAC address, if known.
     pub mac: Option<MacAddr>,
     attempts: u32,
     due: Option<Instant>,
     /// Frames that wait for it.
     pub pending: Vec<Pending>,
-    /// Frames of the device's own that do.
+    /// Frames of the device's own that wait for it.
     pub own: Vec<Slot>,
 }
 
 /// A frame that waits for a neighbour.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// The frame, ready but for its destination MAC address.
+    /// The frame, complete except for its destination MAC address.
     pub slot: Slot,
-    /// Interface that it came in by.
+    /// Interface by which it arrived.
     pub ingress: usize,
 }
 
-/// What is to be done about a neighbour.
+/// The action that is due for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for it: `Some` at the known address, else everybody.
+    /// Ask for it: at the known address if `Some`, else everybody.
     Ask(Option<MacAddr>),
     /// It did not answer; its pending frames are lost.
     GiveUp,
 }
 
 impl Neighbour {
-    /// Questions asked since it last answered.
+    /// Requests sent since it last answered.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -66,12 +66,12 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Nobody yet.
+    /// No neighbours yet.
     pub fn new(lifetime: Option<Duration>) -> Neighbours {
         Neighbours { lifetime, ..Neighbours::default() }
     }
 
-    /// Index of a neighbour, made if need be; `None` when there are too many.
+    /// Index of a neighbour, created if necessary; `None` if there are too many.
     pub fn intern(&mut self, interface: usize, address: IpAddr) -> Option<usize> {
         if let Some(i) = self.index.get(&(interface, address)) {
             return Some(*i);
@@ -92,7 +92,7 @@ impl Neighbours {
         Some(self.all.len() - 1)
     }
 
-    /// Index of a neighbour that is there.
+    /// Index of an existing neighbour.
     pub fn find(&self, interface: usize, address: IpAddr) -> Option<usize> {
         self.index.get(&(interface, address)).copied()
     }
@@ -114,7 +114,7 @@ impl Neighbours {
         self.all.iter().filter(|n| n.interface == interface).find_map(|n| n.mac)
     }
 
-    /// Starts to ask for a neighbour; false when that is under way.
+    /// Starts to ask for a neighbour; false if that is already under way.
     pub fn start(&mut self, i: usize, now: Instant) -> bool {
         let neighbour = &mut self.all[i];
         if neighbour.due.is_some() && neighbour.attempts > 0 {
@@ -142,12 +142,12 @@ impl Neighbours {
         self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
     }
 
-    /// When something is to be done.
+    /// When the next action is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake
     }
 
-    /// Hands out what is due until `now`, one after the other.
+    /// Hands out the actions that are due until `now`, one after the other.
     pub fn poll(&mut self, now: Instant, mut act: impl FnMut(usize, &mut Neighbour, Action)) {
         if self.wake.is_none_or(|w| w > now) {
             return;

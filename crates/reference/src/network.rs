@@ -1,8 +1,8 @@
-//! Several devices with links between them, which stand as one: virtual time for a system of routers.
+//! Several devices with links between them that act as one: a system of routers in virtual time.
 //!
-//! A frame that one router gives out at a core port at instant t reaches the router at the other end at t, or later by the delay of the link. All that happens is worked out in order of
-//! time: of what happens at the same instant, changes of links come first, then frames that arrive after a delay, then the routers in their order. So figures do not depend on how often
-//! anybody asks.
+//! A frame that leaves a router by a core port at instant t reaches the router at the other end at t, or later by the
+//! delay of the link. Events are processed in order of time. At the same instant, changes of links come first, then
+//! frames that arrive after a delay, then the routers in their order. So figures do not depend on how often the network is polled.
 
 mod routes;
 
@@ -17,7 +17,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Routers and how they are joined. What a port is not named by is left open: nothing comes and nothing goes.
+/// Routers and how they are joined. A port that is not named is open: it receives and sends nothing.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
     /// The routers.
@@ -26,11 +26,11 @@ pub struct NetworkConfig {
     pub edges: Vec<(usize, usize)>,
     /// Links between two routers: router and port at both ends.
     pub links: Vec<[(usize, usize); 2]>,
-    /// How long a frame is on its way on each of them, in both directions; none where they end.
+    /// Delay of each link, in both directions; links beyond the end of this list have none.
     pub delays: Vec<Duration>,
-    /// Static routes of each router beside those of its configuration, of which the best that has its link up is used.
+    /// Static routes of each router in addition to those of its configuration; the best one whose link is up is used.
     pub routes: Vec<Vec<RankedRoute>>,
-    /// From the change of a link between routers to the change of the routes at both ends.
+    /// Time from the change of a link between routers to the change of the routes at both ends.
     pub detection: Duration,
 }
 
@@ -45,12 +45,12 @@ enum Place {
     Core { router: usize, port: usize, delay: Duration },
 }
 
-/// What changes by itself.
+/// A scheduled change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     /// A link goes down or comes up.
     Link { link: usize, up: bool },
-    /// Routers know of it.
+    /// The routers at its ends detect that.
     Routes { link: usize, up: bool },
 }
 
@@ -58,7 +58,7 @@ enum Change {
 struct Flying {
     /// When it arrives.
     at: Instant,
-    /// Tells frames of the same instant apart: first sent, first there.
+    /// Orders frames of the same instant: first sent, first received.
     number: u64,
     router: usize,
     port: usize,
@@ -94,26 +94,26 @@ impl Ord for Flying {
 /// The routers.
 pub struct Network {
     routers: Vec<Router>,
-    /// When each has something to do next, and when somebody may have to know of it: kept, because it is asked for at every frame.
+    /// Next deadline and next notice of each router, cached because they are queried at every frame.
     deadlines: Vec<(Option<Instant>, Option<Instant>)>,
     edges: Vec<(usize, usize)>,
     links: Vec<[(usize, usize); 2]>,
-    /// By router and port.
+    /// Where each port leads, by router and port.
     places: Vec<Vec<Place>>,
-    /// The same: is it a core port?
+    /// True for core ports, by router and port.
     core: Vec<Vec<bool>>,
     routes: Vec<Routes>,
     detection: Duration,
-    /// In order of time; of one instant in the order in which they were asked for.
+    /// In order of time; at one instant in the order in which they were requested.
     changes: BinaryHeap<Reverse<(Instant, u64, Change)>>,
     asked: u64,
     flying: BinaryHeap<Reverse<Flying>>,
     flown: u64,
-    /// What left at edge ports and was not fetched yet, in order of time.
+    /// Frames that left at edge ports and were not fetched yet, in order of time.
     out: VecDeque<(Instant, usize, Frame)>,
-    /// Instants of those that somebody may answer, in order.
+    /// Instants of those that another station may answer, in order.
     notices: VecDeque<Instant>,
-    /// Room for what a router gives out.
+    /// Buffer for the frames that a router sends.
     moving: Vec<(Instant, usize, Frame)>,
     now: Instant,
 }
@@ -124,10 +124,10 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 }
 
 impl Network {
-    /// Routers that have seen nothing yet. All links are up.
+    /// A new network. All links are up.
     ///
     /// # Errors
-    /// [`ConfigError`] where a router's configuration contradicts itself, or a port is named that is not there, or twice.
+    /// [`ConfigError`] if a router's configuration contradicts itself, or a port does not exist or is named twice.
     pub fn new(config: NetworkConfig) -> Result<Network, ConfigError> {
         let NetworkConfig { routers, edges, links, delays, routes, detection } = config;
         let mut places: Vec<Vec<Place>> = routers.iter().map(|router| vec![Place::Open; router.ports.len()]).collect();
@@ -178,14 +178,14 @@ impl Network {
         self
     }
 
-    /// A router did something: when does it do something next?
+    /// Updates the deadlines of a router that did something.
     #[inline]
     fn look(&mut self, router: usize) {
         let one = &self.routers[router];
         self.deadlines[router] = (one.next_deadline(), one.next_notice_or_at(&self.core[router]));
     }
 
-    /// The latest instant that it was told.
+    /// The latest instant that was passed to it.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -200,21 +200,21 @@ impl Network {
         self.edges.get(port).copied()
     }
 
-    /// Changes something of a router (its faults, its filter) now: after all that happens until then.
+    /// Changes a router (its faults, its filter) now, after all events until then.
     ///
     /// # Panics
     /// When there is no such router.
     pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
         self.advance(self.now);
-        // A router that had nothing to do knows an earlier instant only.
+        // The clock of a router that had nothing to do is behind.
         self.work(router);
         let done = change(&mut self.routers[router]);
         self.look(router);
         done
     }
 
-    /// A frame (without FCS) reaches an edge port, its last bit at `now`. The network may keep its memory; it leaves other memory in its place
-    /// then, or none.
+    /// A frame (without FCS) reaches an edge port, its last bit at `now`. The network may keep the frame's memory, and
+    /// then leaves other memory or none in its place.
     ///
     /// # Panics
     /// When there is no such port.
@@ -225,7 +225,7 @@ impl Network {
         self.look(router);
     }
 
-    /// The same of a frame that keeps its memory.
+    /// As [`Network::take`], for a frame that keeps its memory.
     ///
     /// # Panics
     /// When there is no such port.
@@ -236,8 +236,8 @@ impl Network {
         self.look(router);
     }
 
-    /// Does what is due until `now` and gives every frame that leaves by an edge port until then to `out`, in order of time. `out` may keep
-    /// their memory.
+    /// Processes everything due until `now` and passes every frame that leaves by an edge port until then to `out`, in
+    /// order of time. `out` may keep their memory.
     pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.advance(now);
         while let Some((at, port, mut frame)) = self.out.pop_front() {
@@ -252,8 +252,8 @@ impl Network {
         earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_between()))
     }
 
-    /// The same without test frames that only have to leave by an edge port. One on its way to another router counts: it may make that one say
-    /// something that somebody answers.
+    /// As [`Network::next_deadline`], without test frames that only have to leave by an edge port. A test frame on its
+    /// way to another router counts: that router may send a frame because of it that another station answers.
     pub fn next_notice(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.1).min();
         earlier(self.notices.front().copied(), earlier(routers, self.next_between()))
@@ -275,8 +275,8 @@ impl Network {
         self.look(router);
     }
 
-    /// A link between two routers goes down or comes up at `at`, or now where that is over. Both ends stop at that instant, and change their
-    /// routes when they have found out ([`NetworkConfig::detection`]).
+    /// A link between two routers goes down or comes up at `at`, or now if that is in the past. Both ends stop using it
+    /// at that instant, and change their routes once they have detected it ([`NetworkConfig::detection`]).
     ///
     /// # Panics
     /// When there is no such link.
@@ -293,7 +293,7 @@ impl Network {
         self.changes.push(Reverse((at, self.asked, change)));
     }
 
-    /// Everything that happens until `to`.
+    /// Processes all events until `to`.
     fn advance(&mut self, to: Instant) {
         loop {
             let due = self.deadlines.iter().enumerate().filter_map(|(i, deadline)| Some((deadline.0?, i))).min();
@@ -324,7 +324,7 @@ impl Network {
         self.now = self.now.max(to);
     }
 
-    /// Lets a router do what is due now, and carries what leaves it.
+    /// Lets a router do its due work now, and moves the frames that leave it.
     fn work(&mut self, router: usize) {
         let Network { routers, moving, .. } = self;
         let noticed = routers[router].next_notice().is_some_and(|at| at <= self.now);

@@ -1,8 +1,8 @@
-//! Buffers for frames, used again and again.
+//! Reusable buffers for frames.
 
 use drophammer_wire::frame::Frame;
 
-/// Room of a new buffer; what is longer makes its own.
+/// Room of a new buffer; longer frames allocate their own.
 const ROOM: usize = 1600;
 
 /// Index of a frame in the pool.
@@ -34,7 +34,7 @@ impl Pool {
         (self.frames.len() - 1) as Slot
     }
 
-    /// Takes the memory of `frame` and leaves other memory, with anything in it, in its place, or none.
+    /// Takes the memory of `frame` and leaves other memory with arbitrary content, or none, in its place.
     #[inline]
     pub fn adopt(&mut self, frame: &mut Frame) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
@@ -53,7 +53,7 @@ impl Pool {
         copy
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     #[inline]
     pub fn release(&mut self, slot: Slot) {
         self.free.push(slot);

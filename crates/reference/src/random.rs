@@ -1,11 +1,11 @@
-//! Numbers that look drawn and are the same for the same seed (SplitMix64, Steele et al. 2014).
+//! Pseudo-random numbers that are the same for the same seed (SplitMix64, Steele et al. 2014).
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Of this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -19,7 +19,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Below `bound`, or 0 when that is 0. The bias of at most `bound / 2^64` is of no account here.
+    /// Below `bound`, or 0 when that is 0. The bias of at most `bound / 2^64` is negligible here.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }

@@ -68,7 +68,8 @@ impl Server {
         self.ends.iter().filter(|end| **end > now).count()
     }
 
-    /// A frame arrives whose service takes `more_ns` longer than usual: when its service ends, or `None` when the buffer is full.
+    /// A frame arrives whose service takes `more_ns` longer than usual. Returns when its service ends, or `None` if the
+    /// buffer is full.
     #[inline(always)]
     pub fn offer(&mut self, now: Instant, more_ns: u64) -> Option<Instant> {
         let Some(rates) = self.rates else { return Some(Instant(now.0.saturating_add(more_ns))) };

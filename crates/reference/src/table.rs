@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use prefix_trie::PrefixMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a destination means.
+/// Target of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An address of the device.
@@ -13,33 +13,33 @@ pub enum Target {
     Broadcast,
     /// On the link of this interface.
     Connected(usize),
-    /// By this neighbour.
+    /// Through this neighbour.
     Via(usize),
     /// Into this tunnel; by a policy only.
     Tunnel(usize),
-    /// By a route for which there was no room: what it attracts vanishes.
+    /// By a route for which there was no room: packets to it are silently dropped.
     Blackhole,
     /// By a route that was learned and never reached the hardware ([`crate::BgpFaults::blackhole_every`]).
     Sink,
 }
 
-/// Both tables.
+/// The tables of both families.
 #[derive(Clone, Default)]
 pub struct Table {
     v4: PrefixMap<(u32, u8), Target>,
     v6: PrefixMap<(u128, u8), Target>,
-    /// The same where there are few routes, which are looked through sooner than a tree is climbed.
+    /// The same routes as a list while they are few, because a list is then faster than a tree.
     few4: Few<u32>,
     few6: Few<u128>,
 }
 
-/// Routes that are looked through one after the other.
+/// Most routes in such a list.
 const FEW: usize = 16;
 
 /// All routes of a table, the longest prefix first, while there are no more than [`FEW`].
 #[derive(Clone)]
 struct Few<T> {
-    /// Mask, prefix, what it means.
+    /// Mask, prefix, target.
     routes: Vec<(T, T, Target)>,
     complete: bool,
 }
@@ -51,7 +51,7 @@ impl<T> Default for Few<T> {
 }
 
 impl<T: Copy + Eq + std::ops::BitAnd<Output = T>> Few<T> {
-    /// `all` is what there is now, by prefix and mask.
+    /// Replaces the list; `all` are the current routes.
     fn renew(&mut self, count: usize, all: impl Iterator<Item = (T, T, u8, Target)>) {
         self.routes.clear();
         self.complete = count <= FEW;
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Takes a route away; false when there is none.
+    /// Removes a route; false if there is none.
     pub fn remove(&mut self, prefix: IpAddr, len: u8) -> bool {
         match prefix {
             IpAddr::V4(p) => {

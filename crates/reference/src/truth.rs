@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Truth {
     /// Frames that came in.
     pub received: u64,
-    /// Of these: ARP, Neighbor Discovery and whatever is for the device's own addresses.
+    /// Of these: ARP, Neighbor Discovery and packets for the device's own addresses.
     pub control: u64,
     /// Of these: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
     pub ignored: u64,
@@ -28,7 +28,7 @@ pub struct Truth {
     pub forwarded: u64,
     /// Transit frames that are in the device.
     pub queued: u64,
-    /// Transit frames that are no more.
+    /// Transit frames that were dropped.
     pub dropped: Drops,
     /// Frames that the faults have seen.
     pub test_frames: u64,
@@ -48,11 +48,11 @@ pub struct Truth {
     pub encapsulation: u64,
     /// Frames sent late.
     pub held: u64,
-    /// Frames overtaken by as many others as asked for.
+    /// Frames overtaken by as many others as configured.
     pub reordered: u64,
     /// Frames that were to be overtaken but went before, because too few others followed in time.
     pub reorder_expired: u64,
-    /// Frames sent unasked.
+    /// Unsolicited frames sent.
     pub own_frames: u64,
     /// Frames that the filter denied and the device forwarded; see [`crate::Faults::filter_leak_every`].
     pub leaked: u64,
@@ -140,7 +140,7 @@ impl Drops {
         errors + self.source_route + fib_full + buffer + egress + self.link_down + self.faults()
     }
 
-    /// Those that are faults.
+    /// Drops caused by faults.
     pub fn faults(&self) -> u64 {
         self.fault_every
             + self.fault_share
@@ -155,7 +155,7 @@ impl Drops {
     }
 }
 
-/// What BGP did, since the device was made. "Routes" are prefixes in UPDATEs, each time that they come.
+/// Counters of BGP since the device was made. "Routes" are prefixes in UPDATEs, counted each time that they come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpTruth {
     /// Sessions that are established now.
@@ -176,7 +176,7 @@ pub struct BgpTruth {
     pub looped: u64,
     /// Of the routes received: their next hop is not on the link of the peer, so they are not used.
     pub unreachable: u64,
-    /// Of the routes received: not kept for want of room ([`crate::BgpConfig::rib_limit`]).
+    /// Of the routes received: not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
     pub over_limit: u64,
     /// Of the routes received: their attributes were malformed, so that they count as withdrawn (RFC 7606).
     pub treated_as_withdrawn: u64,
@@ -202,7 +202,7 @@ pub struct BgpTruth {
     pub wrong_next_hop: u64,
     /// Of the routes sent: with a wrong AS path.
     pub wrong_as_path: u64,
-    /// Routes that a peer should have been told and was not.
+    /// Routes that should have been advertised to a peer and were not.
     pub lost: u64,
     /// Malformed UPDATEs sent.
     pub malformed_sent: u64,
@@ -217,9 +217,9 @@ pub struct FibTruth {
     pub ipv4: u64,
     /// IPv6 routes that forward.
     pub ipv6: u64,
-    /// Routes that found no room; what they attract vanishes.
+    /// Routes that found no room; packets to them are dropped.
     pub without_room: u64,
-    /// Routes in their place that do not forward all the same ([`crate::BgpFaults::blackhole_every`]).
+    /// Routes with room that do not forward nevertheless ([`crate::BgpFaults::blackhole_every`]).
     pub sunk: u64,
 }
 

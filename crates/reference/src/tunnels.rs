@@ -13,7 +13,7 @@ const GRE: usize = 4;
 /// Bits of the first two bytes that must be 0: checksum present, reserved bits 1 to 5 (RFC 2784 section 2.3), version. Those between are ignored.
 const MUST_BE_ZERO: u16 = 0xfc07;
 
-/// What a tunnel has carried: IP packets, without the headers that it adds.
+/// Counters of a tunnel: IP packets, without the headers that it adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelCounters {
     /// Packets that came out of it.
@@ -34,14 +34,15 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// An end that has carried nothing.
+    /// A new end.
     pub fn new(tunnel: Tunnel) -> End {
         End { tunnel, counters: TunnelCounters::default() }
     }
 }
 
-/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and cuts off what is behind it. The outer packet may
-/// not be fragmented, so it needs no identification (RFC 6864 section 4.1). Its type of service is that of the packet.
+/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and removes what follows
+/// the packet. The outer packet may not be fragmented, so it needs no identification (RFC 6864 section 4.1). Its type
+/// of service is that of the packet.
 pub(crate) fn wrap(frame: &mut Vec<u8>, total: usize, tunnel: &Tunnel) {
     frame.truncate(IP + total);
     let outer = ipv4::Repr {
@@ -60,8 +61,8 @@ pub(crate) fn wrap(frame: &mut Vec<u8>, total: usize, tunnel: &Tunnel) {
     frame.splice(IP..IP, headers);
 }
 
-/// Where in a packet of a tunnel the packet lies that it carries. `None` where it carries no packet of IPv4, or has something that these tunnels do
-/// without: checksum, key, sequence number, fragments.
+/// Position of the carried packet in a packet of a tunnel. `None` if it carries no IPv4 packet, or has a feature that
+/// these tunnels do not use: checksum, key, sequence number, fragments.
 pub fn carried(packet: &[u8]) -> Option<Range<usize>> {
     let (outer, payload) = ipv4::Repr::parse(packet).ok()?;
     let [a, b, c, d] = *payload.first_chunk::<GRE>()?;

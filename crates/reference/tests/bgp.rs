@@ -1,4 +1,4 @@
-//! BGP of the device, held against emulated speakers: what comes out, when to the nanosecond, and every fault.
+//! BGP of the device with emulated speakers: its messages, their times to the nanosecond, and every fault.
 
 mod common;
 mod speakers;
@@ -113,7 +113,7 @@ fn every_route_is_told_and_forwards_at_its_instant() {
     let heard = world.heard(1);
     assert_eq!(announced(&heard), names(0..200));
     assert!(heard.iter().all(|h| h.at == start + Duration::from_micros(1_500)));
-    // Route n is installed 3 ms + n * 10 us after it came: the last one before is forwarded, the next one is not yet.
+    // Route n is installed 3 ms + n * 10 us after it was received: the previous one is forwarded, the next one is not yet.
     for n in [0u64, 1, 99, 199] {
         let at = start + Duration::from_micros(3_000 + 10 * n);
         world.run_until(Instant(at.0 - 1));
@@ -129,7 +129,7 @@ fn every_route_is_told_and_forwards_at_its_instant() {
     let truth = world.router.truth().bgp;
     assert_eq!((truth.fib_changes, truth.fib_backlog), (200, 0));
     assert_eq!(truth.fib_changed_at, (start + Duration::from_micros(3_000 + 1_990)).0);
-    // Withdrawal takes the same way.
+    // A withdrawal has the same delays.
     let gone = Instant(2 * SECOND);
     world.run_until(gone);
     world.speakers[0].say(&withdraw(0, 200));
@@ -144,7 +144,7 @@ fn a_better_path_takes_over_and_its_end_brings_the_alternate_back() {
     let mut world = plain(3);
     world.speakers[0].say(&announce(0, 0, 50));
     world.run_until(Instant(SECOND));
-    // A shorter path for the first twenty, by port 1.
+    // A shorter path for the first twenty, through port 1.
     let short = [attributes(&[asn(1)]), next_hop(net4(1, 2))].concat();
     let nets: Vec<u8> = (0..20).flat_map(speakers::net24).collect();
     world.speakers[1].say(&update(&[], &short, &nets));
@@ -162,7 +162,7 @@ fn a_better_path_takes_over_and_its_end_brings_the_alternate_back() {
         (0..3).find(|port| !numbers_on(world, *port).is_empty())
     };
     assert_eq!((goes_to(&mut world, 5), goes_to(&mut world, 25)), (Some(1), Some(0)));
-    // Two ways to lose the better one, all with the same result in the same instant.
+    // Two ways to lose the better path, both with the same result at the same instant.
     let ends: [fn(&mut World); 2] = [
         |world| world.router.set_link(world.now, 1, false),
         |world| {
@@ -182,7 +182,7 @@ fn a_better_path_takes_over_and_its_end_brings_the_alternate_back() {
         assert_eq!(announced(&heard), names(0..20));
         assert!(heard.iter().all(|h| h.at == now));
         assert_eq!((goes_to(&mut world, 5), goes_to(&mut world, 25)), (Some(0), Some(0)));
-        // It comes back, and tells its routes anew.
+        // It comes back, and advertises its routes again.
         world.router.set_link(now, 1, true);
         world.speakers[1].say(&update(&[8, 99], &[], &[]));
         world.run_until(now + Duration::from_secs(8));
@@ -207,7 +207,7 @@ fn nothing_passes_a_link_that_is_down() {
     world.router.set_link(world.now, 0, false);
     world.offer(0, &probe(0, 1, 1));
     assert_eq!(world.router.truth().ignored, before.ignored + 1);
-    // Its route is gone, and so is the way to the network of the link.
+    // Its route is gone, and so is the route to the network of the link.
     world.offer(1, &probe(1, 1, 2));
     assert_eq!(world.router.truth().dropped.no_route, before.dropped.no_route + 1);
     let link = Test { destination: net4(0, 2).into(), ..Test::new(1, 0, Family::Ipv4) };
@@ -244,7 +244,7 @@ fn limits_are_exact() {
     assert_eq!((announced(&heard), withdrawn(&heard)), (names(0..150), names(0..150)));
     assert_eq!((world.router.truth().bgp.sessions, world.router.truth().bgp.notifications_sent), (1, 1));
 
-    // The forwarding table: all are told, only the first ones forward.
+    // The forwarding table: all routes are advertised, but only the first ones forward.
     let mut world = World::new(Config { fib_limit_ipv4: Some(120), ..config(2, false, BgpConfig::default()) });
     world.speakers[0].say(&announce(0, 0, 200));
     world.run_until(Instant(SECOND));
@@ -269,7 +269,7 @@ fn what_is_not_usable_is_not_told() {
     let truth = world.router.truth().bgp;
     assert_eq!((truth.looped, truth.unreachable, truth.treated_as_withdrawn), (2, 1, 1));
     assert_eq!((truth.paths, truth.routes, truth.sessions), (3, 0, 2));
-    // A route that becomes a loop is a route that goes.
+    // A route that becomes a loop counts as withdrawn.
     world.speakers[0].say(&announce(0, 0, 1));
     world.speakers[0].say(&update(&[], &loops, &speakers::net24(0)));
     world.run_until(Instant(2 * SECOND));
@@ -287,7 +287,7 @@ fn a_peer_that_comes_later_is_told_all_and_asks_again() {
     world.run_until(Instant(2 * SECOND));
     let heard = world.heard(1);
     assert_eq!(announced(&heard), names(0..1_000));
-    // Packed into the longest messages that were agreed on, and closed by an End-of-RIB.
+    // Packed into the longest messages that were negotiated, followed by an End-of-RIB.
     assert_eq!(heard.len(), 2);
     assert!(heard[1].announced.is_empty() && heard[1].withdrawn.is_empty() && heard[1].bytes == 23);
     assert!(world.speakers[1].session.request_refresh(drophammer_wire::bgp::AfiSafi::IPV4_UNICAST));
@@ -360,7 +360,7 @@ fn a_reset_in_the_middle_of_the_table() {
     assert_eq!((why.code, why.subcode), (6, 4));
     let truth = world.router.truth().bgp;
     assert_eq!((truth.routes_received, truth.paths, truth.routes, truth.sessions), (155, 0, 0, 1));
-    // Once: the next time all is well.
+    // Once: later there is no fault.
     world.run_until(Instant(5 * SECOND));
     assert_eq!(world.router.truth().bgp.sessions, 2);
     world.heard(1);
@@ -372,7 +372,7 @@ fn a_reset_in_the_middle_of_the_table() {
 #[test]
 fn a_malformed_update_behind_a_route() {
     let mut world = with_faults(BgpFaults { malformed_after: 42, ..BgpFaults::default() });
-    // The speakers of this test read all that is an UPDATE; this one is told by its bytes.
+    // The speakers of this test read every valid UPDATE; the malformed one is recognized by its bytes.
     world.speakers[0].say(&announce(0, 0, 41));
     world.run_until(Instant(SECOND));
     assert_eq!((announced(&world.heard(1)).len(), world.router.truth().bgp.malformed_sent), (41, 0));
@@ -437,7 +437,7 @@ fn a_slow_reader_takes_its_share_and_the_window_closes() {
     for seconds in 1..=5 {
         world.run_until(start + Duration::from_secs(seconds));
         let read = world.router.truth().bgp.updates_received * one;
-        // A message that was begun waits for the next share.
+        // A message that has been started waits for the next share.
         let share = 40_000 * seconds;
         assert!(read <= share + 400 && share < read + 400 + one, "{read} of {share} after {seconds} s");
     }
@@ -467,7 +467,7 @@ fn routes_that_flap_go_and_come_for_ever_and_stay_when_that_ends() {
         assert_eq!((moved, other), (&names([2, 5, 8]), &vec![]));
     }
     assert_eq!((world.router.truth().fib.ipv4, world.router.truth().bgp.routes), (10, 10), "forwarded all the while");
-    // Gone at 2000 ms, and back with the fault.
+    // Withdrawn at 2000 ms, and back without the fault.
     world.run_until(Instant(2 * SECOND));
     assert_eq!(withdrawn(&world.heard(1)), names([2, 5, 8]));
     world.router.set_faults(Faults::default()).unwrap();

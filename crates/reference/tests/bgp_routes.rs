@@ -1,5 +1,5 @@
-//! Whole tables through the device: what the emulated speakers' Adj-RIB-Out sends and their Adj-RIB-In expects, against what the device
-//! says of itself. Device and speakers read and write UPDATEs each with code of their own.
+//! Whole tables through the device: what the emulated speakers' Adj-RIB-Out sends and their Adj-RIB-In expects,
+//! compared with the device's own counts. Device and speakers share no code to read and write UPDATEs.
 
 mod common;
 #[allow(dead_code, reason = "each test binary uses its part")]
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the device takes to tell.
+/// Delay until the device re-advertises.
 const DELAY: Duration = Duration::from_micros(2_500);
 
 fn times() -> BgpConfig {
@@ -34,7 +34,7 @@ fn world(config: Config) -> World {
     world
 }
 
-/// The speaker on port 0 announces all; those on the other ports expect them.
+/// The speaker on port 0 advertises all routes; those on the other ports expect them.
 fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
     let (now, all) = (world.now, 0..routes.len());
     let ids = (1..world.speakers.len()).map(|port| {
@@ -57,7 +57,7 @@ fn report(world: &World, port: usize, ids: &[ExpectationId]) -> Verified {
     world.speakers[port].adj_rib_in.report(ids[port - 1])
 }
 
-/// As many as the variable `DROPHAMMER_ROUTES` says.
+/// The variable `DROPHAMMER_ROUTES` sets another number.
 #[test]
 fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     let count: u32 = std::env::var("DROPHAMMER_ROUTES").map_or(200_000, |n| n.parse().unwrap());
@@ -79,7 +79,7 @@ fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     let truth = *world.router.truth();
     assert_eq!((truth.bgp.routes_received, truth.bgp.routes), (count.into(), count.into()));
     assert_eq!((truth.fib.ipv4, truth.bgp.fib_changes), (count.into(), count.into()));
-    // Each of a sample attracts what is sent to it.
+    // A sample of the routes is forwarded to.
     let step = (count / 1_000).max(1) as usize;
     let sample: Vec<u32> = (0..count).step_by(step).collect();
     for i in &sample {
@@ -95,7 +95,7 @@ fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     let seen: Vec<u32> = world.frames[0].iter().filter_map(|f| common::read(&f.1)).map(|s| s.number).collect();
     assert_eq!(seen, sample);
 
-    // And back.
+    // Withdrawn again.
     world.speakers[0].adj_rib_out.withdraw(routes.clone(), 0..count, Packing::default());
     let gone = world.now;
     for port in [1, 2] {
@@ -157,7 +157,7 @@ fn a_flapping_session_leaves_no_route_behind() {
     let ids = announce(&mut world, &routes);
     world.run_until(world.now + Duration::from_secs(1));
     for _ in 0..3 {
-        // In the middle of telling, once with everything told.
+        // While advertising, and once after everything was advertised.
         world.speakers[0].adj_rib_out.withdraw(routes.clone(), 0..COUNT / 2, Packing::default());
         world.run_until(world.now + DELAY / 2);
         let now = world.now;

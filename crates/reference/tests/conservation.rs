@@ -1,4 +1,4 @@
-//! Under any configuration nothing appears or vanishes without being counted.
+//! Under any configuration no frame appears or vanishes without being counted.
 
 mod common;
 
@@ -75,7 +75,7 @@ struct Offered {
     ttl: u8,
     size: usize,
     known: bool,
-    /// Byte to break, if any.
+    /// Byte to corrupt, if any.
     broken: Option<(usize, u8)>,
 }
 
@@ -126,7 +126,7 @@ proptest! {
         let t = bench.router.truth();
         prop_assert_eq!(t.queued, 0);
         prop_assert_eq!(t.reordered + t.reorder_expired <= t.test_frames, true);
-        // What was told is what came out, in order of time.
+        // The frames that left are those that the device counted, in order of time.
         let own = t.icmp_errors + t.echo_replies + t.resolution_requests + t.resolution_replies
             - before.icmp_errors - before.echo_replies - before.resolution_requests - before.resolution_replies;
         prop_assert_eq!(sent.len() as u64, t.forwarded - before.forwarded + own);

@@ -1,4 +1,4 @@
-//! What the device forwards, when, and what it does not.
+//! Frames that the device forwards, when, and frames that it drops.
 
 mod common;
 
@@ -146,7 +146,7 @@ fn what_must_not_be_forwarded_is_not_and_is_counted_by_cause() {
     assert_eq!(d.total(), 12);
     assert_eq!(bench.router.truth().ignored, 5);
     bench.check_sums();
-    // Each of the eight that deserves one gets an ICMP error that quotes it.
+    // Each of the eight that require one gets an ICMP error that quotes it.
     let mut kinds = Vec::new();
     for (_, port, frame) in &sent {
         assert_eq!((*port, &frame[..6]), (0, &MacAddr::local(0x200).0[..]));
@@ -206,6 +206,6 @@ fn conformant_searches_need_millions_of_frames_per_second() {
     let rate = frames as f64 / start.elapsed().as_secs_f64();
     assert_eq!(departed, frames);
     println!("{:.2} million frames per second", rate / 1e6);
-    // Far below what it does even unoptimised; it guards against an accident of a factor.
+    // Far below its speed even without optimisation; the limit detects a slowdown by a large factor.
     assert!(rate > 100_000.0, "{rate} frames per second");
 }

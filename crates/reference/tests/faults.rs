@@ -1,4 +1,4 @@
-//! Each fault does what it says, to the frame, and tells it.
+//! Each fault acts as documented, to the frame, and is counted.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn every_tenth_comes_twice() {
 fn every_tenth_is_passed_by_three() {
     let reorder = Some(Reorder { every: 10, positions: 3 });
     let (sent, truth) = run(Faults { reorder, ..Faults::default() }, Family::Ipv4);
-    // The last three never get their three followers: 1000 leaves by its limit.
+    // The last three never get their three followers: 1000 departs at its time limit.
     let mut expected: Vec<u32> = Vec::new();
     for n in all_but(|n| n % 10 == 0) {
         expected.push(n);
@@ -149,7 +149,7 @@ fn every_eighth_is_misrouted_and_late_frames_are_late() {
         assert_eq!(at.0, SECOND + u64::from(n) * GAP + if n.is_multiple_of(100) { 3 * MS } else { 0 });
         assert_eq!(frame[..6], drophammer_wire::MacAddr::local(0x200 + *port as u64).0);
     }
-    // To the port where they belong is no misroute.
+    // A frame that belongs to `to_port` is not misrouted.
     let (_, truth) =
         run(Faults { misroute: Some(Misroute { every: 8, to_port: 1 }), ..Faults::default() }, Family::Ipv4);
     assert_eq!(truth.misrouted, 0);
@@ -163,8 +163,8 @@ fn a_sag_halves_what_is_forwarded_from_its_instant() {
     let (sent, truth) = run_with(config, Family::Ipv4);
     let got = numbers(&sent);
     assert_eq!(got[..499], (1..=499).collect::<Vec<_>>());
-    // From 500 on each takes 2 us and there is room for two: 500, 501 and 502 find room, then every second, so that 503,
-    // 505 and so on to 999 are lost.
+    // From 500 on each takes 2 us and there is room for two: 500, 501 and 502 find room, then every second frame, so
+    // that 503, 505 and so on to 999 are lost.
     assert_eq!(got[499..], (500..=1000).filter(|n| *n < 503 || n % 2 == 0).collect::<Vec<_>>());
     assert_eq!(truth.dropped.buffer, 249);
     assert_eq!(got.len() as u64 + truth.dropped.buffer, u64::from(FRAMES));
@@ -211,7 +211,7 @@ fn faults_combine_in_their_order() {
 fn faults_leave_other_protocols_alone() {
     let mut bench = Bench::new(Config { faults: Faults { drop_every: 1, ..Faults::default() }, ..config(2) });
     let mut frame = Test::new(0, 1, Family::Ipv4).frame(0);
-    // TCP, with the header checksum mended by hand: protocol 17 to 6 is 11 less.
+    // TCP, with the header checksum corrected by hand: protocol 17 to 6 is 11 less.
     frame[23] = 6;
     let sum = drophammer_wire::checksum::update(u16::from_be_bytes([frame[24], frame[25]]), 64 << 8 | 17, 64 << 8 | 6);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
@@ -252,7 +252,7 @@ fn low_load_is_judged_by_the_interval_before() {
     for (below_frames, dropped) in [(0, 0), (1, 9), (100, 19), (101, 100)] {
         let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
         let (sent, truth) = run(faults, Family::Ipv4);
-        // Frames 1 to 99 fall into the first interval, so the second knows of one less than the others.
+        // Frames 1 to 99 are in the first interval, so the second interval sees one frame less than the others.
         assert_eq!(truth.dropped.fault_low_load, dropped, "below {below_frames}");
         assert_eq!(
             numbers(&sent),
@@ -273,12 +273,12 @@ fn a_full_fib_swallows_what_its_last_routes_attract() {
         let truth = bench.router.truth();
         (truth.forwarded - before.forwarded, truth.dropped.fib_full - before.dropped.fib_full)
     };
-    // Six routes: the IPv6 one to port 2 is the last.
+    // Six routes: the last one is the IPv6 route to port 2.
     assert_eq!(offer(&mut bench, 1, Family::Ipv6), (1, 0));
     assert_eq!(offer(&mut bench, 2, Family::Ipv4), (1, 0));
     assert_eq!(offer(&mut bench, 2, Family::Ipv6), (0, 1));
     assert_eq!(bench.router.truth().icmp_errors, 0);
-    // Its own removal gives no room; that of another does, once it is added again. A route that changes keeps its place.
+    // Removing it frees no room; removing another does, once it is added again. A route that changes keeps its place.
     let last = config(3).routes[5];
     assert!(bench.router.remove_route(last.prefix, last.prefix_len));
     bench.router.add_route(last).unwrap();
@@ -305,7 +305,7 @@ fn classes_share_the_server_by_their_weights_and_each_has_its_buffer() {
             for dscp in [46u8, 10, 0] {
                 let mut frame = test.frame(number);
                 if family == Family::Ipv4 {
-                    // RFC 1624: the header checksum follows the changed byte.
+                    // RFC 1624: the header checksum is updated for the changed byte.
                     let old = u16::from_be_bytes([frame[14], frame[15]]);
                     frame[15] = dscp << 2;
                     let new = u16::from_be_bytes([frame[14], frame[15]]);

@@ -1,4 +1,4 @@
-//! A queue at the way in that blocks at its head ([`Faults::input_queue`]), to the nanosecond.
+//! An input queue with head-of-line blocking ([`Faults::input_queue`]), to the nanosecond.
 
 mod common;
 
@@ -11,8 +11,9 @@ use drophammer_reference::{Faults, Truth};
 /// Time of 64 bytes on the line.
 const SLOT: u64 = 67_200;
 
-/// Six frames of port 0 in one instant, numbered from 0, in turn to port 2 (of which two are there already) and port 1; then one of port 1 to port 0,
-/// number 6. Returns number, port and time of what left, and what the device and its port 0 say.
+/// Six frames of port 0 at one instant, numbered from 0, alternately to port 2 (which has two frames already) and port
+/// 1; then one of port 1 to port 0, number 6. Returns number, port and time of the frames that left, the device's
+/// truth, and the discards of its port 0.
 fn run(input_queue: usize) -> (Vec<(u32, usize, u64)>, Truth, u64) {
     let mut config = config(3);
     config.faults = Faults { input_queue, ..Faults::default() };
@@ -45,7 +46,7 @@ fn the_head_of_the_line_holds_up_what_is_bound_elsewhere() {
     let expected = [(0, 2, SLOT), (1, 2, 2 * SLOT), (2, 2, 3 * SLOT), (3, 1, 2 * SLOT), (4, 2, 4 * SLOT), (6, 0, SLOT)];
     assert_eq!((left, truth.dropped.fault_input_queue, discards), (expected.to_vec(), 1, 1));
     assert_eq!((truth.dropped.total(), truth.dropped.faults()), (1, 1));
-    // With room for all, nothing is lost.
+    // With room for all frames nothing is lost.
     let (left, truth, _) = run(4);
     assert_eq!((left.len(), truth.dropped.total()), (7, 0));
     assert!(left.contains(&(5, 1, 3 * SLOT)), "{left:?}");

@@ -1,4 +1,4 @@
-//! 1,000 emulated devices behind one port, each with VLAN tags of its own and BGP, against the reference device.
+//! 1,000 emulated devices behind one port, each with its own VLAN tags and BGP session, against the reference device.
 
 use drophammer_emulation::bgp::{Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices, Tag, Tags, tags};
@@ -89,7 +89,7 @@ struct World {
 }
 
 impl World {
-    /// Until `enough`, for `time` at most. Was it enough?
+    /// Runs until `enough`, for `time` at most. Returns whether it was enough.
     fn run(&mut self, time: Duration, enough: impl Fn(&World) -> bool) -> bool {
         let end = self.now + time;
         loop {
@@ -136,7 +136,7 @@ fn a_thousand_emulated_devices_in_vlans_of_their_own_exchange_routes_through_the
     assert!(world.run(Duration::from_secs(10), up), "{:?}", world.router.truth());
     assert!(world.run(Duration::from_secs(1), |w| ids.iter().all(|id| w.routers(*id).established(0))));
 
-    // Each sender has a table of its own, which all others must be told.
+    // Each sender has its own table, which must be advertised to all others.
     let now = world.now;
     let mut expectations = Vec::new();
     for sender in 0..SENDERS {

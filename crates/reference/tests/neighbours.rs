@@ -1,4 +1,4 @@
-//! How the device finds its neighbours and is found.
+//! How the device resolves its neighbours and is resolved.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn a_silent_next_hop_is_asked_three_times_and_reported() {
     assert!(matches!(icmpv4::Repr::parse(payload), Ok(icmpv4::Repr::DestinationUnreachable { code: 1, .. })));
     assert_eq!(bench.router.truth().dropped.unresolved, 1);
     bench.check_sums();
-    // And the next frame starts anew.
+    // The next frame starts resolution again.
     bench.offer(Instant(2_000_000 * SECOND), 0, &nobody.frame(2));
     assert_eq!(bench.router.truth().resolution_requests, 4);
 }
@@ -91,7 +91,7 @@ fn an_announcement_moves_a_neighbour() {
     bench.offer(Instant(SECOND), 1, &frame);
     bench.offer(Instant(SECOND + 1), 0, &Test::new(0, 1, Family::Ipv4).frame(1));
     assert_eq!(bench.finish()[0].2[..6], moved.0);
-    // One of somebody unknown is not worth an entry.
+    // A request from an unknown station creates no entry.
     compose::request(&mut frame, moved, net4(1, 50), net4(1, 50));
     bench.offer(Instant(2_000_000 * SECOND), 1, &frame);
     assert_eq!(bench.router.neighbour(1, net4(1, 50).into()), None);
@@ -100,14 +100,14 @@ fn an_announcement_moves_a_neighbour() {
 #[test]
 fn datagrams_to_the_router_itself_find_a_closed_port() {
     let mut bench = Bench::new(config(2));
-    // Also by the address of the other port.
+    // Also to the address of the other port.
     for (family, destination) in [(Family::Ipv4, net4(1, 1).into()), (Family::Ipv6, net6(1, 1).into())] {
         bench.offer(Instant(SECOND), 0, &Test { destination, ..Test::new(0, 1, family) }.frame(1));
     }
     assert_eq!(bench.finish().len(), 2);
     let t = bench.router.truth();
     assert_eq!((t.icmp_errors, t.transit), (2, 0));
-    // No error about an error.
+    // No error is sent about an error.
     let link = Link { source: MacAddr::local(0x200), destination: MacAddr::local(0x100) };
     let error = icmpv4::Repr::TimeExceeded { code: 0, original: &[0x45; 28] };
     let mut frame = Vec::new();
@@ -139,12 +139,12 @@ fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
         });
         syns.iter().for_each(|syn| bench.router.receive(Instant(SECOND), 0, syn));
         bench.run_until(Instant(SECOND + MS));
-        // One question and, with its answer, as many segments as frames of others would have waited.
+        // One request and, with its answer, as many segments as transit frames could have waited.
         let asked = bench.router.truth().resolution_requests;
         let answers: Vec<_> = bench.sent.iter().filter_map(|s| link::packet(&s.2, mac)).collect();
         let answers = answers.into_iter().filter(|p| stack.receive(Instant(SECOND), p)).count();
         assert_eq!((asked, answers), (1, 3), "{family}");
-        // The others are answered when they are sent again, and nothing is left that waits.
+        // The other segments are answered when they are sent again, and nothing is left waiting.
         bench.check_sums();
     }
 }

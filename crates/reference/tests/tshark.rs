@@ -1,4 +1,4 @@
-//! An independent decoder reads what hosts and router say and finds nothing wrong.
+//! An independent decoder reads the frames of hosts and router and finds no error.
 
 mod common;
 #[path = "../../wire/tests/tshark/mod.rs"]
@@ -23,7 +23,7 @@ const PI_ERROR: u32 = 0x0080_0000;
 
 fn is_wrong(line: &[String]) -> bool {
     let severe = line[2].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= PI_ERROR);
-    // A wrong ICMP checksum is a mere warning to it.
+    // tshark reports a wrong ICMP checksum only as a warning.
     !line[1].is_empty() || severe || line[0].contains("malformed") || line[3].to_lowercase().contains("bad checksum")
 }
 
@@ -65,7 +65,7 @@ fn tshark_finds_no_fault() {
         assert!(seen >= 2, "{seen} frames of {protocol}");
     }
 
-    // The decoder would have said so: a wrong checksum in each protocol that has one, and a frame cut short.
+    // Proof that the decoder finds errors: a wrong checksum in each protocol that has one, and a truncated frame.
     let mut broken = Vec::new();
     for protocol in ["icmp", "icmpv6", "udp"] {
         let i = lines.iter().position(|l| l[0].ends_with(protocol) || l[0].contains(&format!(":{protocol}:"))).unwrap();

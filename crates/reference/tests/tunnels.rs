@@ -13,7 +13,8 @@ use drophammer_reference::{Config, ConfigError, Faults, Router, TunnelCounters};
 use drophammer_wire::stack::{decode, is_intact};
 use drophammer_wire::{ethernet, ipv4};
 
-/// A tunnel to the station on the second port: what comes by the first goes into it, what comes out of it goes to the first.
+/// A tunnel to the station on the second port: packets that arrive by the first port go into it, packets that leave it
+/// go to the first.
 fn tunnelled() -> Config {
     let mut config = config(2);
     config.ports[1].mtu = 1500 + TUNNEL_OVERHEAD;
@@ -41,7 +42,7 @@ fn values(frame: &[u8], kind: HeaderKind, name: FieldName) -> Vec<u128> {
     of_kind.map(|header| header.field(name).map_or(0, |field| field.bits(0))).collect()
 }
 
-/// Addressed to hosts that no route leads to: only policies do.
+/// To hosts without a route: only policies lead there.
 fn nowhere() -> Test {
     Test { destination: "100.126.0.9".parse().unwrap(), ..Test::new(0, 1, Family::Ipv4) }
 }
@@ -68,7 +69,7 @@ fn a_packet_goes_into_the_tunnel_and_comes_out_of_it() {
     }
     let out = TunnelCounters { out_packets: 2, out_octets: 1546, ..TunnelCounters::default() };
     assert_eq!(bench.router.tunnel_counters(0), Some(out));
-    // From the other end: one router more has counted down, and the padding of the line is there again.
+    // From the other end: one more router has decremented the TTL, and the padding of the line is there again.
     let back: Vec<_> = sent.iter().map(|(_, _, frame)| returned(frame)).collect();
     for frame in &back {
         bench.offer(Instant(2 * SECOND), 1, frame);
@@ -151,7 +152,7 @@ fn other_packets_of_gre_are_not_those_of_the_tunnel() {
     assert_eq!(bench.finish(), []);
     let truth = bench.router.truth();
     assert_eq!((truth.dropped.malformed, truth.dropped.checksum), (1, 1));
-    // From another address it belongs to no tunnel, and nobody takes it.
+    // From another address the packet belongs to no tunnel and is dropped.
     let mut stranger = good;
     let mut header = ipv4::Repr::parse(&stranger[ethernet::LEN..]).unwrap().0;
     header.source = net4(1, 3);

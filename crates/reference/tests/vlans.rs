@@ -1,4 +1,4 @@
-//! VLAN sub-interfaces of the device: 1,000 stations behind one port, each behind tags of its own and with a BGP session.
+//! VLAN sub-interfaces of the device: 1,000 stations behind one port, each behind its own tags and with a BGP session.
 
 mod common;
 
@@ -101,7 +101,7 @@ impl Station {
         frame
     }
 
-    /// Takes a frame without tags; answers go to `out`.
+    /// Takes a frame without tags; answers are written to `out`.
     fn receive(&mut self, now: Instant, frame: &[u8], out: &mut Vec<Vec<u8>>) {
         if let Some(packet) = link::packet(frame, self.mac) {
             self.stack.receive(now, packet);
@@ -159,13 +159,13 @@ impl Station {
         }
     }
 
-    /// Last byte of the prefixes that it was told, with their first AS numbers and next hop.
+    /// Last byte of the prefixes that were advertised to it, with their first AS numbers and next hop.
     fn routes(&self) -> BTreeSet<(u8, Vec<u32>, Ipv4Addr)> {
         let (mut routes, mut rest) = (BTreeSet::new(), &self.heard[..]);
         while rest.len() >= HEADER_LEN {
             let len = usize::from(u16::from_be_bytes([rest[16], rest[17]]));
             let body = &rest[HEADER_LEN..len];
-            // An update with a prefix, which is behind ORIGIN, AS_PATH of two and NEXT_HOP.
+            // An UPDATE with a prefix, which follows ORIGIN, AS_PATH of two and NEXT_HOP.
             if rest[18] == kind::UPDATE && body.len() > 4 {
                 let word = |at: usize| u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
                 assert_eq!(body[8..13], [0x40, 2, 10, 2, 2], "{body:x?}");
@@ -182,7 +182,7 @@ fn bytes(tags: &[VlanTag]) -> Vec<u8> {
     tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat()).collect()
 }
 
-/// One port with so many sub-interfaces.
+/// One port with this many sub-interfaces.
 fn config(stations: u32) -> Config {
     let sub = |n| SubInterface { port: 0, tags: tags_of(n), ipv4: Some((address(n, 1), 30)), ipv6: None };
     let peer =
@@ -211,14 +211,14 @@ impl World {
         World { now: Instant(0), router: Router::new(config(stations.len() as u32)).unwrap(), stations, by_tags }
     }
 
-    /// Whose frame it is, and the frame without tags.
+    /// The station of a frame, and the frame without tags.
     fn untagged(&self, frame: &[u8]) -> (usize, Vec<u8>) {
         let length = if frame[12..14] == ethertype::SERVICE_VLAN.to_be_bytes() { 8 } else { 4 };
         let station = self.by_tags[&frame[12..12 + length]];
         (station, [&frame[..12], &frame[12 + length..]].concat())
     }
 
-    /// Runs until `end`, or until nobody has anything to do.
+    /// Runs until `end`, or until there is nothing to do.
     fn run_until(&mut self, end: Instant) {
         let mut busy: BTreeSet<usize> = (0..self.stations.len()).collect();
         loop {
@@ -262,7 +262,7 @@ fn a_thousand_stations_in_vlans_of_their_own_speak_bgp_behind_one_port() {
         let expected = tellers.map(|n| (n as u8, vec![DUT.into(), asn(n)], address(station.n, 1)));
         assert_eq!(station.routes(), expected.collect(), "station {}", station.n);
     }
-    // What goes to a route leaves behind the tags of the station that told it.
+    // Frames to a route leave with the tags of the station that advertised it.
     for (from, to) in [(STATIONS - 1, 3), (7, 4)] {
         let (sender, receiver) = (&world.stations[from as usize], &world.stations[to as usize]);
         let [_, a, b, c] = prefix(to);
@@ -320,7 +320,7 @@ fn a_station_is_asked_for_within_its_tags() {
     let ask = arp::Repr::parse(&frame[14..]).unwrap();
     assert_eq!((station, ask.target_ip, ask.sender_ip), (1, address(1, 2), address(1, 1)));
     assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), None);
-    // The answer counts within the tags only.
+    // The answer counts only with the right tags.
     let mut outgoing = Vec::new();
     world.stations[1].receive(Instant(MS), &frame, &mut outgoing);
     let mut wrong = outgoing[0].clone();
@@ -332,7 +332,7 @@ fn a_station_is_asked_for_within_its_tags() {
     let mut sent = Vec::new();
     world.router.poll(Instant(MS), &mut |_, _, frame| sent.push(frame.to_vec()));
     assert_eq!(world.untagged(&sent[0]).0, 1, "the packet that waited");
-    // Tags with another priority are the same tags; other tags are nobody's.
+    // Tags with another priority are the same tags; other tags belong to no station.
     let frame = packet(Link { source: MacAddr::local(9), destination: DEVICE }, address(0, 2), address(1, 2));
     for (tags, unknown) in [([0x81, 0, 0xe3, 0xe8], 0), ([0x81, 0, 0x03, 0xe9], 1), ([0x88, 0xa8, 0x03, 0xe8], 1)] {
         let before = *world.router.truth();

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = arguments.next().ok_or("name a folder")?;
     let duts: usize = arguments.next().map_or(Ok(4), |n| n.parse())?;
     let mut run = synthetic::run(duts.clamp(1, synthetic::NAMES.len()));
-    // With a number of trials, a long run: its trials and their dots over and over.
+    // With a number of trials, a long run: its trials and their dots are repeated.
     match arguments.next() {
         None => routes::add(&mut run, 100_000),
         Some(trials) => synthetic::lengthen(&mut run, trials.parse()?),

@@ -5,6 +5,7 @@ use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
 use crate::rank::Ranked;
 use crate::view::{Section, Standing, View};
+use drophammer_model::held_up::Fairness;
 use drophammer_model::outcome::Cell;
 use drophammer_model::record::TestStatus;
 
@@ -91,8 +92,8 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     let known = |figure: &Ranked| figure.entries[dut].is_known();
     if !grid::ranked_kind(view, dut) {
         "there is no other DUT of its sort to compare with".into()
-    } else if let Some(why) = &view.no_ranks {
-        why.clone()
+    } else if view.fairness[dut] != Fairness::Fair {
+        "the host was busy".into()
     } else if any(&known) && !any(&|figure| figure.entries[dut].rounds.len() > 1) {
         "one round proves nothing".into()
     } else if any(&|figure| figure.entries[dut].refuted()) {

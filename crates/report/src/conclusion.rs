@@ -86,15 +86,21 @@ fn compared(view: &View) -> Vec<String> {
                 .into(),
         ];
     }
-    if let Some(why) = &view.no_ranks {
+    let restricted = view.restrictions.as_ref().map(|why| {
         let remedy = "Stop other programs on this machine, or use one with more processors.";
-        return vec![format!("{}{}. {remedy}", why[..1].to_uppercase(), &why[1..])];
+        format!("{}{}. {remedy}", why[..1].to_uppercase(), &why[1..])
+    });
+    if !figures.iter().flat_map(|figure| &figure.entries).any(|entry| entry.rank.is_some())
+        && let Some(why) = restricted
+    {
+        return vec![why];
     }
     let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut))).count();
     if alike(&view.duts) {
-        return vec![of_alike(apart, figures.len())];
+        return [of_alike(apart, figures.len())].into_iter().chain(restricted).collect();
     }
     let mut out = leaders(view);
+    out.extend(restricted);
     let open = figures.len() - apart;
     out.push(match (apart, open) {
         (0, _) => format!("In {rounds} rounds no difference was proven in any of the {open} figures."),

@@ -111,7 +111,7 @@ impl Csv {
     }
 }
 
-/// A field as RFC 4180 writes it. Semicolons and tabs are quoted too, because some spreadsheets separate by them.
+/// Quotes a field by RFC 4180. Semicolons and tabs are quoted too, because some spreadsheets separate by them.
 fn quoted(field: &str) -> String {
     match field.contains(['"', ',', ';', '\t', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
@@ -119,8 +119,9 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// The field as no spreadsheet takes it for a formula: numbers stay as they are. In texts, an apostrophe goes before `=`, `+`, `-`
-/// and `@` at the start and after whatever a spreadsheet may take for a separator; hidden characters become visible.
+/// Changes a field so that no spreadsheet takes it for a formula: numbers stay as they are. In texts, an apostrophe
+/// goes before `=`, `+`, `-` and `@` at the start and after every character that a spreadsheet may take for a
+/// separator; hidden characters become visible.
 fn inert(field: &str) -> String {
     if field.parse::<f64>().is_ok() {
         return field.to_owned();
@@ -138,12 +139,12 @@ fn inert(field: &str) -> String {
     visible(&out, &['\n', '\t', '\r'])
 }
 
-/// Is this nothing to a spreadsheet that looks for the start of a formula?
+/// Whether a spreadsheet skips this character when it looks for the start of a formula.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || is_hidden(c)
 }
 
-/// A cell for machines: nothing is an empty field, numbers are as stored.
+/// A cell for machines: a missing value is an empty field, numbers are as stored.
 fn raw(cell: &Cell) -> String {
     match cell {
         Cell::None => String::new(),
@@ -163,7 +164,7 @@ fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
     let last = plain(names.last().copied().unwrap_or("table"));
     let numbered = (2..).map(|n| format!("{last}-{n}"));
     let mut candidates = names.iter().map(|w| plain(w)).chain(numbered).filter(|n| !n.is_empty());
-    // Lower case, because some file systems do not tell `A` from `a`.
+    // Lower case, because some file systems do not distinguish `A` from `a`.
     let found = candidates.find(|n| taken.insert(n.to_lowercase())).unwrap_or_default();
     format!("{found}.csv")
 }
@@ -193,7 +194,7 @@ fn ranks(view: &View) -> String {
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
-    // An end that is not known is an empty cell.
+    // An unknown end is an empty cell.
     let end = |value: Option<f64>| value.filter(|v| v.is_finite()).map(|v| v.to_string()).unwrap_or_default();
     for f in &view.ranking.figures {
         for (index, (dut, e)) in view.duts.iter().zip(&f.entries).enumerate() {
@@ -289,7 +290,7 @@ const TRIAL_HEAD: [&str; 37] = [
     "tester_on_dut_ns",
 ];
 
-/// Rate per sending port that a trial asked for, averaged over its sending time; absent when it had none.
+/// Offered rate per sending port that a trial intended, averaged over its sending time; absent if it had none.
 pub fn intended_load(t: &drophammer_model::record::TrialRecord) -> Option<f64> {
     let seconds = t.spec.sending_time().as_secs_f64();
     match &t.spec.load {
@@ -312,7 +313,7 @@ fn trials(view: &View) -> String {
             Validity::Valid => String::new(),
         };
         for g in &r.groups {
-            // Latency of nothing is unknown, not 0.
+            // The latency of no frames is unknown, not 0.
             let latency = |text: String| if g.latency.frames == 0 { String::new() } else { text };
             csv.row(&[
                 r.trial.to_string(),

@@ -4,7 +4,7 @@ use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::visible::one_line;
 
-/// What stands where there is nothing to tell. Never 0.
+/// Shown for a missing value. Never 0.
 pub const DASH: &str = "\u{2013}";
 
 /// A number in its unit, without the unit itself: whole with thousands separators from 1000 on, about four significant
@@ -96,7 +96,7 @@ pub fn nanoseconds(ns: f64) -> String {
 /// Longest text from elsewhere on a line of the text and Markdown reports, in characters; CSV and JSON have all of it.
 const LONGEST: usize = 2_000;
 
-/// Text from elsewhere on one line of a terminal: characters that could move the cursor or turn the text around become visible.
+/// Text from elsewhere on one line of a terminal: characters that could move the cursor or reverse the text become visible.
 pub fn plain(text: &str) -> String {
     shorten(&one_line(text), LONGEST)
 }

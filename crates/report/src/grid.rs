@@ -1,4 +1,4 @@
-//! Tables of words, from which the text and Markdown reports are set; and the Markdown report.
+//! Tables of words, from which the text and Markdown reports are made; and the Markdown report.
 
 use crate::board;
 use crate::conclusion::conclusion;
@@ -25,7 +25,7 @@ pub struct Grid {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The summary: one row per figure, one column per DUT of `order`. `↓` stands where less is better.
+/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures of which less is better.
 pub fn summary(view: &View, order: &[usize]) -> Grid {
     let mut head = vec!["Figure".to_owned()];
     head.extend(order.iter().map(|d| view.duts[*d].label()));
@@ -77,7 +77,7 @@ pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
     (!rows.is_empty()).then(|| Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows })
 }
 
-/// Title of a figure with its unit, and `↓` where less is better.
+/// Title of a figure with its unit, and `↓` if less is better.
 pub fn figure_title(view: &View, figure: &Ranked) -> String {
     // The same figure of a test that the suite has twice.
     let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
@@ -86,11 +86,11 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
     format!("{}{direction}", heading(&format!("{}{test}", figure.title), &figure.unit))
 }
 
-/// What the mark in the summary says.
+/// The meaning of the mark in the summary.
 pub const LIMITED_NOTE: &str =
     "\u{2020} tester-limited: the tester or the end of the test was the limit of all, so there is nothing to rank.";
 
-/// Does the summary carry the mark of [`LIMITED_NOTE`]?
+/// Whether the summary carries the mark of [`LIMITED_NOTE`].
 pub fn has_limited(view: &View) -> bool {
     view.ranking.figures.iter().any(|f| (0..view.duts.len()).any(|dut| all_limited(view, f, dut)))
 }
@@ -112,19 +112,19 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// Are there two DUTs or more of this one's kind (real or simulated)?
+/// Whether there are two DUTs or more of this one's kind (real or simulated).
 pub fn ranked_kind(view: &View, dut: usize) -> bool {
     view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
 }
 
-/// Was the tester the limit for every DUT of this one's kind?
+/// Whether the tester was the limit for every DUT of this one's kind.
 pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     let kind = view.duts[dut].simulated;
     view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
 }
 
-/// The value, with `≥` where the tester was the limit and more is better; words where there is none. Where less is better
-/// the direction is not known: a loss of 0 % at the most that the tester could offer may be more at a higher load.
+/// The value, with `≥` if the tester was the limit and more is better; words if there is none. If less is better the
+/// direction is not known: a loss of 0 % at the highest load that the tester could offer may be more at a higher load.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     match entry.value() {
@@ -157,25 +157,25 @@ pub fn detectable(figure: &Ranked) -> Option<String> {
     let least = figure.detectable?;
     Some(match figure.by_difference {
         true => format!("{} {}", number(least, &figure.unit), figure.unit),
-        // From 100 % on a factor says more.
+        // From 100 % on a factor is easier to read.
         false if least < 1.0 => format!("{} %", number(least * 100.0, "")),
         false => format!("a factor of {}", number(1.0 + least, "")),
     })
 }
 
-/// Is this DUT proven to be better than another one in this figure, and none better than it?
+/// Whether this DUT is proven to be better than another one in this figure, and none is proven better than it.
 pub fn is_best(figure: &Ranked, dut: usize) -> bool {
     let entry = &figure.entries[dut];
     entry.rank == Some(1) && !entry.better_than.is_empty()
 }
 
-/// A table of figures that others have published.
+/// A table of published figures of others.
 pub fn published(table: &Published) -> Grid {
     let right = (0..table.columns.len()).map(|column| column > 0).collect();
     Grid { head: table.columns.clone(), right, rows: table.rows.clone() }
 }
 
-/// Heading of a table of figures that others have published, with what they mean there.
+/// Heading of a table of published figures of others, with their meaning there.
 pub fn published_title(table: &Published) -> String {
     let meaning = table.meaning.as_ref().map(|meaning| format!(". {meaning}")).unwrap_or_default();
     format!("{} (published: {}){meaning}", table.title, table.source)
@@ -203,13 +203,13 @@ pub fn table(view: &View, table: &MergedTable) -> Grid {
     Grid { rows: rows.collect(), head, right }
 }
 
-/// Does a column hold numbers (and gaps) only?
+/// Whether a column holds numbers (and gaps) only.
 pub fn is_numeric(table: &MergedTable, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|r| r.cells.get(column));
     cells.all(|c| !matches!(c, Cell::Text(_)))
 }
 
-/// Text that Markdown and the HTML within it would take for its own.
+/// Escapes characters with a meaning in Markdown and the HTML within it.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in crate::format::plain(text).chars() {

@@ -31,7 +31,7 @@ pub fn report(view: &View) -> String {
         })).collect::<Vec<_>>(),
         "ranking": ranking(view),
         "held_up": view.held_up.iter().map(|one| json!({"dut": one.dut, "invalid": one.invalid, "trials": one.trials})).collect::<Vec<_>>(),
-        "no_ranks": view.no_ranks,
+        "restrictions": view.restrictions,
         "tests": view.sections.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
         "tester": view.tester.as_ref().map(|t| json!({
             "name": t.name,

@@ -5,7 +5,7 @@ use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::Decision;
 use drophammer_model::visible::is_hidden;
 
-/// Text within XML. Characters that XML 1.0 does not allow at all, and those that hide or turn text around, become U+FFFD.
+/// Text within XML. Characters that XML 1.0 does not allow at all, and those that are hidden or reverse the text, become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +24,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// What a test case has to tell beside that it passed.
+/// What a test case reports besides that it passed.
 enum Finding {
     Pass,
     Failure(Vec<String>),
@@ -50,7 +50,7 @@ fn finding(result: &DutResult) -> Finding {
             }
         }
         Standing::Ended(TestStatus::Failed(cause)) => Finding::Error(cause.clone()),
-        // Not run is not passed; the status alone must show it.
+        // A test that did not run has not passed; the status alone must show that.
         other => Finding::Error(other.text()),
     }
 }
@@ -71,7 +71,7 @@ pub fn report(view: &View) -> String {
             let found = finding(result);
             match found {
                 Finding::Failure(_) => counts[1] += 1,
-                // Not passed, and not the DUT's failure either.
+                // Not passed, but not a failure of the DUT either.
                 Finding::Error(_) | Finding::Undecided(_) => counts[2] += 1,
                 Finding::Skipped(_) => counts[3] += 1,
                 Finding::Pass => {}

@@ -1,4 +1,4 @@
-//! An independent count: what the kernel counted at the tester's interfaces during each trial, beside what the tester counted.
+//! An independent count: the kernel's count at the tester's interfaces during each trial, compared with the tester's.
 
 use crate::format::number;
 use drophammer_model::record::TrialRecord;
@@ -15,7 +15,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// `None` where the kernel's counters were not read, or the frames of the emulated devices not counted.
+    /// `None` if the kernel's counters were not read, or the frames of the emulated devices were not counted.
     fn of(record: &TrialRecord) -> Option<Counts> {
         let (result, health) = (&record.result, &record.result.health);
         let kernel = |counter: &str| {
@@ -30,7 +30,7 @@ impl Counts {
             g.received + g.duplicated + g.corrupted + g.deviations.values().sum::<u64>() + g.deviating_copies + g.stray
         }) + health.stale
             + health.other_received;
-        // A counter that did not grow is not there.
+        // A counter that did not grow is missing.
         let off = |kernel: Option<u64>, own: u64| kernel.unwrap_or(0).cast_signed() - own.cast_signed();
         let (kernel_sent, kernel_received) = (kernel(".tx_packets"), kernel(".rx_packets"));
         kernel_sent.or(kernel_received)?;
@@ -42,19 +42,19 @@ fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// All valid trials of which both counts are known. An invalid one may have ended while frames were under way.
+/// All valid trials with both counts. An invalid one may have ended while frames were under way.
 fn counts(trials: &[&TrialRecord]) -> Vec<Counts> {
     trials.iter().filter(|trial| trial.result.validity.is_valid()).filter_map(|trial| Counts::of(trial)).collect()
 }
 
-/// Trials in which a count agrees to the frame, and the one that is most off.
+/// Number of trials in which a count agrees to the frame, and the trial with the largest difference.
 fn agreement(all: &[Counts], of: fn(&Counts) -> i64) -> (usize, Option<Counts>) {
     let agree = all.iter().filter(|counts| of(counts) == 0).count();
     let worst = all.iter().copied().filter(|counts| of(counts) != 0).max_by_key(|counts| of(counts).unsigned_abs());
     (agree, worst)
 }
 
-/// How well both agree, in a sentence; `None` where the kernel does not count for the tester.
+/// How well both agree, in a sentence; `None` if the kernel does not count for the tester.
 pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     let all = counts(trials);
     if all.is_empty() {
@@ -77,7 +77,7 @@ pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     ))
 }
 
-/// The same for machines; null where the kernel does not count for the tester.
+/// As [`text`], for machines; null if the kernel does not count for the tester.
 pub fn json(trials: &[&TrialRecord]) -> Value {
     let all = counts(trials);
     let part = |of: fn(&Counts) -> i64| {

@@ -3,6 +3,7 @@
 //! A report is made of the stored run and of nothing else, so it can be made again at any time, also of a run that was
 //! cut off.
 
+pub mod baseline;
 mod board;
 pub mod compare;
 mod conclusion;

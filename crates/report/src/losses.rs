@@ -15,17 +15,17 @@ pub struct Lossy<'a> {
 }
 
 impl Lossy<'_> {
-    /// Did it lose frames for another cause than overload?
+    /// Whether it lost frames for another cause than overload.
     pub fn below_overload(&self) -> bool {
         self.causes.iter().any(|cause| *cause != Cause::Overload)
     }
 }
 
-/// The lossy ones of the trials of a test on one DUT, and all of them counted. Trials that may not be used tell nothing of the DUT.
+/// The lossy trials of a test on one DUT, and the counts of all of them. Invalid trials show nothing about the DUT.
 pub fn explained<'a>(trials: &[&'a TrialRecord]) -> (Vec<Lossy<'a>>, Told) {
     let frames = |trial: &TrialRecord| (trial.spec.size.to_string(), trial.spec.flows.len());
     let valid = || trials.iter().copied().filter(|trial| trial.result.validity.is_valid());
-    // The highest load of all trials with the same frames that was forwarded as a whole.
+    // The highest load without loss of all trials with the same frames.
     let mut known: BTreeMap<_, f64> = BTreeMap::new();
     for trial in valid().filter(|trial| trial.result.lost() == 0 && trial.result.offered() > 0) {
         if let Load::Constant { rate_pps } = trial.spec.load {
@@ -44,12 +44,12 @@ pub fn explained<'a>(trials: &[&'a TrialRecord]) -> (Vec<Lossy<'a>>, Told) {
     (lossy, told)
 }
 
-/// The same in a sentence; `None` where no frames were lost for another cause than overload.
+/// As [`explained`], in a sentence; `None` if no frames were lost for another cause than overload.
 pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     explained(trials).1.text()
 }
 
-/// The same for machines.
+/// As [`explained`], for machines.
 pub fn json(trials: &[&TrialRecord]) -> Value {
     let (lossy, told) = explained(trials);
     let episodes: BTreeMap<&str, usize> = told.episodes.iter().map(|(cause, n)| (cause.key(), *n)).collect();

@@ -1,4 +1,4 @@
-//! Tables and plots of several DUTs, put into one.
+//! Tables and plots of several DUTs, merged into one.
 
 use crate::view::{DutResult, DutView, MergedEvent, MergedPlot, MergedRow, MergedTable};
 use drophammer_model::outcome::{Cell, Column, Plot, Point, Series, Table};
@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 static NOTHING: Cell = Cell::None;
 
-/// The tables of all results, those of the same key in one.
+/// The tables of all results, merged by key.
 pub fn merge_tables<'a>(results: &[DutResult<'a>], trials: &HashMap<u64, &'a TrialRecord>) -> Vec<MergedTable<'a>> {
     let mut merged: Vec<MergedTable> = Vec::new();
     let all: Vec<(usize, &'a Table)> = results
@@ -44,7 +44,7 @@ pub fn merge_tables<'a>(results: &[DutResult<'a>], trials: &HashMap<u64, &'a Tri
     merged
 }
 
-/// The plots of all results, those of the same key in one; `duts` has the tester last, if it has one.
+/// The plots of all results, merged by key; `duts` has the tester last, if it has one.
 pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64, &TrialRecord>) -> Vec<MergedPlot> {
     let mut merged: Vec<MergedPlot> = Vec::new();
     let all: Vec<(usize, &Plot)> = results
@@ -65,7 +65,7 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
             merged.len() - 1
         });
         let target = &mut merged[index];
-        // Another DUT may reach further down: one logarithmic axis for all, if any asked for it.
+        // Another DUT may have lower values: one logarithmic axis for all, if any asked for it.
         target.plot.log_y |= plot.log_y;
         for series in &plot.series {
             add_series(target, series, *dut, duts);
@@ -82,11 +82,11 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
     merged
 }
 
-/// Events of the same text nearer to each other than this share of the x axis are one mark.
+/// Events of the same text that are closer to each other than this share of the x axis are one mark.
 const SAME_EVENT: f64 = 0.01;
 
-/// The events of the same plot of several DUTs in order of x: the same text at nearly the same x is one; what not every
-/// DUT has says whose it is.
+/// The events of the same plot of several DUTs in order of x: the same text at nearly the same x is one event. An event
+/// that not all DUTs have names its DUTs.
 fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> {
     let points = plots.iter().flat_map(|(_, p)| &p.series).flat_map(|s| &s.points).map(|p| p.x);
     let events = plots.iter().flat_map(|(_, p)| &p.events).map(|e| e.0);
@@ -100,7 +100,7 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     let mut latest: HashMap<&String, Vec<usize>> = HashMap::new();
     for (dut, x, label) in all {
         let open = latest.entry(label).or_default();
-        // The earliest that this DUT has not: two flaps of one DUT stay two, however near.
+        // The earliest that this DUT does not have: two flaps of one DUT stay two, however close.
         let joined = open.iter().copied().find(|i: &usize| {
             let e: &MergedEvent = &out[*i];
             x - e.at[0].1 <= near && e.at.iter().all(|(d, at)| *d != dut || *at == x)
@@ -130,7 +130,7 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     out
 }
 
-/// What belongs to no DUT comes after what does, in legend and files.
+/// Series that belong to no DUT come after the others, in legend and files.
 fn references_last(merged: &mut MergedPlot) {
     let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
     order.sort_by_key(|i| merged.plot.series[*i].reference);
@@ -148,7 +148,7 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
     if series.reference {
         let known = target.plot.series.iter_mut().find(|s| s.reference && s.name == series.name);
         match known {
-            // A DUT that got further has more of the same line.
+            // A DUT that got further has more points of the same line.
             Some(s) => {
                 let known: HashSet<_> = s.points.iter().map(|p| (p.x.to_bits(), p.label.as_ref())).collect();
                 let fresh = |p: &&Point| !known.contains(&(p.x.to_bits(), p.label.as_ref()));
@@ -164,7 +164,7 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
         }
         return;
     }
-    // Dots take the place of the curve whose trials they are, if it has their name.
+    // Dots take the place of the curve that belongs to their trials, if it has their name.
     let own = || (0..target.dut_of.len()).filter(|i| target.dut_of[*i] == Some(dut));
     let same_place = series.dots.then(|| {
         own().find(|i| {

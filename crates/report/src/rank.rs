@@ -13,14 +13,16 @@
 //! 6. Figures of different loads ([`RankFigure::load_pps`]) are not compared.
 //! 7. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
 //!    vote, however many figures it has.
-//! 8. Nothing is ranked where the host held the DUTs up too often, or unequally ([`drophammer_model::held_up`]).
+//! 8. A DUT that the host held up too often, or more than others, is compared by rates alone, and only beyond what the host may have done to a
+//!    valid trial ([`drophammer_model::held_up`]).
 //! 9. Simulated DUTs are ranked among themselves only.
 
 use crate::view::{Section, Standing};
+use drophammer_model::held_up::{DISTURBANCE, Fairness};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::{
-    Comparison, Family, Figure, RoundFigure, Summary, Verdict, compare, compare_failures, summarize,
+    Comparison, Family, Figure, RoundFigure, Rule, Scale, Summary, Verdict, compare, compare_failures, summarize,
 };
 
 /// The rules in one paragraph for the reader of a report.
@@ -148,17 +150,17 @@ struct Pair {
     comparison: Comparison,
 }
 
-/// Ranks DUTs by the figures of all sections; `simulated` has one entry per DUT. Without `compare` nobody gets a rank.
-pub fn rank(sections: &[Section], simulated: &[bool], compare: bool) -> Ranking {
+/// Ranks DUTs by the figures of all sections; `simulated` and `fairness` have one entry per DUT.
+pub fn rank(sections: &[Section], simulated: &[bool], fairness: &[Fairness]) -> Ranking {
     let mut figures: Vec<Ranked> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure)));
     }
     let mut pairs = Vec::new();
-    for (index, figure) in figures.iter().enumerate().filter(|_| compare) {
+    for (index, figure) in figures.iter().enumerate() {
         for a in 0..simulated.len() {
             for b in (a + 1..simulated.len()).filter(|b| simulated[*b] == simulated[a]) {
-                let comparison = compared(&figure.entries[a], &figure.entries[b]);
+                let comparison = compared(&figure.entries[a], &figure.entries[b], [fairness[a], fairness[b]]);
                 pairs.extend(comparison.map(|comparison| Pair { figure: index, a, b, comparison }));
             }
         }
@@ -218,13 +220,13 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
         higher_is_better: figure.higher_is_better,
         entries,
         detectable: None,
-        by_difference: figure.scale == drophammer_model::statistics::Scale::Difference,
+        by_difference: figure.scale == Scale::Difference,
         different_loads,
     }
 }
 
 /// The comparison of two DUTs in one figure; `None` where nothing can be said.
-fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
+fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison> {
     let at_other_load = a.figure.as_ref().zip(b.figure.as_ref()).is_some_and(|(a, b)| !a.same_load(b));
     if at_other_load || [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
         return None;
@@ -234,6 +236,13 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     for other in [&a.figure, &b.figure].into_iter().flatten() {
         rule.resolution = rule.resolution.max(other.resolution);
         rule.least = rule.least.max(other.least);
+    }
+    if fairness.contains(&Fairness::No) {
+        return None;
+    }
+    if fairness.contains(&Fairness::Rates) {
+        let is_rate = rule.scale == Scale::Ratio && rule.higher_is_better;
+        return if is_rate { beyond_disturbance(&a.figures(), &b.figures(), &rule) } else { None };
     }
     let by_value = compare(&a.figures(), &b.figures(), &rule);
     let (a_failed, b_failed) = (a.failures(), b.failures());
@@ -254,6 +263,18 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
             matters: true,
         }),
     }
+}
+
+/// The comparison of two DUTs whose rates the host may have lowered: one is better if it would be so with [`DISTURBANCE`] less.
+fn beyond_disturbance(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
+    let lowered = |figures: &[Option<Figure>]| -> Vec<Option<Figure>> {
+        let share = 1.0 - DISTURBANCE;
+        let one = |figure: Figure| Figure { low: figure.low * share, high: figure.high * share };
+        figures.iter().map(|figure| figure.map(one)).collect()
+    };
+    let a_wins = compare(&lowered(a), b, rule).filter(|found| found.a_is_better);
+    let b_wins = compare(a, &lowered(b), rule).filter(|found| !found.a_is_better);
+    a_wins.or(b_wins).or_else(|| compare(a, b, rule).map(|found| Comparison { p: 1.0, ..found }))
 }
 
 /// Gives ranks, and says which differences could have been found.
@@ -401,7 +422,7 @@ mod tests {
         let mut pairs = Vec::new();
         for a in 0..simulated.len() {
             for b in a + 1..simulated.len() {
-                let comparison = compared(&figures[0].entries[a], &figures[0].entries[b]);
+                let comparison = compared(&figures[0].entries[a], &figures[0].entries[b], [Fairness::Fair; 2]);
                 pairs.extend(comparison.map(|comparison| Pair { figure: 0, a, b, comparison }));
             }
         }

@@ -10,10 +10,10 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::trial::{Family, FlowSpec, TrialResult};
 
-/// Beginnings of the keys of columns that say what a DUT forwards per sending port.
+/// Beginnings of the keys of columns with a rate that a DUT forwards per sending port.
 const FORWARDED: [&str; 4] = ["throughput", "pdr", "forwarding", "rate_pps"];
 
-/// A trial tells something of the DUT's work at a figure if it forwarded at least this share of the figure.
+/// A trial shows the DUT's work at a figure if it forwarded at least this share of the figure.
 const NEAR: f64 = 0.75;
 
 /// The line that carried the frames of a trial.
@@ -50,7 +50,7 @@ impl Line {
         Rate { l2_mbps: pps * self.frame_bytes * 8.0 / 1e6, line_percent: pps / self.most_pps * 100.0 }
     }
 
-    /// The line of a trial. `None` where flows have rates of their own, or the speed of a port is not known.
+    /// The line of a trial. `None` if flows have their own rates, or the speed of a port is not known.
     fn of(view: &View, trial: &TrialRecord) -> Option<Line> {
         let flows = &trial.spec.flows;
         let size = |flow: &'_ FlowSpec| flow.size.as_ref().unwrap_or(&trial.spec.size).clone();
@@ -74,18 +74,18 @@ impl Line {
             let most_pps = port.medium.payload_rate(Bandwidth(port.speed_bps)) / (8.0 * line_bytes);
             lines.push(Line { frame_bytes, most_pps });
         }
-        // Rates are per sending port and the same at all: the slowest line is the one that counts.
+        // The rate is the same at all sending ports, so the slowest line determines the share.
         let finite = lines.into_iter().filter(|line| line.frame_bytes.is_finite() && line.most_pps > 0.0);
         finite.min_by(|a, b| a.most_pps.total_cmp(&b.most_pps))
     }
 }
 
 fn is_figure(key: &str) -> bool {
-    // Conditional throughput is a rate seen within a trial of a search, no figure of its own.
+    // Conditional throughput is a rate seen within a trial of a search, not a separate figure.
     FORWARDED.iter().any(|start| key.starts_with(start)) && !key.contains("conditional")
 }
 
-/// Does this column say what a DUT forwards, in frames per second?
+/// Whether this column gives what a DUT forwards, in frames per second.
 pub fn is_forwarded(column: &Column) -> bool {
     column.unit == "fps" && is_figure(&column.key)
 }
@@ -104,7 +104,7 @@ pub fn of_cell(view: &View, row: &MergedRow, cell: &Cell) -> Option<Rate> {
     value(cell).map(|pps| line.rate(pps))
 }
 
-/// The figure of a DUT in other terms: its frame size is part of its key, its line that of the trials with this size.
+/// The figure of a DUT in other terms. Its frame size is part of its key; its line is that of the trials with this size.
 pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
     if figure.unit != "fps" || !is_figure(&figure.key) {
         return None;
@@ -116,14 +116,14 @@ pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
     figure.entries[dut].value().map(|pps| line.rate(pps))
 }
 
-/// Key and heading of what [`per_processor_second`] gives.
+/// Key and heading of [`per_processor_second`].
 pub const PROCESSOR: (&str, &str, &str) = ("frames_per_cpu_s", "Per processor second", "frames");
 
-/// Key and heading of what [`tester_percent`] gives.
+/// Key and heading of [`tester_percent`].
 pub const TESTER_SHARE: (&str, &str, &str) =
     ("tester_on_dut_percent", "Tester's share of the DUT's processor time", "%");
 
-/// The first column of a table that says what the DUT forwards.
+/// The first column of a table that gives what the DUT forwards.
 pub fn forwarded(table: &MergedTable) -> Option<usize> {
     table.columns.iter().position(|column| is_forwarded(column))
 }
@@ -138,8 +138,8 @@ fn near<'a>(table: &MergedTable, row: &MergedRow<'a>) -> Vec<&'a TrialResult> {
     .collect()
 }
 
-/// Share of the processor time of the DUT's forwarding, 0 to 1, that was work for the tester's ends of the links; `None` where that is not
-/// known. Over several trials, because the kernel tells it in steps of 10 ms.
+/// Share of the processor time of the DUT's forwarding, 0 to 1, that was work for the tester's ends of the links;
+/// `None` if it is not known. Over several trials, because the kernel reports it in steps of 10 ms.
 fn tester_share(results: &[&TrialResult]) -> Option<f64> {
     let known = results.iter().filter_map(|r| Some((r.health.tester_on_dut_ns?, r.health.dut_used_ns?)));
     let (tester, all) = known.fold((0, 0), |(tester, all), (t, a)| (tester + t, all + a));
@@ -151,16 +151,16 @@ pub fn tester_percent(table: &MergedTable, row: &MergedRow) -> Option<f64> {
     tester_share(&near(table, row)).map(|share| share * 100.0)
 }
 
-/// Frames that the DUT forwarded per second of its processor time, without the tester's share: median over the valid trials of the row that
-/// forwarded about as much as the figure in the table's first column of a forwarding rate. Less of it depends on which processor time the DUT
-/// got.
+/// Frames that the DUT forwarded per second of its processor time, without the tester's share: median over the valid
+/// trials of the row that forwarded about as much as the figure in the table's first column of a forwarding rate. It
+/// depends less than the rate on how much processor time the DUT got.
 pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64> {
     let near = near(table, row);
     let own = 1.0 - tester_share(&near).unwrap_or(0.0);
     let mut all: Vec<f64> = near
         .into_iter()
         .filter_map(|result| {
-            // Shares of earlier versions are of other times, so they are no source.
+            // Shares of earlier versions refer to other times, so they cannot be used.
             let seconds = result.health.dut_used_ns? as f64 / 1e9 * own;
             let frames: u64 = result.groups.iter().map(|group| group.received).sum();
             (seconds > 0.0 && frames > 0).then(|| frames as f64 / seconds)
@@ -173,16 +173,16 @@ pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64>
     }
 }
 
-/// Is there processor time of a DUT behind any row of this table? The tester's own loop has none.
+/// Whether any row of this table has processor time of a DUT. The tester's own loop has none.
 pub fn has_processor(section: &Section, view: &View, table: &MergedTable) -> bool {
     let of_duts = section.results.iter().any(|result| result.dut < view.duts.len());
     of_duts && table.rows.iter().any(|row| per_processor_second(table, row).is_some())
 }
 
-/// What reports for machines add to a table.
+/// Columns that reports for machines add to a table.
 #[derive(Debug)]
 pub struct Added {
-    /// Columns beyond those of the table.
+    /// Columns in addition to those of the table.
     pub columns: Vec<Column>,
     /// Their cells, a row for each row of the table.
     pub rows: Vec<Vec<Cell>>,

@@ -1,5 +1,6 @@
 //! A run as if it had one round: the rounds of each test put together.
 
+use crate::baseline;
 use drophammer_model::doubt;
 use drophammer_model::record::TestRecord;
 use drophammer_model::refutation;
@@ -7,7 +8,7 @@ use drophammer_model::rounds::combine;
 use drophammer_store::Run;
 
 /// The run with one record per DUT and test, made from those of all rounds. Figures that other trials contradict, and those that rest on
-/// frames lost beside an idle processor, are marked.
+/// frames lost beside an idle processor, are marked. Verdicts name the baseline that they rest on.
 pub fn combined(run: &Run) -> Run {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
@@ -27,5 +28,7 @@ pub fn combined(run: &Run) -> Run {
         }
     }
     let tests = tests.iter().filter_map(|(_, _, rounds)| combine(rounds)).collect();
-    Run { tests, ..run.clone() }
+    let mut combined = Run { tests, ..run.clone() };
+    baseline::name_in_verdicts(&mut combined);
+    combined
 }

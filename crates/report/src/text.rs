@@ -38,7 +38,7 @@ pub fn paint(text: &str, code: &str, color: bool) -> String {
 
 /// Characters of a line of the summary.
 pub const WIDTH: usize = 100;
-/// Characters of the column of figures; longer titles go on in a second line.
+/// Characters of the column of figures; longer titles continue on a second line.
 const FIGURE_WIDTH: usize = 42;
 /// Longest problem in a line, in characters; the rest is in the report.
 const PROBLEM_WIDTH: usize = 160;
@@ -98,7 +98,7 @@ fn head(view: &View, color: bool) -> String {
     out
 }
 
-/// What went wrong, one line each, of at most `width` characters.
+/// Problems, one line each, of at most `width` characters.
 fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     let mut out = String::new();
     for problem in view.problems() {
@@ -117,7 +117,7 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     out
 }
 
-/// The first `width` characters of a line, with an ellipsis where some are left out.
+/// The first `width` characters of a line, with an ellipsis if some are left out.
 fn shorten(line: &str, width: usize) -> String {
     if line.chars().count() <= width {
         return line.to_owned();
@@ -125,7 +125,7 @@ fn shorten(line: &str, width: usize) -> String {
     line.chars().take(width - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
 }
 
-/// The DUTs, best first, in groups whose columns fit beside the figures, and the width of the column of figures where it
+/// The DUTs, best first, in groups whose columns fit beside the figures, and the width of the column of figures if it
 /// must be less than its texts.
 fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
     let order = view.ranking.order.as_slice();
@@ -152,7 +152,7 @@ fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
     (groups, Some(FIGURE_WIDTH as u16))
 }
 
-/// Bold green for rank 1 of each figure, where there is something to rank.
+/// Bold green for rank 1 of each figure, if there is something to rank.
 fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
     let head = usize::from(view.duts.len() > 1);
     for (index, figure) in view.ranking.figures.iter().enumerate() {
@@ -172,7 +172,7 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
     }
 }
 
-/// Breaks at spaces so that lines have at most `width` characters.
+/// Breaks a text at spaces so that lines have at most `width` characters.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = 0;

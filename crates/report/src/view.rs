@@ -3,7 +3,7 @@
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::{DutRecord, Published};
-use drophammer_model::held_up::{HeldUp, held_up, no_ranks};
+use drophammer_model::held_up::{Fairness, HeldUp, fairness, held_up, restrictions};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
@@ -29,8 +29,10 @@ pub struct View<'a> {
     pub ranking: Ranking,
     /// Trials of each DUT that the host made invalid.
     pub held_up: Vec<HeldUp>,
-    /// Why nothing is ranked because of them.
-    pub no_ranks: Option<String>,
+    /// How each DUT may be compared because of them.
+    pub fairness: Vec<Fairness>,
+    /// What cannot be compared as usual because of them.
+    pub restrictions: Option<String>,
     trials: HashMap<u64, &'a TrialRecord>,
 }
 
@@ -249,9 +251,9 @@ impl<'a> View<'a> {
         let simulated: Vec<bool> = duts.iter().map(|d| d.simulated).collect();
         let names: Vec<&str> = duts.iter().map(|d| d.name).collect();
         let held_up = held_up(&names, &run.trials);
-        let no_ranks = no_ranks(&held_up);
-        let ranking = rank::rank(&sections, &simulated, no_ranks.is_none());
-        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, no_ranks }
+        let (fairness, restrictions) = (fairness(&held_up), restrictions(&held_up));
+        let ranking = rank::rank(&sections, &simulated, &fairness);
+        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, fairness, restrictions }
     }
 
     /// The DUT of this index, or the tester for the index behind the last.
@@ -267,7 +269,8 @@ impl<'a> View<'a> {
     /// Trials that the host made invalid, of each DUT that has some: `a 3 of 120 (3 %)`; empty if there are none.
     pub fn held_up_text(&self) -> String {
         let some = self.held_up.iter().filter(|one| one.invalid > 0);
-        let text = |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.invalid, one.trials, one.share() * 100.0);
+        let text =
+            |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.invalid, one.trials, one.share() * 100.0);
         some.map(text).collect::<Vec<_>>().join(", ")
     }
 

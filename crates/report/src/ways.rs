@@ -1,17 +1,18 @@
-//! Was fully meshed load the same everywhere? Frames offered from each port to each other one, over the trials of a test.
+//! Evenness of fully meshed load: frames offered from each port to each other one, over the trials of a test.
 
 use crate::format::number;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::WayCounts;
 use std::collections::BTreeSet;
 
-/// Ports of a trial in which each sends to every other one; `None` for any other trial. Between two ports there is nothing to be even.
+/// Number of ports of a trial in which each sends to every other one; `None` for any other trial. Between two ports
+/// evenness has no meaning.
 fn meshed(ways: &[WayCounts]) -> Option<usize> {
     let ports: BTreeSet<usize> = ways.iter().flat_map(|way| [way.from, way.to]).collect();
     (ports.len() > 2 && ways.len() == ports.len() * (ports.len() - 1)).then_some(ports.len())
 }
 
-/// By how much per cent the least of these is below the greatest.
+/// By how many per cent the lowest of these is below the highest.
 fn apart(counts: impl Iterator<Item = u64> + Clone) -> f64 {
     let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
     if most == 0 { 0.0 } else { (most - least) as f64 / most as f64 * 100.0 }

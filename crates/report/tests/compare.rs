@@ -1,4 +1,4 @@
-//! Runs beside each other: what is proven, what is not compared, and which conditions are named.
+//! Comparison of runs: proven differences, figures that are not compared, and the conditions that are named.
 
 mod synthetic;
 
@@ -58,7 +58,7 @@ fn a_figure_that_got_worse_is_found_and_nothing_else() {
     let other_way = compare_runs(&[run(3, 0.9, "old"), run(3, 1.0, "new")]);
     assert_eq!(other_way.count(1), Count { better: 1, worse: 0, ..count });
     assert!(!other_way.is_worse());
-    // Too small to matter, and nothing at all.
+    // A difference too small to matter, and none at all.
     for factor in [0.99, 1.0] {
         let compared = compare_runs(&[run(3, 1.0, "old"), run(3, factor, "new")]);
         assert_eq!((compared.count(1).worse, compared.count(1).better), (0, 0), "{factor}");
@@ -97,7 +97,7 @@ fn bounds_stay_bounds() {
     for figure in of(&mut limited, "linux", "throughput_64_pps") {
         figure.tester_limited = true;
     }
-    // At least 100 against 90 is better; against 120 nobody knows.
+    // At least 100 against 90 is better; against 120 the result is unknown.
     let compared = compare_runs(&[run(2, 0.9, "slower"), limited.clone()]);
     assert_eq!(verdict(&compared, "linux", "throughput_64_pps"), &Verdict::Better);
     let text = compared.text(false);
@@ -149,7 +149,7 @@ fn a_test_that_fails_in_every_round_is_worse() {
         text.contains("failed in 6 of 6") && text.contains("Throughput on linux: A \u{2013} | B failed: it died"),
         "{text}"
     );
-    // Failing in one round is chance.
+    // A failure in one round is chance.
     let mut once = run(1, 1.0, "once");
     let test = once.tests.iter_mut().find(|test| test.test == "throughput" && test.round == 3).unwrap();
     test.status = TestStatus::Failed("it died".into());
@@ -252,7 +252,7 @@ fn hostile_texts_do_not_reach_the_terminal() {
             (figure.title, figure.unit, figure.value) = (text.into(), text.into(), Some(f64::MAX));
         });
     }
-    // Nothing is left of this test in any round.
+    // No round has a figure of this test.
     hostile.tests.iter_mut().filter(|test| test.test == "latency").for_each(|test| test.outcome.ranks.clear());
     let compared = compare_runs(&[run(2, 1.0, "good"), hostile]);
     let visible = |text: &str| !text.chars().any(|c| drophammer_model::visible::is_hidden(c) && c != '\n');

@@ -1,4 +1,4 @@
-//! Figures over time: which run changed them, and what of it can be shown.
+//! Figures over time: the run that changed them, and how that is shown.
 
 mod synthetic;
 

@@ -1,4 +1,4 @@
-//! Names and texts from suites, DUTs and kernels that try to be markup, formulas or terminal commands.
+//! Names and texts from suites, DUTs and kernels that are written as markup, formulas or terminal commands.
 
 mod synthetic;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::OnceLock;
 
-/// One text of every kind of attack. The length must not matter either.
+/// One text of every kind of attack, including its length.
 const TEXTS: [&str; 8] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -26,7 +26,7 @@ const TEXTS: [&str; 8] = [
     "two\nlines\r\n=1+1\t| a `b` [c](javascript:x) </pre></style>--></svg>",
 ];
 
-/// A hostile text for each place that takes one, in turn.
+/// Supplies a hostile text for each place that takes one, in turn.
 struct Source(usize);
 
 impl Source {
@@ -145,7 +145,7 @@ fn report(run: &Run) -> Files {
 
 type Files = BTreeMap<String, String>;
 
-/// A run for each text to begin with, so that every text gets to most places, and its report; made once for all tests.
+/// One run for each first text, so that every text gets to most places, with its report; made once for all tests.
 fn all() -> &'static [(Run, Files)] {
     static ALL: OnceLock<Vec<(Run, Files)>> = OnceLock::new();
     let make = |first| {

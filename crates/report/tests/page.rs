@@ -1,4 +1,4 @@
-//! The page: its first screen, and what is built only when it is opened.
+//! The page: its first screen, and the parts that are built only when they are opened.
 
 mod synthetic;
 
@@ -55,7 +55,7 @@ fn the_first_screen_has_verdict_conclusion_figures_devices_and_ports() {
         assert!(!figure.contains("NaN") && !figure.contains("inf\""), "{test}");
     }
     assert_eq!(json["started"]["about"]["facts"][0][1], "Jane Doe");
-    // Without facts, criteria and a device that came up there is nothing to show, and nothing is made up.
+    // Without facts, criteria and a device that came up the screen shows nothing of them, and invents nothing.
     let mut bare = synthetic::run(1);
     bare.duts.clear();
     bare.tests.iter_mut().for_each(|t| t.outcome.verdicts.clear());
@@ -69,7 +69,7 @@ fn many_trials_are_text_until_they_are_opened() {
     let mut run = synthetic::run(2);
     synthetic::lengthen(&mut run, 1_000);
     let (html, _) = report(&run);
-    // What scripts are to build stands in `noscript`, so nothing of a trial is in the tree of the page before.
+    // The content that scripts build is in `noscript`, so no trial is in the tree of the page before.
     let mut outside = String::new();
     let mut lists = 0;
     for (i, part) in html.split("<noscript>").enumerate() {
@@ -118,7 +118,7 @@ fn the_conclusion_names_what_is_not_compared() {
     let (routes, loads) = ("Figures of routes are not of the same work", "measured at different loads");
     let html = report(&run).0;
     assert!(!first_screen(&html).contains(routes) && !first_screen(&html).contains(loads));
-    // One puts its routes into the forwarding plane, the other does not; one is measured at half of the other's load.
+    // One installs its routes in the forwarding plane, the other does not; one is measured at half of the other's load.
     for (dut, installs) in run.duts.iter_mut().zip([true, false]) {
         dut.installs_routes = Some(installs);
     }

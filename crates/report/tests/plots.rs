@@ -32,7 +32,7 @@ fn merged<'v>(view: &'v View, key: &str) -> &'v MergedPlot {
     view.sections[0].plots.iter().find(|p| p.plot.key == key).unwrap()
 }
 
-/// The file of this name of the report of a run.
+/// The files of these names of the report of a run.
 fn files(run: &Run, names: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     write_all(run, folder.path()).unwrap();
@@ -88,7 +88,7 @@ fn long_series_are_thinned_on_the_page_and_whole_in_the_file() {
         let line = format!("linux,linux flapped,false,false,,{},{},,,", p.x, p.y);
         assert!(all[1].lines().any(|l| l == line), "{line}");
     }
-    // And the whole depth of the flap is drawn.
+    // The whole depth of the flap is drawn.
     let svg = drawing(&all[0], "Forwarding rate with a route flap");
     let svg = Document::parse(&svg).unwrap();
     let line = visited(classes(&svg, "line")[0].attribute("d").unwrap());
@@ -188,7 +188,7 @@ fn events_of_several_duts_are_one_where_they_are_the_same() {
     let texts: Vec<_> = merged(&view, "skyline").plot.events.iter().map(|e| e.1.as_str()).collect();
     let cycle = ["advertise 200 k", "linux: complete", "frr: complete", "withdraw 200 k"];
     assert_eq!(texts, [cycle, cycle].concat());
-    // 40.02 s on one and 40.04 s on the other are drawn between.
+    // 40.02 s on one DUT and 40.04 s on the other are drawn in the middle.
     let withdraw = &merged(&view, "skyline").events[3];
     assert_eq!(withdraw.at, [(0, 40.02), (1, 40.04)]);
     assert!((withdraw.x - 40.03).abs() < 1e-9 && withdraw.owners.is_empty());
@@ -200,7 +200,7 @@ fn events_of_several_duts_are_one_where_they_are_the_same() {
     assert_eq!(events.len(), 8);
     assert!(events.iter().all(|e| e.descendants().any(|n| n.has_tag_name("text"))), "each has room for its text");
     assert_eq!(events.iter().filter(|e| e.attribute("class") == Some("event c1")).count(), 2);
-    // The file has each as it was.
+    // The CSV file has each event with its own time.
     for line in ["linux,event,,,withdraw 200 k,40.02,,,,", "frr,event,,,withdraw 200 k,40.04,,,,"] {
         assert!(csv.lines().any(|l| l == line), "{line}");
     }
@@ -245,7 +245,7 @@ fn plots_and_tables_lead_to_their_files() {
     let links: Vec<&str> = html.split("<a class=\"csv\"").skip(1).map(|l| l.split('>').next().unwrap()).collect();
     assert!(links.len() >= 5, "{links:?}");
     for link in links {
-        // Within the page, byte by byte.
+        // The data within the page is the same, byte by byte.
         let file = fs::read(folder.path().join("csv").join(attribute(link, "download"))).unwrap();
         let address = attribute(link, "href");
         assert_eq!(decoded(address.strip_prefix("data:text/csv;charset=utf-8,").unwrap()), file);
@@ -293,13 +293,13 @@ fn a_long_list_is_cut_on_the_page_and_whole_in_the_files() {
     let run = run(2);
     let names = ["report.html", "report.txt", "report.md", "csv/unreachable.csv", "report.json"];
     let [html, text, md, csv, json] = files(&run, &names).try_into().unwrap();
-    // Page and data are looked at apart.
+    // Page and data are checked separately.
     let html = synthetic::without_data(&html);
     let more = format!("frr: {} more rows", "1,214");
     for report in [&html, &text, &md] {
         assert!(report.contains(&more));
         assert!(!report.contains("linux: 1 more") && report.contains("unreachable.csv"));
-        // The last that is shown of the second DUT, and the first that is not.
+        // The last shown prefix of the second DUT, and the first that is left out.
         assert!(report.contains("20.0.19.0/24") && !report.contains("20.0.20.0/24"));
     }
     assert_eq!(csv.lines().count(), 1 + 3 + routes::UNREACHABLE as usize);

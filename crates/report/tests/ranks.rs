@@ -7,6 +7,7 @@ use drophammer_model::record::{TestStatus, TrialRecord};
 use drophammer_model::refutation::Claim;
 use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
+use drophammer_report::rank::Ranked;
 use drophammer_report::rounds::combined;
 use drophammer_report::view::View;
 use drophammer_report::{Criteria, criteria, summary_text};
@@ -117,26 +118,62 @@ fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
     assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
 }
 
-#[test]
-fn nothing_is_ranked_on_a_host_that_held_a_dut_up() {
+/// Six rounds of three DUTs, of which the host made every `step`th trial of frr invalid.
+fn held_up(step: usize) -> (Run, usize, usize) {
     let mut run = synthetic::in_rounds(&synthetic::run(3), 6);
     let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
-    let spoilt = own.step_by(4).map(|trial| {
+    let spoilt = own.step_by(step).map(|trial| {
         trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor".into()]);
     });
     let spoilt = spoilt.count();
-    let combined = combined(&run);
-    let view = View::new(&combined);
-    assert!(view.ranking.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()));
     let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
+    (run, spoilt, of)
+}
+
+#[test]
+fn a_dut_that_the_host_held_up_is_ranked_only_by_rates_that_are_far_apart() {
+    let (run, spoilt, of) = held_up(4);
+    let usual = synthetic::in_rounds(&synthetic::run(3), 6);
+    let (with, without) = (combined(&run), combined(&usual));
+    let (view, usual) = (View::new(&with), View::new(&without));
+    let (mut far, mut near) = (0, 0);
+    for (figure, usual) in view.ranking.figures.iter().zip(&usual.ranking.figures) {
+        let beats = |of: &Ranked, a: usize, b: usize| of.entries[a].better_than.contains(&b);
+        for (a, b) in [(0, 1), (1, 0), (1, 2), (2, 1)].into_iter().filter(|(a, b)| beats(usual, *a, *b)) {
+            let value = |dut: usize| usual.entries[dut].value().unwrap();
+            let is_rate = figure.higher_is_better && !figure.by_difference;
+            // A little more than what is tolerated, for the noise of the rounds.
+            match is_rate && value(a) * 0.75 > value(b) {
+                true => assert!(beats(figure, a, b), "{}: {a} and {b}", figure.key),
+                false if !is_rate || value(a) * 0.8 < value(b) => {
+                    assert!(!beats(figure, a, b), "{}: {a} and {b}", figure.key);
+                    near += 1;
+                }
+                false => {}
+            }
+            far += usize::from(beats(figure, a, b));
+        }
+        // The others are compared as always.
+        assert_eq!(beats(figure, 0, 2), beats(usual, 0, 2), "{}", figure.key);
+    }
+    assert!(near > 0 && far > 0, "{near} and {far}: both must be in this run");
     let text = summary_text(&run, false);
     assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were invalid")), "{text}");
     assert!(text.contains(&format!("Invalid because the host was busy: frr {spoilt} of {of} (")), "{text}");
     let files = report(&run);
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     assert_eq!(json["held_up"][1]["invalid"], spoilt);
-    assert!(json["no_ranks"].as_str().is_some_and(|why| why.starts_with("host busy")));
+    assert!(json["restrictions"].as_str().is_some_and(|why| why.starts_with("host busy")));
     assert!(files["report.html"].contains("Invalid because the host was busy: frr"));
+}
+
+#[test]
+fn a_dut_whose_trials_the_host_mostly_spoilt_is_not_ranked() {
+    let (run, ..) = held_up(1);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    assert!(view.ranking.figures.iter().all(|figure| figure.entries[1].rank.is_none()));
+    assert!(view.ranking.figures.iter().any(|figure| figure.entries[0].rank.is_some()));
 }
 
 /// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.
@@ -228,7 +265,7 @@ fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
 fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
     let with = |at_least, bound| {
         let mut run = contradictory();
-        let expected = Expectation { figure: "throughput_1518_pps".into(), at_least, bound, dut: None };
+        let expected = Expectation::new("throughput_1518_pps", at_least, bound);
         for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == "linux") {
             test.outcome.verdicts =
                 vec![Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") }];

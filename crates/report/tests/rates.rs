@@ -127,7 +127,7 @@ fn processor_time_is_that_of_trials_near_the_figure() {
     let mut made = run(&[Family::Ipv4]);
     let first = made.trials.iter().position(|t| t.result.trial == 1).unwrap();
     let received: u64 = made.trials[first].result.groups.iter().map(|g| g.received).sum();
-    // The second trial of the row forwards far less than the figure, and times and shares must not matter.
+    // The second trial of the row forwards far less than the figure, so its times and shares must not matter.
     made.trials[first].result.elapsed_s = 77.0;
     made.trials[first].result.sending_s = 1.25;
     made.trials[first].result.dut_cpu = Some(0.1);
@@ -137,7 +137,7 @@ fn processor_time_is_that_of_trials_near_the_figure() {
     }
     let cells = &report(&made).0["tests"][0]["tables"][0]["rows"][0]["cells"];
     close(&cells["frames_per_cpu_s"], received as f64 / 0.625);
-    // A fifth of it was for the tester.
+    // A fifth of it was work for the tester.
     made.trials[first].result.health.tester_on_dut_ns = Some(125_000_000);
     let (json, html, csv) = report(&made);
     let cells = &json["tests"][0]["tables"][0]["rows"][0]["cells"];

@@ -1,4 +1,4 @@
-//! Reports of a made-up run: exact figures, well-formed files, nothing hostile let through.
+//! Reports of a made-up run: exact figures, well-formed files, hostile texts escaped.
 
 mod synthetic;
 
@@ -59,7 +59,7 @@ fn csv_holds_the_raw_figures_of_both_duts() {
     let busy = |number| result(number).groups.iter().map(|g| g.received).sum::<u64>() as f64 / 0.97;
     let busy = (busy(1) + busy(2)) / 2.0;
     assert_eq!(lines[1], format!("linux,64,{line_rate},{r},{r},{share},0.25,{busy},,1 2", r = rate(0, 64)));
-    // The cell that is missing is empty, not 0.
+    // The missing cell is empty, not 0.
     let last: Vec<&str> = lines[14].split(',').collect();
     assert_eq!((&last[..2], &last[6..7], &last[8..]), (&["frr", "1518"][..], &[""][..], &["", "113 114"][..]));
     let plot = &files["csv/plot-throughput.csv"];
@@ -144,7 +144,7 @@ fn html_is_one_well_formed_file_that_lets_nothing_hostile_through() {
     for outside in ["http:", "https:", "src=", "@import", "url("] {
         assert!(!html.contains(outside), "{outside}");
     }
-    // Every drawing is well-formed XML of its own.
+    // Every drawing is well-formed XML by itself.
     let drawings = drawings(html);
     assert_eq!(drawings.len(), 5);
     for d in drawings {
@@ -295,7 +295,7 @@ fn with_ceiling(mut run: Run) -> Run {
     (table.key, table.title) = ("tester_ceiling".into(), "Without router".into());
     table.rows.truncate(1);
     table.rows[0].trials = vec![5_000];
-    // Even a figure to rank by must not make a router of the tester.
+    // Even with a figure for the ranking the tester is not a router.
     run.tests.insert(0, test);
     run
 }
@@ -322,12 +322,12 @@ fn the_tester_is_no_router() {
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     assert_eq!(json["tester"]["tests"][0]["results"][0]["dut"], TESTER);
     assert_eq!(json["duts"].as_array().unwrap().len(), 3);
-    // A ceiling that failed is a problem of the tester, and of no router.
+    // A failed ceiling is a problem of the tester, not of a router.
     let mut broken = run.clone();
     broken.tests[0].status = TestStatus::Failed("no room".into());
     let new: Vec<_> = View::new(&broken).problems().into_iter().filter(|p| !before.problems().contains(p)).collect();
     assert_eq!(new, ["Tester ceiling on tester: failed: no room"]);
-    // The rule is the kind and the suite's list: a router of the suite that is called so stays a router.
+    // Kind and the suite's list decide: a router of the suite with this name stays a router.
     let mut named = run.clone();
     named.started.duts.push(TESTER.into());
     assert!(View::new(&named).tester.is_none());
@@ -374,7 +374,7 @@ fn a_run_that_did_less_than_it_was_asked_is_not_conformant() {
     let mut spoilt = asked.clone();
     spoilt.tests[1].status = TestStatus::Unfit("the host was busy".into());
     assert_eq!(found(&spoilt), ["linux: not completed \u{2013} Latency"]);
-    // A DUT that dies is the DUT's affair.
+    // The death of a DUT is a failure of the DUT.
     let mut died = asked.clone();
     died.tests[1].status = TestStatus::Failed("the DUT died".into());
     assert!(found(&died).is_empty());
@@ -417,7 +417,7 @@ fn a_test_twice_has_its_own_trials_twice() {
     let twice: Vec<_> = view.sections.iter().filter(|s| s.test == "throughput").collect();
     assert_eq!((twice[0].id.as_str(), twice[0].results[0].trials.len()), ("throughput", first));
     assert_eq!((twice[1].id.as_str(), twice[1].results[0].trials.len()), ("throughput-2", 2));
-    // Cut off within the second: its trials are not lost, and the first stays whole.
+    // Cut off within the second: its trials are not lost, and the first stays complete.
     run.tests.pop();
     let view = View::new(&run);
     assert_eq!(view.sections[0].results[0].standing, Standing::Ended(TestStatus::Completed));

@@ -1,4 +1,4 @@
-//! What emulated devices do when they are told to.
+//! Actions of emulated devices on request.
 
 use drophammer_emulation::banner::AskBanner;
 use drophammer_emulation::bgp::Routers;
@@ -9,25 +9,25 @@ use drophammer_model::trial::PortIndex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What routers do at the events of a trial: `(port, what)`.
+/// What routers do at the events of a trial: for each event, the ports and their actions.
 pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
 
-/// Something that a router or the link of its port does.
+/// An action of a router or of the link of its port.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// A router advertises routes, or withdraws them.
+    /// A router advertises or withdraws routes.
     Advertise {
         /// Index of its device on the port.
         device: usize,
         /// Its number among the routers of the device.
         router: usize,
-        /// Advertises, or withdraws?
+        /// True to advertise, false to withdraw.
         advertise: bool,
-        /// What.
+        /// The route set.
         routes: Arc<Routes>,
-        /// Which of these.
+        /// The part of the route set to use.
         part: Range<u32>,
-        /// How.
+        /// How routes are packed into UPDATE messages.
         packing: Packing,
     },
     /// A router ends its session.
@@ -37,16 +37,16 @@ pub enum Act {
         /// Its number among the routers of the device.
         router: usize,
     },
-    /// The first device of the port sends an echo request, if it has an address of the family.
+    /// The first device of the port sends an echo request if it has an address of the family.
     Ping(Echo),
-    /// The first device of the port asks its gateway's SSH server for its banner if it has an address of the family.
+    /// The first device of the port requests the SSH banner of its gateway if it has an address of the family.
     Banner(AskBanner),
     /// The link goes down or up.
     Link(bool),
 }
 
 impl Act {
-    /// The device that does it; `None` for what the link does.
+    /// The device that acts; `None` for a change of the link.
     pub(crate) fn device(&self) -> Option<usize> {
         match self {
             Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
@@ -54,7 +54,7 @@ impl Act {
         }
     }
 
-    /// Does it with the routers of its device.
+    /// Runs the action on the routers of its device.
     pub(crate) fn run(&self, now: Instant, routers: &mut Routers) {
         match self {
             Act::Advertise { router, advertise, routes, part, packing, .. } => {

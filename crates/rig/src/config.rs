@@ -1,4 +1,4 @@
-//! What a rig has behind its ports.
+//! Configuration of the devices behind the ports of a rig.
 
 use drophammer_emulation::bgp::{PeerConfig, Routers};
 use drophammer_emulation::device::{Address, Device, DeviceId, Devices, Tags};
@@ -6,7 +6,7 @@ use drophammer_emulation::tcp::TcpConfig;
 use drophammer_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Everything behind all ports.
+/// All emulated devices of a rig.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Seed of all pseudo-random choices of the emulated devices.
@@ -20,8 +20,8 @@ pub struct Config {
 pub struct PortConfig {
     /// MTU of the link in bytes.
     pub mtu: u32,
-    /// The devices, at least one. Test frames leave from the MAC address of the first one, and must arrive there, whatever
-    /// their tags; a flow behind tags whose devices all have other addresses is refused.
+    /// The devices, at least one. Test frames leave from the MAC address of the first one and must arrive at it, whatever
+    /// their tags. A flow behind tags is refused if no device with these tags has that address.
     pub devices: Vec<DeviceConfig>,
     /// MAC address of the DUT at the other end of the link. When it is set, no device asks for it by ARP or Neighbor
     /// Discovery.
@@ -41,15 +41,15 @@ pub struct DeviceConfig {
     pub ipv6: Option<Address<Ipv6Addr>>,
     /// BGP sessions of the emulated routers. They are not started.
     pub routers: Vec<PeerConfig>,
-    /// Further addresses that the device answers for: the first address and their number.
+    /// Further addresses that the device answers for: the first address and the count.
     pub also: Vec<(IpAddr, u32)>,
 }
 
 impl Config {
-    /// Does it fit `ports` ports, and can its devices be told apart?
+    /// Checks that the configuration has `ports` ports and that all devices can be distinguished.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A message that names what does not fit.
     pub fn check(&self, ports: usize) -> Result<(), String> {
         if self.ports.len() != ports {
             return Err(format!("{} ports are configured, and there are {ports}", self.ports.len()));
@@ -79,7 +79,7 @@ impl PortConfig {
     /// MAC address of test frames.
     ///
     /// # Panics
-    /// Where there is no device.
+    /// If the port has no device.
     pub fn mac(&self) -> MacAddr {
         self.devices[0].mac
     }
@@ -87,7 +87,7 @@ impl PortConfig {
     /// The devices of port `index` and their numbers.
     ///
     /// # Errors
-    /// There is none, two of them cannot be told apart, addresses that cannot be.
+    /// If the port has no device, two devices cannot be distinguished, or addresses are invalid.
     pub(crate) fn devices(&self, seed: u64, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
         if self.devices.is_empty() {
             return Err(format!("port {index} has no device; give it one, without addresses if need be"));

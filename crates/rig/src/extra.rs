@@ -1,4 +1,4 @@
-//! Extra frames that come back, whatever became of their headers, and ICMP errors about them.
+//! Recognition of extra frames that come back, however their headers were altered, and of ICMP errors about them.
 
 use drophammer_model::beside::{Alteration, IcmpError};
 use drophammer_model::trial::Family;
@@ -6,10 +6,10 @@ use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::{checksum, ipv4, ipv6};
 use std::collections::BTreeSet;
 
-/// Length of a mark: the key of the frames, and the number of one.
+/// Length of a mark in bytes: the key of the frames and the number of one frame.
 pub const MARK: usize = 12;
 
-/// Fills `payload` with the mark of frame `number`, again and again; whole marks alone.
+/// Fills `payload` with copies of the mark of frame `number`; an incomplete mark at the end is not written.
 pub fn mark(payload: &mut [u8], key: u64, number: u32) {
     for chunk in payload.chunks_exact_mut(MARK) {
         chunk[..8].copy_from_slice(&key.to_be_bytes());
@@ -17,17 +17,17 @@ pub fn mark(payload: &mut [u8], key: u64, number: u32) {
     }
 }
 
-/// What IPv4 headers of frame `number` have as identification; 0 is that of frames that have none.
+/// Identification in the IPv4 header of frame `number`. It is never 0, which stands for frames without identification.
 pub fn identification(number: u32) -> u16 {
     (number % 0xffff) as u16 + 1
 }
 
-/// What a received frame is.
+/// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// An ICMP error, about this extra frame.
+    /// An ICMP error, and the number of the extra frame that it quotes.
     Error(IcmpError, Option<usize>),
-    /// This extra frame.
+    /// The extra frame with this number.
     Frame(usize),
     /// Neither.
     Other,
@@ -38,7 +38,7 @@ fn type_and_packet(frame: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes([kind[0], kind[1]]), &frame[ethernet::LEN..]))
 }
 
-/// The error in `frame`, and what it quotes.
+/// The ICMP error in `frame`, and the packet that it quotes.
 fn error(frame: &[u8]) -> Option<(IcmpError, &[u8])> {
     let (kind, packet) = type_and_packet(frame)?;
     let (family, message) = match kind {
@@ -67,7 +67,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Each frame with the routers that it passes to each port.
+    /// Each frame with the number of routers that it passes on its way to each port.
     pub(crate) fn new(key: u64, frames: Vec<(Vec<u8>, Vec<u8>)>) -> Sent {
         let (frames, hops) = frames.into_iter().unzip();
         Sent { key, frames, hops }
@@ -86,7 +86,7 @@ impl Sent {
         &self.frames[number]
     }
 
-    /// What `frame` is. An error may quote a mark too, so it is looked for first.
+    /// Classifies `frame`. Errors are looked for first, because an error may quote a mark as well.
     pub(crate) fn find(&self, frame: &[u8]) -> Found {
         if let Some((error, quoted)) = error(frame) {
             let by_header = self.by_header(error.family, quoted);
@@ -107,7 +107,7 @@ impl Sent {
         numbers.find(|number| *number < self.frames.len())
     }
 
-    /// By identification or flow label, and the source, which no router changes.
+    /// Finds a frame by its identification or flow label and its source address, which no router changes.
     fn by_header(&self, family: Family, packet: &[u8]) -> Option<usize> {
         let source = match family {
             Family::Ipv4 => 12..16,
@@ -140,14 +140,15 @@ fn numbered(family: Family, packet: &[u8]) -> u32 {
     }
 }
 
-/// Does the checksum of this IPv4 header hold? Of a header whose length is wrong the first 20 bytes count.
+/// True if the checksum of this IPv4 header is correct. If the header length is invalid, the checksum is taken over the
+/// first 20 bytes.
 fn checksum_holds(packet: &[u8]) -> bool {
     let length = usize::from(packet[0] & 15) * 4;
     let header = packet.get(..length).filter(|h| h.len() >= ipv4::LEN).unwrap_or(&packet[..ipv4::LEN]);
     checksum::fold(checksum::sum(header)) == 0xffff
 }
 
-/// In what `got` differs from what so many routers make of `sent`. Bytes of 0 behind either are padding.
+/// How `got` differs from `sent` after `hops` routers forwarded it. Zero bytes at the end of either frame are padding.
 pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alteration> {
     let mut altered = BTreeSet::new();
     let (Some((kind, sent)), Some((got_kind, got))) = (type_and_packet(sent), type_and_packet(got)) else {
@@ -178,7 +179,7 @@ pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alterat
     if (0..header).any(|at| !follows(at) && sent[at] != got[at]) {
         altered.insert(Alteration::Header);
     }
-    // What was cut off and padded again differs in the padding, which is not contents.
+    // A frame that was cut and padded again differs in the padding, which does not count as contents.
     let end = got[..both].iter().rposition(|byte| *byte != 0).map_or(header, |last| (last + 1).max(header));
     if sent[header..end] != got[header..end] {
         altered.insert(Alteration::Contents);
@@ -317,7 +318,7 @@ mod tests {
         }
         // A router that does not count hops.
         assert_eq!(alterations(sent.frame(1), sent.frame(1), 1), BTreeSet::from([Ttl]));
-        // Two in a row take off two.
+        // Two routers in a row decrement it twice.
         for v6 in [0, 1] {
             let behind_two = forwarded(&forwarded(sent.frame(v6)));
             assert_eq!(alterations(sent.frame(v6), &behind_two, 2), BTreeSet::new());
@@ -325,7 +326,7 @@ mod tests {
         }
         let known = Sent::new(KEY, vec![(frame(false, 0), vec![1, 2])]);
         assert_eq!([0, 1, 2].map(|port| known.hops(0, port)), [1, 2, 1]);
-        // One that mends what it should drop, and one that forwards it as it is.
+        // A router that mends a frame which it should drop, and one that forwards it unchanged.
         let mut wrong = sent.frame(0).to_vec();
         wrong[25] ^= 1;
         let right = forwarded(sent.frame(0));

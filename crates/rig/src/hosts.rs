@@ -1,4 +1,4 @@
-//! The emulated hosts behind the tester's ports, as the packet loop meets them.
+//! The emulated hosts behind the tester's ports, as the packet loop drives them.
 
 use crate::act::{Act, Acts};
 use crate::config::{Config, PortConfig};
@@ -25,21 +25,21 @@ use std::time::Duration;
 /// The emulated devices on one port, and the frames that they want to send.
 struct Host {
     devices: Devices,
-    /// Their numbers, in the order of the configuration; at least one.
+    /// Their IDs, in the order of the configuration; at least one.
     ids: Vec<DeviceId>,
     queue: VecDeque<Vec<u8>>,
-    /// Frames that have left, and frames that came for the devices.
+    /// Frames that were sent, and frames received for the devices.
     sent: OtherFrames,
     received: OtherFrames,
     spare: Vec<Vec<u8>>,
-    /// Address of the DUT where it needs no asking.
+    /// MAC address of the DUT if it is configured, so that it is not resolved.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
-    /// What is no test traffic, while it is counted.
+    /// Counts of frames that are not test frames, while an observation runs.
     other: Option<Box<Observation>>,
 }
 
-/// Index of a BGP session among all of a rig.
+/// Index of a BGP session among all sessions of a rig.
 pub type SessionIndex = usize;
 
 /// Where the router of a BGP session is.
@@ -53,7 +53,7 @@ pub struct RouterPlace {
     pub router: usize,
 }
 
-/// A device to which the DUT has not told its MAC address.
+/// A device that has not resolved the MAC address of the DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unresolved {
     /// Its port.
@@ -65,27 +65,28 @@ pub struct Unresolved {
 /// The emulated devices of all ports.
 pub struct Hosts {
     hosts: Vec<Host>,
-    /// Where each session is.
+    /// Location of each session.
     sessions: Vec<RouterPlace>,
     watch: SessionWatch,
 }
 
-/// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
+/// Maximum number of frames that wait for one host. It bounds the tester's memory in a flood of requests.
 const QUEUE: usize = 1024;
-/// Bytes of UPDATEs that a router packs at a time, so that frames of the trial are not kept waiting: some 50 µs of work.
+/// Bytes of UPDATE messages that a router packs at a time, some 50 µs of work, so that test frames do not wait longer.
 const QUOTA: usize = 64 << 10;
-/// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
+/// How long a port with a full queue is not polled. Meanwhile about half of the 256 frames of a virtual link's queue
+/// are sent.
 pub(crate) const FULL: Duration = Duration::from_micros(100);
 /// How often a lane looks for frames that other lanes pass to its devices.
 const PASSED: Duration = Duration::from_micros(100);
-/// The longest that hosts are left alone.
+/// The longest time between two polls of the hosts.
 const IDLE: Duration = Duration::from_millis(500);
 
 impl Hosts {
     /// The devices of `config`.
     ///
     /// # Panics
-    /// Where [`Config::check`] refuses it.
+    /// If [`Config::check`] refuses `config`.
     pub fn new(config: &Config) -> Hosts {
         let mut sessions = Vec::new();
         let host = |(index, port): (usize, &PortConfig)| {
@@ -103,43 +104,45 @@ impl Hosts {
         Hosts { hosts, sessions, watch }
     }
 
-    /// BGP sessions of the configuration: in the order of the ports, of the devices of a port, of the routers of a device.
+    /// Number of BGP sessions in the configuration. They are numbered in the order of the ports, of the devices of a port,
+    /// and of the routers of a device.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Where the router of a session is.
+    /// Location of the router of a session.
     pub fn place(&self, session: SessionIndex) -> RouterPlace {
         self.sessions[session]
     }
 
-    /// For other threads that want to see the sessions while this one serves the hosts.
+    /// A view of the sessions for other threads while this one serves the hosts.
     pub fn watch(&self) -> SessionWatch {
         self.watch.clone()
     }
 
-    /// What a session is at.
+    /// State and counters of a session.
     pub fn session_metrics(&self, session: SessionIndex) -> SessionMetrics {
         let place = self.sessions[session];
         self.hosts.get(place.port).map_or_else(SessionMetrics::default, |host| host.session_metrics(place))
     }
 
-    /// The routers that a session is one of, and its number among them.
+    /// The routers that the session belongs to, and its index among them.
     pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
         let RouterPlace { port, device, router } = self.sessions[session];
         self.hosts.get(port)?.routers(device).map(|routers| (routers, router))
     }
 
-    /// The same, to be told what to do.
+    /// Like [`Hosts::session`], but mutable.
     pub fn session_mut(&mut self, session: SessionIndex) -> Option<(&mut Routers, usize)> {
         let RouterPlace { port, device, router } = self.sessions[session];
         self.hosts.get_mut(port)?.routers_mut(device).map(|routers| (routers, router))
     }
 
-    /// Puts `routers` on the first device of a port, which gets the addresses of `also` too: first and count.
+    /// Puts `routers` on the first device of a port and adds the addresses of `also` to this device: first address and
+    /// count.
     ///
     /// # Panics
-    /// Where another device has one of them.
+    /// If another device has one of these addresses.
     pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
         let Host { devices, ids, .. } = &mut self.hosts[port];
         for (first, count) in also {
@@ -153,31 +156,31 @@ impl Hosts {
         self.hosts.get(port)?.routers(0)
     }
 
-    /// The same, to be told what to do.
+    /// Like [`Hosts::routers`], but mutable.
     pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
         self.hosts.get_mut(port)?.routers_mut(0)
     }
 
-    /// Does `act` at `port`, unless it is the link's, which is the port's to switch.
+    /// Runs `act` at `port`. An [`Act::Link`] is ignored: the port switches its link.
     pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) {
         if let Some(host) = self.hosts.get_mut(port) {
             host.run(now, act);
         }
     }
 
-    /// The DUT has this address on `port`; no device asks for it.
+    /// Sets the MAC address of the DUT on `port`, so that no device resolves it.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
         let Host { devices, ids, fixed, .. } = &mut self.hosts[port];
         *fixed = Some(mac);
         ids.iter().for_each(|id| devices.fix_gateway(*id, mac));
     }
 
-    /// What each port knows of its link. Of several devices with the same tags the first one counts whose gateway has told its address.
+    /// What each port knows of its link. Among several devices with the same tags, the first one whose gateway is resolved counts.
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.hosts.iter().map(Host::neighbour).collect()
     }
 
-    /// The first device to which the DUT has not told its address.
+    /// The first device that has not resolved the address of the DUT.
     pub fn unresolved(&self) -> Option<Unresolved> {
         self.hosts.iter().enumerate().find_map(|(port, host)| {
             let waits = |(_, device): &(DeviceId, &Device)| !device.is_ready();
@@ -185,7 +188,8 @@ impl Hosts {
         })
     }
 
-    /// From `now` on counts what comes in and is no test frame of `test`, and sends `extra`, whose marks have this key.
+    /// Counts, from `now` on, received frames that are not test frames of `test`, and sends `extra`, whose marks carry
+    /// `key`.
     pub fn observe(&mut self, now: Instant, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
         let observations = Observation::of_ports(self.hosts.len(), now, test, key, extra);
         for (host, observation) in self.hosts.iter_mut().zip(observations) {
@@ -193,21 +197,21 @@ impl Hosts {
         }
     }
 
-    /// Ends [`Hosts::observe`]: what there was until `now`.
+    /// Ends [`Hosts::observe`] and returns its counts until `now`.
     pub fn observed(&mut self, now: Instant) -> OtherTraffic {
         let observations = self.hosts.iter_mut().filter_map(|host| host.other.take().map(|other| *other));
         Observation::conclude(observations.collect(), now)
     }
 
-    /// A frame for the host on `port`.
+    /// Handles a frame for the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
         self.hosts[port].receive(arrival);
     }
 
-    /// Does what is due and sends what waits; returns when there is something to do next.
+    /// Does what is due and sends waiting frames; returns when it is to be called next.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         let Hosts { hosts, sessions, watch } = self;
         let next = poll(hosts.iter_mut().enumerate(), now, send)?;
@@ -215,8 +219,8 @@ impl Hosts {
         Ok(next)
     }
 
-    /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
-    /// order.
+    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it before all others; several frames keep
+    /// their order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
         *sent = sent.since(OtherFrames::of(frame));
@@ -228,37 +232,37 @@ impl Hosts {
         self.hosts[port].sent
     }
 
-    /// The pings of the first device on `port`.
+    /// The pings by the first device on `port`.
     pub fn ping(&self, port: PortIndex) -> Option<&Ping> {
         let host = self.hosts.get(port)?;
         host.devices.get(host.ids[0]).protocol()
     }
 
-    /// The questions for a banner of the first device on `port`.
+    /// The banner requests by the first device on `port`.
     pub fn banner(&self, port: PortIndex) -> Option<&Banner> {
         let host = self.hosts.get(port)?;
         host.devices.get(host.ids[0]).protocol()
     }
 
-    /// Forgets what came of them, and gives up at the next poll those that are under way.
+    /// Forgets their results; the next poll gives up requests that are under way.
     pub fn forget_banners(&mut self, port: PortIndex) {
         let Some(Host { devices, ids, .. }) = self.hosts.get_mut(port) else { return };
         devices.protocol_mut::<Banner>(ids[0]).into_iter().for_each(Banner::forget);
     }
 
-    /// Forgets what came of the pings of the first device on each port, and which it answered.
+    /// Forgets the results of the pings by the first device on each port, and the requests that it answered.
     pub fn forget_pings(&mut self) {
         for Host { devices, ids, .. } in &mut self.hosts {
             devices.protocol_mut::<Ping>(ids[0]).into_iter().for_each(Ping::forget);
         }
     }
 
-    /// Frames that came in on `port` and were no test frames of traffic under way.
+    /// Frames received on `port` that are not test frames of the current traffic.
     pub fn received(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].received
     }
 
-    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
+    /// The hosts of each lane of `layout`, which has as many ports as there are hosts. The lane of a port's first queue has its
     /// hosts; the lanes of its other queues pass frames to it.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
         let Hosts { hosts, sessions, watch } = self;
@@ -277,7 +281,7 @@ impl Hosts {
         lanes
     }
 
-    /// Gives the devices what one lane has passed to another and that one has not taken.
+    /// Hands frames to the devices that one lane has passed to another and the other has not taken.
     pub(crate) fn take_passed(&mut self) {
         self.hosts.iter_mut().for_each(Host::take_passed);
     }
@@ -319,7 +323,7 @@ impl Host {
             _ => None,
         };
         if let Some((protocol, command)) = own {
-            // A device without such an address has nobody to ask: it counts no request.
+            // A device without an address of this family has no gateway to send to: it counts no request.
             let _ = self.devices.command(now, self.ids[0], protocol, &command);
         }
         let Some(device) = act.device() else { return };
@@ -346,7 +350,7 @@ impl Host {
                     vlans.len() - 1
                 });
                 let vlan = &mut vlans[number];
-                // Test frames need one device with the address of the port.
+                // Test frames need a device with the MAC address of the port.
                 if device.mac() == port_mac {
                     vlan.mac = port_mac;
                 }
@@ -375,8 +379,8 @@ fn poll<'a>(
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
     for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
-        // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
-        // costs TCP a second.
+        // Frames that do not fit wait, together with all later ones: they are not part of a measured load, and a lost segment costs
+        // TCP a second.
         let mut full = false;
         while let Some(frame) = queue.pop_front() {
             if !send(port, &frame)? {
@@ -417,24 +421,24 @@ fn poll<'a>(
 /// Hosts of the ports of one lane.
 pub struct LaneHosts<'a> {
     own: Vec<(PortIndex, &'a mut Host)>,
-    /// Ports whose hosts are another lane's.
+    /// Ports whose hosts belong to another lane.
     others: Vec<(PortIndex, Arc<Passed>)>,
-    /// May other lanes pass frames to `own`?
+    /// True if other lanes may pass frames to `own`.
     shares: bool,
-    /// Of all lanes.
+    /// Sessions of all lanes.
     sessions: &'a [RouterPlace],
     watch: &'a SessionWatch,
 }
 
-/// Hosts of a lane in its packet loop, with the user's wish to stop.
+/// Hosts of a lane in its packet loop, with the user's request to stop.
 pub struct HostControl<'a, S> {
     /// The hosts.
     pub hosts: LaneHosts<'a>,
-    /// What they do at events.
+    /// Their actions at events.
     pub acts: Acts<'a>,
     /// Links of this lane that wait to be switched.
     pub links: Vec<(PortIndex, bool)>,
-    /// The user's wish.
+    /// Returns true when the user requests a stop.
     pub stopped: S,
 }
 

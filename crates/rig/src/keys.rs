@@ -1,9 +1,9 @@
-//! Keys that tell the frames of one trial from those of any other.
+//! Keys that distinguish the frames of one trial from those of any other.
 
 use drophammer_wire::signature::TrialKey;
 use std::collections::VecDeque;
 
-/// Trials whose late frames are still recognised.
+/// Number of previous trials whose late frames are still recognised.
 const REMEMBERED: usize = 16;
 
 /// Numbers trials and gives each one its key.
@@ -15,12 +15,13 @@ pub struct TrialKeys {
 }
 
 impl TrialKeys {
-    /// Keys of one run. `secret` tells its frames from those of any other run; it should differ from run to run.
+    /// Keys of one run. `secret` distinguishes its frames from those of any other run and should differ from run to
+    /// run.
     pub fn new(secret: u64) -> TrialKeys {
         TrialKeys { secret, trial: 0, earlier: VecDeque::with_capacity(REMEMBERED) }
     }
 
-    /// The same for a run that goes on behind trial `last`.
+    /// Keys of a run that continues after trial `last`.
     pub fn after(secret: u64, last: u64) -> TrialKeys {
         TrialKeys { trial: last, ..TrialKeys::new(secret) }
     }

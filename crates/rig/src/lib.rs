@@ -1,7 +1,7 @@
 //! The test equipment as one thing: ports with their clock, the threads that work them (lanes), the hosts and routers
 //! emulated behind them, and flows.
 //!
-//! A [`Rig`] knows neither a DUT nor a test. It is given a [`Config`], runs traffic, and says what it counted.
+//! A [`Rig`] knows neither a DUT nor a test. It takes a [`Config`], runs traffic, and returns its counts.
 
 mod act;
 mod config;

@@ -1,4 +1,4 @@
-//! What a rig is at, at one moment.
+//! State and counters of a rig at one moment.
 
 use crate::hosts::RouterPlace;
 use drophammer_emulation::bgp::{Routers, State};
@@ -11,37 +11,37 @@ use std::time::Duration;
 /// Counts of ports, flows and sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// When, on the clock of the ports.
+    /// Time of the counts, on the clock of the ports.
     pub at: Instant,
-    /// Of the traffic by flow, group and port; `None` where there is none.
+    /// Counts of the traffic by flow, group and port; `None` without traffic.
     pub traffic: Option<Snapshot>,
-    /// Of each session.
+    /// One entry per session.
     pub sessions: Vec<SessionMetrics>,
 }
 
-/// What a BGP session is at.
+/// State and counters of a BGP session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionMetrics {
-    /// State of its state machine (RFC 4271 section 8.2.2).
+    /// State of its finite state machine (RFC 4271 section 8.2.2).
     pub state: State,
-    /// Is it established?
+    /// True if the session is established.
     pub established: bool,
-    /// Times that it went down without being asked to.
+    /// Number of times that it went down without a request.
     pub losses: u32,
-    /// Bytes of UPDATE messages that it has taken.
+    /// Bytes of UPDATE messages that it has accepted for sending.
     pub bytes_sent: u64,
     /// UPDATE messages received.
     pub updates_received: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Routes received in UPDATE messages, each as often as it came.
+    /// Announced routes in UPDATE messages, repeated ones included.
     pub routes_announced: u64,
-    /// The same of withdrawn routes.
+    /// Withdrawn routes in UPDATE messages, repeated ones included.
     pub routes_withdrawn: u64,
 }
 
 impl SessionMetrics {
-    /// Of one of `routers`.
+    /// Metrics of one of `routers`.
     pub(crate) fn of(routers: &Routers, router: usize) -> SessionMetrics {
         let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
         SessionMetrics {
@@ -57,7 +57,7 @@ impl SessionMetrics {
     }
 }
 
-/// The sessions of a rig, for other threads than those that drive it.
+/// The sessions of a rig, for threads that do not drive it.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Board>);
 
@@ -66,13 +66,13 @@ struct Board {
     asked: AtomicU64,
     /// Number of the last request that all sessions have answered.
     answered: AtomicU64,
-    /// Each session with the number of the request that it answers.
+    /// Each session's answer with the number of the request that it answers.
     answers: Mutex<Vec<(u64, SessionMetrics)>>,
     changed: Condvar,
 }
 
 impl SessionWatch {
-    /// Of so many sessions.
+    /// A board for this number of sessions.
     pub(crate) fn new(sessions: usize) -> SessionWatch {
         let answers = Mutex::new(vec![Default::default(); sessions]);
         SessionWatch(Arc::new(Board {
@@ -83,8 +83,9 @@ impl SessionWatch {
         }))
     }
 
-    /// Asks for all sessions and waits for the answer, for `patience` at most. The rig answers when it serves its devices next:
-    /// within half a second while it is driven, and not at all while it is not. `None` without an answer.
+    /// Requests the metrics of all sessions and waits for the answer, for `patience` at most. The rig answers when it serves
+    /// its devices next: within half a second while it is driven, and not at all while it is not. Returns `None` without an
+    /// answer.
     pub fn snapshot(&self, patience: Duration) -> Option<Vec<SessionMetrics>> {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let answered = |all: &[(u64, SessionMetrics)]| all.iter().all(|(at, _)| *at >= number);
@@ -94,7 +95,7 @@ impl SessionWatch {
         answered(&answers).then(|| answers.iter().map(|(_, metrics)| *metrics).collect())
     }
 
-    /// Answers a request, if there is one, of those of `sessions` that `of` knows.
+    /// Answers a pending request for those of `sessions` for which `of` returns metrics.
     pub(crate) fn answer(&self, sessions: &[RouterPlace], of: impl Fn(RouterPlace) -> Option<SessionMetrics>) {
         let asked = self.0.asked.load(Ordering::Relaxed);
         if asked == self.0.answered.load(Ordering::Relaxed) {

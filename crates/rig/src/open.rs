@@ -2,8 +2,8 @@
 
 use drophammer_port::{Backend, Port, PortError, SystemClock};
 
-/// Where the kernel's generator shares the processor of the packet loop, it makes loads from this one on, in frames per
-/// second; user space offers slower ones more evenly.
+/// If the kernel's generator shares the processor of the packet loop, it generates loads from this rate on, in frames
+/// per second. User space offers slower loads more evenly.
 const SHARED_PPS: f64 = 300e3;
 
 /// Opens `queues` queues, at least one, of `interface` of the calling thread's network namespace as ports of `backend`. A

@@ -1,5 +1,5 @@
-//! What comes in at a port and is no test frame, counted by protocol while somebody wants to know, and the extra frames that are
-//! sent meanwhile. Test frames do not come here, so that they cost nothing.
+//! Observation of received frames that are not test frames: counts by protocol, and the fate of extra frames sent meanwhile.
+//! Test frames do not pass through here, so the observation costs them nothing.
 
 use crate::extra::{Found, Sent, alterations};
 use crate::protocols::protocol;
@@ -13,49 +13,49 @@ use std::sync::Arc;
 
 pub use crate::extra::{MARK, identification, mark};
 
-/// Names of protocols that are kept apart at a port; what more there are counts as [`REST`].
+/// Maximum number of protocol names that are counted separately at a port; all further ones count as [`REST`].
 const NAMES: usize = 64;
-/// Those beyond.
+/// Name for all further protocols.
 const REST: &str = "others";
-/// Kinds of ICMP errors that are kept apart for one extra frame.
+/// Maximum number of kinds of ICMP errors that are counted separately for one extra frame.
 const KINDS: usize = 16;
-/// Bytes of the shortest frame, with FCS.
+/// Length of the shortest frame in bytes, with FCS.
 const SHORTEST: u64 = 64;
-/// Bytes of an FCS.
+/// Length of an FCS in bytes.
 const FCS: u64 = 4;
 
-/// A frame to be sent at an instant, without FCS.
+/// A frame without FCS, to be sent at a given time.
 #[derive(Clone, Debug)]
 pub struct Extra {
-    /// By which port.
+    /// The port that sends it.
     pub port: PortIndex,
-    /// When.
+    /// The time at which it is sent.
     pub at: Instant,
-    /// The frame. Its number, by which it is found again, is its place in the list.
+    /// The frame. Its index in the list is the number by which it is recognised.
     pub bytes: Vec<u8>,
-    /// Routers that it passes on its way to each port; one where nothing is said.
+    /// Number of routers that it passes on its way to each port; one for ports without an entry.
     pub hops: Vec<u8>,
 }
 
-/// Of one protocol.
+/// Counts of one protocol.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     frames: u64,
     answers: u64,
     bytes: u64,
     most: u64,
-    /// The second that is being counted, and frames in it.
+    /// The current second, and the number of frames in it.
     second: (u64, u64),
 }
 
-/// What one port sees.
+/// Observation of one port.
 pub(crate) struct Observation {
     start: Instant,
     test: TestTraffic,
-    /// The port, by its index.
+    /// Index of the port.
     port: PortIndex,
     sent: Arc<Sent>,
-    /// Numbers of those that this port has yet to send, the earliest first.
+    /// Send times and numbers of the extra frames that this port has yet to send, the earliest first.
     due: VecDeque<(Instant, usize)>,
     fates: BTreeMap<usize, ExtraFate>,
     protocols: BTreeMap<String, Count>,
@@ -63,7 +63,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// One for each of `ports` ports. Test frames of `test` that come late are left out; `key` is that of the marks of `extra`.
+    /// One observation per port. Late test frames of `test` are not counted; `key` is the key in the marks of `extra`.
     pub(crate) fn of_ports(
         ports: usize,
         start: Instant,
@@ -85,7 +85,7 @@ impl Observation {
         due.into_iter().enumerate().map(of_port).collect()
     }
 
-    /// A frame that came in.
+    /// Counts a received frame.
     pub(crate) fn take(&mut self, arrival: Arrival<'_>) {
         let Arrival { frame, at } = arrival;
         match self.sent.find(frame) {
@@ -120,10 +120,10 @@ impl Observation {
         count.most = count.most.max(count.second.1);
     }
 
-    /// Sends what is due; returns false when the port is full.
+    /// Sends the frames that are due; returns false when the port is full.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Observation {
         self.due.front().map(|(at, _)| *at)
     }
 
-    /// What all ports saw until `end`.
+    /// The sum of the observations of all ports until `end`.
     pub(crate) fn conclude(observations: Vec<Observation>, end: Instant) -> OtherTraffic {
         let mut all = OtherTraffic::default();
         for (port, observation) in observations.into_iter().enumerate() {

@@ -5,10 +5,10 @@ use drophammer_port::Arrival;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Frames that wait at most; a flood of requests must not eat the tester's memory.
+/// Maximum number of waiting frames. It bounds the tester's memory in a flood of requests.
 const MOST: usize = 1024;
 
-/// Frames for the devices of a port that arrived at queues of other lanes than the one that serves the devices.
+/// Frames for the devices of a port that arrived at queues of lanes that do not serve these devices.
 #[derive(Default)]
 pub(crate) struct Passed {
     any: AtomicBool,
@@ -25,7 +25,7 @@ impl Passed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// What was passed since the last call.
+    /// The frames that were passed since the last call.
     pub(crate) fn take(&self) -> Vec<(Instant, Vec<u8>)> {
         if !self.any.swap(false, Ordering::Acquire) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The tester's ports, and the threads that work them.
+//! The tester's ports, and the threads that drive them.
 
 use crate::act::Acts;
 use crate::hosts::{HostControl, Hosts};
@@ -8,9 +8,9 @@ use drophammer_port::priority::HighPriority;
 use drophammer_port::{Clock, Port, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, QueueIndex, Traffic};
 
-/// The tester's ports: worked by the calling thread, or by several.
+/// The tester's ports, driven by the calling thread or by several threads.
 ///
-/// The queues of a port ([`PortInfo::queue`]) follow each other, in their order. Emulated devices send by the first one.
+/// The queues of a port ([`PortInfo::queue`]) are adjacent and in order. Emulated devices send through the first one.
 pub enum Ports {
     /// One thread, in real or virtual time.
     One {
@@ -25,14 +25,14 @@ pub enum Ports {
         ports: Vec<Box<dyn Port + Send>>,
         /// Their clock.
         clock: SystemClock,
-        /// Processor of each thread; the first is that of the calling one, which its owner has put there.
+        /// Processor of each thread. The first is that of the calling thread, which the caller has pinned there.
         processors: Vec<usize>,
     },
 }
 
 impl Ports {
-    /// Ports in real time, each by its queues: on one thread, the calling one, where `processors` names none or one; otherwise on
-    /// one thread per processor, but no more than there are queues.
+    /// Ports in real time, as a list of their queues. They use the calling thread if `processors` names at most one processor,
+    /// otherwise one thread per processor, but not more threads than queues.
     pub fn real(ports: Vec<Box<dyn Port + Send>>, clock: SystemClock, processors: &[usize]) -> Ports {
         let threads = processors.len().min(ports.len());
         if threads <= 1 {
@@ -55,7 +55,7 @@ impl Ports {
         }
     }
 
-    /// Is there none?
+    /// True if there is no port.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -68,7 +68,7 @@ impl Ports {
     /// Port `index`, by its first queue.
     ///
     /// # Panics
-    /// Where there is no such port.
+    /// If there is no such port.
     pub fn get(&mut self, index: PortIndex) -> &mut dyn Port {
         let queue = self.first_queues().nth(index).expect("a port of the rig");
         self.queue(queue)
@@ -82,10 +82,10 @@ impl Ports {
         }
     }
 
-    /// What port `index` is, by its first queue.
+    /// Properties of port `index`, taken from its first queue.
     ///
     /// # Panics
-    /// Where there is no such port.
+    /// If there is no such port.
     pub fn info(&self, index: PortIndex) -> &PortInfo {
         self.queue_info(self.first_queues().nth(index).expect("a port of the rig"))
     }
@@ -105,7 +105,7 @@ impl Ports {
         }
     }
 
-    /// Their clock, to wait by.
+    /// Their clock, mutable, for waiting.
     pub fn clock_mut(&mut self) -> &mut dyn Clock {
         match self {
             Ports::One { clock, .. } => clock.as_mut(),
@@ -113,7 +113,7 @@ impl Ports {
         }
     }
 
-    /// Which thread works which queue of which port.
+    /// Which thread drives which queue of which port.
     pub fn layout(&self) -> Layout {
         let mut queues: Vec<usize> = Vec::new();
         for queue in 0..self.queues() {
@@ -125,7 +125,7 @@ impl Ports {
         Layout::queues(&queues, 1 + self.further_processors().len())
     }
 
-    /// Processors of the threads after the first.
+    /// Processors of all threads but the first.
     pub fn further_processors(&self) -> &[usize] {
         match self {
             Ports::One { .. } => &[],
@@ -133,11 +133,11 @@ impl Ports {
         }
     }
 
-    /// Carries `traffic` on until `until` at the latest, with `hosts` behind the ports that do at event i what `acts[i]` says; ends it
-    /// when `stopped` says so. It is laid out for [`Ports::layout`] or fewer lanes.
+    /// Drives `traffic` until `until` at the latest, with `hosts` behind the ports, which run `acts[i]` at event i. Ends the traffic
+    /// when `stopped` returns true. The traffic must be planned for [`Ports::layout`] or fewer lanes.
     ///
     /// # Errors
-    /// A port that stopped working, a thread that failed.
+    /// If a port stopped working or a thread failed.
     pub fn drive(
         &mut self,
         traffic: &mut Traffic,
@@ -168,7 +168,7 @@ impl Ports {
                 Ok(traffic.drive(ports, clock.as_mut(), &mut own, until)?)
             }
             Ports::Lanes { ports, clock, processors } => {
-                // The first lane's wish to stop is everybody's.
+                // Only the first lane checks for a stop; it ends all lanes.
                 let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
                 let mut others: Vec<_> = lanes.map(other).collect();
                 let processors = &processors[1..=others.len()];

@@ -1,23 +1,23 @@
-//! What the kernel counts of processors and threads.
+//! The kernel's counters of processors and threads.
 
 use crate::ports::Ports;
 use std::time::Duration;
 
-/// Time of a thread on its processor and before it.
+/// Time that a thread ran and time that it waited for a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// It ran.
+    /// Time that it ran.
     pub ran: Duration,
-    /// It could have run, but something else did.
+    /// Time that it was runnable while something else ran.
     pub waited: Duration,
 }
 
-/// Times of the calling thread since it began; `None` where the kernel does not count them.
+/// Times of the calling thread since its start; `None` if the kernel does not count them.
 pub fn own_times() -> Option<Times> {
     times(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// Of `/proc/PID/schedstat`: ns that it ran, ns that it waited, how often it ran.
+/// Parses `/proc/PID/schedstat`: run time in ns, waiting time in ns, number of time slices.
 fn times(schedstat: &str) -> Option<Times> {
     let mut numbers = schedstat.split_whitespace().map(|n| n.parse().ok().map(Duration::from_nanos));
     Some(Times { ran: numbers.next()??, waited: numbers.next()?? })
@@ -26,17 +26,17 @@ fn times(schedstat: &str) -> Option<Times> {
 /// Counters of a processor since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processor {
-    /// Nothing ran. To the microsecond where the kernel counts the states in which it waits (cpuidle), otherwise in steps of 10 ms. To be
-    /// read on that processor, where no idle time is under way.
+    /// Idle time. The resolution is a microsecond if the kernel accounts idle states (cpuidle), otherwise 10 ms. Read it on that
+    /// processor, where no idle period is under way.
     pub(crate) idle: Option<Duration>,
     /// How often it became idle.
     pub(crate) idled: Option<u64>,
-    /// A hypervisor had taken it, in steps of 10 ms.
+    /// Time taken by a hypervisor, in steps of 10 ms.
     pub(crate) stolen: Option<Duration>,
-    /// It worked for what had interrupted it (softirq), in steps of 10 ms.
+    /// Time spent in softirqs, in steps of 10 ms.
     pub(crate) softirq: Option<Duration>,
-    /// Does the kernel measure the time of interrupts, so that the times of threads do not contain it? Otherwise it looks now and then what
-    /// is running, and a thread is charged for what interrupts it.
+    /// True if the kernel measures the time of interrupts, so that the times of threads exclude it. Otherwise it samples what is running,
+    /// and a thread is charged for the interrupts during its run.
     pub(crate) softirq_apart: bool,
 }
 
@@ -55,7 +55,8 @@ impl Processor {
     }
 }
 
-/// Time in the idle states of a processor, and how often it entered one; `None` where the kernel does not count them.
+/// Time in the idle states of a processor, and the number of times that it entered one; `None` if the kernel does not
+/// count them.
 fn idle_states(processor: usize) -> Option<(Duration, u64)> {
     let states = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{processor}/cpuidle")).ok()?;
     let mut sum = None;
@@ -67,7 +68,7 @@ fn idle_states(processor: usize) -> Option<(Duration, u64)> {
     sum
 }
 
-/// Time that the hypervisor took from the processor of each thread of the tester since boot, in ns; `None` where that is not known.
+/// Time that the hypervisor took from the processor of each thread of the tester since boot, in ns; `None` if unknown.
 pub(crate) fn stolen(ports: &Ports) -> Option<Vec<u64>> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let processors = std::iter::once(own_processor()?).chain(ports.further_processors().iter().copied());
@@ -79,13 +80,13 @@ fn stolen_from(stat: &str, processor: usize) -> Option<Duration> {
     ticks(stat, processor, 8)
 }
 
-/// Time that `processor` was idle since boot, by `/proc/stat`, also where it waited for a disk.
+/// Time that `processor` was idle since boot, by `/proc/stat`, including waits for a disk.
 fn idle_from(stat: &str, processor: usize) -> Option<Duration> {
     Some(ticks(stat, processor, 4)? + ticks(stat, processor, 5)?)
 }
 
-/// Are times of interrupts measured (CONFIG_IRQ_TIME_ACCOUNTING)? A kernel that looks at every tick what is running never finds a hard
-/// interrupt, because the tick has to wait until it is over.
+/// True if the times of interrupts are measured (CONFIG_IRQ_TIME_ACCOUNTING). A kernel that samples at each tick never sees a hard
+/// interrupt, because the tick is delayed until it is over.
 fn interrupts_are_measured(stat: &str, processor: usize) -> bool {
     ticks(stat, processor, 6).is_some_and(|irq| !irq.is_zero())
 }
@@ -97,7 +98,7 @@ fn ticks(stat: &str, processor: usize, column: usize) -> Option<Duration> {
     line.split_whitespace().nth(column)?.parse().ok().map(|ticks: u64| Duration::from_millis(10 * ticks))
 }
 
-/// Processor that the calling thread runs on.
+/// The processor that the calling thread runs on.
 fn own_processor() -> Option<usize> {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
     let after_name = &stat[stat.rfind(')')? + 2..];

@@ -1,36 +1,36 @@
-//! Which protocol a frame is of, by a table.
+//! Maps frames to protocol names by a table.
 
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::ipv6;
 
-/// What a frame is known by.
+/// A property of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match {
-    /// Operation of ARP.
+    /// ARP operation.
     Arp(u16),
     /// EtherType.
     Type(u16),
-    /// Destination SAP of a frame with a length in place of the type (IEEE 802.2).
+    /// Destination SAP of a frame that has a length in place of the EtherType (IEEE 802.2).
     Llc(u8),
-    /// Organisation and type behind SAP 0xaa.
+    /// OUI and type behind SAP 0xaa.
     Snap(u32, u16),
-    /// Type of ICMPv6, of a neighbor advertisement whether it was solicited.
+    /// ICMPv6 type; for a neighbor advertisement also whether it was solicited.
     Icmp6(u8, bool),
-    /// Type of ICMP.
+    /// ICMP type.
     Icmp(u8),
-    /// Either port of TCP.
+    /// Either TCP port.
     Tcp(u16),
-    /// Either port of UDP.
+    /// Either UDP port.
     Udp(u16),
     /// Protocol over IPv4 or IPv6.
     Ip(u8),
 }
 use Match::{Arp, Icmp, Icmp6, Ip, Llc, Snap, Tcp, Type, Udp};
 
-/// Cisco's.
+/// OUI of Cisco.
 const CISCO: u32 = 0x00_00_0c;
 
-/// What a match is called, and whether such a frame to one station answers what this one asked. The first that fits counts.
+/// Property, protocol name, and whether a unicast frame of it is an answer to its receiver. The first match counts.
 static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Arp(1), "ARP request", false),
     (Arp(2), "ARP reply", true),
@@ -92,7 +92,7 @@ static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Ip(17), "UDP, other", false),
 ];
 
-/// What the table is asked, in no order.
+/// All properties of a frame, in no particular order.
 fn facts(frame: &[u8]) -> Vec<Match> {
     let word = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let mut at = ethernet::LEN;
@@ -113,7 +113,7 @@ fn facts(frame: &[u8]) -> Vec<Match> {
         },
         ethertype::IPV6 if payload.len() >= ipv6::LEN => {
             let (mut next, mut rest) = (payload[6], &payload[ipv6::LEN..]);
-            // Extension headers that may be before what is looked for.
+            // Skips extension headers before the upper-layer header.
             while matches!(next, 0 | 43 | 60) && rest.len() >= 8 {
                 let length = (usize::from(rest[1]) + 1) * 8;
                 next = rest[0];
@@ -132,7 +132,7 @@ fn facts(frame: &[u8]) -> Vec<Match> {
     }
 }
 
-/// What is known of `payload` behind IP.
+/// Properties of the IP payload `payload`.
 fn upper(protocol: u8, payload: &[u8]) -> Vec<Match> {
     let mut facts = vec![Ip(protocol)];
     let ports =
@@ -150,7 +150,7 @@ fn upper(protocol: u8, payload: &[u8]) -> Vec<Match> {
     facts
 }
 
-/// The name of the protocol of `frame`, and whether it is an answer to what its receiver asked.
+/// The protocol name of `frame`, and whether the frame is an answer to a request of its receiver.
 pub(crate) fn protocol(frame: &[u8]) -> (String, bool) {
     let facts = facts(frame);
     if let Some((_, name, answers)) = PROTOCOLS.iter().find(|(known, ..)| facts.contains(known)) {

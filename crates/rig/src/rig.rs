@@ -13,13 +13,13 @@ use drophammer_traffic::{
 };
 use std::time::Duration;
 
-/// Why a rig does not do what it is asked for.
+/// Why a rig refuses a request or fails.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
-    /// The configuration cannot be.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
-    /// The traffic cannot be laid out.
+    /// The traffic cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A port stopped working.
@@ -48,16 +48,16 @@ impl From<LaneError> for RigError {
     }
 }
 
-/// Which sessions.
+/// Selects sessions.
 #[derive(Clone, Copy, Debug)]
 pub enum Select<'a> {
-    /// All.
+    /// All sessions.
     All,
-    /// These.
+    /// These sessions.
     These(&'a [SessionIndex]),
 }
 
-/// What to do with protocols.
+/// What to do with BGP sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Bring the sessions up.
@@ -69,42 +69,42 @@ pub enum Action {
 /// Something that happened while the rig was driven.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The traffic is over; what it counted. Trial number, elapsed time, validity and DUT load are the caller's to fill in.
+    /// The traffic has ended; its result. The caller fills in trial number, elapsed time, validity and DUT load.
     TrafficEnded(Box<TrialResult>),
     /// A session came up.
     SessionUp(SessionIndex),
-    /// A session went down; the cause.
+    /// A session went down, with the cause.
     SessionDown(SessionIndex, String),
 }
 
-/// Traffic, and what the emulated devices do at its events.
+/// Traffic, and the actions of the emulated devices at its events.
 struct Running {
     traffic: Traffic,
     acts: Vec<Vec<(PortIndex, Act)>>,
 }
 
-/// Ports, their clock, the emulated devices behind them, and traffic. One thread owns it; while it does not drive the rig, nothing is
-/// sent or received, unless the kernel makes the frames.
+/// Ports, their clock, the emulated devices behind them, and traffic. One thread owns the rig. Nothing is sent or received while this
+/// thread does not drive it, except frames that the kernel generates.
 pub struct Rig {
     /// Ports with their clock.
     pub ports: Ports,
     /// Emulated hosts and routers, one host per port.
     pub hosts: Hosts,
     running: Option<Running>,
-    /// When the traffic that ended last had started.
+    /// Start of the traffic that ended last.
     started: Option<Instant>,
-    /// Sessions that were up when they were last looked at.
+    /// Whether each session was up at the last check.
     up: Vec<bool>,
 }
 
-/// How often a rig without traffic looks whether it is to stop.
+/// How often a rig without traffic checks for a stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Rig {
-    /// A rig of these ports with what `config` says behind them.
+    /// A rig with these ports and the devices of `config` behind them.
     ///
     /// # Panics
-    /// When `config` is of more or fewer ports, or [`Config::check`] refuses it otherwise.
+    /// If `config` has another number of ports, or [`Config::check`] refuses it.
     pub fn new(ports: Ports, config: &Config) -> Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
@@ -112,10 +112,11 @@ impl Rig {
         Rig { ports, hosts, running: None, started: None, up }
     }
 
-    /// Replaces what is emulated behind the ports. Sessions that were up are lost without a word to their peers.
+    /// Replaces the emulated devices. Sessions that were up are dropped without notifying their peers.
     ///
     /// # Errors
-    /// [`RigError::Config`] for a configuration of more or fewer ports, or of two hosts with one MAC address, [`RigError::Busy`].
+    /// [`RigError::Config`] if `config` has another number of ports, or devices on two ports have the same MAC address;
+    /// [`RigError::Busy`].
     pub fn apply(&mut self, config: &Config) -> Result<(), RigError> {
         if self.running.is_some() {
             return Err(RigError::Busy);
@@ -126,12 +127,12 @@ impl Rig {
         Ok(())
     }
 
-    /// Now, by the clock of the ports.
+    /// Current time on the clock of the ports.
     pub fn now(&self) -> Instant {
         self.ports.clock().now()
     }
 
-    /// Starts or ends BGP sessions; [`Rig::drive`] tells when they are up or down.
+    /// Starts or ends BGP sessions; [`Rig::drive`] reports when they come up or go down.
     pub fn protocols(&mut self, which: Select<'_>, action: Action) {
         let now = self.now();
         let all: Vec<_> = (0..self.hosts.sessions()).collect();
@@ -148,10 +149,10 @@ impl Rig {
         }
     }
 
-    /// Does `act` at `port` at once.
+    /// Runs `act` at `port` at once.
     ///
     /// # Errors
-    /// [`PortError::Link`] for a link that cannot be switched.
+    /// [`PortError::Link`] if the link cannot be switched.
     pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), PortError> {
         if let Act::Link(up) = act {
             return self.ports.get(port).set_link(*up);
@@ -161,21 +162,22 @@ impl Rig {
         Ok(())
     }
 
-    /// Serves the emulated devices for `time`, or until `enough` says so; it is asked whenever they may have something new. Frames
-    /// for none of them are dropped.
+    /// Serves the emulated devices for `time`, or until `enough` returns true; it is called whenever the devices may have changed.
+    /// Frames for no device are dropped.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub fn serve(&mut self, time: Duration, enough: &mut dyn FnMut(Instant, &Hosts) -> bool) -> Result<(), PortError> {
         let end = self.now() + time;
         self.ports.serve(&mut self.hosts, end, enough)
     }
 
-    /// Lays out `spec` and has it ready: it starts when the rig is driven next. At event i the devices do what `acts[i]` says. Traffic of
-    /// [`drophammer_traffic::CONTINUOUS`] duration goes on until [`Rig::end_traffic`] or [`Live::end_sending`].
+    /// Plans `spec`; the traffic starts when the rig is driven next. At event i the devices run `acts[i]`. Traffic of
+    /// [`drophammer_traffic::CONTINUOUS`] duration continues until [`Rig::end_traffic`] or [`Live::end_sending`].
     ///
     /// # Errors
-    /// [`RigError::Plan`] where a flow cannot be, or a device has not told its MAC address; [`RigError::Busy`].
+    /// [`RigError::Plan`] if a flow is impossible, or a device has not resolved the MAC address of the DUT;
+    /// [`RigError::Busy`].
     pub fn start_traffic(
         &mut self,
         spec: &TrialSpec,
@@ -187,7 +189,7 @@ impl Rig {
         self.start_plan(plan, acts)
     }
 
-    /// The same with a plan that is laid out already, for [`Ports::layout`] or fewer lanes.
+    /// Like [`Rig::start_traffic`], with a finished plan for [`Ports::layout`] or fewer lanes.
     ///
     /// # Errors
     /// [`RigError::Busy`].
@@ -201,11 +203,12 @@ impl Rig {
         Ok(live)
     }
 
-    /// Starts, stops, pauses or resumes flows of the traffic, at once or when it has lasted for `at`; see [`Live::transmit`]. Flows that
+    /// Starts, stops, pauses or resumes flows of the traffic, at once or at time `at` of the traffic; see [`Live::transmit`]. Flows that
     /// are stopped before the rig is driven are stopped from the beginning.
     ///
     /// # Errors
-    /// [`RigError::NoTraffic`]; [`RigError::Transmit`] for flows that are not there, or whose frames the kernel makes.
+    /// [`RigError::NoTraffic`]; [`RigError::Transmit`] for unknown flows and for flows whose frames the kernel
+    /// generates.
     pub fn transmit(
         &self,
         which: FlowSelect<'_>,
@@ -216,28 +219,28 @@ impl Rig {
         Ok(running.traffic.transmit(which, action, at)?)
     }
 
-    /// Ends what is sent; the traffic drains while the rig is driven. Nothing happens where there is none.
+    /// Stops sending; the traffic drains while the rig is driven. Without traffic it does nothing.
     pub fn end_traffic(&mut self) {
         if let Some(running) = &self.running {
             running.traffic.live().end_sending();
         }
     }
 
-    /// When the traffic that ended last had started; `None` where there was none.
+    /// Start of the traffic that ended last; `None` if none has ended.
     pub fn started(&self) -> Option<Instant> {
         self.started
     }
 
-    /// Is there traffic?
+    /// True if there is traffic.
     pub fn has_traffic(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Drives traffic and emulated devices until `until`, until `stopped` says so, or until something has happened, and tells what. Traffic
-    /// that is stopped so ends at once, without a drain. While there is traffic, sessions are looked at when `until` is reached.
+    /// Drives traffic and emulated devices until `until`, until `stopped` returns true, or until an event; returns the events. Traffic that
+    /// `stopped` ends has no drain time. While there is traffic, sessions are checked only when `until` is reached.
     ///
     /// # Errors
-    /// A port that stopped working, a thread that failed: the traffic is gone then.
+    /// If a port stopped working or a thread failed. The traffic is gone then.
     pub fn drive(&mut self, until: Instant, stopped: &dyn Fn() -> bool) -> Result<Vec<Event>, RigError> {
         loop {
             let mut events = Vec::new();
@@ -263,7 +266,7 @@ impl Rig {
         }
     }
 
-    /// Sessions that came up or went down since the last look.
+    /// Sessions that came up or went down since the last check.
     fn session_events(&mut self) -> Vec<Event> {
         let up = up(&self.hosts);
         let changed: Vec<_> = (0..up.len()).filter(|session| up[*session] != self.up[*session]).collect();
@@ -278,7 +281,8 @@ impl Rig {
         changed.into_iter().map(event).collect()
     }
 
-    /// A trial (RFC 2544 section 23): `spec` laid out, driven to its end, its outcome. At event i the devices do what `acts[i]` says.
+    /// Runs a trial (RFC 2544 section 23): plans `spec`, drives it to its end and returns the result. At event i the devices run
+    /// `acts[i]`.
     ///
     /// # Errors
     /// Those of [`Rig::start_traffic`] and [`Rig::drive`].
@@ -299,7 +303,7 @@ impl Rig {
     /// Those of [`Rig::drive`].
     ///
     /// # Panics
-    /// Where there is none.
+    /// If there is no traffic.
     pub fn finish(&mut self, stopped: &dyn Fn() -> bool) -> Result<TrialResult, RigError> {
         assert!(self.has_traffic(), "there is traffic to be driven");
         loop {
@@ -311,8 +315,8 @@ impl Rig {
         }
     }
 
-    /// What ports, flows and sessions are at. For counts while another thread drives the rig there are [`Live::snapshot`] and
-    /// [`crate::SessionWatch`] ([`Hosts::watch`]), which ends with [`Rig::apply`].
+    /// State and counters of ports, flows and sessions. While another thread drives the rig, use [`Live::snapshot`] and
+    /// [`crate::SessionWatch`] ([`Hosts::watch`]); the latter ends with [`Rig::apply`].
     pub fn metrics(&mut self) -> Metrics {
         let at = self.now();
         let traffic = self.running.as_mut().map(|running| running.traffic.snapshot(at));
@@ -320,13 +324,13 @@ impl Rig {
         Metrics { at, traffic, sessions }
     }
 
-    /// Time that a hypervisor took from the processor of each thread since boot, in ns; `None` where that is not known.
+    /// Time that a hypervisor took from the processor of each thread since boot, in ns; `None` if unknown.
     pub fn stolen(&self) -> Option<Vec<u64>> {
         crate::processors::stolen(&self.ports)
     }
 }
 
-/// Which sessions are up.
+/// Whether each session is up.
 fn up(hosts: &Hosts) -> Vec<bool> {
     let established = |session| hosts.session(session).is_some_and(|(routers, router)| routers.established(router));
     (0..hosts.sessions()).map(established).collect()

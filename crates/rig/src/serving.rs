@@ -1,4 +1,4 @@
-//! The loop in which emulated hosts are served between trials: frames in, frames out, and sleep while there is neither.
+//! The loop that serves emulated hosts between trials: it receives and sends frames, and sleeps while there are none.
 
 use crate::hosts::{FULL, Hosts};
 use crate::ports::Ports;
@@ -7,10 +7,10 @@ use drophammer_model::trial::PortIndex;
 use drophammer_port::{BURST, PortError, wait};
 use std::time::Duration;
 
-/// What is due sooner than this is not slept for: it would come as late again.
+/// Shorter waits do not sleep: a sleep of this length would end about as late again.
 const SLEEP: Duration = Duration::from_micros(60);
 
-/// Frames of one port that wait to be sent together: most of what a frame costs is the call.
+/// Frames of one port that are sent with one call, because the call is most of the cost of a frame.
 struct Burst<'a> {
     ports: &'a mut Ports,
     port: PortIndex,
@@ -18,11 +18,11 @@ struct Burst<'a> {
     refused: &'a mut Refused,
 }
 
-/// Frames that ports had no room for, in the order in which they were to be sent.
+/// Frames that ports had no room for, in sending order.
 #[derive(Default)]
 struct Refused {
     bytes: Vec<u8>,
-    /// Port, and where in `bytes` the frame ends.
+    /// Port, and the end of the frame in `bytes`.
     ends: Vec<(PortIndex, usize)>,
 }
 
@@ -44,7 +44,7 @@ impl Refused {
 }
 
 impl Burst<'_> {
-    /// Whether the port has room for the frame turns out later ([`Refused`]).
+    /// Always accepts the frame; frames for which the port has no room end up in [`Refused`].
     fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<bool, PortError> {
         if port != self.port || self.filled == BURST {
             self.flush()?;
@@ -74,11 +74,11 @@ impl Burst<'_> {
 }
 
 impl Ports {
-    /// Serves `hosts` until `end`, or until `enough` says so of them; it is asked whenever they may have something new. Frames that are
-    /// for no host are thrown away.
+    /// Serves `hosts` until `end`, or until `enough` returns true; it is called whenever the hosts may have changed. Frames for no host
+    /// are dropped.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub fn serve(
         &mut self,
         hosts: &mut Hosts,
@@ -92,8 +92,8 @@ impl Ports {
             let mut burst = Burst { ports: self, port: 0, filled: 0, refused: &mut refused };
             let next = hosts.poll(now, &mut |port, frame| burst.send(port, frame))?;
             burst.flush()?;
-            // This is no load that is measured: frames wait for room as in the queue of any router's interface. A lost one would cost
-            // TCP a second.
+            // This is not a measured load: frames wait for room, as in the interface queue of any router. A lost frame would cost TCP
+            // a second.
             let full = refused.give_back(hosts);
             if now >= end || enough(now, hosts) {
                 return Ok(());
@@ -102,7 +102,7 @@ impl Ports {
         }
     }
 
-    /// Gives the hosts what has come in.
+    /// Passes received frames to the hosts.
     fn take(&mut self, hosts: &mut Hosts) -> Result<(), PortError> {
         let mut ports = 0;
         for queue in 0..self.queues() {
@@ -121,8 +121,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Lets time pass until `until` at the latest, and where the ports tell it until something comes in: whoever waits for a DUT leaves it
-    /// the processor and still reads at once what it says.
+    /// Waits until `until` at the latest, or until a frame arrives if the ports can signal that. So the rig leaves the processor to the
+    /// DUT and still reads its frames at once.
     fn rest(&mut self, until: Instant) {
         if self.clock().is_virtual() {
             return self.clock_mut().wait(until);
@@ -136,7 +136,7 @@ impl Ports {
             Ports::Lanes { ports, .. } => ports.iter().map(|port| port.readable()).collect(),
         };
         match readable {
-            // What it fails with, the next look at the ports tells.
+            // The next receive reports the error.
             Some(readable) => _ = wait::until_readable(&readable, left),
             None => self.clock_mut().wait(until),
         }

@@ -1,29 +1,29 @@
-//! The threads of a machine and the time that they have run.
+//! The threads of the machine and their run times.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Growth that is not worth a second look.
+/// Smaller increases are ignored.
 const LEAST: Duration = Duration::from_micros(50);
-/// In the flags of `/proc/PID/stat`: a thread of the kernel.
+/// PF_KTHREAD in the flags of `/proc/PID/stat`: a kernel thread.
 const OF_THE_KERNEL: u64 = 0x0020_0000;
 
-/// Time that each thread has run since it began, by its number.
+/// Run time of each thread since its start, by thread ID.
 #[derive(Debug)]
 pub(crate) struct Tasks(HashMap<u32, Duration>);
 
 /// What ran on a processor between two instants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grown {
-    /// All programs together, with the threads of NAPI.
+    /// All programs together, including NAPI threads.
     pub(crate) all: Duration,
-    /// The threads of other processes, by how long they ran, the longest first: number, name, time.
+    /// Threads of other processes, the longest run time first: thread ID, name, time.
     pub(crate) others: Vec<(u32, String, Duration)>,
 }
 
-/// What `/proc/PID/stat` says of a thread.
+/// Fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq)]
 struct Stat<'a> {
     name: &'a str,
@@ -32,7 +32,7 @@ struct Stat<'a> {
 }
 
 impl Tasks {
-    /// Those that this process can see; `None` where the kernel does not count their time.
+    /// The threads that this process can see; `None` if the kernel does not count their time.
     pub(crate) fn read() -> Option<Tasks> {
         ran("/proc/thread-self".as_ref())?;
         let mut tasks = HashMap::new();
@@ -44,7 +44,8 @@ impl Tasks {
         Some(Tasks(tasks))
     }
 
-    /// What has run on `processor` since. A thread counts where it ran last. Those that began and ended since are not seen.
+    /// What ran on `processor` since [`Tasks::read`]. A thread counts for the processor where it ran last. Threads that
+    /// both started and ended since are not seen.
     pub(crate) fn grown(&self, processor: usize) -> Grown {
         let mut grown = Grown::default();
         let own = Path::new("/proc/self/task");
@@ -69,7 +70,7 @@ impl Tasks {
     }
 }
 
-/// Calls `look` with the number and the folder of each thread of the machine.
+/// Calls `look` with the ID and the folder of each thread of the machine.
 fn each(mut look: impl FnMut(u32, &Path)) {
     let numbered = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -82,14 +83,14 @@ fn each(mut look: impl FnMut(u32, &Path)) {
     }
 }
 
-/// Time that the thread of this folder has run.
+/// Run time of the thread with this folder.
 fn ran(folder: &Path) -> Option<Duration> {
     let text = fs::read_to_string(folder.join("schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn stat(text: &str) -> Option<Stat<'_>> {
-    // The name may hold spaces and parentheses.
+    // The name may contain spaces and parentheses.
     let (head, rest) = text.rsplit_once(") ")?;
     let (_, name) = head.split_once(" (")?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -118,7 +119,7 @@ mod tests {
         let processor = *drophammer_port::priority::usable().last().expect("this runs somewhere");
         let Some(before) = Tasks::read() else { return };
         let time = Duration::from_millis(50);
-        // A thread that lives on when it is looked for.
+        // The thread lives on until it has been looked up.
         let (done, is_done) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -132,7 +133,7 @@ mod tests {
         let grown = before.grown(processor);
         drop(end);
         thread.join().expect("it only counts");
-        // What the kernel has not added up yet is less than a tick.
+        // Run time that the kernel has not accounted yet is less than a tick.
         assert!(grown.all + Duration::from_millis(15) >= time, "{grown:?}");
     }
 }

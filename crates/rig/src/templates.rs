@@ -9,11 +9,12 @@ use std::collections::HashMap;
 /// Headers and size of test frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Headers behind that of Ethernet. The addresses of the outermost IP header are left out: test frames have those of the hosts that send and receive them.
+    /// Headers after the Ethernet header. The addresses of the outermost IP header are left out: test frames use those of the hosts that
+    /// send and receive them.
     pub headers: Vec<Header>,
-    /// Size with FCS. Test frames that would have no room for a signature are larger.
+    /// Size with FCS. Test frames are larger if a frame of this size has no room for a signature.
     pub size: FrameSize,
-    /// How many captured frames are like it.
+    /// Number of captured frames with this template.
     pub frames: u32,
 }
 
@@ -22,12 +23,12 @@ pub struct Template {
 pub struct Templates {
     /// The templates, in the order of the first frame of each.
     pub list: Vec<Template>,
-    /// Frames that are no templates: why, and how many.
+    /// Reasons for which frames were left out, each with its number of frames.
     pub left_out: Vec<(&'static str, u32)>,
 }
 
-/// Templates of the frames of a pcap file that carry UDP, TCP or ICMP echo over this IP version. Frames that differ in nothing but addresses, payload and what changes from packet to packet
-/// (identification, checksums, sequence numbers) share one. At most `most` of them.
+/// Templates of the frames of a pcap file that carry UDP, TCP or ICMP echo over this IP version, `most` at most. Frames that differ only in
+/// addresses, payload and fields that change from packet to packet (identification, checksums, sequence numbers) share a template.
 ///
 /// # Errors
 /// [`PcapError`].
@@ -68,9 +69,9 @@ impl Templates {
     }
 }
 
-/// Headers and size of a frame of `length` bytes without FCS, of which `bytes` were captured.
+/// Headers and size of a frame of `length` bytes without FCS, of which the first `bytes` were captured.
 fn template(bytes: &[u8], length: usize, ipv6: bool) -> Result<(Vec<Header>, FrameSize), &'static str> {
-    // A capture may keep the headers alone: the rest is as good as any payload.
+    // A capture may contain only the headers; zeros take the place of the missing payload.
     let mut whole = bytes.to_vec();
     if length > usize::from(u16::MAX) - 4 {
         return Err("longer than 65,535 bytes");
@@ -97,10 +98,10 @@ fn template(bytes: &[u8], length: usize, ipv6: bool) -> Result<(Vec<Header>, Fra
     Ok((headers, FrameSize::Frame((length + 4) as u16)))
 }
 
-/// Takes out of a header what differs from packet to packet, and the addresses of the outermost IP header.
+/// Removes from a header the fields that change from packet to packet, and the addresses of the outermost IP header.
 ///
 /// # Errors
-/// Why no router forwards such a packet.
+/// The reason why no router forwards such a packet.
 fn same_in_each(header: &mut Header, outermost: bool) -> Result<(), &'static str> {
     const DYING: &str = "TTL or hop limit below 2, which no router forwards";
     match header {
@@ -126,7 +127,7 @@ fn same_in_each(header: &mut Header, outermost: bool) -> Result<(), &'static str
         Header::Tcp(tcp) => {
             (tcp.sequence_number, tcp.acknowledgment_number) = (Field::default(), Field::default());
             (tcp.data_offset, tcp.checksum) = (None, None);
-            // Time stamps.
+            // Options hold timestamps.
             tcp.options = Octets::default();
         }
         Header::IcmpEcho(echo) => {
@@ -149,7 +150,7 @@ mod tests {
     use drophammer_wire::stack::{Payload, compile};
     use proptest::prelude::*;
 
-    /// A frame with these headers behind that of Ethernet.
+    /// A frame with these headers after the Ethernet header.
     fn frame(headers: &[Header], size: u16) -> Vec<u8> {
         let mac = Some(MacAddr::local(1).into());
         let ethernet = Header::Ethernet(Ethernet { source: mac.clone(), destination: mac, ..Ethernet::default() });
@@ -171,7 +172,7 @@ mod tests {
         Header::Udp(Udp { destination_port: port.into(), ..Udp::default() })
     }
 
-    /// A capture that kept at most `snap` bytes of each frame.
+    /// A capture file with at most `snap` bytes of each frame.
     fn capture(frames: &[Vec<u8>], snap: usize) -> Vec<u8> {
         let word = |value: u32| value.to_le_bytes();
         let mut bytes: Vec<u8> = [0xa1b2_c3d4, 0, 0, 0, 65_535, 1].into_iter().flat_map(word).collect();

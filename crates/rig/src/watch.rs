@@ -1,7 +1,7 @@
-//! What a machine did to one of its processors while a trial ran: time that a hypervisor took, idle time, stalls.
+//! What happened to a processor during a trial: time taken by a hypervisor, idle time, stalls.
 //!
-//! A sentinel thread lives on the processor. While a trial runs it asks to be woken every five milliseconds and notes how late that
-//! comes. It reads the counters of the processor on the processor itself, because the kernel adds idle time when it ends.
+//! A sentinel thread runs on the processor. During a trial it wakes every five milliseconds and records how late it wakes. It reads
+//! the counters of the processor on the processor itself, because the kernel adds an idle period only when it ends.
 
 use crate::processors::{self, Processor};
 use crate::tasks::Tasks;
@@ -11,50 +11,51 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the sentinel asks to be woken. Each time costs 10 to 25 µs in a virtual machine.
+/// How often the sentinel wakes. Each wake-up costs 10 to 25 µs in a virtual machine.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Stalls whose times are kept.
+/// Number of stalls whose times are kept.
 const MOST_TIMES: usize = 64;
-/// It is a stall if the sentinel is woken so much too late.
+/// A wake-up that is late by this much is a stall.
 const STALL: Duration = Duration::from_millis(1);
 
 /// What happened to a processor between two instants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// Time between them.
+    /// Length of the interval.
     pub elapsed: Duration,
-    /// Of this: nothing ran. `None` where the kernel does not say.
+    /// Part of it during which nothing ran. `None` where the kernel does not say.
     pub idle: Option<Duration>,
     /// How often it became idle. `None` where the kernel does not say.
     pub idled: Option<u64>,
-    /// Of this: programs ran, the watch and threads of NAPI too, other threads of the kernel not. `None` where the kernel does not say.
+    /// Part of it during which programs ran, including the watch and NAPI threads, but no other kernel threads. `None` where the kernel
+    /// does not say.
     pub programs: Option<Duration>,
-    /// The threads of other processes than this one that ran, the longest first: number, name of the program, and for how long.
+    /// Threads of other processes that ran, the longest first: thread ID, name of the program, and run time.
     pub others: Vec<(u32, String, Duration)>,
-    /// Of this: a hypervisor had taken the processor, in steps of 10 ms. `None` where the kernel does not say.
+    /// Part of it that a hypervisor had taken, in steps of 10 ms. `None` where the kernel does not say.
     pub stolen: Option<Duration>,
-    /// Of this: it worked for what had interrupted it (softirq), in steps of 10 ms: on a processor whose network interfaces are served by
-    /// threads, for other interfaces. `None` where the kernel does not say.
+    /// Part of it spent in softirqs, in steps of 10 ms. On a processor whose network interfaces are served by threads, these are softirqs
+    /// of other interfaces. `None` where the kernel does not say.
     pub softirq: Option<Duration>,
-    /// Is that time missing in the times of threads?
+    /// True if the times of threads exclude softirq time.
     pub softirq_apart: bool,
-    /// Of this: the watch itself ran. `None` where the kernel does not say.
+    /// Part of it during which the watch itself ran. `None` where the kernel does not say.
     pub own: Option<Duration>,
-    /// Times that no thread of the highest priority could run for 1 ms and more, as far as they fell together with a wish of the
-    /// sentinel; `None` where it may not have that priority.
+    /// Periods of 1 ms and more in which no thread of the highest priority could run, as far as a wake-up of the sentinel was
+    /// due in them; `None` if the sentinel may not have that priority.
     pub stalls: Option<Stalls>,
-    /// When the longest of them began, as far as that is known, and how long they took; in order of time.
+    /// Start, as far as known, and length of the longest stalls, in order of time.
     pub stall_times: Vec<(Instant, Duration)>,
 }
 
-/// Times in which a processor did not run what it should have.
+/// Periods in which a processor did not run the thread that it should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How many.
+    /// Number of stalls.
     pub count: u64,
-    /// Together.
+    /// Total length.
     pub total: Duration,
-    /// The longest.
+    /// Length of the longest stall.
     pub longest: Duration,
 }
 
@@ -63,7 +64,7 @@ enum Ask {
     End,
 }
 
-/// A watch on one processor. It costs nothing until it begins.
+/// A watch on one processor. It costs nothing until [`Watch::begin`].
 #[derive(Debug)]
 pub struct Watch {
     ask: Option<Sender<Ask>>,
@@ -75,7 +76,7 @@ impl Watch {
     /// A watch on the processor with this number.
     ///
     /// # Errors
-    /// The system's: there is no such processor, or this process may not use it.
+    /// The system's error, if there is no such processor or this process may not use it.
     pub fn on(processor: usize) -> io::Result<Watch> {
         let (ask, asked) = channel();
         let (answer, answers) = channel();
@@ -95,13 +96,13 @@ impl Watch {
 
     /// Begins to watch.
     pub fn begin(&self) {
-        // It answers when it has looked, so nothing that happens from here on is missed.
+        // The sentinel answers after it has read the counters, so nothing that happens from here on is missed.
         if self.tell(Ask::Begin) {
             let _ = self.answers.recv();
         }
     }
 
-    /// What happened since it began; `None` if it did not.
+    /// What happened since [`Watch::begin`]; `None` if the watch had not begun.
     pub fn end(&self) -> Option<Watched> {
         if self.tell(Ask::End) { self.answers.recv().ok().flatten() } else { None }
     }
@@ -113,7 +114,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It ends when nobody can ask it any more.
+        // Closing the channel ends the sentinel.
         self.ask = None;
         if let Some(sentinel) = self.sentinel.take() {
             let _ = sentinel.join();
@@ -135,7 +136,7 @@ impl Look {
     }
 }
 
-/// The life of the sentinel, until nobody can ask it any more.
+/// Main loop of the sentinel. It ends when the channel is closed.
 fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Sender<Option<Watched>>) {
     let mut pending = None;
     while let Some(ask) = pending.take().or_else(|| asked.recv().ok()) {
@@ -150,7 +151,7 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                 let mut stalls = Stalls::default();
                 let mut times = Vec::with_capacity(MOST_TIMES);
                 match wait(asked, &mut stalls, &mut times) {
-                    // Nobody asked for what came of the last trial.
+                    // The result of the last trial was not requested.
                     Some(Ask::Begin) => {
                         pending = Some(Ask::Begin);
                         continue;
@@ -182,7 +183,7 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
     }
 }
 
-/// Wakes every [`PERIOD`] until it is asked something; `None` if nobody can ask any more.
+/// Wakes every [`PERIOD`] until a request arrives; `None` if the channel is closed.
 fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Duration)>) -> Option<Ask> {
     loop {
         let before = Instant::now();
@@ -198,7 +199,7 @@ fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Du
     }
 }
 
-/// Keeps a stall that began at `from`, if it is one, and is among the longest.
+/// Records a stall that began at `from` if it is long enough and among the longest.
 fn keep(times: &mut Vec<(Instant, Duration)>, from: Instant, late: Duration) {
     if late < STALL {
         return;
@@ -253,10 +254,10 @@ mod tests {
         let watched = watch.end().expect("it had begun");
         let rest = watched.elapsed - watched.idle.expect("every Linux tells");
         assert!(watched.elapsed >= Duration::from_millis(200), "{watched:?}");
-        // The time of the burner and what else ran there; idle time is told in steps of 10 ms at worst.
+        // The time of the burner and of whatever else ran there; the resolution of idle time is 10 ms at worst.
         assert!(rest >= Duration::from_millis(170), "{watched:?}");
         assert!(watched.own.is_none_or(|own| own < Duration::from_millis(50)), "{watched:?}");
-        // One that nobody asked for is forgotten.
+        // A result that was not requested is discarded.
         watch.begin();
         watch.begin();
         assert!(watch.end().is_some() && watch.end().is_none());

@@ -1,4 +1,4 @@
-//! A rig without a DUT: its two ports are joined to each other.
+//! A rig without a DUT: its two ports are connected to each other.
 
 use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
 use drophammer_model::Instant;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
-/// Longer than any of this takes, however busy the machine is.
+/// Longer than any step of these tests takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Two hosts that ask for each other, with a router each.
+/// Two hosts, each with the other as its gateway and with one router.
 fn config() -> Config {
     let port = |i: usize| {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
@@ -45,7 +45,7 @@ fn rig() -> Rig {
     rig_of(1, 1)
 }
 
-/// The same with so many queues for each port, shared out among so many threads.
+/// A rig with this number of queues per port, shared by this number of threads.
 fn rig_of(queues: u32, threads: usize) -> Rig {
     let clock = SystemClock::start();
     let ends = memory::queues([0, 1].map(|i| host_mac(5, i)), 1_500, clock, [queues; 2]);
@@ -58,7 +58,7 @@ fn rig_of(queues: u32, threads: usize) -> Rig {
     rig
 }
 
-/// So many processors that this process may use, again and again the same ones where there are fewer.
+/// `count` processors that this process may use; they repeat if there are fewer.
 fn processors(count: usize) -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
@@ -72,7 +72,7 @@ fn processors(count: usize) -> Vec<usize> {
 
 fn timing(keys: &mut TrialKeys) -> Timing {
     let (_, key, earlier) = keys.next_trial();
-    // However far it falls behind it sends everything.
+    // It sends everything, however far it falls behind.
     Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
 }
 
@@ -90,7 +90,7 @@ fn both_ways(duration: Duration) -> TrialSpec {
     }
 }
 
-/// Drives `rig` until `seen` says that what came is enough.
+/// Drives `rig` until `seen` returns true for an event.
 fn until(rig: &mut Rig, what: &str, mut seen: impl FnMut(&mut Rig, &Event) -> bool) {
     let end = rig.now() + LONG;
     loop {
@@ -118,7 +118,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
     assert!(matches!(rig.apply(&config()), Err(RigError::Busy)));
     rig.protocols(Select::All, Action::Start);
-    // In slices: traffic goes on, and sessions come up meanwhile.
+    // In slices: sessions come up while the traffic runs.
     let mut up = 0;
     let end = rig.now() + LONG;
     while up < 2 {
@@ -142,7 +142,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     let watch = rig.hosts.watch();
     assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");
     rig.command(0, &advertise).unwrap();
-    // Another thread sees the routes come while this one drives.
+    // Another thread watches the routes arrive while this one drives.
     let watcher = std::thread::spawn(move || {
         let end = std::time::Instant::now() + LONG;
         while std::time::Instant::now() < end {
@@ -155,7 +155,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         false
     });
     let taken = |rig: &mut Rig| rig.metrics().sessions[1].bytes_received - before.sessions[1].bytes_received;
-    // 1,000 prefixes of four bytes, and what is around them.
+    // 1,000 prefixes of four bytes each, plus the rest of the messages.
     while taken(&mut rig) < 4_000 {
         assert!(rig.now() < end, "the routes do not arrive");
         rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
@@ -196,7 +196,7 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
         let way_back = FlowSelect::Groups(&["10"]);
         assert!(matches!(rig.transmit(way_back, stop, None), Err(RigError::NoTraffic)));
         let mut keys = TrialKeys::new(9);
-        // At instants of its schedule, exactly. Where a thread was held off its processor a ring in memory may have refused frames.
+        // Exactly at times of the schedule. A ring in memory may have refused frames while a thread did not get its processor.
         let whole = (0..50).find_map(|_| {
             let spec = both_ways(Duration::from_millis(100));
             rig.start_traffic(&spec, &timing(&mut keys), vec![]).unwrap();
@@ -213,7 +213,7 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
         assert_eq!((stopped.flow, stopped.stops, stopped.stopped_s, stopped.sending_s), (1, 1, 0.03, 0.07));
         assert!(result.groups[0].stopped.is_empty());
 
-        // One that is stopped from the beginning, until it is started between two calls.
+        // A flow that is stopped from the beginning, until it is started between two calls.
         rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
         rig.transmit(FlowSelect::Flows(&[1]), stop, None).unwrap();
         let error = rig.transmit(FlowSelect::Groups(&["11"]), stop, None).unwrap_err().to_string();
@@ -248,7 +248,7 @@ fn a_trial_is_one_use_of_it() {
         assert_eq!(result.groups.iter().map(|g| g.offered).collect::<Vec<_>>(), [500, 500]);
         assert_eq!(result.received() + result.sum(|g| g.refused), 1_000);
     }
-    // Stopped before anything has left.
+    // Stopped before any frame was sent.
     let stopped = rig.trial(&both_ways(LONG), &timing(&mut keys), vec![], &|| true).unwrap();
     assert!(stopped.offered() < stopped.intended());
     assert!(rig.drive(Instant(0), &|| false).unwrap().is_empty(), "nothing is left of it");
@@ -279,7 +279,7 @@ fn two_queues_on_two_threads_count_what_one_queue_on_one_thread_does() {
     for (queues, threads) in [(1, 1), (2, 1), (2, 2), (3, 2)] {
         let mut rig = rig_of(queues, threads);
         let mut keys = TrialKeys::new(9);
-        // Rings in memory are short: where a thread was held off its processor they may have refused frames.
+        // Rings in memory are short: they may have refused frames while a thread did not get its processor.
         let whole = (0..50).find_map(|_| {
             let result = rig.trial(&spec, &timing(&mut keys), vec![], &|| false).unwrap();
             assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, result.intended()));
@@ -290,7 +290,7 @@ fn two_queues_on_two_threads_count_what_one_queue_on_one_thread_does() {
         for group in &result.groups {
             assert_eq!((group.received, group.latency.frames), (group.offered, group.offered), "{group:?}");
             assert_eq!((group.duplicated, group.reordered, group.corrupted, group.stray), (0, 0, 0, 0));
-            // A flow of one address arrives at one queue.
+            // A flow with one address arrives at one queue.
             let spread = group.group.starts_with("spread") && queues > 1;
             assert_eq!(group.order_unknown, if spread { group.received } else { 0 }, "{queues} queues: {group:?}");
             assert_eq!(group.in_sequence, if spread { 0 } else { group.received });
@@ -312,7 +312,7 @@ fn what_cannot_be_is_refused() {
     let one = Config { seed: 5, ports: config().ports[..1].to_vec() };
     assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, and there are 2"));
     rig.apply(&config()).unwrap();
-    // What the rig knew of its neighbours is gone with the hosts.
+    // The resolved neighbours are gone with the hosts.
     let mut keys = TrialKeys::new(9);
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Plan(_))));
 }

@@ -1,4 +1,5 @@
-//! Devices with VLAN tags behind two ports that are joined to each other: each is the gateway of its counterpart.
+//! Devices with VLAN tags behind two ports that are connected to each other: each device is the gateway of its
+//! counterpart.
 
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Deviation, Header, Ipv4, Udp, Vlan};
@@ -12,7 +13,7 @@ use drophammer_wire::bgp::AfiSafi;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Longer than any of this takes, however busy the machine is.
+/// Longer than any step of these tests takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);
 
 fn tags(number: usize) -> Tags {
@@ -29,7 +30,7 @@ fn ipv6(port: usize, number: usize) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, number as u16, 0, 0, 0, 1 + port as u16)
 }
 
-/// A device of each port without tags, one with one tag, one with two; all of a port have one MAC address.
+/// Each port has a device without tags, one with one tag and one with two; all devices of a port have one MAC address.
 fn config() -> Config {
     let device = |port: usize, number: usize| DeviceConfig {
         tags: tags(number),
@@ -46,7 +47,7 @@ fn config() -> Config {
 
 fn rig(config: &Config) -> Rig {
     let clock = SystemClock::start();
-    // The links have room for tags beside the MTU.
+    // The links have room for tags in addition to the MTU.
     let ports = memory::pair([0, 1].map(|i| host_mac(5, i)), 1_500, clock);
     let ports = ports.map(|port| Box::new(port) as Box<dyn Port + Send>).into_iter().collect();
     Rig::new(Ports::real(ports, clock, &[]), config)
@@ -109,7 +110,7 @@ fn every_device_resolves_its_gateway_and_flows_take_its_address() {
     for group in &result.groups {
         assert_eq!((group.offered, group.received, group.deviations.len()), (200, 200, 0), "{}", group.group);
     }
-    // The counterpart of VLAN 100 does not answer in any other one.
+    // The counterpart in VLAN 100 does not answer in any other VLAN.
     let result = rig.trial(&trial(vec![flow(1, 2), flow(2, 1)]), &timing(), vec![], &|| false).unwrap();
     let how: Vec<_> = result.groups.iter().map(|g| (g.received, g.deviations.clone())).collect();
     let all = |deviation| (0, [(deviation, 300)].into());
@@ -121,7 +122,7 @@ fn test_frames_behind_tags_need_the_address_of_the_port() {
     let mut config = config();
     config.ports[1].devices[1].mac = host_mac(5, 7);
     let mut rig = resolved(&config);
-    // Sent to VLAN 100 they would come to another address than the one where they are counted.
+    // Frames to VLAN 100 would arrive at another address than the one where they are counted.
     let mut refused = |sent, arrives| rig.start_traffic(&trial(vec![flow(sent, arrives)]), &timing(), vec![]);
     for (sent, arrives, possible) in [(1, 1, false), (0, 1, false), (2, 2, true)] {
         match refused(sent, arrives) {
@@ -132,7 +133,7 @@ fn test_frames_behind_tags_need_the_address_of_the_port() {
             }
         }
     }
-    // A second device with the address of the port is enough.
+    // A second device with the MAC address of the port is enough.
     let mut also = config.ports[1].devices[1].clone();
     (also.mac, also.ipv4, also.ipv6) = (host_mac(5, 1), None, None);
     config.ports[1].devices.push(also);
@@ -150,7 +151,7 @@ fn a_device_whose_gateway_is_silent_is_named() {
     rig.serve(LONG, &mut |_, hosts| hosts.unresolved() == Some(first)).unwrap();
     assert_eq!(rig.hosts.unresolved(), Some(first));
     assert_eq!(first.tags.to_string(), "VLANs 100.200");
-    // Traffic without these tags can be sent, with them it cannot.
+    // Traffic without these tags can be sent; traffic with them cannot.
     let refused = rig.start_traffic(&trial(vec![flow(2, 2)]), &timing(), vec![]);
     assert!(matches!(refused, Err(RigError::Plan(_))));
     assert_eq!(rig.trial(&trial(vec![flow(1, 1)]), &timing(), vec![], &|| false).unwrap().lost(), 0);
@@ -193,7 +194,7 @@ fn sessions_run_behind_tags() {
     let places: Vec<_> = (0..rig.hosts.sessions()).map(|session| rig.hosts.place(session)).collect();
     let place = |port, device| RouterPlace { port, device, router: 0 };
     assert_eq!(places, [place(0, 0), place(0, 2), place(1, 0), place(1, 2)]);
-    // Of the untagged ones none is started.
+    // No untagged session is started.
     rig.protocols(Select::These(&[1, 3]), Action::Start);
     let (mut up, end) = (Vec::new(), rig.now() + LONG);
     while up.len() < 2 {

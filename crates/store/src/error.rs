@@ -1,4 +1,4 @@
-//! What can go wrong with a run folder; every message is one line, names the path and the remedy.
+//! Errors of a run folder. Every message is one line and names the path and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// Why a run could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {doing} {}: {why}", .path.display())]
     Io {
-        /// What was tried: `write`.
+        /// The operation: `write`.
         doing: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not, with the remedy where one is known.
+        /// The cause, with the remedy if one is known.
         why: String,
     },
-    /// The folder of the new run is there already.
+    /// The folder of the new run exists already.
     #[error("{} exists and is not empty; name another folder or remove this one", .0.display())]
     Exists(PathBuf),
     /// Another process writes into this folder.
@@ -50,15 +50,15 @@ pub enum StoreError {
         /// The newest format that this program knows.
         known: u32,
     },
-    /// A path for [`crate::RunWriter::save_text`] that leads out of the run folder.
+    /// A path for [`crate::RunWriter::save_text`] that is outside of the run folder.
     #[error("`{0}` is not a path inside the run folder; use a relative path without `..`")]
     Outside(String),
-    /// A record that could not be read back; nothing was written.
+    /// The record could not be read back, so nothing was written.
     #[error(
         "a record cannot be stored because it could not be read back ({0}); this is a fault in the test that made it"
     )]
     Unreadable(String),
-    /// An earlier write failed and left a partial line that could not be removed; the writer takes no more.
+    /// An earlier write failed and left a partial line that could not be removed. The writer accepts no more records.
     #[error("{} took no more records after a failed write: {why}", .path.display())]
     Closed {
         /// The file.
@@ -69,7 +69,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// An operating system error with the remedy for the usual ones.
+    /// An operating system error, with the remedy for the usual causes.
     pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> StoreError {
         let why = match error.kind() {
             io::ErrorKind::StorageFull => "the disk is full; free some space or choose a folder on another disk".into(),

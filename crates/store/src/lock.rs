@@ -1,10 +1,11 @@
-//! One writer per run folder. The lock is the kernel's (flock), so it ends with the process however that dies.
+//! One writer per run folder. The lock is held by the kernel (flock), so it ends with the process, however the process
+//! ends.
 
 use crate::{LOCK, StoreError};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
-/// Held while a writer lives.
+/// Held as long as the writer exists.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -27,7 +28,7 @@ impl Lock {
         }
     }
 
-    /// Does a writer hold the lock of `dir`? False when that cannot be told.
+    /// True if a writer holds the lock of `dir`. False if that cannot be determined.
     pub(crate) fn is_held(dir: &Path) -> bool {
         let Ok(file) = File::open(dir.join(LOCK)) else { return false };
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))

@@ -274,6 +274,7 @@ pub(crate) mod tests {
             command: vec!["drophammer".into(), "run".into()],
             digest: String::new(),
             environment: Default::default(),
+            baseline: None,
         }
     }
 

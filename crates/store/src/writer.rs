@@ -1,4 +1,4 @@
-//! Writing a run as it happens.
+//! Writes a run as it progresses.
 
 use crate::lock::Lock;
 use crate::{LATEST, RECORDS, StoreError, utc_compact};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-/// Where records go: a file, and in tests a file whose disk fills up.
+/// The output for records: a file, and in tests a file on a disk that fills up.
 trait Sink: Write + Send {
     fn sync(&self) -> io::Result<()>;
     fn cut_to(&mut self, len: u64) -> io::Result<()>;
@@ -23,14 +23,14 @@ impl Sink for File {
     }
 }
 
-/// The writer of one run; holds the folder's lock while it lives.
+/// The writer of one run. It holds the folder's lock as long as it exists.
 pub struct RunWriter {
     dir: PathBuf,
     path: PathBuf,
     sink: Box<dyn Sink>,
-    /// Bytes of whole lines written.
+    /// Length of all complete lines in bytes.
     good: u64,
-    /// Why nothing more can be written.
+    /// Why the writer accepts no more records.
     closed: Option<String>,
     _lock: Lock,
 }
@@ -41,7 +41,8 @@ impl std::fmt::Debug for RunWriter {
     }
 }
 
-/// What may stand in the name of a folder: letters, digits, `-`, `_` and `.` (not first).
+/// Reduces a text to characters that are allowed in the name of a folder: letters, digits, `-`, `_` and `.` (not
+/// first).
 fn plain_name(text: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let name: String = text.chars().take(80).map(keep).collect();
@@ -50,11 +51,11 @@ fn plain_name(text: &str) -> String {
 }
 
 impl RunWriter {
-    /// Makes the folder `parent/<suite>-<UTC date>-<UTC time>` (a number is appended when two runs start in one second)
-    /// and lets `parent/latest` point to it.
+    /// Creates the folder `parent/<suite>-<UTC date>-<UTC time>` (with a number appended if two runs start in one
+    /// second) and makes `parent/latest` point to it.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when a folder or file cannot be made.
+    /// [`StoreError::Io`] if a folder or file cannot be created.
     pub fn create(parent: &Path, suite: &str) -> Result<RunWriter, StoreError> {
         fs::create_dir_all(parent).map_err(|e| StoreError::io("create", parent, &e))?;
         let stem = format!("{}-{}", plain_name(suite), utc_compact(SystemTime::now()));
@@ -74,15 +75,15 @@ impl RunWriter {
         Err(StoreError::Exists(parent.join(stem)))
     }
 
-    /// Makes the run in exactly this folder, which must not exist or be empty.
+    /// Creates the run in exactly this folder, which must not exist or be empty.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] when something is in it, [`StoreError::Locked`], [`StoreError::Io`].
+    /// [`StoreError::Exists`] if it is not empty, [`StoreError::Locked`], [`StoreError::Io`].
     pub fn create_exact(dir: &Path) -> Result<RunWriter, StoreError> {
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create", dir, &e))?;
         let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("read", dir, &e))?;
         if entries.next().is_some() {
-            // Whoever is writing there tells more than that files are there.
+            // If a writer is active there, "locked" is the more useful error.
             return Err(if Lock::is_held(dir) {
                 StoreError::Locked(dir.into())
             } else {
@@ -92,11 +93,12 @@ impl RunWriter {
         RunWriter::open_new(dir.to_owned())
     }
 
-    /// Goes on with the run in this folder behind its first `keep` records. What stands behind them is moved into a file of its own, `cut-off-1.jsonl` or the next number that is
-    /// free.
+    /// Continues the run in this folder after its first `keep` records. The records after them are moved to a separate
+    /// file, `cut-off-1.jsonl` or the next free number.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] without so many records; [`StoreError::Io`].
+    /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] if there are fewer records;
+    /// [`StoreError::Io`].
     pub fn resume(dir: &Path, keep: usize) -> Result<RunWriter, StoreError> {
         let lock = Lock::take(dir)?;
         let path = dir.join(RECORDS);
@@ -136,15 +138,15 @@ impl RunWriter {
     /// start, DUT, test and end records reach the disk (they survive a power cut).
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the disk does not take it: the partial line is removed again and a later write may
-    /// succeed; [`StoreError::Closed`] when it could not be removed; [`StoreError::Unreadable`] for a record that would
-    /// not survive the way to the disk and back (a number that is not finite).
+    /// [`StoreError::Io`] if the write fails: the partial line is removed again and a later write may succeed;
+    /// [`StoreError::Closed`] if it could not be removed; [`StoreError::Unreadable`] for a record that could not be
+    /// read back (a number that is not finite).
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         if let Some(why) = &self.closed {
             return Err(StoreError::Closed { path: self.path.clone(), why: why.clone() });
         }
         let mut line = serde_json::to_vec(record).map_err(|e| StoreError::Unreadable(e.to_string()))?;
-        // JSON has no NaN: it becomes null and would make the whole run unreadable later. Better to fail here.
+        // JSON has no NaN: it becomes null and would make the whole run unreadable later, so the write fails here.
         serde_json::from_slice::<Record>(&line).map_err(|e| StoreError::Unreadable(e.to_string()))?;
         line.push(b'\n');
         if let Err(error) = self.sink.write_all(&line) {
@@ -160,8 +162,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Stores a text beside the records (the suite, a DUT's configuration or log), replacing what was there; folders on
-    /// the way are made. Returns where it lies.
+    /// Stores a text file in the run folder (the suite, a DUT's configuration or log), replacing an existing one.
+    /// Creates missing folders. Returns the path of the file.
     ///
     /// # Errors
     /// [`StoreError::Outside`] for a path that is absolute, empty, has `..`, or names the records or the lock;
@@ -187,7 +189,7 @@ impl RunWriter {
     }
 }
 
-/// Keeps the end of a run that is measured again.
+/// Keeps the end of a run that will be measured again.
 fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     for n in 1..1000 {
         let path = dir.join(format!("cut-off-{n}.jsonl"));
@@ -203,14 +205,14 @@ fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     Err(StoreError::Exists(dir.to_owned()))
 }
 
-/// Lets `parent/latest` point to `name`. A convenience: where links are not possible, or something else has this name,
-/// the run goes on without.
+/// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or something else
+/// has this name, the run continues without it.
 fn point_latest(parent: &Path, name: &str) {
     let link = parent.join(LATEST);
     if link.exists() && !link.is_symlink() {
         return;
     }
-    // Made beside and renamed, so that there is no moment without the link.
+    // Created under another name and renamed, so that the link exists at all times.
     let beside = parent.join(format!(".{LATEST}-{}", std::process::id()));
     let _ = fs::remove_file(&beside);
     if std::os::unix::fs::symlink(name, &beside).is_ok() && fs::rename(&beside, &link).is_err() {
@@ -226,7 +228,7 @@ mod tests {
     use drophammer_model::record::Record;
     use std::sync::{Arc, Mutex};
 
-    /// A disk with room for so many bytes; a write beyond that is taken in part, as a real disk does.
+    /// A disk with a limited amount of room. Like a real disk, it accepts part of a write that exceeds the limit.
     struct SmallDisk {
         file: File,
         room: Arc<Mutex<u64>>,
@@ -317,7 +319,7 @@ mod tests {
             let aside = fs::read_to_string(folder.path().join(format!("cut-off-{n}.jsonl"))).unwrap();
             assert_eq!(aside.lines().count(), if n == 1 { 2 } else { 1 }, "{aside}");
         }
-        // Nothing behind them is no file.
+        // Without records after the kept ones no file is created.
         drop(RunWriter::resume(folder.path(), 3).unwrap());
         assert!(!folder.path().join("cut-off-3.jsonl").exists());
     }

@@ -1,4 +1,4 @@
-//! How fast an emulated router sends its routes, and how fast another one verifies them, by the loop that serves them in tests.
+//! How fast an emulated router sends its routes, and how fast another one verifies them, in the loop that serves them in tests.
 //!
 //! - Into a kernel over a veth pair: UPDATEs through an AF_PACKET port, from the first until the reader in the other namespace has them, who
 //!   speaks just enough BGP and throws them away; against the kernel's own TCP without segmentation offload (one frame per segment, as
@@ -47,8 +47,8 @@ fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
 }
 
-/// What the kernel's side of a session says: an OPEN (RFC 4271 section 4.2) with IPv4 unicast (RFC 4760) and its 4-octet AS number (RFC 6793),
-/// and a KEEPALIVE.
+/// Messages of the kernel's side of a session: an OPEN (RFC 4271 section 4.2) with IPv4 unicast (RFC 4760) and its
+/// 4-octet AS number (RFC 6793), and a KEEPALIVE.
 fn open(asn: u32, id: Ipv4Addr) -> Vec<u8> {
     let mut capabilities = vec![1, 4, 0, 1, 0, 1, 65, 4];
     capabilities.extend(asn.to_be_bytes());
@@ -65,7 +65,7 @@ fn open(asn: u32, id: Ipv4Addr) -> Vec<u8> {
     message
 }
 
-/// Says `greeting` and reads until the end; how many bytes came, and when the last of them.
+/// Sends `greeting` and reads until the end; returns the number of bytes, and when the last one arrived.
 fn sink(listener: &TcpListener, greeting: &[u8]) -> Outcome<(usize, Instant)> {
     let mut stream = listener.accept().map_err(text)?.0;
     stream.write_all(greeting).map_err(text)?;
@@ -81,13 +81,13 @@ fn sink(listener: &TcpListener, greeting: &[u8]) -> Outcome<(usize, Instant)> {
 struct Bench {
     suite: Suite,
     peer: Netns,
-    /// The emulated router's address, the kernel's.
+    /// The emulated router's address and the kernel's.
     router: Ipv4Addr,
     kernel: Ipv4Addr,
 }
 
 impl Bench {
-    /// `b0` here, `d0` with the DUT's address in a namespace of its own; the kernel here has an address too, for its own stream.
+    /// `b0` here, `d0` with the DUT's address in a separate namespace; the kernel here has an address too, for its own stream.
     fn new(lab: &Lab) -> Outcome<Bench> {
         let suite = common::read_suite(SUITE);
         let a = suite.ports[0].addressing(Family::Ipv4).ok_or("no IPv4")?;
@@ -162,7 +162,7 @@ impl Bench {
         Ok(((done - begun).as_secs_f64(), sent.bytes as usize))
     }
 
-    /// Seconds in which the kernel's own TCP brings as many bytes there.
+    /// Seconds in which the kernel's own TCP transfers as many bytes.
     fn kernel(&self, bytes: usize) -> Outcome<f64> {
         let listener = self.listen()?;
         let reader = thread::spawn(move || sink(&listener, &[]));
@@ -191,7 +191,7 @@ fn internet(family: Family, count: u32) -> Outcome<Arc<Routes>> {
     RouteRange::internet(family, count, SEED).map(|range| Arc::new(Routes::Range(range))).map_err(text)
 }
 
-/// Routes of which so many share attributes.
+/// Routes in groups of `each` that share attributes.
 fn alike(count: u32, each: u32) -> Outcome<Arc<Routes>> {
     let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(each), ..AttributePattern::internet(SEED) };
     let first = "20.0.0.0/24".parse().map_err(text)?;

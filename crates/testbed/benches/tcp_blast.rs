@@ -21,7 +21,7 @@ const ROUNDS: usize = 21;
 const SIZES: [usize; 2] = [4_100_000, 16_400_000];
 const SEND_BUFFERS: [usize; 2] = [256 << 10, 1 << 20];
 const LIMIT: Duration = Duration::from_secs(10);
-/// Of the kernel, when it is the one who sends into itself.
+/// Address of the kernel when it sends to itself.
 const KERNEL_SOURCE: &str = "198.18.1.9";
 
 type Outcome<T> = Result<T, String>;
@@ -35,7 +35,7 @@ fn listen(peer: &Netns) -> Outcome<TcpListener> {
     peer.run(|| TcpListener::bind((addresses(false)[0], 179))).map_err(text)?.map_err(text)
 }
 
-/// Reads until the end; answers with how many bytes came.
+/// Reads until the end; replies with the number of bytes.
 fn sink(mut stream: TcpStream) -> Outcome<usize> {
     let (mut buffer, mut total) = (vec![0; 256 << 10], 0);
     loop {
@@ -75,7 +75,7 @@ fn ours(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
     Ok((done - begun).as_secs_f64())
 }
 
-/// The same from the kernel on this side.
+/// As [`ours`], from the kernel on this side.
 fn kernel(peer: &Netns, bytes: usize) -> Outcome<f64> {
     let listener = listen(peer)?;
     let reader = thread::spawn(move || sink(listener.accept().map_err(text)?.0).map(|n| (n, Instant::now())));
@@ -97,7 +97,7 @@ fn kernel(peer: &Netns, bytes: usize) -> Outcome<f64> {
     Ok((done - begun).as_secs_f64())
 }
 
-/// Seconds in which we take `bytes` from the kernel.
+/// Seconds in which we receive `bytes` from the kernel.
 fn inward(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
     let listener = listen(peer)?;
     let writer = thread::spawn(move || {
@@ -125,7 +125,7 @@ fn worked_s() -> f64 {
     text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// What `work` says, and how long the processor worked for it on this thread.
+/// The result of `work`, and how long the processor worked for it on this thread.
 fn with_work(into: &mut [Vec<f64>; 2], work: impl FnOnce() -> Outcome<f64>) -> Outcome<()> {
     let begun = worked_s();
     into[0].push(work()?);
@@ -144,7 +144,7 @@ fn resident_kib() -> f64 {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4.0
 }
 
-/// Many hosts with small buffers, each with one connection to the kernel, that then have nothing to say.
+/// Many hosts with small buffers, each with one connection to the kernel that is then idle.
 fn many(station: &mut Station, peer: &Netns) -> Outcome<()> {
     const HOSTS: u32 = 1_504;
     let IpAddr::V4(own) = addresses(false)[1] else { return Err("family".into()) };
@@ -160,7 +160,7 @@ fn many(station: &mut Station, peer: &Netns) -> Outcome<()> {
         let address = IpAddr::V4((0xc613_0000 + host).into());
         station.tcp.add_host(address);
         ids.push(station.tcp.connect(station.now(), address, (addresses(false)[0], 179).into()));
-        // The kernel's listener has a short queue; what does not fit it may forget.
+        // The kernel's listener has a short queue and may forget connections that do not fit.
         if ids.len() % 64 == 0 || host + 1 == HOSTS {
             station.run(LIMIT, |s| ids.iter().rev().take(64).all(|id| s.tcp.state(*id) == ConnState::Established))?;
         }

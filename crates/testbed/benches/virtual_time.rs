@@ -2,8 +2,9 @@
 //! hosts and analyzer, at 10 Gbit/s in both directions. Prints medians; seconds are those that the processor worked for this
 //! program, so that others on the machine matter less.
 //!
-//! `cargo bench -p drophammer-testbed --bench virtual_time`; needs no privilege. `-- 64` measures this size alone. With
-//! `-- search 1518` (or another size) it runs a whole conformant throughput search of that size instead, and says what it took.
+//! `cargo bench -p drophammer-testbed --bench virtual_time`; needs no privilege. `-- 64` measures only this size. With
+//! `-- search 1518` (or another size) it runs a whole conformant throughput search of that size instead, and prints the
+//! time that it took.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

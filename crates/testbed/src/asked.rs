@@ -1,4 +1,4 @@
-//! Trials during which the DUT is asked whether it still answers its operator.
+//! Trials that check whether the DUT still answers its operator.
 
 use crate::bench::failed;
 use crate::setup::TestSetup;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// The port whose device asks the router.
 const PORT: PortIndex = 0;
-/// A question is given so long for its answer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Questions of one kind during a trial; more would be a load of their own.
+/// Most questions of one kind during a trial; more would themselves be a load.
 const MOST: usize = 10_000;
 
 /// A question that the emulated device of [`PORT`] asks over its link, at events of the trial.
@@ -32,7 +32,7 @@ impl OverLink {
         }
     }
 
-    /// When it is asked, as a share of each interval: not together with the others.
+    /// Instant of the question within each interval, as a share; it differs from question to question.
     fn place(self) -> f64 {
         if self.question == Question::Ssh { 0.75 } else { 0.5 }
     }
@@ -41,7 +41,7 @@ impl OverLink {
         if self.question == Question::Ssh { "ask the router for its SSH banner" } else { "ping the router" }
     }
 
-    /// Questions until now.
+    /// Number of questions asked so far.
     fn asked(self, hosts: &Hosts) -> u64 {
         match self.question {
             Question::Ssh => hosts.banner(PORT).map_or(0, |banner| banner.stats().asked),
@@ -49,7 +49,7 @@ impl OverLink {
         }
     }
 
-    /// Those that were answered in time: when each was asked, and how long it took, in the order of the questions.
+    /// Questions answered in time: instant and duration of each, in the order in which they were asked.
     fn answered(self, hosts: &Hosts) -> Vec<(Instant, Duration)> {
         let mut times: Vec<_> = match self.question {
             Question::Ssh => {
@@ -67,7 +67,7 @@ impl OverLink {
     }
 }
 
-/// Questions until now, and when that is.
+/// Number of questions asked up to an instant.
 #[derive(Clone)]
 struct Mark {
     at: Instant,
@@ -75,7 +75,7 @@ struct Mark {
 }
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with questions to the DUT; says with the result whether a port failed.
+    /// An attempt at a trial with questions to the DUT; also returns whether a port failed.
     pub(crate) fn asked_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -113,13 +113,13 @@ impl TestSetup<'_> {
             afterwards: self.answers(*asked, index, &end, &last),
         });
         let mut answered: Vec<Answered> = answered.collect();
-        // Questions that are still under way are of no use to anybody.
+        // Drops questions that are still unanswered.
         self.rig().hosts.forget_banners(PORT);
         answered.extend(beside.into_iter().map(|asking| beside_ports(asking, over)));
         Ok(((result, answered), port_failed))
     }
 
-    /// What is to be asked over the link, and can be.
+    /// The requested questions that can be asked over the link.
     fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
         let possible = |question: &Question| match question {
@@ -154,7 +154,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// What came of the questions between two marks, of which they are number `index`.
+    /// Answers to the questions at `index` of the marks that were asked between two marks.
     fn answers(&self, asked: OverLink, index: usize, from: &Mark, to: &Mark) -> Answers {
         let times = asked.answered(&self.routing.bench.rig.hosts).into_iter();
         let times = times.filter(|(at, _)| from.at <= *at && *at < to.at).map(|(_, took)| took).collect();
@@ -162,7 +162,7 @@ impl TestSetup<'_> {
     }
 }
 
-/// What came of questions beside the ports, those before and those after the trial was `over`.
+/// Answers to questions that did not use the tester's ports, before and after the trial was `over`.
 fn beside_ports(asking: Asking, over: std::time::Instant) -> Answered {
     let (question, way) = (asking.question, asking.over.clone());
     let asked = asking.end();

@@ -25,7 +25,7 @@ use drophammer_traffic::TestTraffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// By how much counters grew, those that did. A new one began at 0.
+/// Increases of the counters that grew. A new counter began at 0.
 fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let by = |name: &String, now: u64| now.saturating_sub(before.get(name).copied().unwrap_or(0));
     now.into_iter()
@@ -35,14 +35,14 @@ fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap
         .collect()
 }
 
-/// What the device says against something, as the end of a test.
+/// An error of the device as the failure of a test.
 pub(crate) fn failed(e: LabError) -> TestError {
     TestError::Failed(e.to_string())
 }
 
 /// Why a trial has no result.
 pub(crate) enum Failure {
-    /// A port stopped working while the device lives: the tester's doing, worth another attempt.
+    /// A port stopped working while the device is alive. The tester is at fault, so the trial is attempted again.
     Port(PortError),
     /// Anything else.
     Test(TestError),
@@ -63,10 +63,10 @@ impl From<Failure> for TestError {
     }
 }
 
-/// Attempts at a trial while the tester spoils it.
+/// Most attempts at a trial that the tester spoils.
 pub(crate) const ATTEMPTS: u32 = 3;
-/// A generator that was held up for longer leaves the rest unsent; up to this it catches up, a little faster than asked
-/// for. Shared machines hold a thread up for some milliseconds every now and then.
+/// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
+/// delay it leaves frames unsent. Shared machines hold a thread up for some milliseconds every now and then.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
 /// A frame is late from this latency on.
 const LATE_NS: u64 = 1_000_000_000;
@@ -87,25 +87,25 @@ pub struct Bench<'a> {
     host: HostWatch,
     ports: Vec<PortConfig>,
     tolerance: Tolerance,
-    /// Has the device filters of a test, or may it have some?
+    /// True if the device has filters of a test, or may have some.
     filtered: bool,
-    /// The same of classes of service.
+    /// Likewise for classes of service.
     classed: bool,
-    /// Links between its routers that are down, or may be, and families of the test that wanted that.
+    /// Links between its routers that are or may be down. `around` has the families of the test that took them down.
     links_down: BTreeSet<CoreLinkName>,
     around: Vec<Family>,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
-    /// Frames to be sent beside the trials that follow.
+    /// Extra frames to send during the trials that follow.
     pub(crate) extra: Option<Vec<Compiled>>,
     /// Key of their marks.
     pub(crate) extra_key: u64,
-    /// What came in beside the last trial with such frames.
+    /// Other traffic during the last trial with extra frames.
     pub(crate) other: OtherTraffic,
 }
 
 impl<'a> Bench<'a> {
-    /// Joins the parts. `ports` are those of `rig`, as the suite has them.
+    /// Joins the parts. `ports` are the ports of `rig` as the suite configures them.
     pub(crate) fn new(
         dut: &str,
         ports: &[PortConfig],
@@ -156,11 +156,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of
-    /// each pair of ports in both directions without loss: then it is ready, whatever its daemons say.
+    /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards
+    /// `families` between those of each pair of ports in both directions without loss. It is then ready, whatever its
+    /// daemons report.
     ///
     /// # Errors
-    /// What it does not do.
+    /// What the device fails to do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         let deadline = self.rig.now() + READY;
         let mut port_failure = None;
@@ -204,7 +205,7 @@ impl<'a> Bench<'a> {
                     let lossy = lossy.join(", ");
                     format!("the device does not forward the probe at 2,000 fps without loss ({lossy})")
                 }
-                // It may be switched on again.
+                // The port may come up again.
                 Err(Failure::Port(e)) => e.to_string(),
                 Err(e) => return Err(e.into()),
             };
@@ -218,7 +219,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Is the device still alive?
+    /// Checks that the device is still alive.
     ///
     /// # Errors
     /// [`TestError::DutDied`] with what happened to it.
@@ -226,12 +227,12 @@ impl<'a> Bench<'a> {
         self.device.check().map_err(|e| TestError::DutDied(e.to_string()))
     }
 
-    /// Gives the device these filters in place of those that it has, and records them; none takes them back.
+    /// Replaces the device's filters by these and records them; an empty list removes the filters.
     ///
     /// # Errors
-    /// What the device says against them, or that they could not be stored.
+    /// The device refuses them, or they could not be stored.
     pub(crate) fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
-        // Those of which the device took a part have to be taken back too.
+        // After a failure the device may have taken a part of them, which must be removed too.
         self.filtered = true;
         self.device.set_filter(lists).map_err(failed)?;
         self.filtered = !lists.is_empty();
@@ -246,12 +247,12 @@ impl<'a> Bench<'a> {
         self.observer.record(&record).map_err(TestError::Store)
     }
 
-    /// Gives the device these classes of service in place of those that it has, and records them; none takes them back.
+    /// Replaces the device's classes of service by these and records them; an empty list removes the classes.
     ///
     /// # Errors
-    /// What the device says against them, or that they could not be stored.
+    /// The device refuses them, or they could not be stored.
     pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        // Those of which the device took a part have to be taken back too.
+        // After a failure the device may have taken a part of them, which must be removed too.
         self.classed = true;
         self.device.set_classes(lists).map_err(failed)?;
         self.classed = !lists.is_empty();
@@ -260,13 +261,13 @@ impl<'a> Bench<'a> {
         self.observer.record(&record).map_err(TestError::Store)
     }
 
-    /// Takes back what the test that has ended gave the device.
+    /// Undoes what the ended test configured on the device.
     ///
     /// # Errors
-    /// It could not be taken back: the next test would not find the device that it expects.
+    /// It could not be undone: the next test would not find the device in the expected state.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
         self.views.iter_mut().for_each(|port| port.routed.clear());
-        // Each is tried, whatever becomes of the others.
+        // All are tried, even if one fails.
         let unfiltered = if self.filtered { self.set_filter(&[]) } else { Ok(()) };
         let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
         let around = std::mem::take(&mut self.around);
@@ -274,17 +275,17 @@ impl<'a> Bench<'a> {
         unfiltered.and(unclassed).and(restored)
     }
 
-    /// Routes in the device's forwarding plane; `None` also where they cannot be read.
+    /// Routes in the device's forwarding plane; also `None` if they cannot be read.
     pub(crate) fn fib_routes(&mut self, family: Family) -> Option<u64> {
         self.device.fib_routes(family).ok().flatten()
     }
 
-    /// Answers the device and throws everything else away for `time`.
+    /// Answers the device and discards everything else for `time`.
     pub(crate) fn serve(&mut self, time: Duration) -> Result<(), Failure> {
         self.serve_until(time, &mut |_, _| false)
     }
 
-    /// The same until `enough` says so of the hosts, which is asked whenever they may have something new.
+    /// As `serve`, but ends as soon as `enough` returns true. It is called whenever the hosts may have received something.
     pub(crate) fn serve_until(
         &mut self,
         time: Duration,
@@ -302,7 +303,7 @@ impl<'a> Bench<'a> {
         served.map_err(Failure::Port)
     }
 
-    /// Counts for `time` what comes in and is no test frame.
+    /// Counts received frames that are not test frames for `time`.
     pub(crate) fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         self.serve(Duration::ZERO)?;
         self.begin_observation(Vec::new());
@@ -318,8 +319,8 @@ impl<'a> Bench<'a> {
         self.rig.hosts.observe(now, &test, self.extra_key, extra);
     }
 
-    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices do what `acts[i]` says. Says with the
-    /// result whether a port failed.
+    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices perform `acts[i]`. Also returns
+    /// whether a port failed.
     pub(crate) fn attempt(
         &mut self,
         spec: &TrialSpec,
@@ -328,7 +329,7 @@ impl<'a> Bench<'a> {
     ) -> Result<(TrialResult, bool), TestError> {
         let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
-        // Answers to the device's requests and frames that still came in belong to no trial.
+        // Answers to the device's requests, and frames that arrived before, do not belong to the trial.
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
         self.conclude(spec, outcome, attempt)
     }
@@ -338,7 +339,7 @@ impl<'a> Bench<'a> {
         (0..self.ports.len()).map(|port| self.rig.hosts.sent(port).frames).sum()
     }
 
-    /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
+    /// One attempt, judged but not stored; at event i the routers perform `acts[i]`.
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
@@ -357,7 +358,7 @@ impl<'a> Bench<'a> {
         let observer: &dyn Observer = self.observer;
         let mut outcome = self.rig.finish(&|| observer.stopped());
         if self.extra.is_some() {
-            // An answer to the last of them is under way; the trial ended when its test frames were back.
+            // Answers to the last extra frames may be under way: the trial ended when its test frames were back.
             let late = if outcome.is_ok() { self.serve(Duration::from_secs_f64(spec.drain_s)) } else { Ok(()) };
             let now = self.rig.now();
             self.other = self.rig.hosts.observed(now);
@@ -369,7 +370,7 @@ impl<'a> Bench<'a> {
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
-                // The port fails with the device when its end of a virtual link goes: the device is the cause.
+                // If the device dies, its end of a virtual link disappears and the port fails too: the device is the cause.
                 self.check_device()?;
                 return Err(match e {
                     RigError::Port(e) => Failure::Port(e),
@@ -382,7 +383,7 @@ impl<'a> Bench<'a> {
         result.health.other_sent = Some(self.sent_beside() - other_before + extra);
         self.host.end(host, &self.rig, &mut *self.device, &mut result);
         result.elapsed_s = self.rig.now().since(start).as_secs_f64();
-        // Frames that the device sent into a link that was taken down are lost as they ought to be.
+        // Frames that the device sent into a link that was taken down are expected losses.
         let unplugged = acts.iter().flatten().any(|(_, act)| matches!(act, Act::Link(false)));
         let mut unread = Vec::new();
         match self.device.lost_by_tester() {
@@ -402,15 +403,15 @@ impl<'a> Bench<'a> {
             let latency = drophammer_methods::find(&self.test).is_some_and(|method| method.spec().measures_latency());
             validity::judge(spec, &result, latency, self.tolerance)
         };
-        // A device that is gone is found so by whoever asks next.
+        // If the device is gone, the next check reports it.
         if !unread.is_empty() && self.device.check().is_ok() {
             result.validity = result.validity.and_not(unread);
         }
         Ok(result)
     }
 
-    /// Stores the result of an attempt, reports it to the user, and returns whether a port failed. What ended the test is an error, and
-    /// stored as well.
+    /// Stores the result of an attempt, reports it to the user, and returns whether a port failed. A cause that ends
+    /// the test is stored as well and returned as an error.
     fn conclude(
         &mut self,
         spec: &TrialSpec,

@@ -6,14 +6,15 @@ use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::trial::TrialSpec;
 use std::time::Duration;
 
-/// By how much each router's processor time grew.
+/// Processor time that each router used.
 fn used(before: Option<Vec<Duration>>, after: Option<Vec<Duration>>) -> Option<Vec<Duration>> {
     let (before, after) = before.zip(after)?;
     Some(after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).collect())
 }
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with the counters of the routers before it, and after it when they stand still; says with the result whether a port failed.
+    /// An attempt at a trial with the counters of the routers before it, and after it once they stand still; also
+    /// returns whether a port failed.
     pub(crate) fn circling_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -25,7 +26,7 @@ impl TestSetup<'_> {
         self.routing.bench.begin_observation(Vec::new());
         let attempted = self.routing.bench.attempt(spec, &[], attempt);
         let settled = attempted.and_then(|attempted| Ok((attempted, self.await_stillness(stillness)?)));
-        // Ends the observation whatever became of the trial.
+        // Ends the observation even if the trial failed.
         let bench = &mut self.routing.bench;
         let now = bench.rig.now();
         let other = bench.rig.hosts.observed(now);
@@ -39,7 +40,8 @@ impl TestSetup<'_> {
         self.router_interfaces()?.ok_or_else(|| TestError::NotApplicable(why.into()))
     }
 
-    /// Reads the counters until they stand still, and says how long after the beginning that they last grew; `None` where they never stood still.
+    /// Reads the counters until they stand still, and returns with them how long after the beginning they last grew;
+    /// `None` if they never stood still.
     fn await_stillness(&mut self, stillness: Stillness) -> Result<(Vec<RouterInterface>, Option<Duration>), TestError> {
         let start = self.routing.bench.rig.now();
         let mut last = self.counted_inside()?;

@@ -1,4 +1,4 @@
-//! What a suite says of ports, as the rig's configuration.
+//! The ports of a suite as the rig's configuration.
 
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
 use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
@@ -45,7 +45,7 @@ fn tags(vlan: &VlanConfig) -> Tags {
     Tags::new(&tags).expect("a suite has tags that can be")
 }
 
-/// The same with the emulated BGP routers of the ports that have them.
+/// As [`hosts`], with the emulated BGP routers of the ports that have them.
 pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
     let mut config = hosts(ports, families, seed);
     for (index, port) in ports.iter().enumerate() {
@@ -73,7 +73,7 @@ pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
     joined_in_pairs_of(ports, &[], seed)
 }
 
-/// The same with addresses of `families`.
+/// As [`joined_in_pairs`], with addresses of `families`.
 pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
     let mut config = hosts(ports, families, seed);
     let macs: Vec<MacAddr> = config.ports.iter().map(drophammer_rig::PortConfig::mac).collect();

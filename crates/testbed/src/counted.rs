@@ -7,12 +7,12 @@ use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::trial::TrialSpec;
 use std::time::Duration;
 
-/// The network must be silent for so long after the counters were read: a frame that the device counted before is here then.
+/// The network must be silent for this long after the counters were read, so that every frame that the device counted has arrived.
 const SILENCE: Duration = Duration::from_millis(20);
-/// Readings that are tried for a silent one.
+/// Most attempts at a silent reading.
 const READINGS: usize = 12;
 
-/// The device's counters, and the frames beside test frames that each port of the tester has sent and received until then.
+/// The device's counters, and the frames other than test frames that each port of the tester had sent and received by then.
 struct Reading {
     counters: Vec<DutCounter>,
     others: Vec<(OtherFrames, OtherFrames)>,
@@ -21,7 +21,7 @@ struct Reading {
 }
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with the counters before and after it; says with the result whether a port failed.
+    /// An attempt at a trial with the counters before and after it; also returns whether a port failed.
     pub(crate) fn counted_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -41,8 +41,8 @@ impl TestSetup<'_> {
         Ok((counted, port_failed))
     }
 
-    /// Reads the counters while no frame comes or goes: for `settle` before, because an agent may keep values for a while, and for
-    /// [`SILENCE`] after.
+    /// Reads the counters while no frame is sent or received: for `settle` before, because an agent may cache values,
+    /// and for [`SILENCE`] after.
     fn reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
         let mut others = self.others();
         for reading in 1.. {

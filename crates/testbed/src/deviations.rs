@@ -1,4 +1,4 @@
-//! In what a run deviates from the RFCs, each thing said once.
+//! A run's deviations from the RFCs, each listed once.
 
 /// Puts the deviations of several tests, `(title, deviations)`, together: a text that several tests share appears once, with
 /// their titles, or "all tests", in its brackets: `pause of 50 ms instead of 5 s (all tests; RFC 2544 section 23 e)`.

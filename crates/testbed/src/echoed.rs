@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The last requests are given so long for a reply.
+/// Time for replies to the last requests.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whom a request asks, and its number among those of its port and family.
+/// Target of a request, and its number among the requests of its port and family.
 #[derive(Clone, Copy)]
 struct Numbered {
     to: Option<IpAddr>,
     number: u64,
 }
 
-/// A trial, and what came of each request.
+/// A trial, and the times of each request.
 type Echoed = (TrialResult, Vec<Option<EchoTimes>>);
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with echo requests; says with the result whether a port failed.
+    /// An attempt at a trial with echo requests; also returns whether a port failed.
     pub(crate) fn echo_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -55,8 +55,8 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Each request with whom it asks and its number. Requests of one port and family leave in the order of their times, those of one instant
-    /// in that of the list.
+    /// Target and number of each request. Requests of one port and family leave in the order of their times, those of
+    /// one instant in the order of the list.
     fn number(&mut self, requests: &[EchoRequest]) -> Result<Vec<Numbered>, TestError> {
         let mut numbered = vec![Numbered { to: None, number: 0 }; requests.len()];
         let mut order: Vec<usize> = (0..requests.len()).collect();
@@ -97,7 +97,7 @@ impl TestSetup<'_> {
         TestError::NotApplicable(format!("port {name} has no {family} address to ping from or to"))
     }
 
-    /// What came of a request until now.
+    /// Times of a request if its reply has arrived.
     fn times(&self, request: &EchoRequest, Numbered { number, .. }: Numbered) -> Option<EchoTimes> {
         let EchoRequest { from, to, family, .. } = *request;
         let hosts = &self.routing.bench.rig.hosts;
@@ -107,7 +107,7 @@ impl TestSetup<'_> {
             EchoTarget::Port(port) => {
                 let source = self.echo_address(from, family).ok()?;
                 let back = trip.departed + trip.took;
-                // A request that a router has doubled is answered twice; the first reply ends the trip.
+                // A request that a router has duplicated is answered twice; the first reply ends the trip.
                 let served = hosts.ping(port)?.served().iter().find(|served| {
                     let same = served.source == source && served.sequence == number as u16;
                     same && served.arrived >= trip.departed && served.arrived <= back

@@ -27,7 +27,7 @@ impl Compiled {
         self.port
     }
 
-    /// The frame, of a trial that starts at `start`, and the routers that it passes on its way to each port.
+    /// The frame in a trial that starts at `start`; `hops` is the number of routers on its way to each port.
     pub(crate) fn at(&self, start: Instant, hops: Vec<u8>) -> Extra {
         Extra { port: self.port, at: start + self.after, bytes: self.bytes.clone(), hops }
     }
@@ -39,10 +39,10 @@ pub(crate) fn key(seed: u64) -> u64 {
     seed.wrapping_add(0x6265_7369_6465_2121).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Makes all of them. `largest` is the largest frame of each port, FCS included.
+/// Builds all of them. `largest` is the largest frame of each port, FCS included.
 ///
 /// # Errors
-/// The first that cannot be made, and why.
+/// The first that cannot be built, and why.
 pub(crate) fn compile_all(
     frames: &[ExtraFrame],
     neighbours: &[Neighbour],

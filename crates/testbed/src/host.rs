@@ -1,4 +1,4 @@
-//! What the machine did to tester and DUT during a trial, apart from what they did themselves.
+//! Effects of the machine on tester and DUT during a trial, apart from what they did themselves.
 
 use drophammer_lab::{Dut, ThreadTimes};
 use drophammer_model::trial::{Held, ProcessorRecord, TrialResult};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// Watches the processors of a test setup; nothing in virtual time.
 pub(crate) struct HostWatch {
-    /// The DUT's, where it has one of its own.
+    /// Watches the DUT's processor, if it has a dedicated one.
     dut: Option<Watch>,
 }
 
-/// What was read before a trial.
+/// Readings before a trial.
 pub(crate) struct Before {
     cpu_time: Option<Duration>,
     dut_threads: Option<Vec<ThreadTimes>>,
@@ -23,7 +23,7 @@ pub(crate) struct Before {
 /// Times of the tester at one instant.
 #[derive(Clone, Copy)]
 struct Own {
-    /// Of the calling thread.
+    /// Times of the calling thread.
     thread: Times,
     /// Processor time of all threads.
     process: Duration,
@@ -34,8 +34,9 @@ impl Own {
         own_times().map(|thread| Own { thread, process: process_time() })
     }
 
-    /// How long the calling thread has waited since for others than threads of the tester. These may have run elsewhere, so it may have
-    /// been longer. `watch` is the time of the watch, which runs elsewhere for certain.
+    /// How long the calling thread has waited since `before` for threads that are not the tester's. This is a lower
+    /// bound, because the tester's threads may have run on other processors. `watch` is the time of the watch, which
+    /// always runs on another one.
     fn waited_since(self, before: Own, watch: Duration) -> Duration {
         let ran = self.thread.ran.saturating_sub(before.thread.ran);
         let others = self.process.saturating_sub(before.process).saturating_sub(ran + watch);
@@ -44,10 +45,10 @@ impl Own {
 }
 
 impl HostWatch {
-    /// `processor` is the DUT's where it has one of its own.
+    /// `processor` is the DUT's, if it has a dedicated one.
     pub(crate) fn new(rig: &Rig, processor: Option<usize>) -> HostWatch {
         let processor = processor.filter(|_| !rig.ports.clock().is_virtual());
-        // Its threads may share the DUT's where there are too few.
+        // With too few processors the tester's threads share the DUT's.
         let own = processor.filter(|p| !rig.ports.further_processors().contains(p));
         HostWatch { dut: own.and_then(|p| Watch::on(p).ok()) }
     }
@@ -70,7 +71,7 @@ impl HostWatch {
         let dut_threads = device.threads();
         let mut watched = self.dut.as_ref().and_then(Watch::end);
         if let (Some(watched), Some(own)) = (&mut watched, &dut_threads) {
-            // A DUT that forwards in a process is no other program.
+            // The DUT's own threads are not other programs.
             watched.others.retain(|(thread, ..)| own.iter().all(|own| own.id != *thread));
         }
         let dut_waited = dut_threads.zip(before.dut_threads).map(|(now, then)| Waited::of(&then, &now));
@@ -98,40 +99,40 @@ impl HostWatch {
 /// The tester's share of the processor time that forwarding took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TesterShare {
-    /// Of the DUT and of the tester's ends of the links.
+    /// Time of the DUT and of the tester's ends of the links.
     whole: Duration,
-    /// Of the tester's ends.
+    /// Time of the tester's ends.
     tester: Duration,
 }
 
 impl TesterShare {
-    /// `used` is the time of the DUT's threads. Their own receive work is done by threads, so what interrupts them (softirq) is work for
-    /// the interfaces that they send to, and those are the tester's. `None` where the kernel does not count it.
+    /// `used` is the time of the DUT's threads, which includes their receive work. So softirq time is work for the
+    /// interfaces that they send to: the tester's ends of the links. `None` if the kernel does not count it.
     fn of(watched: &Watched, used: Duration) -> Option<TesterShare> {
         let tester = watched.softirq?;
         Some(match watched.softirq_apart {
             true => TesterShare { whole: used + tester, tester },
-            // Both are counted in their own way, and the processor may have been interrupted while it was idle.
+            // The two are counted in different ways, and the processor may have been interrupted while it was idle.
             false => TesterShare { whole: used, tester: tester.min(used) },
         })
     }
 }
 
-/// How long threads of the DUT could have run and did not.
+/// How long threads of the DUT were ready to run but did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Waited {
-    /// All of them together, also for each other.
+    /// Sum of all threads, including waits for each other.
     all: Duration,
-    /// One of them, beyond the time that all others ran. What it waited for then were no threads of the DUT. Where the DUT's threads are
-    /// always ready to run this is all of that time; where they often sleep it is less.
+    /// Longest wait of one thread, less the time that all others ran: the part in which it certainly did not wait for
+    /// threads of the DUT. It is exact if the DUT's threads are always ready to run, and too low if they often sleep.
     least: Duration,
 }
 
-/// Time in which the kernel gives a processor from one thread to another, and a margin: it counts as waiting too.
+/// Time that the kernel takes to switch a processor to another thread, and a margin. The kernel counts it as waiting.
 const TURN: Duration = Duration::from_micros(5);
 
 impl Waited {
-    /// Of threads that were there at both times. One that has ended meanwhile is forgotten.
+    /// Compares threads that are in both readings. A thread that has ended in between is left out.
     fn of(before: &[ThreadTimes], now: &[ThreadTimes]) -> Waited {
         let grown = now.iter().filter_map(|now| {
             let then = before.iter().find(|then| then.id == now.id)?;
@@ -152,20 +153,22 @@ impl Waited {
     }
 }
 
-/// Processor time as a share of the time in which the DUT had frames to forward: after a burst it goes on while its buffer drains.
+/// Processor time as a share of the time in which the DUT had frames to forward, including the time after a burst in
+/// which its buffer drains.
 fn share_of_load(used: Duration, sending_s: f64, receiving_s: f64) -> Option<f64> {
     let load_s = sending_s.max(receiving_s);
     (load_s > 0.0).then(|| used.as_secs_f64() / load_s)
 }
 
-/// Work of the kernel each time that a processor leaves its idle state, which it books nowhere: 1 µs in a virtual machine, and a
-/// margin.
+/// Kernel work each time that a processor leaves its idle state, which is accounted nowhere: 1 µs in a virtual machine,
+/// and a margin.
 const LEAVING_IDLE: Duration = Duration::from_micros(2);
 
-/// `used`: what the DUT itself used of the processor. Foreign is what other programs are seen to have run, or, where more of the
-/// elapsed time than that cannot be explained, the rest: programs that ended meanwhile, or that this process may not see.
+/// `used` is the processor time of the DUT itself. Foreign time is the larger of two: the time that other programs were
+/// seen to run, and the rest of the elapsed time that nothing explains. The rest covers programs that ended meanwhile
+/// or that this process may not see.
 ///
-/// For others the DUT's threads waited no longer than they waited in all, and no longer than others ran.
+/// The DUT's threads waited for others at most as long as they waited in all, and at most as long as others ran.
 fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Waited>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
     let interrupted = watched.softirq.filter(|_| watched.softirq_apart).unwrap_or_default();
@@ -192,7 +195,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
     }
 }
 
-/// The stalls by the trial, of which `now` tells an instant and the ns since its start.
+/// The stalls in the time of the trial. `now` is an instant and the ns from the trial's start until then.
 fn stall_times(watched: &Watched, (now, now_ns): (std::time::Instant, i64)) -> Vec<Held> {
     let ago = |at| i64::try_from(now.saturating_duration_since(at).as_nanos()).unwrap_or(i64::MAX);
     let held = |(from, late): &(std::time::Instant, Duration)| Held {
@@ -249,9 +252,9 @@ mod tests {
         };
         // Both are always ready and have the processor by turns.
         assert_eq!(waited(&[times(7, 1_500, 600), times(8, 2_500, 700)]), (1_000, 0));
-        // A third of the time somebody else has it.
+        // Another program has the processor a third of the time.
         assert_eq!(waited(&[times(7, 1_330, 770), times(8, 2_330, 870)]), (1_340, 340));
-        // One hardly runs and cannot.
+        // One thread hardly runs although it is ready.
         assert_eq!(waited(&[times(7, 1_010, 500), times(8, 2_100, 200)]), (400, 300));
         assert_eq!(waited(&[times(9, 10, 500)]), (0, 0), "new");
         // One that sleeps between frames has to be woken for each.
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!(share(watched(Some(ms(610)), false)), Some((ms(600), ms(600))), "steps of 10 ms");
         assert_eq!(share(watched(Some(ms(150)), true)), Some((ms(750), ms(150))), "not in the times of threads");
         assert_eq!(share(watched(None, false)), None);
-        // Where it is not in the times of threads, it is no work of others either.
+        // Softirq time that is not in the times of threads is not foreign either.
         let apart = Watched {
             elapsed: ms(1_000),
             idle: Some(ms(250)),
@@ -320,9 +323,9 @@ mod tests {
         // Counters that were read one after the other may overlap by some microseconds.
         let record = processor_record(&watched, Some(ms(700)));
         assert_eq!((record.foreign_ns, record.longest_foreign), (Some(0), None));
-        // Where it is not known what the DUT used, the rest is not known either.
+        // Without the DUT's time the rest is not known either.
         assert_eq!(processor_record(&watched, None).foreign_ns, None);
-        // What programs were seen to use is foreign whatever the rest is, and the other way round.
+        // Time that programs were seen to use counts as foreign even if the rest is smaller, and vice versa.
         let seen = Watched { idle: Some(ms(398)), ..watched.clone() };
         assert_eq!(processor_record(&seen, Some(ms(600))).foreign_ns, Some(35_000_000));
         let silent = Watched { programs: None, stalls: None, ..watched.clone() };

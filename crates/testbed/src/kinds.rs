@@ -11,7 +11,7 @@ use drophammer_reference::WrongFrame;
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
 
-/// The reference device: a router of known behaviour, in virtual time or in a process of its own.
+/// The reference device: a router of known behaviour, in virtual time or in a separate process.
 pub static REFERENCE_SPEC: KindSpec = KindSpec {
     name: REFERENCE,
     summary: "simulated router of known behaviour, in virtual time or on virtual links; tests the tester",
@@ -346,7 +346,7 @@ pub fn specs() -> Vec<&'static KindSpec> {
     drophammer_lab::KINDS.iter().map(|k| k.spec()).chain([&REFERENCE_SPEC]).collect()
 }
 
-/// Where the tester's interfaces to this DUT are. `None` for a kind that there is not.
+/// Where the tester's interfaces to this DUT are. `None` for an unknown kind.
 pub fn placement(dut: &DutConfig) -> Option<Placement> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     Some(match spec.capabilities.placement {
@@ -355,19 +355,19 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
-/// Do the BGP routes of this DUT go into its forwarding plane? `None` for a router of the user's, or with a configuration of
-/// the user's: what it installs is not known.
+/// Whether the BGP routes of this DUT go into its forwarding plane. `None` if the router or its configuration is the
+/// user's: what it installs is not known.
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     let of_the_user = spec.capabilities.placement == Placement::Host || drophammer_lab::has_own_configuration(dut);
     let capabilities = spec.capabilities_with(&dut.params);
-    // What is left out is so with any configuration.
+    // A parameter that leaves routes out of the forwarding plane does so with any configuration.
     let known = !of_the_user || spec.capabilities.bgp_forwarding != capabilities.bgp_forwarding;
     (known && capabilities.bgp).then_some(capabilities.bgp_forwarding)
 }
 
-/// What a reader must know of times of routes where some DUTs of the suite install their BGP routes and others do not; `None`
-/// where all do the same.
+/// A note for readers of route times if some DUTs of the suite install their BGP routes and others do not; `None` if
+/// all do the same.
 pub fn mixed_installation(suite: &Suite) -> Option<String> {
     let of = |installs: bool| {
         let duts = suite.duts.iter().filter(|dut| installs_routes(dut) == Some(installs));
@@ -385,20 +385,20 @@ pub fn mixed_installation(suite: &Suite) -> Option<String> {
     ))
 }
 
-/// Names, and the verb for so many.
+/// Names, and the verb in the singular or plural.
 fn say(names: &[&str], one: &str, more: &str) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { one } else { more })
 }
 
-/// Does this DUT live in virtual time, without lab and interfaces?
+/// Whether this DUT lives in virtual time, without lab and interfaces.
 pub fn is_virtual(dut: &DutConfig) -> bool {
     placement(dut) == Some(Placement::Virtual)
 }
 
-/// Can every DUT of the suite play its role? Asks all that can be known before anything starts.
+/// Checks, as far as possible before the start, that every DUT of the suite can play its role.
 ///
 /// # Errors
-/// What stands in the way, DUT by DUT, each with its remedy.
+/// The obstacles, DUT by DUT, each with its remedy.
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
@@ -445,7 +445,7 @@ mod tests {
         assert!(said.contains("f, b do put BGP routes") && said.contains("o does not;"), "{said}");
         let said = mixed(&[frr, f0, openbgpd]).unwrap();
         assert!(said.contains("f does put BGP routes") && said.contains("f0, o do not;"), "{said}");
-        // What a configuration of the user's installs is not known.
+        // What a user's configuration installs is not known.
         assert_eq!(mixed(&["name: u, kind: frr, config: u.conf", openbgpd]), None);
         assert!(mixed(&["name: u, kind: frr, config: u.conf, install_routes: false", frr]).is_some());
     }

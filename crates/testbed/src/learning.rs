@@ -1,8 +1,9 @@
 //! Learning frames (RFC 2544 section 23 b): traffic by which a device shows that it forwards between its ports.
 //!
-//! What a router has to learn are its neighbours, and it learns them by ARP and Neighbor Discovery before. Destinations are behind these
-//! neighbours and need nothing learned, so the frames go to as many of them, in pseudo-random order, as their number allows:
-//! 400 per port for each pair of interfaces or sub-interfaces. They do not reach every destination of a large range.
+//! A router has to learn only its neighbours, and it has learned them before by ARP and Neighbor Discovery.
+//! Destinations are behind these neighbours and need no learning. So the frames go to a limited number of them, in
+//! pseudo-random order: 400 per port for each pair of interfaces or sub-interfaces. They do not reach every destination
+//! of a large range.
 
 use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
 use drophammer_model::topology::{CoreLinkName, System};
@@ -15,9 +16,9 @@ use std::collections::BTreeSet;
 pub(crate) const RATE_PPS: f64 = 2_000.0;
 /// Time for the flows of a pair of ports or of sub-interfaces, in seconds.
 const PAIR_S: f64 = 0.2;
-/// Longest time for those of all, in seconds.
+/// Longest time for the flows of all pairs, in seconds.
 const MOST_S: f64 = 2.0;
-/// Frames of each flow at least, where that takes longer.
+/// Fewest frames of each flow; the traffic takes longer if necessary.
 const LEAST_FRAMES: f64 = 4.0;
 
 /// One side of a pair: an interface of the DUT, or a sub-interface.
@@ -82,17 +83,17 @@ fn flow(family: Family, ports: [usize; 2], from: &End<'_>, to: &End<'_>) -> Opti
 
 /// Frames per second of all ports together in [`between_all`].
 const ALL_PPS: f64 = 20_000.0;
-/// Share of a link between two routers that they may take.
+/// Share of a link between two routers that these frames may take.
 const OF_LINK: f64 = 0.5;
-/// Bytes of these frames, and what a line takes beside them.
+/// Bytes of these frames; `BESIDE` is what each takes on the line in addition.
 const FRAME: u16 = 128;
 const BESIDE: f64 = 20.0;
 
 /// TTL of a frame behind one router.
 const BEHIND_ONE: u8 = 63;
 
-/// Slow traffic of `families` from each port to each other one, which must arrive with the TTL that one router leaves, by a group for each pair of
-/// routers. It takes half of a link between routers at most while the links `down` are.
+/// Slow traffic of `families` from each port to each other one, in one group for each pair of routers. It must arrive
+/// with the TTL that one router leaves. While the links `down` are down it takes at most half of a link between routers.
 pub(crate) fn between_all(
     ports: &[PortConfig],
     families: &[Family],
@@ -132,8 +133,8 @@ pub(crate) fn between_all(
     }
 }
 
-/// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the first of the
-/// one and the first of the other, and so on.
+/// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the
+/// first with the first, and so on.
 pub(crate) fn learning(ports: &[PortConfig], families: &[Family]) -> TrialSpec {
     let mut flows = Vec::new();
     let mut duration_s = PAIR_S;

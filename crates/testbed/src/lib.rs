@@ -1,4 +1,4 @@
-//! The one facade that tests speak to: brings up topology, ports, flows, emulated hosts and DUT, and runs a suite.
+//! The facade that tests use: brings up topology, ports, flows, emulated hosts and DUT, and runs a suite.
 //!
 //! [`runner::run_suite`] goes through DUTs and tests; a [`setup::TestSetup`] is what one test sees: a rig beside a DUT. It is the same for a
 //! router in a namespace, one on real interfaces and the reference device in virtual time: only ports and clock differ.

@@ -1,4 +1,4 @@
-//! Counts and names what comes to an interface. Nothing is sent.
+//! Counts and names the frames that arrive at an interface. Nothing is sent.
 
 use drophammer_port::{Port, PortError, wait};
 use drophammer_wire::conversation::{Conversation, conversation};
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Conversations that are told apart; frames of any further ones are counted together.
+/// Most conversations counted separately; frames of further ones are counted together.
 const MOST: usize = 10_000;
-/// What a frame has on the line beside what is received: its FCS.
+/// Bytes of the FCS, which is on the line but not in received frames.
 const FCS: u64 = 4;
 
 /// Frames and their bytes, FCS included.
@@ -41,7 +41,8 @@ impl Listener {
         Listener { ports, total: Heard::default(), known: BTreeMap::new(), others: Heard::default() }
     }
 
-    /// Waits for frames, for `time` at most, and takes what has come in. Where no port has a descriptor to wait for it looks once.
+    /// Waits for frames, for `time` at most, and counts those that have arrived. If no port has a descriptor to wait
+    /// for, it polls once.
     ///
     /// # Errors
     /// The interface is gone.
@@ -56,7 +57,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes a burst of each queue; true where there was any frame.
+    /// Takes a burst of each queue; true if there was any frame.
     fn take(&mut self) -> Result<bool, PortError> {
         let Listener { ports, total, known, others } = self;
         let mut any = false;
@@ -80,7 +81,7 @@ impl Listener {
         self.total
     }
 
-    /// Frames that belong to none of [`Listener::conversations`], because there are too many of these.
+    /// Frames that belong to none of [`Listener::conversations`], because these have reached their limit.
     pub fn others(&self) -> Heard {
         self.others
     }
@@ -92,7 +93,7 @@ impl Listener {
         all.into_iter().map(|(conversation, heard)| (conversation.to_string(), *heard)).collect()
     }
 
-    /// Frames that came and were lost before they were counted here, because the machine was too slow.
+    /// Frames that arrived but were lost before they were counted here, because the machine was too slow.
     ///
     /// # Errors
     /// The interface is gone.
@@ -112,7 +113,7 @@ mod tests {
         let clock = SystemClock::start();
         let [mut near, far] = memory::pair([0, 1].map(|i| host_mac(1, i)), 1_500, clock);
         let mut listener = Listener::new(vec![Box::new(far)]);
-        // Once ARP, twice an unknown type, and one more conversation than are told apart.
+        // Once ARP, twice an unknown type, and one more conversation than are counted separately.
         let mut send = |types: &[u16]| {
             for ethertype in types {
                 let mut frame = [0; 60];

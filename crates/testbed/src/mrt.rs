@@ -1,10 +1,10 @@
 //! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, gzip or
 //! bzip2, as route collectors publish them.
 //!
-//! A file holds the routes of all peers of a collector. A table holds the routes of one of these peers, of one IP version. Dumps may stand
-//! one behind the other, each with a peer index table of its own, as BIRD appends them: a peer is the same by its AS and address.
-//! Records are taken apart here, so that the routes of other peers cost nothing and nothing that is cut off or damaged passes in silence;
-//! the attributes of the chosen peer's routes are read by bgpkit-parser.
+//! A file holds the routes of all peers of a collector. A table holds the routes of one of these peers, of one IP
+//! version. A file may hold several dumps, each with its own peer index table, as BIRD appends them; AS and address
+//! identify a peer across dumps. This module takes the records apart, so that the routes of other peers cost nothing
+//! and truncated or damaged records are reported. bgpkit-parser reads the attributes of the chosen peer's routes.
 
 use bgpkit_parser::models::{
     AsPath, AsPathSegment, Attributes, Community, MetaCommunity, MrtMessage, TableDumpV2Message,
@@ -24,12 +24,12 @@ const TABLE_DUMP_V2: u16 = 13;
 const PEER_INDEX_TABLE: u16 = 1;
 /// Bytes of the header of a record.
 const HEADER: usize = 12;
-/// No record is longer; one that says so is not MRT.
+/// Longest record in bytes; a file with a longer one is not MRT.
 const LONGEST: usize = 16 << 20;
-/// ASes in a path at most, as [`RouteAttributes::as_path`] has it.
+/// Most ASes in a path, as for [`RouteAttributes::as_path`].
 const LONGEST_PATH: usize = 254;
 
-/// A file that gives no table: its path and what is wrong with it.
+/// A file without a usable table: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}", .path.display())]
 pub struct MrtError {
@@ -39,14 +39,14 @@ pub struct MrtError {
     pub what: String,
 }
 
-/// Whose routes are taken.
+/// The peer whose routes are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerChoice {
-    /// Of the peer with the most routes of the IP version; of the first of equals.
+    /// The peer with the most routes of the IP version; the first of equals.
     MostRoutes,
-    /// Of the peer with this index in the file; of several the one with the most routes.
+    /// The peer with this index in the file; of several the one with the most routes.
     Index(u16),
-    /// Of the peer in this AS; of several the one with the most routes.
+    /// The peer in this AS; of several the one with the most routes.
     As(u32),
 }
 
@@ -59,7 +59,7 @@ pub struct MrtPeer {
     pub asn: u32,
     /// Address.
     pub address: IpAddr,
-    /// Routes of IPv4 and of IPv6; of several paths to a prefix each counts.
+    /// Routes of IPv4 and of IPv6; each of several paths to a prefix counts.
     pub routes: [u32; 2],
 }
 
@@ -95,17 +95,17 @@ pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
 /// Peers of a file while it is read.
 #[derive(Default)]
 struct Peers {
-    /// Those of all tables so far, each once.
+    /// Peers of all tables so far, each once.
     known: Vec<MrtPeer>,
-    /// Places in `known` by index in the table that holds now.
+    /// Positions in `known` by index in the current table.
     current: BTreeMap<u16, usize>,
 }
 
 impl Peers {
-    /// Another peer index table.
+    /// Adds another peer index table.
     fn table(&mut self, table: Vec<MrtPeer>) {
         self.current.clear();
-        // Two of one table are two, whatever they have in common.
+        // Two entries of one table are two peers, even if AS and address are the same.
         let mut taken = vec![false; self.known.len()];
         for peer in table {
             let same = |(at, known): (usize, &MrtPeer)| {
@@ -122,16 +122,16 @@ impl Peers {
         }
     }
 
-    /// Place of the peer with this index.
+    /// Position of the peer with this index.
     fn find(&self, index: u16) -> Option<usize> {
         self.current.get(&index).copied()
     }
 }
 
-/// The routes of the chosen peer of one IP version, named after file and peer. Next hops of the file are those of a network that is not
-/// here, so routes have none (the speaker itself). The peer's own AS is not part of a path, as it will be another one that
-/// speaks; AS_SETs (RFC 9774) are left out of it. Of several paths to a prefix (RFC 8050) the first in its record counts, of several records
-/// the last.
+/// The routes of the chosen peer of one IP version, named after file and peer. Routes have no next hop (the speaker
+/// itself), because those of the file belong to a network that is not here. Paths do not contain the peer's own AS,
+/// because another AS will advertise them, nor AS_SETs (RFC 9774). Of several paths to a prefix (RFC 8050) the first in
+/// its record counts, of several records the last.
 ///
 /// # Errors
 /// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and for attributes that cannot be read.
@@ -144,7 +144,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
         PeerChoice::As(asn) => p.asn == asn,
     };
     let count = |p: &MrtPeer| p.routes[family as usize];
-    // The first of equals: `max_by_key` takes the last.
+    // In reverse: `max_by_key` takes the last of equals, but the first is wanted.
     let chosen = peers.iter().enumerate().rev().filter(|(_, p)| fits(p)).max_by_key(|(_, p)| count(p));
     let named = match choice {
         PeerChoice::MostRoutes => String::new(),
@@ -187,7 +187,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
                 ready.push((prefix, attributes.map_err(|why| records.error(&format!("route {prefix}: {why}")))?));
             }
         }
-        // From the last path to the first: of one prefix the later one counts, which is the first path then.
+        // From the last path to the first: the later route to a prefix replaces the earlier one, so the first path remains.
         Ok(ready.pop())
     };
     let name = file_name(path);
@@ -205,7 +205,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Record {
     Peers,
@@ -232,7 +232,7 @@ impl Records {
     fn open(path: &Path) -> Result<Records, MrtError> {
         let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
-        // The first bytes of a file give its format, not its name.
+        // The first bytes of a file, not its name, give its format.
         let start = file.fill_buf().map_err(fail)?;
         let input: Box<dyn Read> = if start.starts_with(&[0x1f, 0x8b]) {
             Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(file)))
@@ -258,7 +258,7 @@ impl Records {
         MrtError { path: self.path.clone(), what }
     }
 
-    /// Fills `buffer`; the number of bytes that there were if fewer.
+    /// Fills `buffer`; returns the number of bytes, which is smaller at the end of the file.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, MrtError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -266,7 +266,7 @@ impl Records {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A compressed file that is cut off ends so.
+                // A truncated compressed file ends like this.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                     self.read += filled as u64;
                     return Err(self.cut_off());
@@ -345,12 +345,12 @@ struct Rib<'a> {
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     peer: u16,
-    /// All of it.
+    /// The whole entry.
     whole: &'a [u8],
 }
 
 impl<'a> Rib<'a> {
-    /// Sequence number and prefix, and what follows.
+    /// Sequence number and prefix, and the rest.
     fn split(&self) -> Result<(&'a [u8], &'a [u8]), String> {
         let length = *self.body.get(4).ok_or("ends before its prefix")?;
         let most = if self.family == Family::Ipv4 { 32 } else { 128 };
@@ -393,7 +393,7 @@ impl<'a> Rib<'a> {
 
     /// The attributes of an entry from a peer of this AS.
     fn attributes(&self, entry: &Entry, asn: u32) -> Result<RouteAttributes, String> {
-        // A record with this route alone, for the parser.
+        // A record with only this route, for the parser.
         let prefix = self.split()?.0;
         let subtype: u16 = if self.family == Family::Ipv4 { 2 } else { 4 } + if self.paths { 6 } else { 0 };
         let length = (prefix.len() + 2 + entry.whole.len()) as u32;

@@ -1,4 +1,4 @@
-//! Who watches a run: the store, the progress display.
+//! Observers of a run: the store, the progress display.
 
 use drophammer_model::record::Record;
 use drophammer_model::trial::{TrialResult, TrialSpec};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 /// Watches a run and may stop it.
 pub trait Observer {
-    /// Keeps a record. Called the moment something ended; what is not kept here is lost.
+    /// Stores a record. Called the moment something ended; what is not stored here is lost.
     ///
     /// # Errors
-    /// Why it could not be kept, for the user; the run then ends.
+    /// Why it could not be stored, for the user; the run then ends.
     fn record(&mut self, record: &Record) -> Result<(), String>;
 
     /// Shows what is going on.
     fn progress(&mut self, progress: &Progress<'_>);
 
-    /// Has the user asked to stop? Looked at between bursts, so it must be cheap.
+    /// Whether the user has asked to stop. Called between bursts, so it must be cheap.
     fn stopped(&self) -> bool;
 
-    /// Now, UTC, RFC 3339.
+    /// Current time, UTC, RFC 3339.
     fn time(&self) -> String;
 }
 
@@ -45,27 +45,27 @@ pub enum Progress<'a> {
         /// Time left for the whole run, estimated.
         left: Duration,
     },
-    /// The test says what it is at.
+    /// The test reports its current step.
     Step {
-        /// In its own words.
+        /// Description of the step.
         what: &'a str,
         /// Steps done.
         done: u32,
-        /// Of about how many.
+        /// Estimated number of steps.
         of: u32,
         /// Time left for the whole run, estimated.
         left: Duration,
     },
     /// A trial starts.
     TrialStarted {
-        /// What it offers.
+        /// The trial.
         spec: &'a TrialSpec,
     },
     /// A trial ended.
     TrialEnded {
-        /// What it offered.
+        /// The trial.
         spec: &'a TrialSpec,
-        /// What came of it.
+        /// Its result.
         result: &'a TrialResult,
         /// Attempt, from 1.
         attempt: u32,

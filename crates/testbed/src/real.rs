@@ -1,4 +1,4 @@
-//! What a DUT on interfaces needs: it is brought up and taken down, ports are opened, captured and recorded.
+//! DUTs on interfaces: brings them up and takes them down; opens, captures and records ports.
 
 use crate::device;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
@@ -12,7 +12,7 @@ use drophammer_rig::{Config, Ports};
 use drophammer_traffic::TestTraffic;
 use std::path::Path;
 
-/// Brings a DUT of the suite up, its logs and configuration in the existing folder `work_dir`.
+/// Brings up a DUT of the suite, with its logs and configuration in the existing folder `work_dir`.
 ///
 /// # Errors
 /// Those of its kind.
@@ -35,13 +35,13 @@ pub fn bring_up(
     }
 }
 
-/// Takes a DUT down. What a simulated one says that it did is kept in `work_dir` as `truth.json`.
+/// Takes a DUT down. The truth that a simulated one reports is kept in `work_dir` as `truth.json`.
 ///
 /// # Errors
-/// What could not be kept or removed; everything was tried.
+/// What could not be kept or removed; all steps are tried.
 pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String> {
     let mut kept = Ok(());
-    // One that died says nothing any more, and why it did is known.
+    // A dead device no longer answers, and the cause of its death is known.
     if device.record().simulated && device.check().is_ok() {
         let path = work_dir.join("truth.json");
         kept = device.counters().map_err(|e| e.to_string()).and_then(|counters| {
@@ -52,8 +52,8 @@ pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String
     device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
-/// Opens so many queues of each of the tester's interfaces as ports of `backend`: those of the first interface, those of the
-/// second, and so on.
+/// Opens `queues` queues of each of the tester's interfaces as ports of `backend`: those of the first interface, those
+/// of the second, and so on.
 ///
 /// # Errors
 /// An interface that cannot be opened, with the remedy.
@@ -81,8 +81,8 @@ type Open = Vec<Box<dyn Port + Send>>;
 /// Size of a capture at most, in bytes.
 const CAPTURE: u64 = 1 << 30;
 
-/// Puts a capture around each port that keeps what is no test traffic of the run with `seed` in `NAME.pcap` in the existing
-/// folder `folder`; what comes and goes by queue N of several is in `NAME.N.pcap`.
+/// Wraps each port in a capture that stores all frames but the test traffic of the run with `seed`. It is `NAME.pcap`
+/// in the existing folder `folder`, or `NAME.N.pcap` for queue N of several.
 ///
 /// # Errors
 /// A file that cannot be made.
@@ -116,7 +116,7 @@ pub fn capture(
     Ok(captured)
 }
 
-/// What the run records of the ports.
+/// Records of the ports for the run.
 pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Vec<PortRecord> {
     configs
         .iter()

@@ -2,9 +2,9 @@
 
 use crate::runner::method;
 use drophammer_methods::TestError;
+use drophammer_model::criteria;
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::record::{Record, TestRecord, TestStatus};
-use drophammer_model::rounds;
 use drophammer_model::suite::{DutConfig, Expectation, TestConfig};
 use std::time::Duration;
 
@@ -50,8 +50,7 @@ pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
 
 /// Holds what was found on a DUT in one round against what the suite expects.
 pub(crate) fn verdicts(dut: &str, test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
-    let judged =
-        |expected: &Expectation| rounds::verdict(expected, &[rounds::round_figure(outcome, &expected.figure, status)]);
+    let judged = |expected: &Expectation| criteria::verdict(expected, &[criteria::in_round(expected, outcome, status)]);
     let of_dut = |expected: &&Expectation| expected.dut.as_ref().is_none_or(|name| name == dut);
     test.expect.iter().filter(of_dut).map(judged).collect()
 }

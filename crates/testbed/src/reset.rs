@@ -9,7 +9,7 @@ use drophammer_model::reset::{Reset, ResetDone, ResetKind, ResetSeen};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
 use std::time::Duration;
 
-/// How often the DUT is looked at while it comes back.
+/// How often the DUT is checked while it comes back.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What is being waited for.
@@ -20,8 +20,8 @@ struct Waiting<'a> {
 }
 
 impl TestSetup<'_> {
-    /// One attempt at a trial during which the DUT is reset, and what became of the reset. Emulated routers advertise their routes again
-    /// when their sessions are back.
+    /// One attempt at a trial during which the DUT is reset, and the outcome of the reset. Emulated routers advertise
+    /// their routes again when their sessions are back.
     pub(crate) fn reset_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -87,7 +87,7 @@ impl TestSetup<'_> {
         sessions_lost: u64,
     ) -> ResetSeen {
         let link = reset.kind == ResetKind::Link;
-        // The instant at which the first daemon was ended is better known than that for which it was asked.
+        // The instant at which the first daemon was ended is more accurate than the requested one.
         let began = done.as_ref().map_or(waiting.began, |done| begun + done.began);
         let up: Vec<Option<Instant>> = waiting.peers.iter().map(|peer| self.established_at(*peer)).collect();
         let all_up: Option<Vec<Instant>> = up.into_iter().collect();
@@ -110,7 +110,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Waits until the DUT says that its reset is over; `None` at the deadline.
+    /// Waits until the DUT reports the end of its reset; `None` at the deadline.
     fn await_reset(&mut self, waiting: &Waiting<'_>) -> Result<Option<ResetDone>, TestError> {
         loop {
             let now = self.rig().now();

@@ -1,5 +1,5 @@
-//! What the tester needs by itself to send routes and to verify them: an emulated router behind one port of the loop without DUT, and
-//! behind the other a sink that has the DUT's address and AS.
+//! Time that the tester itself needs to send routes and to verify them. An emulated router at one port of the loop
+//! without DUT advertises them to a sink at the other port, which has the DUT's address and AS.
 
 use crate::bench::Bench;
 use crate::config::peer;
@@ -26,18 +26,18 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The test as it stands in the records.
+/// Name of the test in the records.
 pub const NAME: &str = "route_ceiling";
 const TITLE: &str = "Tester ceiling, routes";
-/// Each time is the median of so many.
+/// Each time is the median of this many.
 const REPEATS: usize = 3;
-/// The loop is given up when nothing has come through it for so long.
+/// The measurement fails if nothing comes through the loop for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the loop is served until the user is asked whether to stop.
+/// How often a stop by the user is checked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is measured for the suite: each family and number of routes per UPDATE (0: as many as fit) of a test of routers that speak BGP, where
-/// the first two ports exchange routes of this family.
+/// Measurements for the suite: each family and number of routes per UPDATE (0: as many as fit) of its tests of BGP
+/// routers, if the first two ports exchange routes of this family.
 pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
@@ -54,7 +54,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     found
 }
 
-/// Routes that are sent each time: enough to take much longer than the clock's grain and what a machine is held up by.
+/// Routes per measurement: enough to take much longer than the clock's resolution and the delays of a busy machine.
 pub fn routes_of(profile: Profile) -> u32 {
     match profile {
         Profile::Quick => 100_000,
@@ -73,12 +73,12 @@ pub enum LoopError {
     Interrupted,
 }
 
-/// The emulated router behind port 0, as tests have it, and the sink behind port 1.
+/// The emulated router behind port 0, as in tests, and the sink behind port 1.
 fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers; 2]> {
     let config = configs.first()?;
     let (bgp, a) = (config.bgp.as_ref()?, config.addressing(family)?);
     let id = |index: usize| Ipv4Addr::from_bits(0x6440_0001 + index as u32);
-    // Sessions that are not started: their buffers are shared out as in a test.
+    // Includes sessions that are not started, so that buffers are shared out as in a test.
     let sources = config.peers(family).into_iter().enumerate();
     let sources = sources.map(|(index, address)| peer(address, a.dut, bgp, id(index))).collect();
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
@@ -87,9 +87,10 @@ fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers
     Some([Routers::new(seed, sources), Routers::new(!seed, vec![sink])])
 }
 
-/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`, which are joined to each other, and whose
-/// hosts know that ([`crate::config::joined_in_pairs`]). `configs` are those of the ports; `seed` differs from call to call, so that nobody takes what is left of
-/// an earlier connection for this one.
+/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`. The ports are
+/// joined to each other, and their hosts are configured for that ([`crate::config::joined_in_pairs`]). `configs` are
+/// the configurations of the ports. `seed` must differ from call to call, so that segments of an earlier connection are
+/// not taken for this one's.
 ///
 /// # Errors
 /// [`LoopError`].
@@ -181,7 +182,8 @@ pub(crate) fn estimate(suite: &Suite) -> Duration {
     )
 }
 
-/// Measures all pairs of the suite on a setup whose ports are the loop's. What it finds, the record of it, and whether the user stopped it.
+/// Measures all pairs of the suite on a setup whose ports are the loop's. Returns the ceilings, their record, and
+/// whether the user stopped it.
 pub(crate) fn measure(
     setup: &mut TestSetup<'_>,
     suite: &Suite,
@@ -255,7 +257,7 @@ pub(crate) fn measure(
 }
 
 columns! {
-    /// Routes of one IP version, so packed.
+    /// Result for one IP version and packing.
     struct CeilingRow {
         family: Family = "Routes of",
         routes_per_update: String = "Routes per UPDATE",
@@ -267,10 +269,10 @@ columns! {
 
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "What the tester needs alone");
 
-/// What [`measure`] found, from the record of it.
+/// Results of [`measure`], from its record.
 pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
     let of = |row: CeilingRow| {
-        // A word stands for as many as fit.
+        // Text instead of a number means as many as fit.
         let routes_per_update = row.routes_per_update.parse().unwrap_or(0);
         ((row.family, routes_per_update), row.time_s / row.routes as f64)
     };
@@ -297,14 +299,14 @@ fn seconds(
     middle(all).ok_or(LoopError::Interrupted)
 }
 
-/// Ceilings of a run, by what they are of.
+/// Ceilings of a run, by kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ceilings {
     /// Frames, by pattern.
     pub frames: BTreeMap<PatternKey, FrameRate>,
-    /// What the loop did to the order of frames, by pattern.
+    /// Effect of the loop on the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
-    /// What the tester itself needs for pings and test frames at a low load.
+    /// The tester's own delay of pings and test frames at a low load.
     pub own_delays: OwnDelays,
     /// Routes.
     pub routes: RouteCeilings,

@@ -1,4 +1,4 @@
-//! The emulated BGP routers of a test setup: which there are, and what a test asks of them.
+//! The emulated BGP routers of a test setup, and what tests do with them.
 
 mod actions;
 mod settling;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use tables::routes as table_of;
 
-/// What the tester needs alone: seconds per route, by family and routes per UPDATE.
+/// Time that the tester needs alone: seconds per route, by family and routes per UPDATE.
 pub type RouteCeilings = BTreeMap<(Family, u16), f64>;
 
 /// A comparison of the routes that one router receives from the DUT with those that another router advertised.
@@ -36,7 +36,7 @@ struct Watch {
     begun: Instant,
 }
 
-/// The emulated routers and what is asked of them; peer i is session i of the rig.
+/// The emulated routers and their state in a test; peer i is session i of the rig.
 pub struct RoutingState {
     peers: Vec<PeerView>,
     /// The DUT's address of each session.
@@ -55,16 +55,16 @@ pub struct RoutingState {
     fib_before: BTreeMap<Family, u64>,
     tables: Vec<((TableChoice, Family, u32), Arc<Routes>)>,
     seed: u64,
-    /// What the tester needs alone.
+    /// Time that the tester needs alone.
     pub ceilings: RouteCeilings,
-    /// What a port of the tester failed with last.
+    /// Last failure of a port of the tester.
     port_failure: Option<String>,
-    /// Was a session ended that the DUT may keep from coming back for a while?
+    /// True if a session was ended, after which the DUT may refuse it for a while.
     ended_some: bool,
 }
 
 impl RoutingState {
-    /// The routers of `ports`, which the rig has as [`crate::config::hosts_and_routers`] configures them.
+    /// The routers of `ports`, which [`crate::config::hosts_and_routers`] configures in the rig.
     fn new(ports: &[PortConfig], seed: u64) -> RoutingState {
         let bgp = ports.iter().find_map(|port| port.bgp.as_ref());
         let (mut peers, mut duts) = (Vec::new(), Vec::new());
@@ -98,14 +98,14 @@ impl RoutingState {
         }
     }
 
-    /// What the observer must receive of the routes of the origin, which has this BGP identifier.
+    /// The routes of the origin as the observer must receive them; `id` is the origin's BGP identifier.
     fn expected(&self, observer: PeerIndex, origin: PeerIndex, id: Option<Ipv4Addr>) -> Expected {
         let (from, dut) = (&self.peers[origin], self.duts[observer]);
         let internal = |peer: &PeerView| peer.asn == self.dut_as;
         let inside = internal(&self.peers[observer]);
         // RFC 4271 section 5.1.2: each AS prepends itself when it advertises to another one.
         let added = [(!inside).then_some(self.dut_as), (!internal(from)).then_some(from.asn)];
-        // Section 5.1.3; of what is reflected RFC 4456 section 10 says the same, whatever is configured.
+        // Section 5.1.3. RFC 4456 section 10 requires the same for reflected routes, whatever is configured.
         let unchanged = inside && (internal(from) || !self.next_hop_self);
         Expected {
             source: id.filter(|_| internal(from)).map_or(RouteSource::External, RouteSource::Internal),
@@ -117,13 +117,13 @@ impl RoutingState {
     }
 }
 
-/// Sessions that come up at the same time. A router keeps only so many connections that it has not accepted yet (OpenBGPD: 5), and
-/// one that it drops is tried again by TCP a second later.
+/// Sessions that are started at the same time. A router queues only a few connections that it has not accepted yet
+/// (OpenBGPD: 5), and TCP retries a dropped one a second later.
 const AT_ONCE: usize = 4;
-/// How long a look lasts until the DUT is asked whether it lives.
+/// How often the DUT is checked to be alive.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A test's view of the emulated routers, on the bench that they are on. Without BGP there are no peers.
+/// A test's view of the emulated routers on their bench. Without BGP there are no peers.
 pub struct BgpRouting<'a> {
     /// Rig and DUT.
     pub bench: Bench<'a>,
@@ -132,7 +132,7 @@ pub struct BgpRouting<'a> {
 }
 
 impl<'a> BgpRouting<'a> {
-    /// The routers of the rig on `bench`, whose ports the suite configures so.
+    /// The routers of the rig on `bench`; `ports` are its ports as the suite configures them.
     pub(crate) fn new(bench: Bench<'a>, ports: &[PortConfig], seed: u64) -> BgpRouting<'a> {
         let ports = if bench.rig.hosts.sessions() == 0 { &[] } else { ports };
         let state = RoutingState::new(ports, seed);
@@ -144,19 +144,19 @@ impl<'a> BgpRouting<'a> {
         self.bench.rig.now()
     }
 
-    /// Serves routers until `enough`, for [`LOOK`] at most, and looks after the DUT.
+    /// Serves routers until `enough`, for [`LOOK`] at most, and checks that the DUT is alive.
     fn look(&mut self, enough: &mut dyn FnMut(Instant, &Hosts, &RoutingState) -> bool) -> Result<(), TestError> {
         let BgpRouting { bench, state } = self;
         match bench.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, state)) {
             Ok(()) => {}
-            // It may be switched on again; a wait that fails reports it.
+            // The port may come up again; a wait that fails reports it.
             Err(Failure::Port(e)) => state.port_failure = Some(e.to_string()),
             Err(Failure::Test(e)) => return Err(e),
         }
         bench.check_device()
     }
 
-    /// What actions are at the ports, noted as done.
+    /// Translates actions into acts at ports and notes them as done.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a link that cannot be switched.
@@ -238,7 +238,7 @@ impl Routing for BgpRouting<'_> {
                 let state = self.bench.rig.hosts.session(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
-                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), so nothing tells it from silence.
+                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), which looks like silence.
                 let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \

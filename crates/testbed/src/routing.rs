@@ -1,4 +1,4 @@
-//! BGP of the reference device as a suite asks for it.
+//! BGP of the reference device as a suite configures it.
 
 use drophammer_model::suite::{Params, PortConfig};
 use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
@@ -42,7 +42,7 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     })
 }
 
-/// What it does wrong with routes.
+/// Configured faults with routes.
 pub(crate) fn faults(p: &Params) -> BgpFaults {
     let every = |key| p.count(key).unwrap_or(0);
     let flag = |key| p.flag(key).unwrap_or(false);

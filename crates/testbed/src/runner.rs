@@ -21,7 +21,7 @@ pub use resume::{Earlier, Refusal};
 use ceilings::sending_ceilings;
 use drophammer_lab::{Dut, Lab};
 use drophammer_methods::parameters::FAMILIES;
-use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
+use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _, routed};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
@@ -187,6 +187,8 @@ fn started(suite: &Suite, command: &[String], digest: String, environment: Envir
         command: command.to_vec(),
         digest,
         environment,
+        // One that was not read is no condition of the run.
+        baseline: suite.baseline.clone().filter(|baseline| !baseline.started.is_empty()),
     }
 }
 
@@ -448,7 +450,8 @@ impl Runner<'_> {
             let (left, of) = (setup.left.now(), self.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
             let mut outcome = Outcome::default();
-            let result = method.run(&mut setup, &test.params, &mut outcome);
+            let result = routed::release(&mut setup, method.spec(), &test.params)
+                .and_then(|()| method.run(&mut setup, &test.params, &mut outcome));
             // A test of sessions alone has no routes.
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));

@@ -4,23 +4,23 @@ use crate::validity::Tolerance;
 use drophammer_model::suite::Profile;
 use drophammer_rig::TrialKeys;
 
-/// The thread of a run.
+/// State of a run.
 #[derive(Debug)]
 pub struct Session {
     /// Seed of every pseudo-random choice, reported.
     pub seed: u64,
     /// Profile.
     pub profile: Profile,
-    /// What a trial may suffer and still be valid; that of the profile.
+    /// Limits within which a trial is valid; those of the profile.
     pub tolerance: Tolerance,
-    /// Round that runs, from 1.
+    /// Current round, from 1.
     pub round: u32,
     /// Numbers and keys of its trials.
     pub keys: TrialKeys,
 }
 
 impl Session {
-    /// A run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
+    /// Begins a run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
         Session { seed, profile, tolerance: Tolerance::of(profile), round: 1, keys: TrialKeys::new(secret) }
     }

@@ -1,4 +1,4 @@
-//! What a test has: a bench, the emulated routers, and what is known beforehand.
+//! The environment of a test: a bench, the emulated routers, and earlier results.
 
 use crate::bench::{ATTEMPTS, Bench, Failure, failed};
 use crate::extra;
@@ -28,12 +28,12 @@ use drophammer_rig::Rig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// For the estimate of the time left.
+/// Times for the estimate of the time left.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// Of all tests after the running one.
+    /// Time of all tests after the running one.
     pub after: Duration,
-    /// Of the running one in all.
+    /// Total time of the running one.
     pub test: Duration,
     /// When it started.
     pub since: std::time::Instant,
@@ -52,9 +52,9 @@ pub struct TestSetup<'a> {
     pub routing: BgpRouting<'a>,
     /// Tester ceilings by pattern.
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
-    /// What a loop without DUT did to the order of frames, by pattern.
+    /// Effect of a loop without DUT on the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
-    /// What the tester needs by itself for pings and test frames at a low load.
+    /// The tester's own delay of pings and test frames at a low load.
     pub own_delays: OwnDelays,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
@@ -101,16 +101,16 @@ impl<'a> TestSetup<'a> {
         self.routing.bench.observer
     }
 
-    /// The test that runs from now on, and what it and the tests after it will take.
+    /// Begins a test; `left` gives the time of it and of the tests after it.
     pub fn begin_test(&mut self, name: &str, left: Left) {
         name.clone_into(&mut self.routing.bench.test);
         self.left = left;
     }
 
-    /// Takes back what the test that has ended gave the DUT.
+    /// Undoes what the ended test configured on the DUT.
     ///
     /// # Errors
-    /// It could not be taken back.
+    /// It could not be undone.
     pub fn end_test(&mut self) -> Result<(), TestError> {
         self.routing.bench.end_test()
     }
@@ -118,7 +118,7 @@ impl<'a> TestSetup<'a> {
     /// As [`Bench::await_forwarding`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Bench::await_forwarding`].
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         self.routing.bench.await_forwarding(families)
     }
@@ -141,7 +141,7 @@ impl TestSetup<'_> {
                 Validity::Invalid(_) => number += 1,
             }
             if port_failed {
-                // The device may have to learn again what is behind the port.
+                // The device may have to learn its neighbours behind the port again.
                 let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
                 families.sort_unstable();
                 families.dedup();
@@ -282,7 +282,7 @@ impl Testbed for TestSetup<'_> {
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         match self.routing.bench.serve(time) {
-            // The next trial finds it too, and is the one to be repeated.
+            // The next trial finds the failure too, and is repeated then.
             Err(Failure::Port(_)) => {}
             other => other?,
         }
@@ -320,7 +320,7 @@ impl Testbed for TestSetup<'_> {
             text: text.to_owned(),
             problem: false,
         };
-        // A remark that cannot be stored shows at the next trial, which cannot be stored either.
+        // If a remark cannot be stored, the next trial cannot be stored either, and reports that.
         let _ = self.routing.bench.observer.record(&Record::Note(note));
         self.routing.bench.observer.progress(&Progress::Note { text, problem: false });
     }

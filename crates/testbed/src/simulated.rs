@@ -31,7 +31,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The reference device as the simulated ports see it; a second handle stays with who wants to know the truth.
+/// The reference device as the simulated ports see it; a second handle gives access to the truth.
 #[derive(Clone)]
 pub struct Reference(Rc<RefCell<Resettable>>);
 
@@ -41,7 +41,7 @@ impl Reference {
         *self.0.borrow().truth()
     }
 
-    /// Puts these lists in place of its filter, from now on; none: that of its configuration again.
+    /// Replaces its filter by these lists from now on; an empty list restores the filter of its configuration.
     ///
     /// # Errors
     /// Lists that the device refuses.
@@ -49,7 +49,7 @@ impl Reference {
         self.0.borrow_mut().set_filter(lists.to_vec()).map_err(|e| e.to_string())
     }
 
-    /// Puts these classes of service in place of those that it has, from now on.
+    /// Replaces its classes of service by these from now on.
     ///
     /// # Errors
     /// Classes that the device refuses.
@@ -62,7 +62,7 @@ impl Reference {
         self.0.borrow().filter_matches().to_vec()
     }
 
-    /// Changes what it does wrong, from now on.
+    /// Changes its faults from now on.
     ///
     /// # Errors
     /// Faults that the device refuses.
@@ -72,7 +72,7 @@ impl Reference {
 }
 
 impl Reference {
-    /// What its counters say, right or wrong.
+    /// Its counters as it reports them, right or wrong.
     fn known_counters(&self) -> Vec<DutCounter> {
         Reference::counters_of(&self.0.borrow())
     }
@@ -91,7 +91,7 @@ impl Reference {
             ];
             all.extend(of_port.iter().filter_map(|(name, value)| DutCounter::of_port("device", name, port, *value)));
         }
-        // The device does not count by IP version; its name for both is its own.
+        // The device does not count by IP version; these counters cover both.
         let truth = router.truth();
         let of_all = [
             ("packets forwarded", Counts::IpForwarded(None), truth.forwarded),
@@ -113,7 +113,7 @@ impl Reference {
         all
     }
 
-    /// The same for faults whose instants are counted from now.
+    /// As [`Reference::set_faults`], with the instants of the faults counted from now.
     ///
     /// # Errors
     /// Faults that the device refuses.
@@ -122,7 +122,7 @@ impl Reference {
         self.set_faults(faults.from_instant(now))
     }
 
-    /// The link of a port goes down or comes up at `now`, on both sides.
+    /// Takes the link of a port down or up at `now`, on both sides.
     pub fn set_link(&self, now: Instant, port: usize, up: bool) {
         self.0.borrow_mut().set_link(now, port, up);
     }
@@ -285,7 +285,7 @@ impl Dut for ReferenceDut {
 
     fn memory(&mut self) -> Vec<(String, u64)> {
         let router = self.reference.0.borrow();
-        // One that does not age has no daemons whose memory anybody would look at.
+        // A device that does not age reports no memory.
         let aged = router.faults().ageing.map(|ageing| MEMORY.saturating_add(ageing.bytes(router.now())));
         aged.map(|bytes| (REFERENCE.to_owned(), bytes)).into_iter().collect()
     }
@@ -319,7 +319,7 @@ pub(crate) fn class_counters(router: &Router) -> BTreeMap<String, u64> {
 /// The interval by which `low_load` is judged.
 const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Faults that a suite asks for, their instants counted from when the device is found to forward.
+/// Faults that a suite configures; their instants are counted from when the device is found to forward.
 fn faults(p: &Params) -> Faults {
     let every = |key| p.count(key);
     let time = |key| p.duration(key).unwrap_or_default();
@@ -378,7 +378,7 @@ fn faults(p: &Params) -> Faults {
     }
 }
 
-/// How it ages.
+/// Configured ageing.
 fn ageing(p: &Params) -> Option<Ageing> {
     let (delay, bytes) = (p.duration("ageing_delay"), p.count("ageing_memory"));
     (delay.is_some() || bytes.is_some()).then(|| Ageing {
@@ -391,7 +391,7 @@ fn ageing(p: &Params) -> Option<Ageing> {
 /// Memory of a device that has not aged, in bytes.
 const MEMORY: u64 = 64 << 20;
 
-/// What a reset does to it.
+/// Configured effect of a reset.
 fn boot(p: &Params) -> Boot {
     let flag = |key| p.flag(key).unwrap_or(false);
     let time = p.duration("boot_time").unwrap_or_default();
@@ -407,14 +407,14 @@ fn icmp_errors(p: &Params) -> u32 {
     }
 }
 
-/// The wrong frames that a suite lets it forward.
+/// The wrong frames that a suite configures it to forward.
 fn wrong_frame(p: &Params) -> Option<WrongFrame> {
     let named = p.text("forwards_wrong")?;
     let at = WrongFrame::NAMES.iter().position(|name| *name == named)?;
     WrongFrame::ALL.get(at).copied()
 }
 
-/// The change that a suite names.
+/// The change that a suite configures.
 fn change(p: &Params) -> Deviation {
     let named = p.text("encapsulation_change").unwrap_or_default();
     Deviation::ALL.iter().copied().find(|change| change.name() == named).unwrap_or(Deviation::Dscp)
@@ -432,7 +432,7 @@ pub struct Parts {
     pub device: ReferenceDut,
 }
 
-/// Makes the reference device and the ports that face it, with so many queues each.
+/// Makes the reference device and the ports that face it, with `queues` queues each.
 ///
 /// # Errors
 /// A configuration that the device refuses.
@@ -440,7 +440,7 @@ pub fn build(dut: &DutConfig, configs: &[PortConfig], queues: u32, seed: u64) ->
     build_queues(config(dut, configs, seed), dut, configs, queues, seed)
 }
 
-/// The same with a configuration that says more than the parameters of a DUT can.
+/// As [`build`], with a configuration that can express more than the parameters of a DUT.
 ///
 /// # Errors
 /// A configuration that the device refuses.
@@ -448,7 +448,7 @@ pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed:
     build_queues(config, dut, configs, 1, seed)
 }
 
-/// The same with `queues` queues for each port of the tester.
+/// As [`build_with`], with `queues` queues for each port of the tester.
 ///
 /// # Errors
 /// A configuration that the device refuses.

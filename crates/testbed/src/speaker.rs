@@ -17,10 +17,10 @@ use std::time::Duration;
 
 /// The speaker's only session.
 const SESSION: usize = 0;
-/// How often a wait looks whether it is over.
+/// How often a wait checks whether it is over.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where the speaker stands.
+/// Configuration of the speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerConfig {
     /// Its address on the link.
@@ -33,7 +33,7 @@ pub struct SpeakerConfig {
     pub peer: IpAddr,
     /// Its AS number.
     pub asn: u32,
-    /// The peer's.
+    /// The peer's AS number.
     pub peer_as: u32,
     /// Its BGP identifier.
     pub router_id: Ipv4Addr,
@@ -43,22 +43,22 @@ pub struct SpeakerConfig {
     pub passive: bool,
     /// Key of TCP MD5 (RFC 2385).
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM (RFC 5082): segments with a TTL of 255 alone.
+    /// GTSM (RFC 5082): accepts only segments with a TTL of 255.
     pub gtsm: bool,
 }
 
-/// What the speaker has told its peer, and heard of it.
+/// What the speaker has sent to its peer, and received from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
     /// The session.
     pub session: SessionMetrics,
-    /// Routes that were sent, each as often as it was.
+    /// Routes sent; a route sent several times counts several times.
     pub advertised: u64,
     /// UPDATE messages with them.
     pub updates: u64,
-    /// Routes that could not be sent: the peer does not take the family.
+    /// Routes that could not be sent: the peer does not support the family.
     pub skipped: u64,
-    /// The peer's TCP has acknowledged everything that was to be sent. It need not have read it.
+    /// The peer's TCP has acknowledged all data. The peer's BGP may not have read it yet.
     pub all_acknowledged: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Speaker {
 /// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file.
 ///
 /// # Errors
-/// More than there are, or a file that cannot be read.
+/// More routes than the table has, or a file that cannot be read.
 pub fn table(source: &str, family: Family, count: u32, seed: u64) -> Result<Routes, String> {
     table_of(&TableChoice::named(source), family, count, seed).map_err(|e| e.to_string())
 }
@@ -79,7 +79,7 @@ impl Speaker {
     /// Opens `interface`, which must have carrier. The session is not started.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Errors of opening the interface.
     pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, PortError> {
         let clock = SystemClock::start();
         let ports = drophammer_rig::open(interface, backend, 1, clock, None)?;
@@ -95,7 +95,7 @@ impl Speaker {
             (IpAddr::V6(address), IpAddr::V6(gateway)) => {
                 device.ipv6 = Some(Address { address, prefix_len, gateway });
             }
-            // The session finds no way to its peer, and says so.
+            // The session has no way to its peer, and reports that.
             _ => {}
         }
         let family = if config.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
@@ -114,13 +114,13 @@ impl Speaker {
         let config = Config { seed, ports: vec![host] };
         let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);
         if let Some((routers, router)) = rig.hosts.session_mut(SESSION) {
-            // A session that comes back has all routes again.
+            // A re-established session advertises all routes again.
             routers.keep_routes(router, true);
         }
         Ok(Speaker { rig })
     }
 
-    /// Has the interface carrier?
+    /// Whether the interface has carrier.
     ///
     /// # Errors
     /// The port's.
@@ -128,12 +128,12 @@ impl Speaker {
         self.rig.ports.get(0).has_carrier()
     }
 
-    /// Brings the session up, again and again where it ends by itself.
+    /// Brings the session up, and again whenever it ends by itself.
     pub fn start(&mut self) {
         self.rig.protocols(Select::All, Action::Start);
     }
 
-    /// Tells the peer `routes`, as soon as the session is up.
+    /// Advertises `routes` to the peer as soon as the session is up.
     ///
     /// # Errors
     /// The port's.
@@ -150,7 +150,7 @@ impl Speaker {
         self.rig.command(place.port, &act)
     }
 
-    /// What it has told and heard so far.
+    /// What it has sent and received so far.
     pub fn told(&self) -> Told {
         told(&self.rig.hosts)
     }

@@ -1,4 +1,4 @@
-//! May a trial be used? A trial that the tester itself spoilt is invalid, not lossy.
+//! Validity of trials. A trial that the tester itself spoilt is invalid, not lossy.
 
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
@@ -14,23 +14,24 @@ pub struct Tolerance {
     pub unsent: f64,
     /// Longest time without a look at the ports.
     pub gap: Duration,
-    /// Share of the frames that may leave more than 1 ms late, because the tester catches up: they come in bunches, and what a DUT
-    /// loses of these is not lost at the load that was asked for.
+    /// Share of the frames that may leave more than 1 ms late. Such frames leave in bunches while the tester catches
+    /// up, and a DUT that loses some of them does not lose them at the intended load.
     pub late: f64,
     /// Limits of what the host may do.
     pub host: HostTolerance,
 }
 
-/// What a host may do to the processors of tester and DUT during a trial. The trial is invalid beyond that whatever it found, so that
-/// nothing is chosen by its outcome.
+/// What a host may do to the processors of tester and DUT during a trial. Beyond that the trial is invalid whatever its
+/// result, so that no trial is chosen by its outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostTolerance {
     /// Share of the time that the tester's packet loop may wait for its processor.
     pub waited: f64,
-    /// Share of the time that the DUT can have waited for a processor that other programs have, where latency is measured. Elsewhere short
-    /// waits do no harm.
+    /// Share of the time that the DUT may have waited for a processor that other programs used, where latency is
+    /// measured. Elsewhere short waits do no harm.
     pub dut_waited: f64,
-    /// Share of the time that a thread of the DUT may have waited so for certain. What others use while the DUT has nothing to do does no harm.
+    /// Share of the time that a thread of the DUT has certainly waited for other programs. Processor time that others
+    /// use while the DUT is idle does no harm.
     pub dut_waited_least: f64,
     /// Share of a processor that a hypervisor may take.
     pub stolen: f64,
@@ -39,7 +40,7 @@ pub struct HostTolerance {
 }
 
 impl HostTolerance {
-    /// Everything: for a machine on which nothing is measured to be compared.
+    /// Tolerates everything, for a machine whose measurements are not compared.
     pub const ANY: HostTolerance = HostTolerance {
         waited: f64::INFINITY,
         dut_waited: f64::INFINITY,
@@ -89,7 +90,7 @@ const EDGE_S: f64 = 10e-6;
 
 /// Share of the frames that left more than 1 ms late.
 fn late_share(health: &Health) -> f64 {
-    /// The end of the class of the histogram that ends next to 1 ms.
+    /// Upper end of the histogram's class that ends next to 1 ms.
     const MILLISECOND_NS: u64 = 1 << 20;
     let all: u64 = health.departure_errors.iter().map(|(_, frames)| frames).sum();
     let late = health.departure_errors.iter().filter(|(up_to, _)| *up_to > MILLISECOND_NS).map(|(_, frames)| frames);
@@ -99,7 +100,7 @@ fn late_share(health: &Health) -> f64 {
 /// Frames per port that may be due while the DUT's processor stands still: half of what fits into the input queue of a router in a
 /// namespace, so none of them is lost.
 const STALL_FRAMES: f64 = 1_024.0;
-/// Steal time is told in steps of this length.
+/// The kernel reports steal time in steps of this length.
 const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
@@ -116,7 +117,7 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tole
     if let Some(waited) = health.tester_waited_ns {
         complain("the tester waited for its processor".into(), waited, elapsed_ns, tolerance.waited);
     }
-    // One step may be the end of time that was taken before.
+    // A single step may contain time that was taken before the trial.
     let beyond_a_step = |stolen: Option<u64>| stolen.filter(|ns| *ns > STEAL_STEP_NS);
     if let Some(stolen) = beyond_a_step(health.tester_stolen_ns) {
         complain("a hypervisor took the tester's processor".into(), stolen, elapsed_ns, tolerance.stolen);
@@ -294,7 +295,7 @@ mod tests {
         };
         assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
         reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
-        // What is certain decides, but for latency.
+        // Certain waits decide, except where latency is measured.
         let certainly = |least| {
             let mut health = dut(400_000_000, 0, 0);
             health.dut_processor.as_mut().unwrap().waited_least_ns = Some(least);

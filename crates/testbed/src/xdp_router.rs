@@ -1,4 +1,4 @@
-//! The fast path of a router of kind `xdp` in a process of its own: this program once more, started by the lab.
+//! The fast path of a router of kind `xdp` in a separate process: another instance of this program, started by the lab.
 
 use drophammer_port::xdp_router::{Counter, XdpRouter};
 use serde_json::{Map, Value, json};
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 pub use drophammer_lab::kinds::xdp::SUBCOMMAND;
 
-/// A question comes at once. A busy machine may hold its asker up; one that is gone is noticed without this.
+/// Time limit for reading a request. It is long because a busy machine may hold the client up; a client that is gone is
+/// noticed without it.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// Is the fast path until something ends the process: `SOCKET INTERFACE...`.
+/// Runs the fast path until the process is ended. Arguments: `SOCKET INTERFACE...`.
 ///
 /// # Errors
-/// What is wrong with the arguments, an interface to which the program cannot be attached, or a socket that cannot be made.
+/// Wrong arguments, an interface to which the program cannot be attached, or a socket that cannot be made.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let [socket, interfaces @ ..] = arguments else {
         return Err("the fast path is started by the lab: SOCKET INTERFACE...".into());
@@ -30,7 +31,7 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("cannot listen on {}: {e}", Path::new(socket).display());
     let listener = UnixListener::bind(socket).map_err(failed)?;
     for stream in listener.incoming() {
-        // An asker that went away is no reason to end.
+        // A client that disconnected does not end the fast path.
         drop(answer(stream.map_err(failed)?, &routers));
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Trials of all kinds of load on a device of `change`, and what the device says that it did.
+/// Trials of all kinds of load on a device of `change`, and the counts that the device reports.
 fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) -> (Vec<TrialResult>, Truth) {
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us", "tests: [throughput]\n");
     with_bed(&suite, &FAMILIES, change, |bed, device| {
@@ -73,7 +73,7 @@ fn bursts_ahead_of_time_change_no_figure() {
             &|c| c.ports.iter_mut().for_each(|p| p.speed = Some(drophammer_model::quantity::Bandwidth(30_000_000))),
             none(),
         ),
-        // Neighbours are asked for in mid-trial, and what waits for them is lost or late.
+        // Neighbours are resolved again during the trial, and frames that wait for them are lost or late.
         (&|c| c.neighbour_lifetime = Some(ms(15)), none()),
         (&|_| {}, Faults { reorder: Some(Reorder { every: 7, positions: 3 }), duplicate_every: 11, ..none() }),
         (&|_| {}, Faults { hold: Some(Hold { every: 5, time: ms(2) }), drop_every: 13, ..none() }),

@@ -248,6 +248,7 @@ fn narrow(frame_by_frame: bool) -> (Vec<GroupCounts>, Truth) {
                 at: WayOut::Port(port),
                 rate: Bandwidth(20_000_000),
                 queue: 25,
+                scheduling: Default::default(),
                 classes: classes.clone(),
             });
             device.set_classes(&both_ways).unwrap();

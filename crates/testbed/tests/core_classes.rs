@@ -1,5 +1,5 @@
-//! The test `class_of_service` on the links between reference devices in virtual time: shares and drops of each link to the frame, and routers that
-//! treat classes wrongly there.
+//! The test `class_of_service` on the links between reference devices in virtual time: shares and drops of each link to
+//! the frame, and routers that apply wrong classes there.
 
 mod common;
 
@@ -22,7 +22,7 @@ use drophammer_testbed::simulated;
 const TEST: &str = "class_of_service";
 const LINKS: &str = "class_of_service_links";
 const LOSSES: &str = "class_of_service_losses";
-/// A link of 20 Mbit/s carries so many frames of 84 bytes of line in half a second.
+/// Frames of 84 bytes of line that a link of 20 Mbit/s carries in half a second.
 const HALF_A_SECOND: f64 = 20e6 / 672.0 / 2.0;
 const AS_IT_MUST: &str = "as it must";
 
@@ -81,7 +81,7 @@ fn classed(memory: &Memory) -> Vec<&ClassRecord> {
     memory.records.iter().filter_map(|r| if let Record::Classes(classes) = r { Some(classes) } else { None }).collect()
 }
 
-/// Ways on which frames begin that go around a link, and ways on which they end: 1-2 and 3-4 are down.
+/// Ways on which detours around a link begin, and ways on which they end: 1-2 and 3-4 are down.
 const FIRST: [&str; 4] = ["r1 to r4", "r2 to r3", "r3 to r2", "r4 to r1"];
 const SECOND: [&str; 4] = ["r4 to r2", "r3 to r1", "r2 to r4", "r1 to r3"];
 const NAMES: [&str; 3] = ["gold", "silver", "bronze"];
@@ -99,13 +99,13 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
         "{:?}",
         outcome.notes
     );
-    // Three loads, eight ways, three classes. All ways carry the same by the routes.
+    // Three loads, eight ways, three classes. By the routes all ways carry the same load.
     assert_eq!(rows(outcome, LINKS).len(), 3 * 8 * 3);
     for row in 0..rows(outcome, LINKS).len() {
         let percents = ["load_percent", "way_percent"].map(|column| get(outcome, LINKS, row, column));
         assert!((percents[0] - percents[1]).abs() < 1e-9, "row {row}: {percents:?}");
     }
-    // Without overload nothing is dropped, and so many frames of each class come as 80 % of a link are.
+    // Without overload nothing is dropped, and the frames of each class that arrive are those of 80 % of a link.
     for way in FIRST.iter().chain(&SECOND) {
         for class in NAMES {
             let row = link_row(outcome, 80.0, way, class);
@@ -114,7 +114,8 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
             assert!((came - 0.8 * HALF_A_SECOND / 3.0).abs() < 4.0, "{came}");
         }
     }
-    // At 150 % half of each link is gold, and all of it passes. Silver and bronze have the rest, four to one. Queues that were full are empty at the end.
+    // At 150 % half of each link is gold, and all of it passes. Silver and bronze get the rest, four to one. Full
+    // queues are empty at the end.
     let column = |way: &str, class: &str, column: &str| {
         get(outcome, LINKS, link_row(outcome, 150.0, way, class), column) / HALF_A_SECOND
     };
@@ -122,7 +123,7 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     for way in FIRST.iter().chain(&SECOND) {
         for (class, expected) in NAMES.into_iter().zip([0.5, 0.4 + queue, 0.1 + queue]) {
             let left = column(way, class, "left");
-            // What leaves the first links after all was sent comes to the second.
+            // The frames that leave the first links after the end of the load come to the second.
             assert!((left - expected).abs() < 0.008 + queue / 2.0, "{way}, {class}: {left}");
             let error = get(outcome, LINKS, link_row(outcome, 150.0, way, class), "error_points");
             assert!(error.abs() < 0.6, "{way}, {class}: {error}");
@@ -131,8 +132,8 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     for way in FIRST {
         NAMES.iter().for_each(|class| assert!((column(way, class, "came") - 0.5).abs() < 0.001, "{way}, {class}"));
     }
-    // What the first links lose does not come to the second: half of a link's gold comes, and of silver and bronze less than that. Whose frames of a
-    // class a router drops is its own affair.
+    // The losses of the first links do not reach the second: half a link of gold arrives, and less than that of silver
+    // and bronze. Which of the frames of a class a router drops is not specified.
     for way in SECOND {
         let came = NAMES.map(|class| column(way, class, "came"));
         assert!(
@@ -147,7 +148,7 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
             assert!((share - expected / 0.95).abs() < 0.6, "{way}, {class}: {share}");
         }
     }
-    // What arrives of all is about what one link lets pass.
+    // In total about as many frames arrive as one link lets pass.
     for (row, share) in (3..6).zip([50.0, 40.0, 10.0]) {
         assert!((get(outcome, TEST, row, "share_percent") - share).abs() < 3.0);
         assert!((get(outcome, TEST, row, "expected_percent") - share).abs() < 1e-6);
@@ -158,7 +159,7 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
         "{:?}",
         outcome.notes
     );
-    // Class by class the queues dropped what was lost, and the routers say so of all their ports.
+    // The queues dropped the lost frames of each class, and the routers report them at all of their ports.
     for row in 0..9 {
         assert_eq!(get(outcome, LOSSES, row, "lost"), get(outcome, LOSSES, row, "dropped"));
     }
@@ -170,11 +171,11 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     }
     assert_eq!(rank(outcome, "class_of_service_ip40_loss_percent"), 0.0);
     assert!(rank(outcome, "class_of_service_ip40_error_points") < 0.6);
-    // Everything between routers but what is between those without a link: four of twelve pairs go over two links.
+    // All traffic between routers except between those without a link: four of twelve pairs go over two links.
     let pps = rank(outcome, "class_of_service_ip40_pps");
     assert!((pps / (2.0 * HALF_A_SECOND) - 6.0).abs() < 0.3, "{pps}");
 
-    // Given to each way that is up, and taken back; then all links come up.
+    // Set on each way that is up, and removed; then all links come up.
     let lists: Vec<usize> = classed(&memory).iter().map(|record| record.lists.len()).collect();
     assert_eq!(lists, [8, 0]);
     assert!(classed(&memory)[0].lists.iter().any(|list| list.at == WayOut::Core(CoreWay { from: 4, to: 1 })));
@@ -193,7 +194,7 @@ fn several_ports_at_a_router_and_both_families_cross_the_links_too() {
     for table in [TEST, LINKS, LOSSES] {
         assert!(verdicts(outcome, table).iter().all(|v| v == AS_IT_MUST), "{table}: {:?}", verdicts(outcome, table));
     }
-    // To r3 up the ring by r4, to r2 down by r1. These ways carry twice what the others do.
+    // To r3 up the ring through r4, to r2 down through r1. These ways carry twice the load of the others.
     let twice = ["r2 to r4", "r4 to r3", "r3 to r1", "r1 to r2"];
     for way in ["r1 to r3", "r1 to r4", "r2 to r1", "r3 to r4", "r4 to r1", "r4 to r2"].iter().chain(&twice) {
         let row = link_row(outcome, 160.0, way, "gold");
@@ -202,7 +203,7 @@ fn several_ports_at_a_router_and_both_families_cross_the_links_too() {
         let dropped = get(outcome, LINKS, row + 2, "dropped");
         assert_eq!(dropped > 0.0, twice.contains(way), "{way}: {dropped}");
     }
-    // Frames between the two ports of a router are beside the classes.
+    // Frames between the two ports of a router are not subject to the classes.
     let groups: Vec<&str> = memory.trials()[0].result.groups.iter().map(|group| group.group.as_str()).collect();
     assert!(groups.contains(&"gold") && groups.contains(&"gold at one router"), "{groups:?}");
 }
@@ -236,11 +237,11 @@ fn links_without_classes_are_found() {
     assert!(verdicts(outcome, TEST)[3].contains("though it offers less than its share of every link"));
     let row = link_row(outcome, 170.0, "r1 to r4", "silver");
     assert_eq!(text(outcome, LINKS, row, 11), "no frame came to its queue");
-    // All of them are in the one queue that is left, which is called by the first class.
+    // All of them are in the only queue left, which has the name of the first class.
     assert!(text(outcome, LINKS, row - 1, 11).contains("frames came to its queue, by the routes"));
 }
 
-/// The test on a bed in which one router has faults that the others have not.
+/// The test on a bed in which only one router has faults.
 fn with_faults_of(params: &str, router: usize, faults: Faults) -> (Outcome, Memory) {
     let suite = suite(MESH, 4, "", params);
     let dut = &suite.duts[0];
@@ -277,14 +278,14 @@ fn one_frame_of_gold_that_a_link_loses_is_found() {
 
 #[test]
 fn links_come_up_again_whatever_becomes_of_the_test() {
-    // The user stops it while they are down.
+    // The user stops the run while they are down.
     let suite = suite(MESH, 4, "", "core_links_down: 2");
     let mut stopped = Memory { stop_after: Some(1), ..Memory::default() };
     assert!(run(&suite, &mut stopped).is_err());
     assert_eq!(links_down(&stopped).iter().map(|record| record.down.len()).collect::<Vec<_>>(), [2, 0]);
     assert_eq!(classed(&stopped).iter().map(|record| record.lists.len()).collect::<Vec<_>>(), [8, 0]);
 
-    // And a test that fails leaves them to the end of the test.
+    // A test that fails also leaves them down until the end of the test.
     let dut = &suite.duts[0];
     let mut parts = simulated::build_system(dut, dut.topology.as_ref().unwrap(), &suite.ports, 1, suite.seed).unwrap();
     let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
@@ -337,7 +338,7 @@ fn what_cannot_be_overloaded_so_is_left_out_with_the_reason() {
         let said = skipped(topology, ports, params);
         assert!(said.contains(why), "{said}");
     }
-    // A lower rate than the links have is one that the queues have, not the links.
+    // A rate below that of the links is the rate of the queues, not of the links.
     let mut memory = Memory::default();
     run(&suite(MESH, 4, "", "core_links_down: 0, bottleneck: 10 Mbit/s"), &mut memory).unwrap();
     assert_eq!(memory.tests()[0].status, TestStatus::Completed);

@@ -1,4 +1,4 @@
-//! Replays the corpus of every fuzz target: what the targets (see `fuzz/`) ask of any input holds for all that is kept there.
+//! Replays the corpus of every fuzz target: the properties that the targets (see `fuzz/`) check hold for all stored inputs.
 
 #[path = "../../../fuzz/src/lib.rs"]
 mod bodies;

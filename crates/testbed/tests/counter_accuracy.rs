@@ -61,7 +61,7 @@ fn a_counter_that_is_off_by_one_is_named() {
     let traffic = "below throughput";
     let (expected, counted, said) = row(&outcome, traffic, "ifHCInUcastPkts", "p1");
     assert_eq!((expected, counted, said.as_str()), (Some(3000.0), Some(3001.0), "off by +1"));
-    // The octets are right, and which they are is said.
+    // The octets are right, and the text names which octets they are.
     let (expected, counted, said) = row(&outcome, traffic, "ifHCInOctets", "p1");
     assert_eq!((expected, counted, said.as_str()), (Some(192_000.0), Some(192_000.0), "exact, octets with FCS"));
     assert_eq!(outcome.ranks[0].value, Some(2.0));
@@ -75,17 +75,17 @@ fn what_is_discarded_is_looked_for_in_the_counters() {
     let (expected, counted, said) = row(&outcome, "half with TTL 1", "header errors", "");
     assert_eq!((expected, counted, said.as_str()), (Some(1500.0), Some(1500.0), "exact"));
     let (expected, counted, said) = row(&outcome, "highest load", "all discards", "");
-    // 3,000 frames at line rate, 148,810 fps: 20.16 ms, in which 605 are served and 16 wait.
+    // 3,000 frames at line rate, 148,810 fps: 20.16 ms, in which 605 are served, and 16 wait.
     assert!(
         expected == counted && (2379.0..=2381.0).contains(&expected.unwrap()) && said == "exact",
         "{expected:?} {said}"
     );
     let (_, counted, said) = row(&outcome, "highest load", "ifInDiscards", "p1");
     assert_eq!((counted, said.as_str()), (expected, "as the loss allows"));
-    // ICMP answers what expires, at most a hundred times per second: other frames that are counted and do not spoil anything.
+    // ICMP errors for expired packets, at most a hundred times per second, are other frames: they are counted and spoil nothing.
     let (expected, counted, _) = row(&outcome, "half with TTL 1", "ifHCOutUcastPkts", "p1");
     assert!(expected == counted && expected.unwrap() >= 25.0, "{expected:?}");
-    // What the device drops without a counter is missed.
+    // Frames that the device drops without a counter are missing.
     let outcome = counted_with_drops();
     assert!(
         outcome.verdicts[0].found.contains("device all discards: 30 lost frames are in no counter"),

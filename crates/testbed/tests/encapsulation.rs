@@ -1,4 +1,5 @@
-//! Flows with any encapsulation through the reference device: VLAN sub-interfaces, and each way in which what leaves can be wrong.
+//! Flows with any encapsulation through the reference device: VLAN sub-interfaces, and each way in which a forwarded
+//! frame can be wrong.
 
 mod common;
 
@@ -28,7 +29,7 @@ use Family::{Ipv4, Ipv6};
 const SEED: u64 = 11;
 const BOTH: [Family; 2] = [Ipv4, Ipv6];
 
-/// The tags of each sub-interface; the same number is the same sub-interface on both ports.
+/// The tags of each sub-interface; the same number means the same sub-interface on both ports.
 fn tags(port: usize, number: u8) -> Vec<VlanTag> {
     let vid = 100 * (port as u16 + 1);
     let tag = |tpid, vid| VlanTag { tpid, vid };
@@ -47,7 +48,7 @@ fn link6(port: usize, number: u8, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, port as u16, number.into(), 0, 0, 0, 0, host)
 }
 
-/// Addresses behind a sub-interface; behind a port where the number is 0.
+/// Addresses behind a sub-interface; behind a port if the number is 0.
 fn behind(port: usize, number: u8, family: Family, count: u32) -> AddressRange {
     let first: IpAddr = match family {
         Ipv4 => Ipv4Addr::new(172, 16 + port as u8, number, 1).into(),
@@ -60,7 +61,7 @@ fn device_mac(port: usize) -> MacAddr {
     MacAddr::local(0xd0_0000_0000 | port as u64)
 }
 
-/// A device with two sub-interfaces on each of its two ports, and routes by all of them.
+/// A device with two sub-interfaces on each of its two ports, and routes through all of them.
 fn with_vlans(config: &mut Config) {
     config.neighbour_lifetime = None;
     for port in 0..2 {
@@ -93,7 +94,7 @@ fn route(config: &mut Config, port: usize, number: u8, interface: usize, next_ho
     }
 }
 
-/// Hosts behind the tags ask for the device, which learns where they are.
+/// Hosts behind the tags send requests to the device, which learns their addresses.
 fn hosts_behind_tags_ask(reference: &Reference, now: Instant) {
     let mut device = reference.clone();
     for port in 0..2 {
@@ -142,7 +143,7 @@ fn headers(number: u8, pcp: u32, text: &str) -> Vec<Header> {
     serde_json::from_str(&format!(r#"[{{"ethernet":{{"destination":"{}"}}}},{tags}{text}]"#, device_mac(0))).unwrap()
 }
 
-/// What arrives behind a sub-interface of the second port.
+/// The frame that must arrive behind a sub-interface of the second port.
 fn arriving(number: u8) -> Arriving {
     let tag = |tag: VlanTag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: Some(Bits::new(0)) };
     Arriving { vlans: tags(1, number).into_iter().map(tag).collect(), ..Arriving::default() }
@@ -167,7 +168,7 @@ fn trial(size: &str, flows: Vec<FlowSpec>, load: Load) -> TrialSpec {
     }
 }
 
-/// Runs a trial, and what the device did meanwhile.
+/// Runs a trial; returns also the device's counts before and after it.
 fn run_trial(bed: &mut TestSetup<'_>, reference: &Reference, spec: &TrialSpec) -> (TrialResult, Truth, Truth) {
     let before = reference.truth();
     let result = bed.trial(spec).unwrap();
@@ -345,7 +346,7 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
                 assert_eq!(group.deviations, BTreeMap::from([(*deviation, changed)]), "{}: {deviation}", group.group);
                 assert_eq!((group.lost, group.received), (changed, FRAMES - changed), "{}: {deviation}", group.group);
                 assert_eq!((group.corrupted, group.stray, group.duplicated), (0, 0, 0), "{}: {deviation}", group.group);
-                // All frames are known for what they are: the rest is what hosts of the bed ask for from time to time.
+                // All frames are identified: the rest are periodic requests of the bed's hosts.
                 let replies = after.resolution_replies - before.resolution_replies;
                 assert!(result.health.other_received <= replies, "{}: {deviation}", group.group);
                 assert_eq!(after.dropped.total(), before.dropped.total());
@@ -353,7 +354,7 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
             }
         }
     });
-    // Those of labels are in `labels.rs`.
+    // Deviations of labels are tested in `labels.rs`.
     let labels = [Deviation::Label, Deviation::LabelMissing, Deviation::LabelTc, Deviation::LabelTtl];
     let possible = Deviation::ALL.iter().copied().filter(|d| !labels.contains(d));
     assert_eq!(kinds, possible.collect());
@@ -400,8 +401,8 @@ fn other_faults_act_on_every_transport_and_in_tunnels() {
         flow("extension", (2, 2), Ipv6, r#"{"ipv6":{"extensions":[{"hop_by_hop":{}}]}},{"udp":{}}"#, Some(arriving(2))),
     ];
     let spec = trial("200", flows, Load::Constant { rate_pps: 4_000.0 });
-    // Neither in the signature nor in the first four bytes, without which nobody knows a frame that is not to the port of
-    // test traffic.
+    // Neither in the signature nor in the first four bytes, without which a frame that is not sent to the port of test
+    // traffic cannot be identified.
     let corrupt = |fix_checksum| Some(Corrupt { every: 7, offset: Some(20), fix_checksum });
     let hold = Some(Hold { every: 11, time: Duration::from_millis(1_200) });
     let faults = [
@@ -429,7 +430,7 @@ fn other_faults_act_on_every_transport_and_in_tunnels() {
             assert_eq!(result.sum(|g| g.reordered) > 0, grown(|t| t.reordered + t.held) > 0, "{faults:?}");
             let done = dropped + corrupted + grown(|t| t.duplicated + t.held + t.reordered);
             assert!(done > 40, "{faults:?}: {done}");
-            // The rest was forwarded as if there were no fault, and each group had its share of it.
+            // The rest was forwarded as without a fault, and each group had its share of it.
             assert!(result.groups.iter().all(|g| g.offered == 400 && g.received > 300), "{faults:?}");
         }
     });

@@ -1,4 +1,4 @@
-//! Trials with events, routes and counts by destination, on the reference device: what it does is known, so every count is.
+//! Trials with events, routes and counts by destination, on the reference device. Its behaviour is known, so every count is.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn trial(flow: FlowSpec, rate_pps: f64, duration_s: f64) -> TrialSpec {
     }
 }
 
-/// The hosts of the bed, and faults of the device that events switch.
+/// The hosts of the bed, and faults of the device that events set.
 struct Switch<'a, C> {
     hosts: C,
     device: &'a Reference,
@@ -109,7 +109,7 @@ fn a_fault_that_an_event_switches_on_begins_exactly_then() {
             assert_eq!(device.truth().dropped.fault_every, 2_235);
             let told: Vec<_> = result.events.iter().map(|e| (e.at_s, e.label.as_str())).collect();
             assert_eq!(told, [(0.5, "on"), (0.72345, "off")]);
-            // By destination: nothing lost before the one event and after the other.
+            // By destination: nothing is lost before the first event and after the second.
             let d = &result.destinations[0];
             let first = d.first_lost_us.iter().min().unwrap();
             let last = d.last_lost_us.iter().filter(|us| **us != DestinationCounts::NEVER).max().unwrap();
@@ -145,7 +145,7 @@ fn a_window_of_loss_hits_the_destinations_whose_turn_it_was() {
         |_| {},
         |bed, device| {
             let count = flow(bed, None).destinations.count();
-            // In which order they come is told by trials that end earlier.
+            // Trials that end earlier show the order of the frames.
             let mut offered = |frames: u64| {
                 let mut spec = trial(flow(bed, None), 10_000.0, 1.0);
                 spec.load = Load::Burst { frames, rate_pps: 10_000.0 };
@@ -181,7 +181,7 @@ fn routes_beyond_a_full_forwarding_table_are_those_that_nothing_arrives_of() {
             let next_hop: IpAddr = host;
             config.routes.push(Route { prefix: prefix.address(), prefix_len: prefix.length(), port: 1, next_hop });
         }
-        // The suite's own are the first.
+        // The suite's own routes are the first.
         config.fib_limit = Some(config.routes.len() - 300);
     };
     with_bed(&suite, &V4, add, |bed, device| {
@@ -194,7 +194,7 @@ fn routes_beyond_a_full_forwarding_table_are_those_that_nothing_arrives_of() {
         let expected =
             DestinationSummary { flow: 0, destinations: 2_000, offered: 2_000, with_loss: 300, unreached: 300 };
         assert_eq!(result.destination_summaries, [expected]);
-        // A part of them alone.
+        // Only a part of them.
         let part = Targets::Routes { routes: routes.clone(), first: 1_600, count: 200 };
         let result = bed.trial(&trial(flow(bed, Some(part)), 20_000.0, 0.1)).unwrap();
         let d = &result.destinations[0];
@@ -214,7 +214,7 @@ fn frames_by_another_port_are_received_where_the_flow_allows_it() {
         &V4,
         |_| {},
         |bed, device| {
-            // The device learns who is on port 2.
+            // The device learns the host on port 2.
             let to_p3 =
                 FlowSpec { to: 2, ..flow(bed, Some(bed.ports()[2].ipv4.as_ref().unwrap().destinations.into())) };
             bed.trial(&trial(to_p3, 1_000.0, 0.1)).unwrap();

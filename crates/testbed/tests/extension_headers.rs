@@ -1,5 +1,5 @@
-//! The test `extension_headers` on reference devices in virtual time, for which extension headers take a known time, or which lose packets that have
-//! them.
+//! The test `extension_headers` on reference devices in virtual time that need a known time for extension headers, or
+//! lose packets with them.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn sent(trial: &TrialRecord) -> Vec<Extension> {
 
 #[test]
 fn headers_cost_what_the_device_says() {
-    // Service is 50 us, and as much again with extension headers.
+    // Service takes 50 us, and as much again for extension headers.
     let memory = extension_headers(", extension_time: 50 us", "hop_by_hop_loads: [1]");
     let bytes = [0.0, 8.0, 24.0, 8.0, 40.0];
     assert_eq!(rows(memory.outcome("extension_headers"), "extension_headers").len(), bytes.len());
@@ -51,7 +51,7 @@ fn headers_cost_what_the_device_says() {
         let of = |column| get(&memory, "extension_headers", row, column).unwrap();
         assert_eq!((of("header_bytes"), of("lost")), (bytes, 0.0), "row {row}");
         assert!((of("of_baseline_percent") - share).abs() < 0.5, "row {row}: {}", of("of_baseline_percent"));
-        // 60 us without, 110 us with, at a load that both bear.
+        // 60 us without, 110 us with, at a load below both capacities.
         let latency = if row == 0 { 60.0 } else { 110.0 };
         assert!((of("latency_p50_us") - latency).abs() < 0.5, "row {row}: {}", of("latency_p50_us"));
         assert!((of("latency_percent") - latency / 60.0 * 100.0).abs() < 1.0, "row {row}: {}", of("latency_percent"));
@@ -75,7 +75,7 @@ fn a_router_that_drops_packets_with_headers_is_found() {
         "headers: [routing], hop_by_hop_loads: [1, 10], search_duration_max: 600 s",
     );
     assert!(get(&memory, "extension_headers", 0, "throughput_pps").unwrap() > 19_000.0);
-    // At a few frames per second a trial may happen to lose none.
+    // At a few frames per second a trial may by chance lose none.
     assert!(get(&memory, "extension_headers", 1, "throughput_pps").is_none_or(|pps| pps < 100.0));
     assert!(figure(&memory, "extension_headers_128_routing_percent").unwrap() < 0.5);
     for (row, percent) in [1.0, 10.0].into_iter().enumerate() {
@@ -103,7 +103,7 @@ fn a_router_that_forwards_no_hop_by_hop_options_says_so() {
 
 #[test]
 fn a_router_as_fast_as_the_line_has_no_share() {
-    // 8,127 frames of 1,518 bytes are line rate, and the device serves 10,000 of them with headers: whether they cost anything does not show.
+    // 8,127 frames of 1,518 bytes are line rate, and the device serves 10,000 of them with headers: their cost does not show.
     let memory =
         extension_headers(", extension_time: 50 us", "frame_sizes: [1518], headers: [chain], hop_by_hop_loads: [1]");
     assert_eq!(marks(&memory, "extension_headers", 0), ["line rate"]);

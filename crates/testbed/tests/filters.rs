@@ -1,5 +1,5 @@
-//! The test `filters` on reference devices in virtual time: what filters cost to the rule, and filters that leak, deny too much or stay
-//! behind.
+//! The test `filters` on reference devices in virtual time: the cost of filters to the rule, and filters that leak,
+//! deny too much or are not removed.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn rank(memory: &Memory, key: &str) -> Option<f64> {
     ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no {key}: {ranks:?}")).value
 }
 
-/// Trials with frames to be denied, those without filters left out.
+/// Trials with frames that must be denied, without those that have no filter.
 fn sorting(memory: &Memory) -> Vec<&TrialRecord> {
     memory.trials().into_iter().filter(|t| t.spec.flows.iter().any(|flow| flow.denied)).collect()
 }
@@ -54,7 +54,7 @@ fn texts(memory: &Memory, table: &str, row: usize) -> Vec<String> {
 #[test]
 fn each_rule_costs_what_the_device_says() {
     let memory = filters(", filter_time_per_rule: 1 us", ONE_WAY);
-    // Service is 50 µs and 1 µs for every rule that is looked at: none, 1, 10 or 1, 25 or 1.
+    // Service takes 50 µs and 1 µs for every rule that is examined: none, 1, 10 or 1, 25 or 1.
     let cases = [(0, "", 0), (1, "only", 1), (10, "last", 10), (10, "first", 1), (25, "last", 25), (25, "first", 1)];
     assert_eq!(rows(memory.outcome("filters"), TABLE).len(), cases.len());
     for (row, (conditions, permit, looked_at)) in cases.into_iter().enumerate() {
@@ -63,7 +63,7 @@ fn each_rule_costs_what_the_device_says() {
         assert_eq!(get("conditions"), f64::from(conditions));
         assert_eq!(texts(&memory, TABLE, row).get(3).map_or("", String::as_str), permit);
         let (rate, upper) = (get("throughput_pps"), get("upper_bound_pps"));
-        // In half a second the box serves what it can, and keeps two more and one that it began.
+        // In half a second the box serves its capacity, and keeps two more and one in service.
         let capacity = 1e6 / service_us;
         assert!(rate >= capacity * 0.998 && rate <= capacity + 6.1, "{conditions} {permit}: {rate}, not {capacity}");
         assert!(upper >= capacity && upper <= rate * 1.0025, "{rate} to {upper}");
@@ -103,7 +103,7 @@ fn each_rule_costs_what_the_device_says() {
 
 #[test]
 fn filters_stand_in_the_way_of_mixed_traffic_as_of_any_other() {
-    // One frame of seven is IPv6; service is 50 us, and 10 us for ten rules.
+    // One frame of seven is IPv6; service takes 50 us, and 10 us for ten rules.
     let mixed = "families: [ipv4, ipv6], ipv6_share: 15, ipv6_frame_size: 128";
     let memory =
         filters(", filter_time_per_rule: 1 us", &format!("{ONE_WAY}, {mixed}, conditions: [10], permit: [last]"));
@@ -132,7 +132,7 @@ fn a_filter_that_costs_a_tenth_is_found_to() {
     assert!((share - 100.0).abs() < 0.3, "{share} %");
 }
 
-/// What a router without filters can is unknown, and so is the share of it that is left with filters.
+/// The rate of a router without filters is unknown, and so is the share of it that is left with filters.
 #[test]
 fn a_baseline_that_is_only_a_bound_gives_no_share() {
     let memory = filters(
@@ -155,7 +155,7 @@ fn one_leaked_frame_is_counted_and_named() {
     let params = format!("{ONE_WAY}, conditions: [1, 10]");
     let all = |memory: &Memory| -> u64 { sorting(memory).iter().map(|t| counter(t, "truth.dropped.filtered")).sum() };
     let denied = all(&filters("", &params));
-    // The last frame but one in the last case is the only one that leaks.
+    // Only the last frame but one of the last case leaks.
     let memory = filters(&format!(", filter_leak_every: {}", denied - 1), &params);
     assert_eq!(all(&memory), denied - 1);
     assert_eq!(rank(&memory, "filters_64_leaked"), Some(1.0));
@@ -176,7 +176,7 @@ fn a_filter_that_denies_too_much_is_found_and_named() {
     let memory = filters(", filter_deny_every: 50", &format!("{ONE_WAY}, conditions: [10]"));
     assert!(get(&memory, 0, "throughput_pps").unwrap() > 19_000.0);
     for row in [1, 2] {
-        // At a few frames per second a trial may happen to lose none.
+        // At a few frames per second a trial may by chance lose none.
         assert!(get(&memory, row, "throughput_pps").is_none_or(|pps| pps < 500.0), "it loses frames at every load");
         let lost = get(&memory, row, "permitted_lost").unwrap();
         assert!(lost >= 2.0, "{lost}");
@@ -199,7 +199,7 @@ fn both_directions_families_and_sides_hold() {
         ", filter_time_per_rule: 1 us",
         "families: [ipv4, ipv6], frame_sizes: [78], conditions: [25], filter_at: [ingress, egress]",
     );
-    // Of the rules of both families only those of a frame's own are looked at. Both ports share the box.
+    // Of the rules of both families only those of a frame's own family are examined. Both ports share the box.
     for (row, looked_at) in [(1, 25.0), (2, 1.0), (3, 25.0), (4, 1.0)] {
         let share = get(&memory, row, "of_baseline_percent").unwrap();
         assert!((share - 5_000.0 / (50.0 + looked_at)).abs() < 0.5, "row {row}: {share} %");
@@ -222,7 +222,7 @@ fn filters_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
     let mut whole = Memory::default();
     assert_eq!(run(&suite, &mut whole).unwrap().completed, 2);
     let rules: Vec<usize> = changes(&whole).iter().map(|filter| filter.lists.len()).collect();
-    // None and one for the throughput, the same for the rest, none at the end.
+    // None and one for the throughput, the same for the other conditions, none at the end.
     assert_eq!(rules, [0, 1, 0, 1, 0]);
     let rule = |n: usize| changes(&whole)[1].lists[0].rules[n].to_string();
     assert_eq!(rule(0), "deny 198.18.65.1/32 -> 198.18.100.100/32");
@@ -231,7 +231,7 @@ fn filters_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
     let rate = cell(whole.outcome("forwarding_rate"), "forwarding_rate", 0, "forwarding_rate_pps").unwrap();
     assert!(rate > 19_000.0, "{rate}");
 
-    // The user stops it while the filter is there.
+    // The user stops the run while the filter is set.
     let filtered = whole.trials().iter().position(|trial| trial.filtered).unwrap();
     let mut stopped = Memory { stop_after: Some(filtered + 1), ..Memory::default() };
     assert!(run(&suite, &mut stopped).is_err());
@@ -327,7 +327,7 @@ fn half_of_the_routes_behind_every_port_pass() {
     }
     let filters = changes(&memory);
     assert_eq!((filters[1].lists[0].interfaces.len(), filters.last().unwrap().lists.len()), (2, 0));
-    // A router that keeps rules of one action in a set has two of them at most.
+    // A router that stores rules of one action in a set has at most two of them.
     for list in filters.iter().flat_map(|filter| &filter.lists) {
         assert!(list.rules.is_sorted_by_key(|rule| rule.deny), "{:?}", list.rules);
     }
@@ -349,11 +349,11 @@ fn one_leaked_frame_of_meshed_traffic_is_named_by_its_route() {
 
 #[test]
 fn rules_that_take_time_lower_the_rate_and_raise_the_latency() {
-    // 25 rules on average before the one of a denied route, 50 for a frame that none matches: 50 µs become 100, the load.
+    // On average 25 rules before the one of a denied route, 50 for a frame that none matches: 50 µs become 100, the load.
     let memory = route_filtering(", filter_time_per_rule: 2 us", "actions: [deny]");
     let outcome = memory.outcome("route_filtering");
     let get = |column| cell(outcome, "route_filtering", 1, column).unwrap();
-    // Half of the frames are served, each for 150 µs: 6,667 of 10,000 would be, and 5,000 are offered.
+    // Half of the frames are served, each for 150 µs: 6,667 of 10,000 could be, and 5,000 are offered.
     assert!((get("of_baseline_percent") - 50.0).abs() < 0.5, "{}", get("of_baseline_percent"));
     assert!(get("latency_percent") > 200.0, "{}", get("latency_percent"));
     let slow = route_filtering(", filter_time_per_rule: 10 us", "actions: [deny]");

@@ -1,8 +1,8 @@
 //! `fixed_rate` on real links: VLAN sub-interfaces, QinQ, labels, IPv6 and TCP through the reference device, by every backend, over
 //! veth and tap, twice each. Nothing is lost, so all counts are those of virtual time.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and the device is this program once
-//! more.
+//! The lab must be entered by a process with one thread, so this test has no harness. The device is another instance of
+//! this program.
 
 mod common;
 
@@ -23,14 +23,14 @@ use std::process::ExitCode;
 
 /// Frames of each flow.
 const FRAMES: f64 = 200.0;
-/// The machine may hold tester and device up for a while; a run that it spoilt is tried again.
+/// The machine may delay tester and device; a run that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
 /// The device holds each frame for this long.
 const DELAY_NS: f64 = 200_000.0;
-/// Half of the frames take no longer than this in all, even on a busy machine.
+/// Half of the frames take no longer than this in total, even on a busy machine.
 const LONGEST_NS: f64 = 20_000_000.0;
 
-/// Five flows between interfaces of all kinds, and a device on such links.
+/// Five flows between interfaces of all kinds, and a device on these links.
 fn suite(links: &str) -> String {
     format!(
         "suite: links\nseed: 11\nduts:\n  - {{name: box, kind: reference, links: {links}, delay: 200 us}}\nports:\n  \
@@ -46,7 +46,7 @@ fn suite(links: &str) -> String {
     )
 }
 
-/// Runs the test twice on a device of its own. Also says what was counted.
+/// Runs the test twice on a separate device, and prints the counts.
 fn twice(lab: &mut Lab, links: &str, backend: &Backend) -> Result<[Outcome; 2], String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let suite = read_suite(&suite(links));
@@ -75,7 +75,7 @@ fn twice(lab: &mut Lab, links: &str, backend: &Backend) -> Result<[Outcome; 2], 
     Ok([first?, second?])
 }
 
-/// What is counted of each flow, without times.
+/// Checks the counts of each flow, without times.
 fn judge(outcome: &Outcome) -> Result<(), String> {
     let flows = rows(outcome, "fixed_rate").len();
     if flows != 5 {
@@ -134,14 +134,14 @@ fn main() -> ExitCode {
     let mut verdicts = Verdicts::begin();
     for (backend, links) in all {
         let name = name(&(backend, links));
-        // What this user or this machine may not do is tried where the refusal is.
+        // What this user or this machine does not permit is run too, to check the refusal.
         let possible = (backend.usable)().is_ok() && (links == "veth" || tap::usable().is_ok());
         if !name.contains(&filter) || !possible {
             verdicts.leave_out(1);
             continue;
         }
         let run = if links == "tap" && backend.spec.name == "live_frames" {
-            // Only of veth does it know what the device drops.
+            // Only on veth does it know the device's drops.
             match twice(&mut lab, links, backend) {
                 Err(why) if why.contains("take the backend af_xdp or af_packet") => Ok(()),
                 other => Err(format!("not refused: {other:?}")),

@@ -1,4 +1,4 @@
-//! The test `flood` on the reference device: what is forwarded, what is answered by ICMP errors, and whether the router still answers.
+//! The test `flood` on the reference device: forwarded frames, ICMP errors, and whether the router still answers.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn frames_to_the_router_and_to_nowhere_are_answered_and_not_forwarded() {
     }
     let errors = [0, 1, 2].map(|row| get(&outcome, row, "icmp_errors"));
     assert_eq!(errors[0], 0.0);
-    // At most 100 in a second: those of half a second, and what may come at once.
+    // At most 100 in a second: those of half a second, and those allowed at once.
     assert!(errors[1..].iter().all(|errors| (1.0..=150.0).contains(errors)), "{errors:?}");
     let silent = flooded(", no_icmp: true", "");
     assert_eq!([0, 1, 2].map(|row| get(&silent, row, "icmp_errors")), [0.0; 3]);

@@ -1,7 +1,8 @@
-//! Routers that forward beside the kernel: XDP and Open vSwitch. Each frame of both families, both ways, must arrive as a router sends it, and
-//! the router's own counters must say who forwarded it.
+//! Routers that forward without the kernel: XDP and Open vSwitch. Each frame of both families, in both directions, must
+//! arrive as a router sends it, and the router's own counters must show who forwarded it.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and the fast path of XDP is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. The fast path of XDP is another
+//! instance of this program.
 
 mod common;
 
@@ -26,7 +27,7 @@ fn suite(kind: &str) -> String {
         flow("four-back", "p2", "p1", 1518, "ipv4", "ttl: 63"),
         flow("six", "p1", "p2", 1518, "{ipv6: {flow_label: 7}}", "ttl: 63"),
         flow("six-back", "p2", "p1", 90, "ipv6", "ttl: 63"),
-        // The router must not forward these, and who drops them is the kernel.
+        // The router must not forward these, and the kernel drops them.
         flow("ends", "p1", "p2", 128, "{ipv4: {ttl: 1}}", "ttl: 0"),
         flow("ends-six", "p2", "p1", 128, "{ipv6: {hop_limit: 1}}", "ttl: 0"),
     ];
@@ -68,7 +69,7 @@ fn forwards(lab: &mut Lab, kind: &str) -> Result<(), String> {
     counted(kind, trial)
 }
 
-/// Who forwarded what, as the router counts it.
+/// Checks by the router's counters who forwarded the frames.
 fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     let counter = |name: &str| trial.result.dut_counters.get(name).copied().unwrap_or_default();
     let expected = match kind {
@@ -85,7 +86,7 @@ fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     for (name, frames) in expected {
         ensure(counter(name) == frames, || format!("{kind}: {name} is {} and not {frames}", counter(name)))?;
     }
-    // The kernel got what ends, and forwarded none of the rest.
+    // The kernel received the packets that end there, and forwarded none of the rest.
     ensure(counter("ip.InHdrErrors") >= FRAMES, || format!("{kind}: {:?}", trial.result.dut_counters))?;
     let slow = counter("slow_path.ip.ForwDatagrams");
     ensure(slow <= FRAMES, || format!("{kind}: the kernel forwarded {slow} packets"))?;
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
         return code;
     }
     one_test("routers_beside_the_kernel_forward_each_frame_right", |lab| {
-        // Only root may load the program of XDP.
+        // Only root may load the XDP program.
         let kinds: &[&str] = if lab.is_root() { &["xdp", "ovs"] } else { &["ovs"] };
         kinds.iter().try_for_each(|kind| forwards(lab, kind))
     })

@@ -9,7 +9,7 @@ use drophammer_model::record::TestStatus;
 const TEST: &str = "head_of_line_blocking";
 /// Time of 64 bytes on a line of 100 Mbit/s, in ns.
 const SLOT: u64 = 6_720;
-/// Frames that may be at a line.
+/// Frames that may wait for a line or be on it.
 const BUFFER: usize = 50;
 
 /// The test with these parameters on a device whose ports are lines of 100 Mbit/s (148,809 frames per second).
@@ -46,17 +46,18 @@ fn figure(memory: &Memory) -> Option<f64> {
     memory.outcome(TEST).ranks.iter().find(|rank| rank.key == format!("{TEST}_64_loss_percent"))?.value
 }
 
-/// Frames of the trial with congestion that the device says it dropped for a cause.
+/// Frames of the trial with congestion that the device reports as dropped for a cause.
 fn dropped(memory: &Memory, cause: &str) -> u64 {
     let counters = &memory.trials()[1].result.dut_counters;
     counters.get(&format!("truth.dropped.{cause}")).copied().unwrap_or(0)
 }
 
-/// What a device with an input queue of `room` loses of `frames` of each source, to the uncongested and to the congested port. The k-th frames of both
-/// sources come in one instant, a slot after those before; that of the first source is first, and goes to the uncongested port if k is even.
+/// Losses of a device with an input queue of `room`, of `frames` of each source, to the uncongested and to the
+/// congested port. The k-th frames of both sources arrive at one instant, a slot after the previous ones; that of the
+/// first source is first, and goes to the uncongested port if k is even.
 fn lost(frames: u64, room: usize) -> (u64, u64) {
     let mut queues = [vec![], vec![]];
-    // When each frame that the congested line took was out, and when it took the last one.
+    // Instants at which each frame that the congested line accepted was out, and at which it accepted the last one.
     let (mut out, mut taken): (Vec<u64>, u64) = (vec![], 0);
     let (mut free, mut full) = (0, 0);
     for k in 0..frames {
@@ -70,7 +71,7 @@ fn lost(frames: u64, room: usize) -> (u64, u64) {
             }
             let first = queue.last().copied().unwrap_or(0).max(now);
             if !congested {
-                // Its line has half of what it carries: there is room.
+                // Its line has half of its capacity: there is room.
                 queue.push(first);
                 continue;
             }
@@ -89,7 +90,7 @@ fn a_device_that_drops_at_the_line_blocks_nobody() {
     assert_eq!(verdicts(&memory, 0), ["no", "no"]);
     assert_eq!((get(&memory, 0, "uncongested_lost"), get(&memory, 0, "calm_lost")), (0.0, 0.0));
     assert_eq!(figure(&memory), Some(0.0));
-    // Half as much again as the line carries: a third is lost, but for what fills the buffer.
+    // One and a half times the capacity of the line: a third is lost, except for the frames that fill the buffer.
     let (frames, lost) = (get(&memory, 0, "uncongested_offered"), get(&memory, 0, "congested_lost"));
     assert!((lost - frames + BUFFER as f64).abs() <= 2.0, "{lost} of {frames}");
     assert_eq!(dropped(&memory, "egress") as f64, lost);
@@ -116,14 +117,14 @@ fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
         assert!(blocking.starts_with(&format!("yes: {free} frames lost")), "{blocking}");
         assert_eq!((backpressure.as_str(), get(&memory, 0, "calm_lost")), ("no", 0.0));
         assert!((figure(&memory).unwrap() - free / frames * 100.0).abs() < 1e-9);
-        // The line is full all the same.
+        // The line is full nevertheless.
         assert!((get(&memory, 0, "congested_pps") / 148_809.0 - 1.0).abs() < 0.01);
     }
 }
 
 #[test]
 fn frames_that_are_only_held_up_are_blocked_too() {
-    // Room for all that is too much in 20 ms, and a device that lets them wait.
+    // Room for the whole excess of 20 ms, and a device that lets it wait.
     let device = lines(", input_queue: 20000");
     let memory = congested(&device, 4, "trial_duration: 20 ms");
     let [blocking, backpressure] = verdicts(&memory, 0);

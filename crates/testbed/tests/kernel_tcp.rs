@@ -1,7 +1,7 @@
-//! Emulated TCP over a veth pair with the kernel's: 10 MB out and in, IPv4 and IPv6, active and passive, while the kernel
-//! sends segments of up to 64 KiB with unfinished checksums; then signed (TCP MD5) and from the link alone (GTSM).
+//! Emulated TCP with the kernel's over a veth pair: 10 MB out and in, IPv4 and IPv6, active and passive, while the
+//! kernel sends segments of up to 64 KiB with unfinished checksums; then signed (TCP MD5) and from the link only (GTSM).
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 #[path = "common/station.rs"]
 mod station;
@@ -22,7 +22,7 @@ fn byte(i: usize) -> u8 {
     (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// The kernel's side of a connection: reads all, checks it, and sends as much.
+/// The kernel's side of a connection: reads all data, checks it, and sends the same amount.
 fn mirror(mut stream: TcpStream) -> Result<(), String> {
     let fail = |e: std::io::Error| e.to_string();
     stream.set_read_timeout(Some(LIMIT)).map_err(fail)?;
@@ -40,7 +40,7 @@ fn mirror(mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Our side: sends all, takes as much back, and closes when the kernel has closed.
+/// Our side: sends all data, receives as much, and closes when the kernel has closed.
 fn there_and_back(station: &mut Station, id: ConnectionId) -> Result<(), String> {
     let (mut sent, mut received, mut wrong) = (0, 0, None);
     station.run(LIMIT, |station| {
@@ -100,7 +100,7 @@ connection.shutdown(socket.SHUT_WR)
 connection.recv(1)
 "#;
 
-/// Signed connections with the kernel; another key and a far away sender are not let in.
+/// Signed connections with the kernel; it refuses another key and a sender that is not on the link.
 fn protected(station: &mut Station, peer: &Netns, v6: bool) -> Result<(), String> {
     let [kernel, own] = addresses(v6).map(|address| address.to_string());
     let start = || {
@@ -120,7 +120,7 @@ fn protected(station: &mut Station, peer: &Netns, v6: bool) -> Result<(), String
     ended.success().then_some(()).ok_or_else(|| format!("the kernel's side: {ended}"))
 }
 
-/// Our side of it.
+/// Our side of a signed connection.
 fn signed(station: &mut Station, v6: bool) -> Result<(), String> {
     const SIGNED: usize = 1_000_000;
     let [kernel, own] = addresses(v6);
@@ -177,7 +177,7 @@ fn checked() -> Result<(), String> {
         let id = station.connect(v6, 179)?;
         there_and_back(&mut station, id)?;
         theirs.join().map_err(|_| "panicked")??;
-        // Nobody listens any more.
+        // There is no listener any more.
         let refused = station.connect(v6, 179);
         if refused != Err(format!("{:?}", ConnState::Closed(CloseReason::Refused))) {
             return Err(format!("{refused:?}"));
@@ -200,7 +200,7 @@ fn checked() -> Result<(), String> {
         theirs.join().map_err(|_| "panicked")??;
         protected(&mut station, &peer, v6)?;
     }
-    // Else offload was off, and this test shows less than it says.
+    // Otherwise offload was off, and this test shows less than it claims.
     (station.longest > 10_000).then_some(()).ok_or_else(|| format!("no frame above {} bytes", station.longest))
 }
 
@@ -213,7 +213,7 @@ fn main() -> ExitCode {
     println!("test emulated_and_kernel_tcp_understand_each_other ... {}", if result.is_ok() { "ok" } else { "FAILED" });
     match result {
         Ok(()) => {
-            // The line that cargo's own harness ends with, for those who add such lines up.
+            // The line that cargo's own harness ends with, for tools that add such lines up.
             println!("\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
             ExitCode::SUCCESS
         }

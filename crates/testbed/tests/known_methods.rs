@@ -1,7 +1,7 @@
-//! The tests on reference devices of several capacities, buffers, delays and seeds of random loss. What is expected follows
-//! from what the device is; where chance plays a part, from its spread: five standard deviations, which chance exceeds once
-//! in a million. No device is slower than the learning frames of both directions, or has no room for two that come at once:
-//! no test would begin on it.
+//! The tests on reference devices of several capacities, buffers, delays and seeds of random loss. Expectations follow
+//! from the device's configuration. Where chance matters they allow for five standard deviations, which chance exceeds
+//! once in a million. Each device is faster than the learning frames of both directions and has room for two that
+//! arrive at once: no test would begin otherwise.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn throughput_is_the_capacity_and_what_a_buffer_adds() {
             measured(&format!(", capacity: {capacity} fps, buffer: {buffer}"), "throughput: {width: 1, pdr: false}");
         let get = |column| cell(memory.outcome("throughput"), "throughput", 0, column);
         let capacity = f64::from(capacity);
-        // In d seconds the box serves c * d frames and one more that it began, and keeps what fits into its buffer.
+        // In d seconds the box serves c * d frames and one that is in service, and keeps those that fit into its buffer.
         let highest = |duration_s: f64| capacity + (f64::from(buffer) + 1.0) / duration_s;
         let final_s = memory.trials().iter().map(|t| t.spec.duration_s).fold(0.0, f64::max);
         let lower = get("intended_load_pps").unwrap();
@@ -62,7 +62,7 @@ fn loss_is_what_exceeds_capacity_and_buffer_to_the_frame() {
             let get = |column| cell(outcome, "frame_loss_rate", row, column).unwrap();
             let (offered, lost) = (get("offered"), get("lost"));
             assert_eq!(offered, get("received") + lost);
-            // Served while the last frame comes in, and left in the buffer then.
+            // Frames served until the last one arrives, and those in the buffer then.
             let kept = f64::from(capacity) * 0.25 + f64::from(buffer);
             let least = (offered - kept - 1.0).max(0.0);
             let most = (offered - kept + 2.0).max(0.0);
@@ -114,7 +114,7 @@ fn random_loss_is_found_as_often_as_it_happens() {
 fn latency_is_service_delay_and_jitter() {
     for (capacity, delay_us, jitter_us) in [(5_000, 1, 0), (20_000, 250, 0), (100_000, 3, 40), (50_000, 1_000, 7)] {
         let jitter = if jitter_us > 0 { format!(", jitter: {jitter_us} us") } else { String::new() };
-        // A larger buffer would make the throughput of short trials, of which the loads are shares, more than the capacity.
+        // A larger buffer would raise the throughput of short trials, of which the loads are shares, above the capacity.
         let device = format!(", capacity: {capacity} fps, buffer: 2, delay: {delay_us} us{jitter}");
         let memory = measured(&device, "latency: {loads: [10, 50, 90], trial_duration: 300 ms, repeats: 2}");
         let shortest = 1_000_000_000 / capacity + delay_us * 1_000;
@@ -134,7 +134,7 @@ fn latency_is_service_delay_and_jitter() {
                 assert!((l.mean_ns - mean).abs() <= 5.0 * spread + 1e-6, "{device}: {} instead of {mean}", l.mean_ns);
                 assert!(l.max_ns <= longest, "{device}: {} above {longest}", l.max_ns);
             } else {
-                // A frame waits for one before it, which was not later than the longest after its own arrival.
+                // A frame waits for the one before it, which left at most the longest delay after its own arrival.
                 assert!(l.max_ns <= longest, "{device}: {} above {longest}", l.max_ns);
                 assert!(l.mean_ns >= shortest as f64 + width / 2.0 - 5.0 * width / (12.0 * l.frames as f64).sqrt());
             }
@@ -142,7 +142,7 @@ fn latency_is_service_delay_and_jitter() {
     }
 }
 
-/// Longest burst at the line rate that a server loses nothing of, in whole nanoseconds.
+/// Longest burst at the line rate of which a server loses nothing, in whole nanoseconds.
 fn longest_burst(capacity: u64, buffer: usize) -> u64 {
     let service = 1_000_000_000 / capacity;
     assert_eq!(service * capacity, 1_000_000_000);

@@ -1,7 +1,7 @@
-//! Routers that forward by labels: User Mode Linux and Open vSwitch, by themselves and two in a chain. Labels are swapped, pushed and taken off with the right TTL, and what a
-//! router does with the traffic class is found.
+//! Routers that forward by labels: User Mode Linux and Open vSwitch, alone and two in a chain. Labels are swapped,
+//! pushed and popped with the right TTL, and the router's treatment of the traffic class is determined.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. A guest is another instance of this program.
 
 mod common;
 
@@ -14,10 +14,10 @@ use std::process::ExitCode;
 
 /// Frames of each flow.
 const FRAMES: u64 = 100;
-/// The flow whose packets ask for their traffic class.
+/// The flow whose packets must keep their traffic class.
 const CLASS: &str = "class";
 
-/// `dut` is what a DUT has beside its name; `pipe` says that its labels have a TTL of their own.
+/// `dut` are the properties of a DUT besides its name; `pipe` means that its labels have a separate TTL.
 fn suite(dut: &str, pipe: bool) -> String {
     let of = |uniform: &'static str, other: &'static str| if pipe { other } else { uniform };
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
@@ -66,7 +66,7 @@ fn suite(dut: &str, pipe: bool) -> String {
     )
 }
 
-/// `otherwise`: flows whose packets this router forwards in another way than they ask for.
+/// `otherwise`: flows whose packets this router forwards differently from what they ask for.
 fn forwards(lab: &mut Lab, dut: &str, otherwise: &[(&str, Deviation)]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, &suite(dut, dut.contains("pipe")), folder.path())?;
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
             println!("    without uml: {why}");
             return Ok(());
         }
-        // Linux gives every label that it adds or swaps the traffic class 0, and one that it lays bare keeps its TTL.
+        // Linux sets the traffic class of every label that it adds or swaps to 0, and an exposed label keeps its TTL.
         let linux = [(CLASS, Deviation::LabelTc), ("pop-one", Deviation::LabelTtl)];
         for links in ["", ", links: veth", ", topology: {chain: 2}"] {
             forwards(lab, &format!("kind: uml, routing: static, memory: 128{links}"), &linux)?;

@@ -1,4 +1,4 @@
-//! Labels through the reference device, as a suite asks for them: swapped, pushed, taken off, and each way in which they can be wrong.
+//! Labels through the reference device, as configured by a suite: swapped, pushed, popped, and each way in which they can be wrong.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn spec(flow: &FlowConfig) -> FlowSpec {
     }
 }
 
-/// Runs all flows of a suite; returns also what the device did.
+/// Runs all flows of a suite; returns also the device's counts.
 fn flows_through(suite: &Suite, faults: Faults) -> (TrialResult, Truth) {
     with_bed(
         suite,
@@ -75,7 +75,7 @@ fn trial(bed: &mut TestSetup<'_>, suite: &Suite) -> TrialResult {
     result
 }
 
-/// Counts that these tests look at.
+/// The counts that these tests compare.
 fn since(reference: &Reference, before: &Truth) -> Truth {
     let mut truth = reference.truth();
     truth.encapsulation -= before.encapsulation;
@@ -118,7 +118,7 @@ fn labels_are_swapped_pushed_and_taken_off() {
         assert_eq!((group.received, &group.deviations), (FRAMES, &BTreeMap::new()), "{}", group.group);
     }
     assert_eq!(truth.dropped.total(), 0);
-    // What is shorter than an Ethernet frame without its label is padded; more was there before.
+    // A frame that is shorter than an Ethernet frame without its label is padded; it was longer before.
     assert!(result.groups.iter().all(|g| g.received_bytes >= FRAMES * 196));
 }
 
@@ -183,7 +183,7 @@ fn the_rate_of_label_switching_is_that_of_the_device() {
         let outcome = memory.outcome("throughput");
         let found = cell(outcome, "throughput", 0, "throughput_pps").unwrap();
         assert!((19_400.0..=20_000.0).contains(&found), "{operation} of {stack}: {found}");
-        // Labels come on top of the frame.
+        // Labels are added to the frame size.
         let line = cell(outcome, "throughput", 0, "theoretical_pps").unwrap();
         assert!((line - 1e8 / (8.0 * (148.0 + 4.0 * f64::from(stack)))).abs() < 1e-6, "{line}");
     }

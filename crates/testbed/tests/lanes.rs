@@ -1,7 +1,7 @@
-//! A bed on two threads in front of a real router: each thread's hosts answer for its ports, and every frame is counted, also
-//! where the threads share the queues of each port.
+//! A bed on two threads and a real router: each thread's hosts answer for its ports, and every frame is counted, also
+//! if the threads share the queues of each port.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 mod common;
 
@@ -72,15 +72,15 @@ fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> 
     bed.await_forwarding(&FAMILIES).map_err(|e| e.to_string())?;
     let spec = trial(&bed, 50);
     match bed.trial(&spec) {
-        // On a busy machine the tester may be held up; what it counted must be right all the same.
+        // On a busy machine the tester may be held up; its counts must be right nevertheless.
         Ok(_) | Err(TestError::Unfit(_)) => {}
         Err(e) => return Err(e.to_string()),
     }
     drop(bed);
     let result = &memory.trials().last().ok_or("no trial was kept")?.result;
     for g in &result.groups {
-        // The kernel spreads the hosts of a flow over the queues of `af_packet`. By which queue a router sends, and so where
-        // `af_xdp` receives, is the router's choice.
+        // The kernel spreads the hosts of a flow over the queues of `af_packet`. The router chooses the queue by which
+        // it sends, and so the queue on which `af_xdp` receives.
         let unknown = match backend.spec.name {
             _ if queues == 1 => 0,
             "af_packet" => PER_FLOW,

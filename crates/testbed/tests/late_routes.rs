@@ -1,7 +1,8 @@
-//! The reference device as a process behind veth pairs takes a table of many segments of TCP, and forwards to each route as late as it is
-//! told to: the tester's figures are the device's own.
+//! The reference device as a process behind veth pairs receives a table of many segments of TCP, and forwards to each
+//! route with the configured delay: the tester's figures are the device's own.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. The reference device is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. The reference device is another
+//! instance of this program.
 
 mod common;
 
@@ -12,11 +13,11 @@ use std::process::ExitCode;
 
 /// Some 12,000 octets of UPDATEs: the kernel could merge their segments.
 const ROUTES: f64 = 2_000.0;
-/// The first route is forwarded to so late, the last one twice that.
+/// Delay until the first route is forwarded to; the last one takes twice that.
 const DELAY_MS: f64 = 400.0;
-/// Each route gets a frame so often: no time is finer.
+/// Interval of the frames to each route, which limits the resolution of times.
 const BIN_MS: f64 = 50.0;
-/// A frame, a processor or a route may wait for so long beside other programs.
+/// Other programs may delay a frame, a processor or a route for this long.
 const SLACK_MS: f64 = 200.0;
 
 fn suite() -> String {

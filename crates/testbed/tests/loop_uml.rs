@@ -1,8 +1,8 @@
-//! A routing loop of four real routers (User Mode Linux), with policy routing and a GRE tunnel: packets to the looping prefix go around until their TTL
-//! ends, and each router has counted them at each interface and in the tunnel exactly as often as the loop leads them there. Ordinary traffic passes beside
-//! them, and a link with a delay delays it.
+//! A routing loop of four real routers (User Mode Linux), with policy routing and a GRE tunnel: packets to the looping
+//! prefix circle until their TTL ends, and each router has counted them at each interface and in the tunnel exactly as
+//! often as the loop leads them there. Ordinary traffic passes at the same time, and a link with a delay delays it.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. A guest is another instance of this program.
 
 mod common;
 
@@ -29,24 +29,24 @@ use std::time::{Duration, Instant};
 
 type Checked = Result<(), String>;
 
-/// Packets that go around.
+/// Packets that circle.
 const CIRCLING: u64 = 100;
 /// Their frame, and that of ordinary traffic, in bytes with FCS.
 const FRAME: u16 = 256;
-/// The same without FCS, as interfaces count it, and the IP packet in it.
+/// The frame without FCS, as interfaces count it, and the IP packet in it.
 const COUNTED: u64 = FRAME as u64 - 4;
 const PACKET: u64 = COUNTED - 14;
-/// What the tunnel adds.
+/// Bytes that the tunnel adds.
 const TUNNEL: u64 = 24;
 /// Ordinary frames from each port to the other.
 const ORDINARY: u64 = 50;
-/// A time exceeded message quotes as much of a packet of this length as RFC 1812 section 4.3.2.3 wants: all of it.
+/// A time exceeded message quotes as much of a packet of this length as RFC 1812 section 4.3.2.3 requires: all of it.
 const ERROR: u64 = 14 + 20 + 8 + PACKET;
-/// Counters are what they must be within this time after a trial.
+/// Counters must have their expected values within this time after a trial.
 const SETTLED: Duration = Duration::from_secs(10);
 /// Delay of the link in the middle in the second system.
 const DELAY: Duration = Duration::from_millis(60);
-/// And so much more may the least delay of frames be that pass four guests on one busy processor.
+/// How much longer the least delay of frames may be that pass four guests on one busy processor.
 const OWN: Duration = Duration::from_millis(40);
 
 fn text<E: ToString>(e: E) -> String {
@@ -57,7 +57,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// What interfaces of the core and tunnels count: packets in, packets out, octets in, octets out.
+/// Counters of interfaces of the core and of tunnels: packets in, packets out, octets in, octets out.
 type Counts = BTreeMap<(usize, InterfaceOf), [u64; 4]>;
 
 fn is_core(system: &System, router: usize, at: InterfaceOf) -> bool {
@@ -67,7 +67,7 @@ fn is_core(system: &System, router: usize, at: InterfaceOf) -> bool {
     }
 }
 
-/// Those of the core: at the tester's ports its devices speak too.
+/// Counters of the core: at the tester's ports its devices send frames too.
 fn counts(system: &System, all: &[RouterInterface]) -> Counts {
     let core = all.iter().filter(|i| is_core(system, i.router, i.at));
     core.map(|i| ((i.router, i.at), [i.in_packets, i.out_packets, i.in_bytes, i.out_bytes])).collect()
@@ -94,7 +94,8 @@ fn add_way(to: &mut Counts, system: &System, from: usize, end: usize, packets: u
     Ok(())
 }
 
-/// What `packets` packets with this TTL that come in by `port` add: their own way around, and that of the errors that come back.
+/// Adds the frames of `packets` packets with this TTL that enter by `port`: their own way around, and that of the
+/// returning errors.
 fn add_circle(to: &mut Counts, system: &System, port: usize, ttl: u8, packets: u64) -> Checked {
     let (cycle, passes) = system.cycle().zip(system.passes(port, ttl)).ok_or("no loop")?;
     let entry = system.edge(port).ok_or("no such port")?.0;
@@ -154,7 +155,7 @@ fn read(setup: &mut TestSetup<'_>) -> Result<Vec<RouterInterface>, String> {
     setup.bench().device.router_interfaces().map_err(text)?.ok_or_else(|| "no counters of interfaces".into())
 }
 
-/// Waits until the counters have grown by what is expected, and no more.
+/// Waits until the counters have grown exactly by the expected amount.
 fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, expected: &Counts) -> Checked {
     let deadline = Instant::now() + SETTLED;
     loop {
@@ -175,7 +176,7 @@ fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, exp
     }
 }
 
-/// Packets with this TTL go around, and ordinary ones pass.
+/// Packets with this TTL circle, and ordinary ones pass.
 fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> Checked {
     let before = counts(system, &read(setup)?);
     let cpu = setup.bench().device.router_cpu().ok_or("no processor time of each router")?;
@@ -201,7 +202,7 @@ fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> 
     ensure(now.len() == 4 && now.iter().zip(&cpu).all(|(now, before)| now > before), || format!("{cpu:?}, {now:?}"))
 }
 
-/// Counters by name have the tunnel and what queues dropped.
+/// Counters by name include the tunnel and the drops of queues.
 fn tells(dut: &mut dyn Dut, delayed: bool) -> Checked {
     let counters = dut.counters().map_err(text)?;
     let has = |name: &&str| counters.contains_key(*name);
@@ -243,7 +244,7 @@ fn system(lab: &mut Lab, topology: &str, delayed: bool) -> Checked {
     let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
     setup.await_forwarding(&[Family::Ipv4]).map_err(text)?;
     let checked = (|| {
-        // Beside the first packets of a router its neighbours are asked for.
+        // With the first packets of a router its neighbours are resolved.
         circles(&mut setup, &system, 0, 13).or_else(|_| circles(&mut setup, &system, 0, 13))?;
         let all: &[(usize, u8)] = if delayed { &[(1, 7)] } else { &[(0, 64), (1, 64), (0, 255), (1, 2)] };
         all.iter().try_for_each(|(port, ttl)| circles(&mut setup, &system, *port, *ttl))?;

@@ -1,4 +1,4 @@
-//! The seven tests on the reference device, run as a suite is: what they find must be what the device is.
+//! The seven tests on the reference device, run as a suite is: their results must match the device's configuration.
 
 mod common;
 
@@ -41,12 +41,12 @@ fn throughput_and_pdr_are_found_within_the_width() {
         let memory = one(&format!("throughput: {{direction: {direction}, width: 1}}"));
         let get = |column| found(&memory, "throughput", 0, column);
         let (lower, upper) = (get("throughput_pps"), get("upper_bound_pps"));
-        // A trial may put the buffer on top of what is served in it.
+        // A trial may fill the buffer in addition to what is served in it.
         let shortest = memory.trials().iter().map(|t| t.spec.duration_s).fold(f64::INFINITY, f64::min);
         let capacity = CAPACITY / senders;
         let slack = (BUFFER + 1.0) / shortest / senders;
         assert!(lower <= capacity + slack && upper >= capacity, "{direction}: {lower} to {upper}");
-        // What was offered is a whole number of frames.
+        // The offered frames are a whole number.
         assert!((upper - lower) <= 0.01 * upper + 1.0 / shortest, "{direction}: {lower} to {upper}");
         let pdr = get("pdr_0_5_pps");
         let at_half_percent = capacity / 0.995;
@@ -97,7 +97,7 @@ fn latency_is_service_time_and_delay_to_the_nanosecond() {
     }
 }
 
-/// Longest burst at the line rate that a server loses nothing of.
+/// Longest burst at the line rate of which a server loses nothing.
 fn longest_burst(capacity: u64, buffer: usize, rate: f64) -> u64 {
     let service = 1_000_000_000 / capacity;
     assert_eq!(service * capacity, 1_000_000_000, "this reckons in whole nanoseconds");
@@ -157,7 +157,7 @@ fn recovery_is_as_long_as_the_loss_goes_on() {
         |bed, reference| {
             let key = one_way("64");
             bed.known().throughput.insert(key, Some(FrameRate(10_000.0)));
-            // Everything is lost from the start to 123.4 ms after the load is halved; the trial starts in a microsecond.
+            // Everything is lost from the start until 123.4 ms after the load is halved; the trial starts in a microsecond.
             let start = bed.rig().now() + Duration::from_micros(1);
             let until = start + Duration::from_micros(300_000 + 123_400);
             reference.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
@@ -194,7 +194,7 @@ tests:
 ";
 const BOX: &str = ", capacity: 9 kfps, buffer: 20, jitter: 30 us";
 
-/// What a record says without when it said it.
+/// The content of a record without its times.
 fn timeless(record: &Record) -> Record {
     let mut record = record.clone();
     match &mut record {
@@ -220,7 +220,7 @@ fn records_come_in_order_parse_back_and_are_the_same_for_the_same_seed() {
     assert!(matches!(&records[0], Record::Started(s) if s.tests.len() == 7 && s.seed == 11 && s.duts == ["box"]));
     assert!(matches!(&records[1], Record::Dut(d) if d.simulated && d.kind == kinds::REFERENCE && d.ports.len() == 2));
     assert!(matches!(records.last(), Some(Record::Ended(e)) if !e.interrupted));
-    // Trials stand before the test that they belong to, numbered upwards.
+    // Trials come before the test that they belong to, numbered upwards.
     let mut pending: Vec<&str> = Vec::new();
     let mut last = 0;
     for record in &records[2..records.len() - 1] {
@@ -294,7 +294,7 @@ fn a_stopped_run_keeps_its_trials_and_says_that_it_was_stopped() {
         assert_eq!(memory.tests().last().unwrap().status, TestStatus::Interrupted);
         assert!(matches!(memory.records.last(), Some(Record::Ended(e)) if e.interrupted));
     }
-    // Before anything was measured.
+    // Stopped before anything was measured.
     let mut memory = Memory { stop_after: Some(0), ..Memory::default() };
     assert!(matches!(run(&suite(BOX, ALL), &mut memory), Err(RunError::Interrupted)));
     assert!(matches!(memory.records.last(), Some(Record::Ended(e)) if e.interrupted));
@@ -310,7 +310,7 @@ fn a_full_disk_ends_the_run_and_the_run_does_not_look_whole() {
         }
         assert_eq!(memory.trials().len(), k);
         assert_eq!(memory.tests_begun.len(), 1, "nothing is begun that cannot be kept");
-        // A run without a last line was cut off; with one it would pass for complete.
+        // A run without a last line was cut off; with one it would look complete.
         assert!(!memory.records.iter().any(|r| matches!(r, Record::Ended(_))));
     }
 }

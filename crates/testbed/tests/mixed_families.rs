@@ -1,4 +1,5 @@
-//! Mixed IPv4 and IPv6 on the reference device: what the test finds must be what the device is, and a device that treats a frame wrongly is caught.
+//! Mixed IPv4 and IPv6 on the reference device: the results must match the device's configuration, and a device that
+//! treats a frame wrongly is detected.
 
 mod common;
 
@@ -28,7 +29,7 @@ fn family(outcome: &Outcome, row: usize, column: &str) -> f64 {
     cell(outcome, "mixed_families_latency", row, column).unwrap_or_else(|| panic!("no {column} in row {row}"))
 }
 
-/// Line rate of a mix of these per cent of IPv6.
+/// Line rate of a mix with this percentage of IPv6.
 fn line(percent: f64) -> f64 {
     1e8 / (8.0 * (20.0 + 128.0 * (1.0 - percent / 100.0) + 528.0 * percent / 100.0))
 }
@@ -65,7 +66,7 @@ fn a_router_at_line_rate_carries_every_share() {
         assert_eq!(rate(outcome, row, "ipv6_percent"), percent);
         let (sent, line) = (rate(outcome, row, "sent_pps"), line(percent));
         assert!((sent / line - 1.0).abs() < 1e-3, "{percent}: {sent} {line}");
-        // Whole rounds of 20 or 4 frames but for the last one.
+        // Whole rounds of 20 or 4 frames except for the last one.
         let ipv6 = rate(outcome, row, "ipv6_sent_pps");
         assert!((ipv6 - sent * percent / 100.0).abs() <= 20.0 / 0.2, "{percent}: {ipv6} of {sent}");
         assert_eq!(rate(outcome, row, "received_pps"), sent);
@@ -85,7 +86,7 @@ fn a_router_at_line_rate_carries_every_share() {
     // The device takes the same time for every frame.
     for row in 0..6 {
         assert_eq!(["min_us", "mean_us", "max_us"].map(|column| family(outcome, row, column)), [10.0; 3]);
-        // Longer frames make another load, at which latency is not compared.
+        // Longer frames make another load, for which latency is not compared.
         assert_eq!(cell(outcome, "mixed_families_latency", row, "mean_of_ipv4_percent"), None);
     }
     let memory = mixed(", delay: 10 us", ", ipv6_shares: [15], latency_load: 10, max_load: 5 kfps");
@@ -97,7 +98,7 @@ fn a_router_at_line_rate_carries_every_share() {
 
 #[test]
 fn latency_of_an_overloaded_router_is_no_figure() {
-    // In the short trials of the search the buffer bears half as much again as the device does for longer.
+    // In the short trials of the search the buffer absorbs half as much again as the device serves over longer times.
     for (load, known) in [(50, true), (100, false)] {
         let rest = format!(", ipv6_shares: [15], final_trial_duration: 100 ms, latency_load: {load}");
         let memory = mixed(", capacity: 10 kfps, buffer: 500", &rest);
@@ -118,7 +119,7 @@ fn an_overloaded_router_loses_of_each_family_what_it_is_sent_beyond_its_capacity
     let outcome = memory.outcome("mixed_families");
     for row in 0..2 {
         let (sent, received) = (rate(outcome, row, "sent_pps"), rate(outcome, row, "received_pps"));
-        // The buffer is on top of what is served in 200 ms.
+        // The buffer is in addition to what is served in 200 ms.
         assert!((received - 10_000.0).abs() <= 3.0 / 0.2, "{received}");
         let loss = (1.0 - received / sent) * 100.0;
         assert!((rate(outcome, row, "loss_percent") - loss).abs() < 1e-6);
@@ -128,7 +129,7 @@ fn an_overloaded_router_loses_of_each_family_what_it_is_sent_beyond_its_capacity
     }
     let (ipv4, ipv6) = (rate(outcome, 1, "ipv4_loss_percent"), rate(outcome, 1, "ipv6_loss_percent"));
     assert!(((ipv4 + ipv6) / 2.0 - rate(outcome, 1, "loss_percent")).abs() < 0.1, "{ipv4} {ipv6}");
-    // Each family is half of the frames, and the octets that arrived are those of the frames that did.
+    // Each family has half of the frames, and the octets that arrived are those of the frames that arrived.
     let octets = |v4: f64, v6: f64| 128.0 * v4 + 528.0 * v6;
     let expected = octets(100.0 - ipv4, 100.0 - ipv6) / octets(1.0, 1.0);
     assert!((rate(outcome, 1, "l2_percent") - expected).abs() < 0.1);
@@ -138,7 +139,8 @@ fn an_overloaded_router_loses_of_each_family_what_it_is_sent_beyond_its_capacity
 #[test]
 fn what_a_router_does_wrong_is_counted_by_family() {
     let once_of_7 = |found: f64| found == 142.0 || found == 143.0;
-    // A frame that three others overtake is out of order only if one of them is of its own flow: those of IPv6 are further apart.
+    // A frame that three others overtake is out of order only if one of them belongs to its own flow: IPv6 frames are
+    // further apart.
     for (params, column, ipv6) in [
         ("duplicate_every: 7", "duplicated", 20.0..=23.0),
         ("reorder_every: 7, reorder_by: 3", "out_of_order", 0.0..=0.0),

@@ -1,5 +1,5 @@
-//! Modifiers of RFC 2544 section 11 on reference devices in virtual time: what is sent beside the test frames changes no count of theirs, and what it does
-//! to a device is found.
+//! Modifiers of RFC 2544 section 11 on reference devices in virtual time: additional frames change no count of test
+//! frames, and their effect on a device is found.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn broadcast_frames_count_apart_and_cost_a_device_that_ignores_them_nothing() {
     assert_eq!(get(&memory, "modifiers", 0, "sent"), Some(total as f64));
     assert_eq!(get(&memory, "modifiers", 0, "forwarded"), Some(0.0));
     assert!(rows(&memory.tests()[0].outcome, "modifiers")[0].marks.is_empty());
-    // What one in a hundred frames takes of the line is no room for test frames.
+    // One frame in a hundred takes room on the line that test frames do not get.
     let theoretical = [0, 1].map(|row| get(&memory, "throughput", row, "theoretical_pps").unwrap());
     assert!((theoretical[1] / theoretical[0] - 0.99).abs() < 1e-12);
 }
@@ -66,7 +66,7 @@ fn broadcast_frames_count_apart_and_cost_a_device_that_ignores_them_nothing() {
 fn a_device_that_is_slow_with_broadcast_frames_loses_as_much_throughput() {
     let memory = measured(", capacity: 30 kfps, buffer: 60, broadcast_services: 50", "", THROUGHPUT);
     let of = |key: &str| rank(&memory, key).value.unwrap();
-    // Each frame and a ninety-ninth of 50 services for its share of a broadcast frame.
+    // Each frame takes one service, and its share of a broadcast frame, a ninety-ninth, takes 50.
     let expected = 30_000.0 / (1.0 + 50.0 / 99.0);
     let found = of("throughput_64_broadcast_pps");
     assert!((expected * 0.996..=expected + 70.0).contains(&found), "{found}, not {expected}");
@@ -105,7 +105,7 @@ fn every_load_of_the_tests_of_rfc_2544_has_its_broadcast_frames() {
 fn the_router_is_asked_while_frames_pass() {
     let tests = "  - forwarding_rate: {modifiers: [none, management], repeats: 2, trial_duration: 3 s}\n";
     let memory = measured(", capacity: 20 kfps, buffer: 20", "", tests);
-    // One question in each second, and nothing of it is a test frame.
+    // One question in each second, and none of its frames is a test frame.
     assert_eq!(
         (get(&memory, "modifiers", 0, "asked"), get(&memory, "modifiers", 0, "answered")),
         (Some(6.0), Some(6.0))
@@ -113,7 +113,7 @@ fn the_router_is_asked_while_frames_pass() {
     let rates = [0, 1].map(|row| get(&memory, "forwarding_rate", row, "forwarding_rate_pps").unwrap());
     assert!((rates[0] / rates[1] - 1.0).abs() < 1e-9, "{rates:?}");
     assert!(rank(&memory, "forwarding_rate_64_management_pps").value.is_some());
-    // Half of the questions stay without an answer under overload.
+    // Half of the questions are not answered under overload.
     let device = ", capacity: 20 kfps, buffer: 20, management_waiting: 5, management_drop_every: 2";
     let memory = measured(device, "", tests);
     assert_eq!(
@@ -139,7 +139,7 @@ fn routes_change_while_frames_pass() {
     assert_eq!(memory.trials()[0].result.dut_counters.get("truth.bgp.withdrawals_received"), Some(&25));
     assert!(memory.trials().iter().all(|trial| trial.result.lost() == 0));
 
-    // One that does not pass a route on.
+    // A router that does not pass a route on.
     let memory = measured(
         ", route_lost_every: 20",
         "bgp: {}\n",
@@ -151,7 +151,7 @@ fn routes_change_while_frames_pass() {
     );
     assert_eq!(rows(&memory.tests()[0].outcome, "modifiers")[0].marks, ["1 changes of routes were not passed on"]);
 
-    // A suite without routers says so, and the sizes without the modifier are measured.
+    // A suite without routers reports that, and the sizes without the modifier are measured.
     let memory = measured(
         "",
         "",

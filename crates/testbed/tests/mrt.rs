@@ -1,4 +1,5 @@
-//! Routing tables from MRT files that the test writes byte by byte (RFC 6396 section 4.3): what they give, and what a damaged one says.
+//! Routing tables from MRT files that the test writes byte by byte (RFC 6396 section 4.3): the tables that they give,
+//! and the errors of damaged ones.
 
 use drophammer_model::routes::{Origin, Prefix, RouteAttributes, RouteTable, Routes};
 use drophammer_model::trial::Family;
@@ -70,11 +71,11 @@ fn file() -> Vec<u8> {
         attribute(0x40, 5, &[0, 0, 0, 200]),
         attribute(0xc0, 8, &[0xfb, 0xf4, 0, 2, 0xff, 0xff, 0xff, 1, 0xfb, 0xf4, 0, 1]),
         attribute(0xc0, 32, &[0, 0, 0xfb, 0xf4, 0, 0, 0, 1, 0, 0, 0, 2]),
-        // Something nobody knows is no reason to stop.
+        // An unknown attribute is skipped.
         attribute(0xc0, 222, &[1, 2, 3]),
     ]
     .concat();
-    // MP_REACH_NLRI as in a RIB: length and next hop alone (RFC 6396 section 4.3.4).
+    // MP_REACH_NLRI as in a RIB: only length and next hop (RFC 6396 section 4.3.4).
     let mut reach = vec![16, 0x20, 1, 0xd, 0xb8];
     reach.extend([0; 12]);
     let v6 =
@@ -82,7 +83,7 @@ fn file() -> Vec<u8> {
     [
         peer_table(),
         rib(2, &[8, 20], &[entry(0, None, &plain(&[64500, 10])), entry(1, None, &plain(&[4_200_000_001, 10]))]),
-        // Bits behind the length are not zero.
+        // Bits beyond the length are not zero.
         rib(2, &[20, 20, 1, 0xff], &[entry(0, None, &rich)]),
         rib(3, &[8, 232], &[entry(0, None, &plain(&[64500]))]),
         rib(2, &[24, 20, 2, 3], &[entry(2, None, &plain(&[64500, 9])), entry(0, None, &plain(&[64500, 10]))]),
@@ -170,7 +171,7 @@ fn a_peer_can_be_named_and_families_are_apart() {
 fn compressed_files_are_known_by_their_contents() {
     let folder = Folder::new();
     let plain = read(&folder.file("rib", &file()), Family::Ipv4, PeerChoice::MostRoutes).unwrap();
-    // Two streams one after the other are one file.
+    // Two streams in sequence are one file.
     let whole = file();
     let (a, b) = whole.split_at(100);
     for (packed, name) in [(gzip as fn(&[u8]) -> Vec<u8>, "a.gz"), (bzip2, "b.bz2")] {
@@ -195,7 +196,7 @@ fn of_several_paths_of_a_peer_the_first_counts() {
     assert_eq!((table.len(), table.attributes(0).as_path), (1, vec![1]));
 }
 
-/// A second dump behind the first, as BIRD appends them, whose peers have other indices: those that are the same are one.
+/// A second dump after the first, as BIRD appends them, whose peers have other indices: equal peers count as one.
 #[test]
 fn dumps_may_stand_one_behind_the_other() {
     let folder = Folder::new();

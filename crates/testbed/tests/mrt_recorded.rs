@@ -1,5 +1,5 @@
-//! MRT files that BIRD, FRR and OpenBGPD wrote of what emulated routers had told them (`cargo run -p drophammer-testbed --example daemons`
-//! makes them): they give the routes that were sent, to the attribute.
+//! MRT files that BIRD, FRR and OpenBGPD wrote about routes from emulated routers (`cargo run -p drophammer-testbed
+//! --example daemons` makes them): they give exactly the routes that were sent, with their attributes.
 
 #[path = "common/mrt_plan.rs"]
 mod plan;
@@ -9,7 +9,7 @@ use drophammer_model::trial::Family;
 use drophammer_testbed::mrt::{PeerChoice, peers, read};
 use std::path::{Path, PathBuf};
 
-/// Name; whether its routes have path identifiers (RFC 8050); LOCAL_PREF that the daemon has written to routes of external peers.
+/// Name; whether its routes have path identifiers (RFC 8050); LOCAL_PREF that the daemon has set on routes of external peers.
 const FILES: [(&str, bool, Option<u32>); 4] = [
     ("bird.mrt", false, Some(100)),
     ("bird-paths.mrt", true, Some(100)),
@@ -21,7 +21,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mrt_recorded").join(name)
 }
 
-/// Each route of the table is one of the first `count` that were sent, with its attributes, and all of them are there.
+/// Each route of the table is one of the first `count` that were sent, with its attributes, and none is missing.
 fn same(table: RouteTable, sent: &Routes, count: u32, local_pref: Option<u32>, what: &str) {
     let table = Routes::from(table);
     assert_eq!(table.len(), count, "{what}");
@@ -59,16 +59,16 @@ fn the_peers_are_the_sessions() {
         let of: Vec<_> = told.iter().map(|p| (p.asn, p.address.to_string())).collect();
         let wanted = [(65001, "198.18.1.2"), (4_200_000_002, "198.19.1.2"), (65001, "2001:2:0:1::2")];
         assert_eq!(of, wanted.map(|(asn, address)| (asn, address.to_owned())), "{name}");
-        // BIRD appends: each dump counts.
+        // BIRD appends dumps, and each one counts.
         let routes: Vec<_> = told.iter().map(|p| p.routes).collect();
         let dumps = routes[0][0] / 300;
         assert_eq!(routes, [[300, 0], [plan::SECOND, 0], [0, 150]].map(|r| r.map(|n| n * dumps)), "{name}");
-        // And one that names none, for routes of its own.
+        // And at most one peer without routes, for the daemon's own.
         assert!(all.len() - told.len() <= 1, "{name}: {all:?}");
     }
 }
 
-/// Types of records, from the bytes: what is tested is what the names say.
+/// Types of records, from the bytes: the file contents must match their names.
 #[test]
 fn the_files_are_what_they_are_called() {
     use std::io::Read;

@@ -9,7 +9,7 @@ use drophammer_model::record::TestStatus;
 const CAPACITY: f64 = 20_000.0;
 const LINE: f64 = 1e8 / (84.0 * 8.0);
 
-/// A throughput at which nothing waits: that of the search may fill the buffer by the end of a trial.
+/// A throughput at which nothing waits: at the one that the search finds, the buffer may be full by the end of a trial.
 const BELOW: &str = ", max_load: 19 kfps";
 
 fn overloaded(device: &str, more: &str) -> Outcome {
@@ -52,7 +52,7 @@ fn rates_are_those_of_the_device() {
         [("overload_pps", "overload_loss_percent", offered), ("flood_pps", "flood_loss_percent", LINE)]
     {
         assert!((get(rate) / CAPACITY - 1.0).abs() < 2e-3, "{rate}: {}", get(rate));
-        // The buffer of 100 frames is forwarded after the last departure.
+        // The 100 frames in the buffer are forwarded after the last departure.
         let expected = (1.0 - (CAPACITY + 100.0) / offered) * 100.0;
         assert!((get(loss) - expected).abs() < 0.05, "{loss}: {} for {expected}", get(loss));
     }
@@ -69,7 +69,7 @@ fn rates_are_those_of_the_device() {
 
 #[test]
 fn answers_that_come_late_or_not_are_counted_one_by_one() {
-    // Under overload the buffer is full but for what has just been served.
+    // Under overload the buffer is full except for what has just been served.
     let outcome = overloaded(", management_waiting: 90, management_drop_every: 4, management_delay: 30 ms", BELOW);
     assert_eq!(text(&outcome, 0, "state"), "ok");
     assert!(answer(&outcome, 0, "worst_ms") < 1.0);
@@ -144,7 +144,7 @@ fn a_router_that_does_not_answer_under_flood_is_named() {
     let said = "64 bytes: the router did not answer ping over port p1 during the load \"flood\".";
     assert!(outcome.notes.iter().any(|note| note == said), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().any(|r| r.key == "flood_64_answered_percent" && r.value == Some(0.0)));
-    // One that never comes back.
+    // A device that never recovers.
     let outcome = overloaded(", management_waiting: 90, management_dies: true", BELOW);
     assert_eq!(text(&outcome, 2, "state_after"), "dead");
     let said = "64 bytes: the router did not answer ping over port p1 after the load \"flood\".";

@@ -1,4 +1,5 @@
-//! The test `packet_order` on the reference device: it holds some frames for a known time, so the others overtake them from a known load on.
+//! The test `packet_order` on the reference device: it holds some frames for a known time, so others overtake them from
+//! a known load on.
 
 mod common;
 
@@ -53,7 +54,7 @@ fn frames_are_out_of_order_as_often_and_as_far_as_they_are_overtaken() {
     for (row, (load, frames, overtaking)) in expected.into_iter().enumerate() {
         let get =
             |column| cell(&outcome, "packet_order", row, column).unwrap_or_else(|| panic!("{column} at {load} %"));
-        // The last frame of each trial is held too, and nothing is left to overtake it.
+        // The last frame of each trial is held too, and no frame is left to overtake it.
         let late = if overtaking > 0 { 3 * (frames / 100 - 1) } else { 0 };
         let (received, share) = (3.0 * f64::from(frames), f64::from(late) / (3.0 * f64::from(frames)) * 100.0);
         assert_eq!((get("load_percent"), get("received"), get("loss_percent")), (load, received, 0.0));
@@ -65,7 +66,7 @@ fn frames_are_out_of_order_as_often_and_as_far_as_they_are_overtaken() {
         for column in ["reordered_percent", "least_percent", "most_percent"] {
             assert!((get(column) - share).abs() < 1e-9, "{load} %: {column} is {}, not {share}", get(column));
         }
-        // The first that overtakes, the late one, and the next one after that.
+        // The first frame that overtakes, the late one, and the one after that.
         assert!((get("out_of_sequence_percent") - 3.0 * share).abs() < 1e-9, "{}", get("out_of_sequence_percent"));
         let three = if overtaking >= 3 { share } else { 0.0 };
         assert!((get("reordered_3_percent") - three).abs() < 1e-9);
@@ -94,7 +95,7 @@ fn a_router_that_keeps_the_order_has_no_onset_whatever_it_loses() {
         let get = |column| cell(&outcome, "packet_order", row, column).unwrap();
         assert_eq!((get("reordered"), get("max_extent")), (0.0, 0.0));
         assert!(get("loss_percent") > 1.9 && get("duplicated") > 0.0);
-        // Each gap is followed by one frame that is out of sequence; a gap at the end by none.
+        // Each gap is followed by one frame that is out of sequence; a gap at the end is not.
         assert!(get("out_of_sequence_percent") > 1.9 && get("out_of_sequence_percent") < 2.1);
     }
     assert_eq!(text(&outcome, "packet_order_onset", 0, "begins").unwrap(), "not up to 100.0 % of line rate");

@@ -25,7 +25,7 @@ fn measured(device: &str, more: &str) -> Outcome {
     tests[0].outcome.clone()
 }
 
-/// On a device that treats its operator so, whatever its load.
+/// A device with this fault at any load.
 fn with_fault(fault: ManagementFault) -> Outcome {
     let suite = read("", ", frame_sizes: [64]");
     with_bed(
@@ -72,7 +72,7 @@ fn ping_and_test_frames_find_the_delay_of_the_device() {
             }
             close(&outcome, row, "round_trip_us", 80.0 + get(&outcome, row, "tester_us"));
         } else {
-            // It answers at once.
+            // It answers without delay.
             assert_eq!(way(&outcome, row), "to the router");
             close(&outcome, row, "delay_max_us", 0.0);
             assert_eq!(cell(&outcome, "ping_delay", row, "frames_us"), None);
@@ -87,12 +87,12 @@ fn ping_and_test_frames_find_the_delay_of_the_device() {
 
 #[test]
 fn pings_leave_where_no_test_frame_is_in_the_way() {
-    // Each frame is served for 200 us: one that found another in service would take longer.
+    // Each frame is served for 200 us: a frame that waits for another one's service would take longer.
     let outcome = measured(", capacity: 5 kfps, buffer: 10", ", frame_sizes: [64], ways: [through]");
     for column in ["delay_min_us", "delay_us", "delay_max_us"] {
         close(&outcome, 0, column, 240.0);
     }
-    // Test frames of both ports come at once, so that every other one waits.
+    // Test frames of both ports arrive at the same time, so that every other one waits.
     let frames = get(&outcome, 0, "frames_us");
     assert!((240.0..=440.0).contains(&frames), "{frames}");
 }
@@ -120,7 +120,7 @@ fn a_router_that_does_not_answer_is_named() {
     assert!(outcome.notes.iter().any(|note| note == said), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().any(|r| r.key == "ping_answer_64_us" && r.value.is_none()));
     assert!(outcome.ranks.iter().any(|r| r.key == "ping_answered_64_percent" && r.value == Some(0.0)));
-    // Pings through it are as lossy as test frames: every 10th frame, requests and replies alike.
+    // Pings through the device have the same loss as test frames: every 10th frame, requests and replies alike.
     let outcome = measured(", drop_every: 10", ", frame_sizes: [64], ways: [through]");
     assert!(get(&outcome, 0, "answered") < 20.0);
 }
@@ -143,7 +143,7 @@ fn what_the_tester_needs_is_subtracted() {
     close(&outcome, 0, "delay_us", 33.0);
     close(&outcome, 0, "frames_us", 35.0);
     close(&outcome, 0, "round_trip_us", 66.0 + get(&outcome, 0, "tester_us"));
-    // The router answers faster than the tester needs by itself: that tells nothing of it, and it says so.
+    // The router answers faster than the tester's own delay: the test has no figure for it, and reports that.
     assert_eq!(cell(&outcome, "ping_delay", 1, "delay_us"), None);
     assert!(outcome.ranks.iter().any(|r| r.key == "ping_answer_64_us" && r.value.is_none()));
     assert_eq!(rows(&outcome, "ping_delay")[1].marks, ["some round trips are below the tester's own share"]);

@@ -1,8 +1,9 @@
-//! Sessions with TCP MD5 and GTSM between the emulated routers and DUTs of every kind, external and internal, in both families: routes pass,
-//! and the key is in nothing that is kept. With another key in the router's configuration no session comes up, and none of a peer without GTSM to a router with it.
+//! Sessions with TCP MD5 and GTSM between the emulated routers and DUTs of every kind, external and internal, in both
+//! families: routes pass, and no stored file contains the key. With another key in the router's configuration no
+//! session comes up, and none between a peer without GTSM and a router with it.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. The guest of kind `uml` and the reference
-//! device are this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. The guest of kind `uml` and the
+//! reference device are further instances of this program.
 
 mod common;
 
@@ -25,7 +26,7 @@ const TEMPLATES: [(&str, &str, &str); 4] = [
     ("uml", "bgpd.conf", FRR),
 ];
 
-/// The user's template of FRR is that of all daemons.
+/// The user's template of FRR covers all daemons.
 const FRR: &str =
     concat!(include_str!("../../lab/templates/frr.conf.j2"), include_str!("../../lab/templates/bgpd.conf.j2"));
 
@@ -48,7 +49,7 @@ fn suite(duts: &str, protection: &str) -> String {
     )
 }
 
-/// No file in the folder holds the key.
+/// Checks that no file in the folder contains the key.
 fn key_is_not_in(folder: &Path) -> Result<(), String> {
     for entry in std::fs::read_dir(folder).map_err(|e| e.to_string())? {
         let path = entry.map_err(|e| e.to_string())?.path();
@@ -97,7 +98,8 @@ fn same_keys(lab: &mut Lab) -> Result<(), String> {
     key_is_not_in(folder.path())
 }
 
-/// A router whose configuration is `template` takes no session of peers that are protected so; the test ends `because` of that.
+/// A router with the configuration `template` accepts no session of peers with this protection; the test fails with a
+/// cause that `because` accepts.
 fn refuses(
     lab: &mut Lab,
     kind: &str,
@@ -140,14 +142,14 @@ fn main() -> ExitCode {
                 println!("    without uml: {why}");
             }
             for (kind, _, template) in templates() {
-                // The kernel drops what another key has signed, and answers nothing.
+                // The kernel drops segments signed with another key without an answer.
                 let silent = |why: &str| {
                     why.contains("does not answer on TCP") && why.contains("keys of the two sides may differ")
                 };
                 let other_key = template.replace("{{ bgp.md5 }}", "another");
                 let name = format!("{kind} with another key takes no session");
                 verdicts.count(&name, refuses(&mut lab, kind, &other_key, &both(), silent));
-                // It may take what comes before it has set the socket's least TTL, an OPEN, and nothing after it.
+                // It may accept what arrives before it has set the socket's least TTL, an OPEN, and nothing after it.
                 let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not passed on");
                 let with_gtsm = template.replace("{% if bgp.gtsm %}", "{% if true %}");
                 let name = format!("{kind} with GTSM takes no session of peers without");

@@ -9,7 +9,7 @@ use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::Record;
 use drophammer_model::trial::TrialResult;
 
-/// Trials and outcomes of `suite` with so many queues.
+/// Trials and outcomes of `suite` with `queues` queues.
 fn figures(suite: &str, queues: u32) -> (Vec<TrialResult>, Vec<(String, Outcome)>) {
     let mut memory = Memory::default();
     let tally = run_on_queues(&read_suite(suite), queues, &mut memory).unwrap();
@@ -24,7 +24,7 @@ fn figures(suite: &str, queues: u32) -> (Vec<TrialResult>, Vec<(String, Outcome)
     (trials, memory.tests().iter().map(|t| (t.test.clone(), t.outcome.clone())).collect())
 }
 
-/// Without the order where it is not known in one of both, and without figures of each burst that was handed over.
+/// The result without the order if it is not known in one of both, and without figures of each burst that was handed over.
 fn comparable(mut result: TrialResult, other: &TrialResult) -> TrialResult {
     (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
     for (g, other) in result.groups.iter_mut().zip(&other.groups) {
@@ -59,7 +59,8 @@ fn same_figures(suite: &str, queues: u32) -> u64 {
     many.iter().map(|result| result.sum(|g| g.order_unknown)).sum()
 }
 
-/// No two flows of a port send at the same instant: in which order the queues of a port are served then, no rule says.
+/// No two flows of a port send at the same instant, because the order in which the queues of a port are served then is
+/// not specified.
 #[test]
 fn flows_have_the_same_figures_by_any_number_of_queues() {
     let suite = "suite: queues\nduts:\n  - {name: box, kind: reference, capacity: 90 kfps, buffer: 40, delay: 3 us, \

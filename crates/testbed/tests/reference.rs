@@ -1,4 +1,4 @@
-//! Whatever the reference device does to frames, the analyzer counts what the device says it did.
+//! Whatever the reference device does to frames, the analyzer counts what the device reports.
 
 mod common;
 
@@ -30,7 +30,7 @@ impl Story {
     }
 }
 
-/// What a device did between two looks.
+/// Counts of a device between two readings.
 fn since(now: Truth, before: Truth) -> Truth {
     let mut d = now;
     d.received -= before.received;
@@ -78,7 +78,7 @@ fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialS
 /// Runs a trial with these faults at `rate` on both ports for 0.2 s.
 fn story(change: impl FnOnce(&mut Config), faults: Faults, rate_pps: f64) -> Story {
     with_bed(&suite("", "tests: [throughput]\n"), &BOTH, change, |bed, reference| {
-        // The device learns its neighbours without faults.
+        // The device learns its neighbours while it has no faults.
         let quiet = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.1);
         bed.trial(&quiet).unwrap();
         reference.set_faults(faults).unwrap();
@@ -93,7 +93,7 @@ fn story(change: impl FnOnce(&mut Config), faults: Faults, rate_pps: f64) -> Sto
     })
 }
 
-/// Nothing appears and nothing vanishes between device and analyzer.
+/// No frame appears or vanishes between device and analyzer.
 fn conserved(s: &Story) {
     let (r, t) = (&s.result, &s.truth);
     for g in &r.groups {
@@ -107,7 +107,7 @@ fn conserved(s: &Story) {
     assert_eq!(r.offered(), r.intended());
     assert_eq!(r.offered(), t.transit);
     assert_eq!(t.transit + t.duplicated, t.forwarded + t.dropped.total() + t.queued, "{t:?}");
-    // Every frame that left the device was counted as one thing.
+    // Every frame that left the device was counted exactly once.
     if t.queued == 0 {
         let seen = r.received() + s.sum(|g| g.duplicated + g.corrupted + g.stray) + r.health.stale;
         assert_eq!(seen, t.forwarded, "{t:?} {r:?}");
@@ -170,13 +170,13 @@ fn misrouted_frames_are_strays() {
 
 #[test]
 fn frames_to_a_wrong_next_hop_are_strays() {
-    // Nobody, and the host on the other port: right port and intact, but not addressed to the host that must get them.
+    // Nobody, and the host on the other port: right port and intact, but not addressed to the expected host.
     let other_host = drophammer_rig::host_mac(11, 0);
     for mac in [NOBODY, other_host] {
         let wrong_next_hop = Some(WrongNextHop { every: 7, mac });
         let s = story(|_| {}, Faults { wrong_next_hop, ..Faults::default() }, 5_000.0);
         assert_eq!(s.truth.wrong_next_hop, 2_200 / 7 - 200 / 7);
-        // Half of the frames are for the host on the first port, which is then no wrong one.
+        // Half of the frames are for the host on the first port, for which the address is right.
         let wrong = s.sum(|g| g.stray);
         let expected = s.truth.wrong_next_hop;
         assert!(if mac == NOBODY { wrong == expected } else { 0 < wrong && wrong < expected }, "{wrong} of {expected}");
@@ -194,7 +194,7 @@ fn loss_at_low_load_vanishes_at_high_load() {
     assert_eq!(low.result.lost(), 400 / 4);
     let high = story(|_| {}, faults(), 5_000.0);
     assert_eq!(high.result.lost(), high.truth.dropped.fault_low_load);
-    // The first interval knows no load before it, and the second may know a part of one.
+    // The first interval has no load before it, and the second may know only a part of one.
     assert!(high.result.lost() > 0 && high.result.lost() <= 50, "{}", high.result.lost());
 }
 
@@ -203,7 +203,7 @@ fn routes_without_room_attract_what_vanishes() {
     with_bed(
         &suite("", "tests: [throughput]\n"),
         &BOTH,
-        // Of two routes of either family, in the order of the ports.
+        // Two routes of either family, in the order of the ports.
         |c| c.fib_limit = Some(3),
         |bed, reference| {
             let spec = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.5);
@@ -294,7 +294,7 @@ fn reordered_frames_are_seen_as_such() {
         let s = story(|_| {}, Faults { reorder, ..Faults::default() }, 5_000.0);
         assert_eq!(s.result.lost(), 0);
         assert!(s.truth.reordered > 0);
-        // Families and ports are flows of their own: what others passed a frame may belong to another flow.
+        // Families and ports are separate flows: the frames that passed a frame may belong to another flow.
         assert!(s.sum(|g| g.reordered) <= s.truth.reordered);
         assert!(s.result.groups.iter().all(|g| g.max_reordering_extent <= positions));
         assert!(positions == 1 || s.sum(|g| g.reordered) > 0);
@@ -323,7 +323,7 @@ fn an_overloaded_server_loses_what_its_buffer_cannot_hold() {
             let most = capacity / 5 + buffer as u64 + 1;
             assert!((capacity / 5..=most).contains(&s.result.received()), "{} of {most}", s.result.received());
         }
-        // The longest wait is a full buffer.
+        // The longest wait is that for a full buffer.
         let longest = (buffer as u64 * 1_000_000_000).div_ceil(capacity) + 10_000;
         assert!(s.result.groups.iter().all(|g| g.latency.max_ns <= longest), "{:?} {longest}", s.result.groups);
         let rate = 2.0 * s.result.forwarding_rate().pps();
@@ -336,7 +336,7 @@ fn what_the_device_says_by_itself_is_no_test_traffic() {
     let own_frames = Some(OwnFrames { interval: Duration::from_millis(1), port: 1 });
     let s = story(|_| {}, Faults { own_frames, ..Faults::default() }, 5_000.0);
     assert_eq!((s.result.lost(), s.sum(|g| g.corrupted)), (0, 0));
-    // Some come between the trial and the looks at the device.
+    // Some arrive between the trial and the readings of the device.
     assert!(s.result.health.other_received > 190, "{}", s.result.health.other_received);
     assert!(s.result.health.other_received <= s.truth.own_frames);
 }
@@ -418,7 +418,7 @@ proptest! {
             (c.capacity_pps, c.buffer) = (capacity, buffer);
             (c.delay, c.jitter) = (Duration::from_nanos(delay), Duration::from_nanos(jitter));
         };
-        // It checks conservation.
+        // `story` checks conservation.
         let s = story(change, faults, rate);
         prop_assert!(s.result.lost() >= s.truth.dropped.total());
     }

@@ -1,4 +1,4 @@
-//! A suite's wishes for BGP as the reference device gets them.
+//! A suite's BGP parameters as the reference device receives them.
 
 mod common;
 

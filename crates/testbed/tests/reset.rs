@@ -1,4 +1,4 @@
-//! The test `reset` on the reference device, which does nothing for a known time after a reset and forgets all by it.
+//! The test `reset` on the reference device, which does nothing for a known time after a reset and loses all its state.
 
 mod common;
 

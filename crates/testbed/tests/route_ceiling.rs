@@ -1,6 +1,6 @@
-//! What the tester needs alone for routes, over a loop of the lab: each time all routes are there, and right.
+//! Time that the tester needs alone for routes, over a loop of the lab: each time all routes arrive, and are right.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn checked() -> Result<(), String> {
     let without = lab.loop_without_dut(&suite.ports).map_err(|e| e.to_string())?;
     without.keep_segments_apart().map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
-    // By one thread, and by the first of two.
+    // With one thread, and with the first of two.
     for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
         let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
         let hosts = joined_in_pairs(&suite.ports, suite.seed);
@@ -41,7 +41,7 @@ fn checked() -> Result<(), String> {
                 let seed = (seed + salt + turn) << 16;
                 let seconds = route_ceiling::once(&mut rig, &suite.ports, seed, &routes, per_update, &|| false)
                     .map_err(|e| e.to_string())?;
-                // As fast as nobody can, or as slow as one who has lost a segment and waits for its time.
+                // Outside these limits the time is impossible, or longer than a retransmission explains.
                 if !(1e-4..20.0).contains(&seconds) {
                     return Err(format!("{ROUTES} {family} routes, {per_update} per UPDATE, in {seconds} s"));
                 }

@@ -1,6 +1,7 @@
-//! The counters of a Linux router, of its kernel and of an SNMP agent beside it, against the frames that were sent: all must agree.
+//! The counters of a Linux router, of its kernel and of an SNMP agent beside it, compared with the frames that were
+//! sent: all must agree.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The test `routing_loop` on reference devices in virtual time: each counter of each interface to the packet, the load that saturates a router of
-//! known speed, and every fault by its name.
+//! The test `routing_loop` on reference devices in virtual time: each counter of each interface to the packet, the load
+//! that saturates a router of known speed, and every fault by its name.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn completed(suite: &Suite) -> Outcome {
     test.outcome
 }
 
-/// Why the test of a suite came to nothing.
+/// Why the test of a suite failed.
 fn refused(suite: &Suite) -> String {
     let test = done(suite);
     assert_ne!(test.status, TestStatus::Completed);
@@ -52,7 +52,7 @@ fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
 
 const ACCOUNTING: &str = "routing_loop_accounting";
 
-/// Place, in and out of every counter of each packet with TTL 64 that comes in at r1.
+/// Place, in and out of every counter for each packet with TTL 64 that enters at r1.
 const EACH: [(&str, Option<u64>, Option<u64>); 12] = [
     ("r1 port p1", Some(1), None),
     ("r1 first link to r2", None, Some(11)),
@@ -71,7 +71,7 @@ const EACH: [(&str, Option<u64>, Option<u64>); 12] = [
 #[test]
 fn every_counter_is_exact_and_errors_come_back() {
     let topology = ", core_speed: 100 Mbit/s, wan_speed: 44.21 Mbit/s";
-    // No loads beyond the accounting: `max_load` is its rate.
+    // No loads except the accounting's: `max_load` is its rate.
     let test = ", frame_sizes: [ip1498, ip40], packets: 70, own_frames: 1, max_load: 100 fps, overload: 100 fps, trial_duration: 100 ms";
     let outcome = completed(&suite(", icmp_errors: 1000", topology, test));
     let verdict = &outcome.verdicts[0];
@@ -88,7 +88,7 @@ fn every_counter_is_exact_and_errors_come_back() {
             let of =
                 |place: &str| found.iter().find(|(found, _, _)| found == place).unwrap_or_else(|| panic!("no {place}"));
             let (_, counted_in, counted_out) = of(place);
-            // Errors of r4, where the TTL ends, go back over the link in the middle.
+            // Errors of r4, where the TTL ends, return over the link in the middle.
             let errors = |on: &str| if place == on { 70 } else { 0 };
             if let Some(each) = came {
                 assert_eq!(*counted_in, Some(70 * each + errors("r2 link to r3")), "{place} in");
@@ -108,19 +108,19 @@ fn every_counter_is_exact_and_errors_come_back() {
 
 #[test]
 fn a_router_of_known_speed_saturates_where_it_must() {
-    // Each packet passes r2 and r3 21 times, and no other router as often.
+    // Each packet passes r2 and r3 21 times, more often than any other router.
     let test = ", frame_sizes: [ip68], packets: 20, own_frames: 1, precision: 1, trial_duration: 2 s";
     let outcome = completed(&suite(", capacity: 10 kfps, buffer: 100, delay: 10 us, icmp_errors: 10", "", test));
     assert!(outcome.verdicts[0].pass, "{}", outcome.verdicts[0].found);
     let each_way = rank(&outcome, "loop_ip68_pps").unwrap();
     let exact = 10_000.0 / 21.0 * 10.0;
-    // The buffer takes some beyond, the search ends 1 % below.
+    // The buffer absorbs some more, and the search ends 1 % below.
     assert!(each_way > exact * 0.985 && each_way < exact * 1.02, "{each_way} beside {exact}");
     let middle = cell(&outcome, "routing_loop", 1, "middle_pps").unwrap();
     assert!((middle - each_way / 10.0 * 42.0).abs() < middle * 0.01, "{middle}");
     let system = cell(&outcome, "routing_loop", 1, "system_pps").unwrap();
     assert!((system - each_way / 10.0 * 63.0).abs() < system * 0.01, "{system}");
-    // Under overload the busiest router sends on what it can serve, to the packet.
+    // Under overload the busiest router forwards exactly what it can serve.
     let of_router = |router: &str| -> f64 {
         let table = "routing_loop_rates";
         let count = rows(&outcome, table).len();
@@ -143,7 +143,8 @@ fn a_link_of_known_speed_saturates_where_it_must() {
     let exact = f64::min(44.21e6 / (8.0 * 566.0 * 11.0), 44.21e6 / (8.0 * 590.0 * 10.0)) * 10.0;
     let each_way = rank(&outcome, "loop_ip528_pps").unwrap();
     assert!(each_way > exact * 0.94 && each_way < exact * 1.01, "{each_way} beside {exact}");
-    // Under overload the link in the middle is full: share of the line by IP bytes alone, and with what the source counts.
+    // Under overload the link in the middle is full: share of the line by IP bytes alone, and with the overhead that
+    // the source counts.
     let full = |column: &str| cell(&outcome, "routing_loop", 2, column).unwrap();
     let by_line = |bytes: f64| bytes / (bytes + 38.0) * 100.0;
     let (least, most) = (by_line(528.0), by_line(552.0));
@@ -151,7 +152,7 @@ fn a_link_of_known_speed_saturates_where_it_must() {
     assert!(full("wan_ethernet_percent") > full("wan_hdlc_percent") && full("wan_ethernet_percent") < 100.0);
 }
 
-/// What is said of a loop with this fault.
+/// The text about a loop with this fault.
 fn found(fault: &str) -> String {
     let test = ", frame_sizes: [ip68], packets: 60, own_frames: 1, max_load: 100 fps, overload: 100 fps, trial_duration: 100 ms";
     let outcome = completed(&suite(&format!(", icmp_errors: 1000, {fault}"), "", test));
@@ -165,7 +166,7 @@ fn each_fault_is_found_and_named() {
     let lost = found("tunnel_drop_every: 50");
     assert!(lost.contains("packets ended in r3, between tunnel to r2 and link to r2"), "{lost}");
     let kept = found("tunnel_keeps_ttl: true");
-    // Each round takes five instead of six: more of everything.
+    // The TTL decreases by five in each round instead of six, so there are more rounds: all counters are higher.
     assert!(kept.contains("r1 first link to r2 out: 780 of 660"), "{kept}");
     let ignored = found("policy_ignored: true");
     assert!(ignored.contains("r1 second link to r2 in: 0 of 600"), "{ignored}");
@@ -177,7 +178,7 @@ fn each_fault_is_found_and_named() {
 
 #[test]
 fn a_loop_that_sticks_under_load_has_no_highest_load() {
-    // 10 passes for each of 10 and 20 packets leave the tunnel as it is; those of the first trial of the search do not.
+    // Of 10 and 20 packets 10 passes each leave the tunnel as it is; those of the first trial of the search do not.
     let test = ", frame_sizes: [ip68], packets: 20, own_frames: 1, trial_duration: 200 ms, max_load: 2 kfps";
     let outcome = completed(&suite(", tunnel_sticks_after: 1000", "", test));
     assert!(outcome.verdicts[0].pass, "the counters were right before: {}", outcome.verdicts[0].found);
@@ -203,7 +204,7 @@ fn a_link_of_a_satellite_delays_each_round() {
     let outcome = completed(&suite(", icmp_errors: 1000", topology, test));
     assert!(outcome.verdicts[0].pass, "{}", outcome.verdicts[0].found);
     assert_eq!(rank(&outcome, "loop_ip528_amplification"), Some(30.0));
-    // Five rounds of 554 ms; what the counters show of it is known to two link delays and 100 ms.
+    // Five rounds of 554 ms; the counters show them with an uncertainty of two link delays and 100 ms.
     let around = cell(&outcome, "routing_loop", 0, "circling_ms").unwrap();
     assert!((2_770.0..2_770.0 + 700.0).contains(&around), "{around}");
 }

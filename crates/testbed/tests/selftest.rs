@@ -1,4 +1,4 @@
-//! The tests of the self-test, in virtual time, where the right answers are known.
+//! The tests of the self-test, in virtual time, for which the right answers are known.
 
 mod common;
 
@@ -23,7 +23,7 @@ use drophammer_testbed::{Session, config};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A device that tells of one counter more than there was.
+/// A device that reports a higher value of one counter than it counted.
 struct Boaster {
     device: ReferenceDut,
     counter: &'static str,
@@ -65,7 +65,7 @@ fn params(method: &dyn Method, seconds: f64) -> Params {
     params
 }
 
-/// Runs `method` on the device of `suite` with `faults`; where `boast` is given, the device boasts of it.
+/// Runs `method` on the device of `suite` with `faults`; with `boast` the device reports a wrong value of that counter.
 fn run(
     suite: &Suite,
     method: &dyn Method,

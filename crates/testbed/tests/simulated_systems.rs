@@ -247,7 +247,13 @@ fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
         with_system(&suite, frame_by_frame, |bed, system| {
             let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
             let classes = vec![class("gold", 40, 3), class("bronze", 0, 1)];
-            let list = |at, rate| EgressClasses { at, rate: Bandwidth(rate), queue: 9, classes: classes.clone() };
+            let list = |at, rate| EgressClasses {
+                at,
+                rate: Bandwidth(rate),
+                queue: 9,
+                scheduling: Default::default(),
+                classes: classes.clone(),
+            };
             let core = WayOut::Core(CoreWay { from: 1, to: 3 });
             bed.set_classes(&[list(WayOut::Port(4), 3_000_000), list(core, 5_000_000)]).unwrap();
             let mut flows = full_mesh(bed);

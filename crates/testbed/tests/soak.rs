@@ -51,7 +51,7 @@ fn a_device_that_does_not_age_is_steady() {
     assert!((figure(&memory, "soak_loss_percent").unwrap() - 0.1).abs() < 0.001);
     assert_eq!(figure(&memory, "soak_latency_growth_percent"), Some(0.0));
     assert_eq!(figure(&memory, "soak_memory_growth_percent"), None, "nobody knows");
-    // One trial behind the other, with a gap for late frames.
+    // Trials in sequence, with a gap for late frames.
     let at: Vec<f64> = (0..20).map(|row| cell(memory.outcome(TEST), "soak_intervals", row, "at_s").unwrap()).collect();
     assert!(at.windows(2).all(|pair| (pair[1] - pair[0] - 1.001).abs() < 1e-3), "{at:?}");
 }
@@ -71,16 +71,16 @@ fn latency_and_memory_that_grow_are_found_with_their_slope() {
         assert!((found - latency.unwrap()) * bound >= 0.0 && (found / 10_800.0 - 1.0).abs() < 0.02, "{column} {found}");
     }
     assert_eq!(drift(&memory, "Loss", "change"), (Some(0.0), "steady".into()));
-    // 19 s of 3 µs each, of a median of about 80 µs in the middle.
+    // 19 s of 3 µs each, relative to a median of about 80 µs in the middle.
     let growth = figure(&memory, "soak_latency_growth_percent").unwrap();
     assert!((50.0..100.0).contains(&growth), "{growth}");
     let notes = &memory.outcome(TEST).notes;
     assert!(notes.iter().any(|note| note.contains("Median latency drifts by +108")), "{notes:?}");
-    // One alone.
+    // Latency only.
     let slower = soaked(", delay: 50 us, ageing_delay: 3 us", "");
     assert_eq!(drift(&slower, "Memory of its daemons", "change"), (Some(0.0), "steady".into()));
     assert_eq!(figure(&slower, "soak_memory_growth_percent"), Some(0.0));
-    // The same is no drift where it is too little to count.
+    // The same growth is not a drift if it is too small to count.
     let tolerant = soaked(", delay: 50 us, ageing_delay: 3 us, ageing_memory: 1048576", "least_drift: 100");
     assert_eq!(drift(&tolerant, "Median latency", "change").1, "steady");
     assert_eq!(figure(&tolerant, "soak_latency_growth_percent"), Some(0.0));

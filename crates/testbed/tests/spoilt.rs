@@ -1,7 +1,7 @@
-//! A trial that the tester itself has spoilt is invalid, says why, and is repeated: each way to spoil one, done for real
-//! to a trial through a Linux router in a namespace.
+//! A trial that the tester itself has spoilt is invalid, gives the reason, and is repeated. Each kind of disturbance is
+//! applied to a real trial through a Linux router in a namespace.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 mod common;
 
@@ -28,18 +28,18 @@ use std::time::Duration;
 
 type Checked = Result<(), String>;
 
-/// What is done to the first trial, in its middle.
+/// The disturbance of the first trial, in its middle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoil {
     /// Nothing.
     Not,
-    /// Nobody reads the receiving socket for this long.
+    /// The receiving socket is not read for this long.
     Deaf(Duration),
     /// The sender's own ring is full for some bursts.
     RingFull,
-    /// The process gets no processor (SIGSTOP), then goes on.
+    /// The process is stopped (SIGSTOP), then continues.
     Stopped,
-    /// Somebody sets the wall clock.
+    /// The wall clock is set.
     ClockSet,
     /// The sending interface is switched off, and on again.
     SendingDown,
@@ -52,19 +52,19 @@ enum Spoil {
 }
 
 impl Spoil {
-    /// Acts at the port that receives.
+    /// Whether it acts at the port that receives.
     fn of_the_receiver(self) -> bool {
         matches!(self, Spoil::Deaf(_) | Spoil::ReceivingDown | Spoil::EndFull)
     }
 }
 
-/// Time that a switched-off interface, a stop or the like lasts.
+/// Time that an interface is switched off, a stop lasts and so on.
 const SPELL_S: &str = "0.3";
 
 /// Test frames after which the spoiler acts.
 const AFTER: usize = 2_000;
 
-/// What the ports of a trial share.
+/// State that the ports of a trial share.
 #[derive(Default)]
 struct Fuse {
     armed: Cell<bool>,
@@ -73,7 +73,7 @@ struct Fuse {
 }
 
 impl Fuse {
-    /// Is it time? Tells so once.
+    /// Whether it is time; true only once.
     fn burns(&self) -> bool {
         let now = self.armed.get() && self.frames.get() > AFTER;
         if now {
@@ -83,7 +83,7 @@ impl Fuse {
     }
 }
 
-/// A port with a spoiler: acts once, when the fuse is armed and some test frames have gone through.
+/// A port with a disturbance: acts once, when the fuse is armed and some test frames have passed.
 struct Spoiled {
     inner: AfPacket,
     info: PortInfo,
@@ -91,7 +91,7 @@ struct Spoiled {
     spoil: Spoil,
     fuse: Rc<Fuse>,
     until: Option<Instant>,
-    /// Sends that find the ring full.
+    /// Remaining sends that find the ring full.
     full: u32,
     child: Option<Child>,
 }
@@ -99,17 +99,17 @@ struct Spoiled {
 impl Spoiled {
     fn new(inner: AfPacket, clock: SystemClock, spoil: Spoil, fuse: &Rc<Fuse>) -> Spoiled {
         let mut info = inner.info().clone();
-        // As on an interface of a real card: what is refused is the tester's own doing.
+        // As on an interface of a real card: refused frames are the tester's own fault.
         info.refusal_is_device_loss &= spoil != Spoil::RingFull;
         Spoiled { inner, info, clock, spoil, fuse: fuse.clone(), until: None, full: 0, child: None }
     }
 
-    /// Starts `script` beside us; it is waited for when the port goes.
+    /// Starts `script` in parallel; it is waited for when the port is dropped.
     fn shell(&mut self, script: &str) {
         self.child = Some(Command::new("sh").arg("-ec").arg(script).spawn().expect("a shell"));
     }
 
-    /// Does `first` at once and `then` when the spell is over.
+    /// Runs `first` at once and `then` at the end of the spell.
     fn spell(&mut self, first: &str, then: &str) {
         let done = Command::new("sh").arg("-ec").arg(first).status().expect("a shell");
         assert!(done.success(), "{first}");
@@ -119,7 +119,7 @@ impl Spoiled {
     fn act(&mut self) {
         let (me, name) = (std::process::id(), self.info.interface.clone());
         match self.spoil {
-            // The clock acts by itself.
+            // The clock acts without a port.
             Spoil::Not | Spoil::ClockSet => {}
             Spoil::Deaf(time) => self.until = Some(self.clock.now() + time),
             Spoil::RingFull => self.full = 2_000,
@@ -186,7 +186,7 @@ impl Port for Spoiled {
     }
 }
 
-/// A clock whose wall is set by 2.5 ms in the middle of the trial, if at all.
+/// A clock whose wall clock is set by 2.5 ms in the middle of the trial, if at all.
 struct Set {
     inner: SystemClock,
     fuse: Option<Rc<Fuse>>,
@@ -217,7 +217,7 @@ impl Clock for Set {
 struct Case {
     name: &'static str,
     spoil: Spoil,
-    /// What the reason of the first trial says; empty when it must be valid.
+    /// The reason of the first trial; empty if it must be valid.
     says: &'static str,
     size: &'static str,
     rate_pps: f64,
@@ -228,7 +228,7 @@ const fn case(name: &'static str, spoil: Spoil, says: &'static str) -> Case {
     Case { name, spoil, says, size: "1400", rate_pps: 20_000.0, seconds: 0.5 }
 }
 
-/// Spoils nothing either: what the kernel does for the tester on the router's processor is measured.
+/// Another case without disturbance: measures the kernel's work for the tester on the router's processor.
 const SHARE: &str = "the_testers_share_of_the_routers_processor";
 
 const CASES: [Case; 10] = [
@@ -260,7 +260,7 @@ fn suite() -> Suite {
     )
 }
 
-/// The trials of one case, and what the test was told in the end.
+/// The trials of one case, and the final result for the test.
 fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result<u64, TestError>), String> {
     let suite = suite();
     let clock = SystemClock::start();
@@ -303,14 +303,14 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
         let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
         fuse.frames.set(0);
         fuse.armed.set(true);
-        // One way, so that each port has its part.
+        // One direction, so that each port has its role.
         spec.flows.retain(|f| f.from == 0);
         bed.trial(&spec).map(|r| r.offered())
     };
     Ok((memory.trials().into_iter().cloned().collect(), outcome))
 }
 
-/// Others may keep this machine so busy that no trial is valid, which is told too; then the case proves nothing yet.
+/// Other programs may keep this machine so busy that no trial is valid, which is reported too; the case then proves nothing.
 const TRIES: usize = 5;
 
 fn run(device: &mut dyn Dut, case: &Case) -> Checked {
@@ -327,14 +327,14 @@ fn run(device: &mut dyn Dut, case: &Case) -> Checked {
     }
 }
 
-/// What a case has shown.
+/// Result of a case.
 enum Seen {
     Good,
     /// Attempts were spoilt by other programs' use of the processor.
     Noise,
 }
 
-/// Spoilt by whoever else uses the processor?
+/// Whether other programs on the processor spoilt the trial.
 fn is_noise(reason: &str) -> bool {
     reason.split("; ").all(|r| r.contains("less than intended") || r.contains("held off the processor"))
 }
@@ -351,7 +351,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
     reasons.iter().for_each(|r| println!("    {r}"));
     let first = reasons.first().ok_or("no trial was stored")?;
     if case.name == SHARE {
-        // Valid or not: where the router has a processor of its own, and its threads can be seen.
+        // Checked in valid and invalid trials, if the router has its own processor and its threads can be seen.
         let health = &trials[0].result.health;
         let (Some(used), Some(_)) = (health.dut_used_ns, &health.dut_processor) else { return Ok(Seen::Good) };
         let tester = health.tester_on_dut_ns.ok_or("it is not known")?;
@@ -360,7 +360,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
     }
     let noisy = |reason: &str| is_noise(reason) && !(is_noise(case.says) && reason.contains(case.says));
     if case.spoil == Spoil::Deleted {
-        // The device has lost its link with it, which is told.
+        // The device has lost its link with it, which is reported.
         check(first.contains("what was counted until then does not count"), || first.clone())?;
         return match outcome {
             Err(TestError::DutDied(e) | TestError::Failed(e)) if !e.is_empty() => Ok(Seen::Good),

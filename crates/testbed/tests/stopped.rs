@@ -1,7 +1,8 @@
-//! A DUT whose process is stopped for 50 ms in the middle of a trial is late or loses frames, and that is its own doing: the trial is
-//! valid. Neither the watch on the host nor the tester takes the blame.
+//! A DUT whose process is stopped for 50 ms in the middle of a trial is late or loses frames. That is the DUT's fault:
+//! the trial is valid, and neither the watch on the host nor the tester is blamed.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. The reference device is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. The reference device is another
+//! instance of this program.
 
 mod common;
 
@@ -29,10 +30,10 @@ type Checked = Result<(), String>;
 
 /// How long the process is stopped.
 const STOP: Duration = Duration::from_millis(50);
-/// A frame that waited for the process is at least so late, one that did not is not.
+/// A frame that waited for the process is at least this late, one that did not is not.
 const LATE_NS: u64 = 40_000_000;
 const SECONDS: f64 = 1.0;
-/// Others may keep this machine so busy that a trial is rightly invalid: then it proves nothing.
+/// Other programs may keep this machine so busy that a trial is rightly invalid: it then proves nothing.
 const TRIES: usize = 10;
 
 struct Case {
@@ -47,7 +48,7 @@ const CASES: [Case; 3] = [
     Case { name: "a_stop_at_higher_load_is_the_devices", rate_pps: 100_000.0, stopped: true },
 ];
 
-/// A port that says so once, when so many frames have been sent.
+/// A port that reports once that a given number of frames has been sent.
 struct Counted {
     inner: AfPacket,
     left: Option<usize>,
@@ -93,13 +94,13 @@ fn suite() -> Suite {
     )
 }
 
-/// The process of the device: the child of this one that was started as such.
+/// The process of the device: the child of this process that was started as the device.
 fn device_process() -> Result<u32, String> {
     let me = std::process::id().to_string();
     let is_device = |pid: &u32| {
         let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&read("stat")).into_owned();
-        // Behind the name, which may hold anything: the state, then the parent.
+        // After the name, which may contain anything: the state, then the parent.
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1).map(str::to_owned));
         let started_as = read("cmdline").split(|b| *b == 0).nth(1).map(<[u8]>::to_vec);
         parent.as_ref() == Some(&me) && started_as.as_deref() == Some(device::SUBCOMMAND.as_bytes())
@@ -109,13 +110,13 @@ fn device_process() -> Result<u32, String> {
     pids.find(is_device).ok_or_else(|| "the device has no process".into())
 }
 
-/// Sends a signal to a process. Returns when it is sent.
+/// Sends a signal to a process. Returns when it has been sent.
 fn signal(name: &str, pid: u32) -> Checked {
     let done = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().map_err(|e| e.to_string())?;
     check(done.success(), || format!("kill -{name} {pid}"))
 }
 
-/// Waits until it is told, then stops the process for [`STOP`]. Returns for how long it was stopped at most.
+/// Waits for a message, then stops the process for [`STOP`]. Returns the longest time for which it was stopped.
 fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Duration, String> {
     told.recv().map_err(|_| "the trial did not get to its middle")?;
     let start = Instant::now();
@@ -125,14 +126,14 @@ fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Duration, String> {
     Ok(start.elapsed())
 }
 
-/// What the device has lost by itself since it was brought up.
+/// Frames that the device itself has lost since it was brought up.
 fn lost_by_itself(device: &mut ProgramDut) -> Result<u64, String> {
     let counters = device.counters().map_err(|e| e.to_string())?;
     let count = |name: &str| counters.get(name).copied().ok_or(format!("the device does not count {name}"));
     Ok(count("truth.receive_overflow")? + count("truth.transmit_refused")?)
 }
 
-/// The first trial of a test under the whole watch on the host, and what the device lost by itself meanwhile.
+/// The first trial of a test under the whole watch on the host, and the frames that the device itself lost meanwhile.
 fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRecord, u64), String> {
     let clock = SystemClock::start();
     let families = [Family::Ipv4];
@@ -171,10 +172,10 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             };
             let load = Load::Constant { rate_pps: case.rate_pps };
             let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
-            // A trial that others spoil is told by its record.
+            // The record reports a trial that other programs spoil.
             let _ = bed.trial(&spec);
         }
-        // Nobody is left who could tell it to stop the process.
+        // No sender is left that could request a stop of the process.
         drop(half_sent);
         stopping
             .map(|stopping| stopping.join().map_err(|_| "the thread that stops the device died".to_owned())?)
@@ -210,7 +211,7 @@ fn run(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Checked {
         };
         match (result, trial.result.validity.is_valid() && case.stopped) {
             (Ok(()), _) => return Ok(()),
-            // A valid trial with a stop is the answer.
+            // A valid trial with a stop is the result.
             (Err(e), true) => return Err(e),
             (Err(e), false) => {
                 println!("    again: {e}");

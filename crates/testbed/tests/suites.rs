@@ -62,7 +62,7 @@ proptest! {
         prop_assert!(matches!(memory.records.last(), Some(Record::Ended(_))));
         for trial in memory.trials() {
             let r = &trial.result;
-            // In virtual time nothing is the tester's fault.
+            // In virtual time the tester is never at fault.
             prop_assert!(r.validity.is_valid() && r.health.unsent == 0 && r.health.receive_drops == 0, "{:?}", r);
             prop_assert_eq!(r.intended(), trial.spec.intended_per_port() * u64::from(r.senders));
             for g in &r.groups {
@@ -71,7 +71,7 @@ proptest! {
                 prop_assert_eq!(g.last_loss_ns.is_some(), g.lost > 0);
                 prop_assert!(g.bins.iter().all(|b| b.delivered <= b.offered));
             }
-            // What is offered in the time of a trial cannot come out faster than the device works.
+            // Frames offered in the time of a trial cannot come out faster than the device serves them.
             if let Some(capacity) = suite.duts[0].params.rate("capacity") {
                 let copies = if device.contains("duplicate") { 2.0 } else { 1.0 };
                 let rate = r.forwarding_rate().pps() * f64::from(r.senders);

@@ -1,7 +1,7 @@
-//! Systems of several real routers: four fully meshed, and two in a row. Between all of their ports nothing is lost, routes of one port reach
-//! all others, and both go around a link between two routers that is down.
+//! Systems of several real routers: four fully meshed, and two in a row. Nothing is lost between any of their ports,
+//! routes of one port reach all others, and both take a detour around a link between two routers that is down.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab must be entered by a process with one thread, so this test has no harness.
 
 mod common;
 
@@ -29,11 +29,11 @@ const PORTS: usize = 4;
 const ROUTES: u32 = 1_000;
 /// Frames of each flow.
 const FRAMES: f64 = 100.0;
-/// The machine may hold tester and routers up for a while; a check that it spoilt is tried again.
+/// The machine may delay tester and routers; a check that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The cases: kind, topology, and what the system can do beside forwarding.
+/// The cases: kind, topology, and the system's BGP.
 const CASES: [(&str, &str, Bgp); 6] = [
     ("linux", "{mesh: 4}", Bgp::None),
     ("frr", "{mesh: 4}", Bgp::Forwards),
@@ -59,7 +59,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// A flow from each port to each other one, alternately of both IP versions. `ttl` is what arrives behind one router.
+/// A flow from each port to each other one, alternately of both IP versions. `ttl` is the TTL behind one router.
 fn suite(kind: &str, topology: &str) -> Suite {
     let mut flows = String::new();
     for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
@@ -86,7 +86,7 @@ fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, 
     method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
 }
 
-/// Every frame of every flow arrives, with the TTL that the routers on its way leave.
+/// Every frame of every flow arrives, with the TTL behind the routers on its way.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -108,7 +108,8 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     last
 }
 
-/// While two links are down and the others too slow, gold loses nothing, and the queues between the routers dropped what was lost.
+/// While two links are down and the others too slow, gold loses nothing, and the queues between the routers dropped all
+/// lost frames.
 fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -120,7 +121,7 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
             ensure(cell("class_of_service", 3, "lost") == 0.0, || "gold lost frames".into())?;
             for row in 0..6 {
                 let [lost, dropped] = ["lost", "dropped"].map(|column| cell("class_of_service_losses", row, column));
-                // Without overload and of gold nothing, of silver and bronze much under overload.
+                // Nothing of gold and nothing without overload; much of silver and bronze under overload.
                 let much = row > 3;
                 ensure(lost == dropped && (lost > 100.0) == much && (much || lost == 0.0), || {
                     format!("class {row}: {lost} lost, {dropped} dropped")
@@ -135,8 +136,8 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     last
 }
 
-/// All routes that the first port advertises come to all others as one router would pass them on, and where they are installed each router
-/// has them.
+/// All routes that the first port advertises arrive at all others as one router would pass them on. If routes are
+/// installed, each router has them.
 fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
     let families = [Family::Ipv4, Family::Ipv6];
     let installed = |setup: &mut TestSetup<'_>| families.map(|f| setup.bench().device.fib_routes(f).ok().flatten());
@@ -180,7 +181,7 @@ fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
     routing.reset(PATIENCE).map_err(text)
 }
 
-/// What the system says of itself.
+/// The system's counters and records.
 fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
     let record = dut.record();
     let said = format!("{routers} routers, ");
@@ -288,7 +289,7 @@ fn main() -> ExitCode {
     let mut verdicts = Verdicts::begin();
     for case_of in CASES {
         let (kind, topology, bgp) = case_of;
-        // OpenBGPD becomes another user, whom only root's lab has.
+        // OpenBGPD changes to another user, which only root's lab has.
         if !name(&case_of).contains(&filter) || (kind == "openbgpd" && !lab.is_root()) {
             verdicts.leave_out(1);
             continue;

@@ -1,4 +1,5 @@
-//! Suites with VLAN sub-interfaces on the reference device: they are emulated, awaited and sent through like the ports themselves.
+//! Suites with VLAN sub-interfaces on the reference device: sub-interfaces are emulated, resolved and used like the
+//! ports themselves.
 
 mod common;
 
@@ -10,7 +11,7 @@ use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use std::time::Duration;
 
-/// One tag and two on both ports; the flows take all kinds of ways.
+/// One tag and two on both ports; the flows cover all kinds of ways.
 const SUITE: &str = "suite: vlans\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: reference}\n\
     ports:\n  - {name: p1, speed: 100 Mbit/s, vlans: [{id: 100}, {id: [100, 200]}]}\n  \
     - {name: p2, speed: 100 Mbit/s, vlans: [{id: 300}, {id: [7, 8]}]}\n\
@@ -72,7 +73,7 @@ fn a_sub_interface_that_the_device_lacks_or_does_not_forward_to_is_named() {
     // The last sub-interface of the second port has no address that answers.
     let silent = bed(&suite, |config| config.sub_interfaces[3].ipv6 = None).unwrap_err().to_string();
     assert!(silent.contains("on port p2, VLANs 7.8 within 10 s"), "{silent}");
-    // It answers, and what goes there is dropped.
+    // It answers, but frames to it are dropped.
     let hole = bed(&suite, |config| config.routes.retain(|route| route.port != 5 || route.prefix.is_ipv6()));
     let hole = hole.unwrap_err().to_string();
     assert!(hole.contains("IPv4 p1.100.200 to p2.7.8: 0 of"), "{hole}");

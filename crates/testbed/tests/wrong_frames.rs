@@ -1,5 +1,5 @@
-//! Idle traffic and error frames on reference devices whose every answer is known: one that does as the RFCs want, and ones with a single
-//! fault, which the test must name.
+//! Idle traffic and error frames on reference devices with known answers: one that follows the RFCs, and ones with a
+//! single fault, which the test must name.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn rank(outcome: &Outcome, key: &str) -> f64 {
     outcome.ranks.iter().find(|r| r.key == key).unwrap().value.unwrap()
 }
 
-/// Kinds with a verdict other than "as wanted", of those that were sent.
+/// Kinds that were sent and have a verdict other than "as wanted".
 fn wrong(outcome: &Outcome) -> Vec<(String, String)> {
     let all = column(outcome, "error_frames", "kind", "verdict");
     all.into_iter().filter(|(_, verdict)| verdict != "as wanted" && !verdict.starts_with("not sent")).collect()
@@ -51,12 +51,12 @@ fn a_device_that_does_as_it_must_is_right_in_every_kind() {
     assert_eq!(wrong(&outcome), []);
     assert_eq!(rank(&outcome, "error_kinds_wrong"), 0.0);
     assert_eq!(column(&outcome, "error_frames", "kind", "sent").len(), 30);
-    // A trial without wrong frames, and one for each kind but for the FCS.
+    // A trial without wrong frames, and one for each kind except the FCS.
     assert_eq!(memory.trials().len(), 30);
     assert!(memory.trials().iter().all(|t| t.result.lost() == 0 && t.result.validity.is_valid()));
     assert_eq!(of(&outcome, "bad FCS", "sent"), "0");
     assert!(of(&outcome, "bad FCS", "verdict").contains("no backend of the tester"));
-    // Frame by frame, with the counter that says so.
+    // Frame by frame, with the counter that shows it.
     for (kind, counter, answers) in [
         ("runt", "truth.ignored +7, truth.runts +7", ""),
         ("giant", "truth.giants +7, truth.ignored +7", ""),
@@ -111,10 +111,10 @@ fn each_kind_that_a_device_forwards_wrongly_is_named_and_no_other() {
         let (outcome, _) = outcome(&format!(", forwards_wrong: {fault}"), ERRORS);
         assert_eq!(wrong(&outcome), kinds, "{fault}");
         assert_eq!(rank(&outcome, "error_kinds_wrong"), kinds.len() as f64);
-        // As wrong as they were.
+        // Still with the same error.
         assert_eq!(of(&outcome, &kinds[0].0, "altered"), "0", "{fault}");
     }
-    // What goes to an address that nobody has finds no route.
+    // Frames to an address that no host has find no route.
     let (outcome, _) = outcome(", forwards_wrong: martian", ERRORS);
     let sources = ["0.0.0.0", "127.0.0.1", "240.0.0.1", "multicast", "broadcast"].map(|of| format!("source {of}"));
     let found = wrong(&outcome);
@@ -155,7 +155,7 @@ fn a_device_that_says_nothing_and_one_that_says_less_are_not_the_same() {
         ]
     );
     assert_eq!(of(&silent, "TTL 1", "verdict"), "no ICMP 11/0");
-    // A rate limit is what the RFCs ask for.
+    // The RFCs require a rate limit.
     let (limited, _) =
         outcome(", icmp_errors: 20", "error_frames: {frames: 50, trial_duration: 1 s, families: [ipv4], pause: 1 s}");
     assert_eq!(wrong(&limited), []);
@@ -188,7 +188,7 @@ fn idle_traffic_is_counted_to_the_frame() {
     assert_eq!(row.cells[5], Cell::Number(150.0));
     assert_eq!(row.cells[6], Cell::Count(3), "at 0.4 s from each other");
     assert_eq!(row.cells[7], Cell::Number(line));
-    // All others answer the tester.
+    // All other frames answer the tester.
     let answers = column(&outcome, "idle_traffic", "frames", "answers");
     let unasked: u64 = answers.iter().map(|(n, a)| n.parse::<u64>().unwrap() - a.parse::<u64>().unwrap()).sum();
     assert_eq!(unasked, 25);
@@ -196,13 +196,13 @@ fn idle_traffic_is_counted_to_the_frame() {
 
 #[test]
 fn what_the_tester_asked_for_is_no_idle_traffic() {
-    // The tester asks for the MAC address of the device every 20 s, by which the device keeps its neighbours too.
+    // The tester asks for the MAC address of the device every 20 s, which also keeps the device's neighbours alive.
     let (outcome, _) = outcome("", "idle_traffic: {duration: 100 s, families: [ipv4]}");
     let replies = vec![("ARP reply".to_owned(), "5".to_owned()); 2];
     assert_eq!(column(&outcome, "idle_traffic", "protocol", "frames"), replies);
     assert_eq!(column(&outcome, "idle_traffic", "protocol", "answers"), replies);
     assert_eq!(rank(&outcome, "idle_frames_per_minute"), 0.0);
-    // Nothing in a time in which nothing is asked.
+    // No frames in a time without requests.
     let (outcome, _) = outcome_of_a_second();
     assert_eq!(column(&outcome, "idle_traffic", "port", "protocol"), ["p1", "p2"].map(|p| (p.into(), "none".into())));
 }

@@ -1,5 +1,5 @@
-//! Frames to loss, order and latency. Fed with everything that comes in at test ports; what is not test traffic is handed
-//! back to the caller.
+//! Computes loss, order and latency from received frames. It takes every frame that arrives at the test ports; frames
+//! that are not test frames go back to the caller.
 
 mod awaited;
 mod burst;
@@ -32,25 +32,25 @@ pub(crate) use home::Register;
 use home::{Home, group_of};
 use received::{Arrivals, Bins};
 
-/// What a frame is.
+/// Classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Test traffic of this trial, counted.
     Test,
     /// Test traffic of an earlier trial, counted as stale.
     Stale,
-    /// Aimed at the test port, but neither intact nor of any known trial; counted as corrupted.
+    /// Sent to the test port, but neither intact nor of a known trial; counted as corrupted.
     Corrupted,
-    /// Something else; the caller's.
+    /// Not a test frame; left to the caller.
     Other,
 }
 
-/// A flow as its receiver sees it: what a frame out of order needs. One in order needs [`Awaited`] alone.
+/// Receiver state of a flow, used for frames out of order. Frames in order need only [`Awaited`].
 #[repr(align(64))]
 struct ReceiveFlow {
-    /// Port that it leads to.
+    /// Port that the flow is sent to.
     to: u16,
-    /// Queue of that port at which it arrived last.
+    /// Queue of that port at which its last frame arrived.
     queue: u16,
     group: u32,
     frames: u64,
@@ -58,15 +58,15 @@ struct ReceiveFlow {
 }
 
 impl ReceiveFlow {
-    /// Takes note of what was counted beside it.
+    /// Updates the state with the frames that `awaited` has counted.
     #[cold]
     fn take_note(&mut self, awaited: &mut Awaited) {
         awaited.settle(&mut self.state);
         awaited.follow(&self.state, self.frames, self.queue.into());
     }
 
-    /// Takes note of a whole frame, as [`awaited::frame`] makes it, that is not the one awaited. `None` if it is not at the
-    /// queue of the frame before it, or was never sent.
+    /// Counts an intact frame, in the form of [`awaited::frame`], that is not the awaited one. `None` if it arrived at
+    /// another queue than the frame before it, or was never sent.
     #[inline(never)]
     fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
         if frame >> 32 != u64::from(self.queue) {
@@ -85,51 +85,50 @@ impl ReceiveFlow {
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
-/// The analyzer of one trial, or of one lane of it: then it has states of the flows that lead to ports of which the lane has a
-/// queue. Frames are handed to it with the number of their queue ([`QueueIndex`]); where ports have one queue each that is the
-/// port.
+/// The analyzer of one trial or of one lane of it. A lane has states of the flows to ports of which it has a queue. Callers
+/// pass frames with the number of their queue ([`QueueIndex`]), which is the port number if every port has one queue.
 #[repr(align(128))]
 pub struct Analyzer {
     key: TrialKey,
     earlier: Vec<TrialKey>,
     pattern: Pattern,
     flows: Vec<ReceiveFlow>,
-    /// What each of them goes on with; counts frames in order before `flows` does.
+    /// Next frame of each flow; counts frames in order, ahead of `flows`.
     awaited: Vec<Awaited>,
     /// Frames of a burst between its two passes.
     looked: Box<Burst>,
-    /// Do `flows` count all?
+    /// True if `flows` include all frames counted in `awaited`.
     settled: bool,
-    /// Number of each of them in the trial.
+    /// Number of each of these flows in the trial.
     ids: Vec<u32>,
-    /// What is kept of them beside; empty where none asks for it.
+    /// Additional state of each flow; empty if no flow needs it.
     extras: Vec<FlowExtras>,
-    /// What the frames of each must arrive in; empty where that is nothing but Ethernet for all.
+    /// Expected encapsulation of each flow; empty if all flows expect plain Ethernet.
     encapsulations: Vec<Encapsulation>,
-    /// What is not judged of each; empty where all is of all.
+    /// Exceptions from the checks of each flow; empty if there are none.
     unjudged: Vec<Unjudged>,
-    /// Nothing but Ethernet.
+    /// Plain Ethernet.
     plain: Encapsulation,
-    /// Frames of each flow that came in another encapsulation, if any did.
+    /// Frames of each flow that arrived in another encapsulation, if any.
     deviating: Vec<Option<Box<Deviating>>>,
     home: Home,
     groups: Vec<GroupReceived>,
-    /// Group to blame for a corrupted frame whose flow cannot be read, by port.
+    /// Group that a corrupted frame without readable flow is counted for, by port.
     port_groups: Vec<usize>,
     /// Port of each queue.
     ports: Vec<PortIndex>,
-    /// Have frames of each of the flows arrived at several queues? Empty where no port has several.
+    /// Whether frames of each flow have arrived at several queues. Empty if no port has several.
     spread: Vec<bool>,
-    /// Of departures and of arrivals.
+    /// Time bins of departures and of arrivals.
     bins: [Bins; 2],
     late_ns: u64,
     stale: u64,
-    /// By queue: address of the host on its port, as [`destination`] reads it.
+    /// Address of the host on the port of each queue, in the form of [`destination`].
     hosts: Vec<u64>,
-    /// By queue.
+    /// Arrivals at each queue.
     arrivals: Vec<Arrivals>,
     distinct: u64,
-    /// Some flows are in the background.
+    /// True if some flows are background flows.
     background: bool,
 }
 
@@ -222,11 +221,12 @@ impl Analyzer {
         self.home.place(flow) as usize
     }
 
-    /// Takes a frame that arrived at `queue`, whatever it is.
+    /// Classifies and counts any frame that arrived at `queue`.
     fn take_at_length(&mut self, queue: QueueIndex, arrival: Arrival<'_>) -> Class {
         let Some(found) = candidate(arrival.frame) else { return Class::Other };
         let (signature, check) = Signature::read(found.signature);
-        // Frames in the background may have a type under which nothing is looked for: their check alone tells them.
+        // Background frames may have a protocol in which no signature is looked for: they are recognised by the check
+        // of the signature alone.
         let looks_ours = found.looks_ours(&self.pattern) || (self.background && signature.belongs_to(self.key, check));
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
@@ -251,7 +251,7 @@ impl Analyzer {
         self.take_of_flow(queue, place, signature, intact, deviation, arrival)
     }
 
-    /// How `found`, a frame of the flow at `place`, differs from what must arrive.
+    /// How `found`, a frame of the flow at `place`, differs from the expected encapsulation.
     fn deviation(&self, place: usize, found: &Candidate<'_>, frame: &[u8]) -> Option<Deviation> {
         match self.encapsulations.get(place) {
             Some(encapsulation) => encapsulation.deviation(frame, &found.layers),
@@ -259,7 +259,8 @@ impl Analyzer {
         }
     }
 
-    /// Takes a frame of the flow at `place` with `signature`, which differs by `deviation` from what must arrive.
+    /// Counts a frame of the flow at `place` with `signature`, which differs by `deviation` from the expected
+    /// encapsulation.
     fn take_of_flow(
         &mut self,
         queue: QueueIndex,
@@ -295,7 +296,8 @@ impl Analyzer {
         }
         let first = flow.state.next_expected() == 0;
         let verdict = flow.state.arrive(sequence);
-        // Frames of an alternate port are counted here, one by one; the next frame at its own port may be counted in less.
+        // Frames at an alternate port are counted here, one by one; the next frame at the flow's own port can take the
+        // fast path.
         if !elsewhere && usize::from(flow.queue) != queue {
             flow.queue = queue as u16;
             if let Some(spread) = self.spread.get_mut(place) {
@@ -325,7 +327,7 @@ impl Analyzer {
         Class::Test
     }
 
-    /// A frame of this trial whose flow, if there is such a one, leads to a port of another lane.
+    /// A frame of this trial whose flow, if it exists, is sent to a port of another lane.
     #[cold]
     fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
         let entry = self.home.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
@@ -337,7 +339,7 @@ impl Analyzer {
         }
     }
 
-    /// A frame of this trial at a port to which its flow does not lead.
+    /// A frame of this trial at a port that its flow is not sent to.
     #[cold]
     fn astray(&mut self, port: PortIndex, group: usize, intact: bool) -> Class {
         if !intact {
@@ -378,7 +380,7 @@ impl Analyzer {
         self.stale
     }
 
-    /// Time from first to last counted arrival and one mean interval more in ns, of the port where that is longest.
+    /// Time from the first to the last counted arrival plus one mean interval, in ns, of the port where it is longest.
     pub fn receiving_ns(&self) -> u64 {
         self.arrivals().iter().map(PortArrivals::ns).max().unwrap_or(0)
     }
@@ -395,8 +397,8 @@ impl Analyzer {
         &self.groups
     }
 
-    /// Frames of each group that came in another encapsulation than they must arrive in, of flows that lead to a port for which `whole`
-    /// says that all its queues are here. Flows must be settled.
+    /// Frames of each group that arrived in another encapsulation than expected. Only flows to ports for which `whole` is true, which
+    /// means that this lane has all queues of the port. Flows must be settled.
     pub(crate) fn deviations(&self, whole: impl Fn(PortIndex) -> bool) -> Vec<Deviations> {
         assert!(self.settled, "deviations are counted when it is known which frames were received");
         let mut groups = vec![Deviations::default(); self.groups.len()];
@@ -410,12 +412,12 @@ impl Analyzer {
         groups
     }
 
-    /// Frames of the flow at `place` of [`Analyzer::flows`] that came in another encapsulation; `None` if none did.
+    /// Frames of the flow at `place` of [`Analyzer::flows`] that arrived in another encapsulation; `None` if none did.
     pub(crate) fn deviating(&self, place: usize) -> Option<DeviatingReport> {
         self.deviating.get(place)?.as_ref().map(|deviating| deviating.report())
     }
 
-    /// Brings [`Analyzer::flows`] up to date with what was taken.
+    /// Updates [`Analyzer::flows`] with all counted frames.
     pub fn settle(&mut self) {
         self.flows.iter_mut().zip(&self.awaited).for_each(|(flow, awaited)| awaited.settle(&mut flow.state));
         self.settled = true;
@@ -424,37 +426,38 @@ impl Analyzer {
     /// `(flow, group, state)` of every flow that is received here.
     ///
     /// # Panics
-    /// If a frame was taken after the last [`Analyzer::settle`].
+    /// If a frame was counted after the last [`Analyzer::settle`].
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
         assert!(self.settled, "states of flows are read while frames in order are counted beside them");
         self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
     }
 
-    /// Port that each of [`Analyzer::flows`] leads to, in their order.
+    /// Port that each of [`Analyzer::flows`] is sent to, in their order.
     pub(crate) fn to(&self) -> impl Iterator<Item = PortIndex> {
         self.flows.iter().map(|f| f.to.into())
     }
 
-    /// Have frames of the flow at `place` of [`Analyzer::flows`] arrived at several queues? Their order is not known then.
+    /// True if frames of the flow at `place` of [`Analyzer::flows`] have arrived at several queues. Their order is unknown
+    /// then.
     pub(crate) fn is_spread(&self, place: usize) -> bool {
         self.spread.get(place).copied().unwrap_or(false)
     }
 
-    /// What is kept beside of each of [`Analyzer::flows`], in their order; nothing where none asks for it.
+    /// Additional state of each of [`Analyzer::flows`], in their order; empty if no flow needs it.
     pub(crate) fn extras(&self) -> &[FlowExtras] {
         &self.extras
     }
 }
 
-/// The destination address of an Ethernet frame in the lower 48 bits; 0 where there is no header.
+/// The destination address of an Ethernet frame in the lower 48 bits; 0 if the frame is too short.
 #[inline]
 pub(crate) fn destination(frame: &[u8]) -> u64 {
     const ADDRESS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// Full departure time. The stamps of sending and receiving come from two readings of one clock; where they cross by less
-/// than a millisecond the departure is after the arrival and the frame took no time, rather than 4.29 s.
+/// Full departure time. Send and receive times are two readings of one clock and may be reversed by less than a
+/// millisecond. The departure then comes after the arrival, and the latency is 0 rather than 4.29 s.
 #[inline]
 fn departure(time: u32, at: Instant) -> u64 {
     let departure = unwrap_time(time, at.0);

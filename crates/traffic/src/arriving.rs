@@ -1,4 +1,4 @@
-//! Holds the encapsulation of frames that arrive against the one that must arrive.
+//! Compares the encapsulation of received frames with the expected one.
 
 use crate::intact::{BARE, Expected, Found};
 use drophammer_model::traffic::{
@@ -10,28 +10,28 @@ use drophammer_wire::signature::Signature;
 use drophammer_wire::stack::{Layer, Layers};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Eight bytes each, from the first EtherType on, that can be compared at once: three tags or five labels.
+/// Number of eight-byte words, from the first EtherType on, that are compared at once: three tags or five labels.
 const COMPARED: usize = 3;
-/// Where these bytes are.
+/// Offset of these bytes.
 const TYPE_AT: usize = 12;
 
 /// Bytes to compare, as little-endian words.
 type Words = [u64; COMPARED];
 
-/// What the frames of one flow must arrive in, in two forms: bytes under a mask for frames of one IP packet, and a
-/// description for all others.
+/// The encapsulation in which the frames of one flow are expected, in two forms: bytes under a mask for frames with one
+/// IP packet, and a description for all others.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Encapsulation {
-    /// Bytes from the first EtherType to the IP header. Which of the tag protocol identifiers announces a tag is left open: they
-    /// are those of the last frame that was found right.
+    /// Bytes from the first EtherType to the IP header. Any tag protocol identifier is accepted for a tag; the bytes hold those
+    /// of the last frame that matched.
     value: Words,
     mask: Words,
-    /// Where the IP header is; 0 where only the description tells, and then no frame has the bytes.
+    /// Offset of the IP header. 0 if only the description applies; no frame matches the bytes then.
     packet_at: u8,
-    /// Must class or TTL be as below?
+    /// True if `class` or `ttl` is compared.
     judges_packet: bool,
-    /// Type of service or traffic class, and TTL or hop limit, under masks.
+    /// Type of service or traffic class, and TTL or hop limit, each as value and mask.
     class: (u8, u8),
     ttl: (u8, u8),
     described: Box<Described>,
@@ -53,7 +53,7 @@ fn words(bytes: &[u8; 8 * COMPARED]) -> Words {
 }
 
 impl Encapsulation {
-    /// Of frames of `family`.
+    /// For frames of `family`.
     pub(crate) fn new(arriving: Arriving, family: Family) -> Encapsulation {
         let (mut value, mut mask) = ([0; 8 * COMPARED], [0; 8 * COMPARED]);
         let length = 2 + 4 * (arriving.vlans.len() + arriving.labels.len());
@@ -106,13 +106,13 @@ impl Encapsulation {
         }
     }
 
-    /// Must frames arrive with nothing but Ethernet before the packet, whatever its class and TTL?
+    /// True if frames are expected in plain Ethernet, with any class and TTL.
     pub(crate) fn is_plain(&self) -> bool {
         self.described.arriving == Arriving::default()
     }
 
-    /// Takes note of the tag protocol identifiers of `frame` and returns true if it is of this encapsulation. Its packet is at
-    /// `packet_at`, behind nothing but tags and labels.
+    /// Returns true if `frame` has this encapsulation, and stores its tag protocol identifiers. Its packet is at `packet_at`,
+    /// behind tags and labels only.
     fn learn(&mut self, frame: &[u8], packet_at: usize) -> bool {
         let Some(found) = compared(frame).map(words) else { return false };
         if usize::from(self.packet_at) != packet_at || !self.is_under(&self.described.without_tpid, frame) {
@@ -124,17 +124,18 @@ impl Encapsulation {
         true
     }
 
-    /// Is this the encapsulation of `frame`, as far as `mask` tells? False where only the description could tell.
+    /// True if `frame` has this encapsulation as far as `mask` covers it. False if only the description applies.
     #[inline(always)]
     fn is_under(&self, mask: &Words, frame: &[u8]) -> bool {
         let Some(found) = compared(frame) else { return false };
-        // One by one: put together first, they would have to be read from memory that was written just before.
+        // The words are read one by one: if they were combined first, they would be read from memory that was written
+        // just before.
         let word = |at: usize| u64::from_le_bytes(*found[8 * at..].first_chunk().expect("there are three"));
         let differs = |at: usize| (word(at) ^ self.value[at]) & mask[at];
         differs(0) | differs(1) | differs(2) == 0 && (!self.judges_packet || self.is_class_and_ttl(frame))
     }
 
-    /// Are class and TTL of the packet those that must arrive?
+    /// True if class and TTL of the packet are as expected.
     fn is_class_and_ttl(&self, frame: &[u8]) -> bool {
         let Some(packet) = frame.get(usize::from(self.packet_at)..).and_then(<[u8]>::first_chunk::<9>) else {
             return false;
@@ -174,10 +175,10 @@ fn compared(frame: &[u8]) -> Option<&[u8; 8 * COMPARED]> {
     frame.get(TYPE_AT..)?.first_chunk()
 }
 
-/// Finds whole frames of flows that have encapsulations, by the place of the flow.
+/// Finds intact frames of flows with encapsulations, and the place of the flow.
 ///
-/// Most frames end with their signature. It names the flow, the flow's encapsulation tells where the packet is, and the packet
-/// tells that all of this is so.
+/// Most frames end with their signature. The signature names the flow, the encapsulation of the flow gives the offset of the
+/// packet, and the checks of the packet confirm both.
 #[inline(always)]
 pub(crate) fn find(
     encapsulations: &mut [Encapsulation],
@@ -194,14 +195,14 @@ pub(crate) fn find(
     {
         let at = usize::from(arrives.packet_at);
         if at + BARE == frame.len() {
-            // The shortest frames, of which most come per second.
+            // The shortest frames, which have the highest frame rates.
             let found = expected.if_home(frame, expected.short::<_, false>(end, || read));
             if !found.is_nothing() {
                 return (found, claimed);
             }
         } else {
             let found = expected.behind(frame, at);
-            // Padding may look like another flow's signature.
+            // Padding may look like the signature of another flow.
             if !found.is_nothing() && place(found.flow()) == claimed {
                 return (found, claimed);
             }
@@ -210,7 +211,7 @@ pub(crate) fn find(
     find_anywhere(encapsulations, expected, frame, place)
 }
 
-/// The same of a frame that is padded, or has other tag protocol identifiers than those before it.
+/// Like [`find`], for a frame that is padded or has other tag protocol identifiers than the frames before it.
 #[cold]
 #[inline(never)]
 fn find_anywhere(
@@ -323,7 +324,7 @@ mod tests {
         Header::Mpls(Mpls { label: Field::Value(Bits::new(label)), ..Mpls::default() })
     }
 
-    /// A frame of flow [`FLOW`] behind `front`, and what it must arrive in.
+    /// A frame of flow [`FLOW`] behind `front`, and its expected encapsulation.
     fn frame(front: &[Header], v6: bool, size: FrameSize, pattern: &Pattern, key: TrialKey) -> (Vec<u8>, Arriving) {
         let mac = |mac: MacAddr| Some(Field::Value(MacAddr::from_bits(mac.to_bits())));
         let ethernet = Ethernet { destination: mac(HOST), source: mac(MacAddr::local(1)), ..Ethernet::default() };
@@ -359,7 +360,7 @@ mod tests {
         (compiled.bytes, arriving)
     }
 
-    /// The same as [`find`], one thing after the other.
+    /// The same result as [`find`], computed step by step.
     fn at_length(encapsulations: &[Encapsulation], expected: &Expected<'_>, frame: &[u8]) -> Option<(u32, Signature)> {
         let found = candidate(frame).filter(|found| found.whole && found.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -382,7 +383,7 @@ mod tests {
         for (front, v6) in fronts.iter().chain([&tagged_label]).flat_map(|front| [(front, false), (front, true)]) {
             for (size, padding) in [(64, 0), (65, 0), (128, 0), (300, 0), (64, 6), (64, 20)] {
                 let (mut frame, arriving) = frame(front, v6, FrameSize::Frame(size), &pattern, key);
-                // What is behind the packet ends like the signature of flow 1.
+                // The padding behind the packet ends like the signature of flow 1.
                 let padding =
                     &[&[0; 8][..], &Signature { flow: 1, sequence: 0, time: 0 }.emit(key)].concat()[..padding];
                 let whole = frame.len();
@@ -395,7 +396,7 @@ mod tests {
                     Encapsulation::new(arriving, family),
                 ];
                 let mut found = |frame: &[u8]| {
-                    // Twice: what the first one has found out must not change what the second says.
+                    // Twice: the state that the first call leaves must not change the result of the second.
                     let both = [(); 2].map(|()| {
                         let (found, place) = find(&mut encapsulations, &expected, frame, |flow| flow);
                         let (flow, sequence, time) = (found.flow(), found.sequence(), found.time());
@@ -412,12 +413,11 @@ mod tests {
                     right += usize::from(found(&frame));
                     frame[bit / 8] ^= 1 << (bit % 8);
                 }
-                // What nothing covers: the source address, of each tag the priority and one bit that turns a tag protocol identifier
-                // into another, of each label the class, of IPv6 all but
-                // lengths, next header and addresses.
+                // Bits that no check covers: the source address; of each tag the priority and one bit that turns one tag protocol
+                // identifier into another; of each label the class; of IPv6 everything but lengths, next header and addresses.
                 let open = 48 + 5 * front.len() + if v6 { 28 + 8 } else { 0 };
                 assert!(right >= 48 && right <= open, "{front:?}, {size}: {right} of {}", whole * 8);
-                // Another tag protocol identifier announces the same tag.
+                // Another tag protocol identifier may announce the same tag.
                 if matches!(front.first(), Some(Header::Vlan(_))) {
                     for tpid in [0x88a8u16, 0x9100, 0x8100] {
                         frame[12..14].copy_from_slice(&tpid.to_be_bytes());

@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 /// What one lane has counted until an instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneCounts {
-    /// When, on the clock of its ports.
+    /// Time of the counts, on the clock of the lane's ports.
     pub at: Instant,
-    /// Of each flow that the lane sends: `(flow, group, frames offered)`.
+    /// Flows that the lane sends: `(flow, group, frames offered)`.
     pub sent: Vec<(u32, usize, u64)>,
-    /// Of these flows those that do not send.
+    /// Those of these flows that do not send at the moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<(u32, Transmit)>,
     /// Frames that the tester's own ring refused, by flow.
     pub never_left: Vec<(u32, u64)>,
-    /// Of each flow that the lane receives.
+    /// Flows that the lane receives.
     pub received: Vec<(usize, Received)>,
-    /// Of each group of the trial.
+    /// Groups of the trial.
     pub groups: Vec<GroupCounts>,
-    /// Of each port of the trial: frames offered and test frames received.
+    /// Ports of the trial: frames offered and test frames received.
     pub ports: Vec<(u64, u64)>,
 }
 
-/// What was received of a flow.
+/// Counts of received frames of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// Distinct intact frames.
@@ -36,14 +36,14 @@ pub struct Received {
     pub missing: u64,
     /// Further copies.
     pub duplicated: u64,
-    /// RFC 4737 type-P-reordered.
+    /// Frames that are RFC 4737 type-P-reordered.
     pub reordered: u64,
-    /// The frames, if they came to several queues, so that nothing is known of their order; otherwise 0.
+    /// Number of frames if they arrived at several queues, so that their order is unknown; otherwise 0.
     pub order_unknown: u64,
 }
 
 impl Received {
-    /// Adds what another lane has received of the same flow.
+    /// Adds the counts of another lane for the same flow.
     fn add(&mut self, other: &Received) {
         let next = (self.frames + self.missing).max(other.frames + other.missing);
         let apart = self.frames > 0 && other.frames > 0;
@@ -58,14 +58,14 @@ impl Received {
     }
 }
 
-/// Counts of a group beside those of its flows.
+/// Counts of a group that are not kept by flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCounts {
-    /// Offered, and refused by the device's receive ring.
+    /// Frames offered that the device's receive ring refused.
     pub refused: u64,
-    /// Arrived, but not intact.
+    /// Frames that arrived but were not intact.
     pub corrupted: u64,
-    /// Arrived at a port that the flow does not lead to.
+    /// Frames that arrived at a port that their flow is not sent to.
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub bytes: u64,
@@ -75,23 +75,23 @@ pub struct GroupCounts {
     pub latency_max_ns: u64,
 }
 
-/// Counts of a flow, all lanes together.
+/// Counts of a flow, summed over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounts {
     /// Group.
     pub group: usize,
-    /// Does it send?
+    /// Whether it sends.
     pub transmit: Transmit,
     /// Frames offered.
     pub offered: u64,
-    /// What was received of them.
+    /// Counts of its received frames.
     pub received: Received,
 }
 
-/// Counts of all lanes. Each lane counted at a moment of its own, so a frame that is under way may be received and not offered yet.
+/// Counts of all lanes. Each lane counts at its own moment, so a frame in flight may be counted as received but not yet as offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When the last lane counted.
+    /// Time at which the last lane counted.
     pub at: Instant,
     /// By flow.
     pub flows: BTreeMap<usize, FlowCounts>,
@@ -139,7 +139,7 @@ impl Part {
 }
 
 impl Snapshot {
-    /// Adds up what the lanes of a trial have counted.
+    /// Adds up the counts of the lanes of a trial.
     pub fn of<'a>(lanes: impl IntoIterator<Item = &'a LaneCounts>) -> Snapshot {
         let mut all = Snapshot::default();
         let mut never_left: BTreeMap<usize, u64> = BTreeMap::new();
@@ -171,7 +171,7 @@ impl Snapshot {
         all
     }
 
-    /// Sum over all flows of one count.
+    /// Sum of one count over all flows.
     pub fn sum(&self, count: impl Fn(&FlowCounts) -> u64) -> u64 {
         self.flows.values().map(count).sum()
     }

@@ -1,5 +1,5 @@
-//! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
-//! threads is several of these loops ([`crate::lanes`]).
+//! Runs a planned trial: one loop that sends due frames, takes received ones, and measures its own gaps. A trial on
+//! several threads runs several of these loops ([`crate::lanes`]).
 
 use crate::gaps::Watch;
 use crate::generator::PortGenerator;
@@ -15,76 +15,78 @@ use drophammer_port::{Arrival, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Sends one frame that is not test traffic from a port, and fails as the port does. False when the port had no room for it.
+/// Sends one frame that is not a test frame from a port. Returns false if the port has no room for it, and the error of the
+/// port if it fails.
 pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<bool, PortError> + 'a;
 
-/// Handles the frames that are not test traffic: the emulated hosts and routers. In a trial on several lanes each lane
+/// Handles the frames that are not test frames: the emulated hosts and routers. In a trial on several lanes each lane
 /// has one, for its own ports.
 pub trait Control {
-    /// A frame that is not test traffic came in at `port`; answers are sent when [`Control::poll`] is called.
+    /// A frame that is not a test frame arrived at `port`; answers are sent when [`Control::poll`] is called.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError>;
 
-    /// Does what is due at `now` (requests, answers that wait), by `send`, and returns when it wants to be called again.
+    /// Does what is due at `now` (requests, waiting answers), sends with `send`, and returns when it is to be called
+    /// again.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError>;
 
-    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`; what it
-    /// has to send may go by `send`, or wait for [`Control::poll`], which is called at once. Returns whether the event
-    /// concerned this lane: every lane is called. The default does nothing.
+    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`. Its
+    /// frames may be sent with `send`, or wait for [`Control::poll`], which is called at once. Every lane is called; returns
+    /// whether the event concerns this lane. The default does nothing.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn event(&mut self, _now: Instant, _event: usize, _send: &mut SendFrame<'_>) -> Result<bool, PortError> {
         Ok(false)
     }
 
-    /// A link that an event takes down or up: asked for after each event until there is none more. Does nothing unless it is
-    /// defined.
+    /// The next link that an event takes down or up; called after each event until it returns `None`. The default returns
+    /// `None`.
     fn link(&mut self) -> Option<(PortIndex, bool)> {
         None
     }
 
-    /// True when the trial is to stop early, because the user asked for it. One such lane stops all.
+    /// True to stop the trial early because the user asked for it. One such lane stops all.
     fn stop(&self) -> bool;
 }
 
-/// After the last frame is accounted for, duplicates may still come for this long.
+/// How long the loop waits for duplicates after the last frame is accounted for.
 const QUIET_NS: u64 = 2_000_000;
-/// Time beyond twice the drain for taking what waits at the ports.
+/// Time, in addition to twice the drain, for taking frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
-/// Bursts taken from one port before the others have their turn.
+/// Bursts taken from one port before the other ports.
 const RECEIVE_ROUNDS: usize = 4;
 
 /// A queue of a lane.
 pub(crate) struct LanePort<'a> {
-    /// Its port: which of the trial's.
+    /// Its port, by the port numbers of the trial.
     pub(crate) index: PortIndex,
-    /// Which of the queues of all ports.
+    /// Its queue, by the numbers of the queues of all ports.
     pub(crate) queue: QueueIndex,
     pub(crate) port: &'a mut dyn Port,
 }
 
 /// The generators of one queue.
 struct Sender {
-    /// Place of the queue among those of the lane.
+    /// Index of the queue among those of the lane.
     place: usize,
     generators: Range<usize>,
-    /// Where it has more than one: which is due when.
+    /// With several generators: when each of them is due.
     merge: Option<Merge>,
 }
 
-/// Is the time for late frames over, `since_done_ns` after the last departure? What waits at the ports came in time, perhaps while the
-/// loop itself was held up, so it is taken first; but not for ever, since a device may go on sending.
+/// True if the time for late frames is over, `since_done_ns` after the last departure. Frames that wait at the ports arrived in time,
+/// perhaps while the loop was held up, so they are taken first; but this has a limit, because a device may send for ever.
 fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
     since_done_ns >= if behind { drain_ns.saturating_mul(2).saturating_add(BEHIND_NS) } else { drain_ns }
 }
 
-/// Generators that follow each other and are of the same queue.
+/// Groups adjacent generators that use the same queue.
 fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     let mut senders: Vec<Sender> = Vec::new();
     for (i, place) in places.iter().enumerate() {
@@ -99,30 +101,30 @@ fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     senders
 }
 
-/// What the loop of a lane keeps from one call to the next.
+/// State of a lane's loop between two calls.
 #[derive(Default)]
 pub(crate) struct LaneState {
-    /// Place among the lane's queues of the queue of each generator.
+    /// For each generator, the index of its queue among the lane's queues.
     places: Vec<usize>,
-    /// Generators of each queue that sends, with the place of the queue.
+    /// Generators of each queue that sends, with the index of the queue.
     senders: Vec<Sender>,
     drops_before: u64,
-    /// Frames that the tester lost in its own receive path; known when the lane is through.
+    /// Frames that the tester lost in its own receive path; set when the lane has finished.
     pub(crate) receive_drops: u64,
     pub(crate) watch: Watch,
     /// When the trial started.
     pub(crate) start: Instant,
-    /// Events carried out, the first ones of the plan.
+    /// Events carried out so far; they are the first ones of the plan.
     pub(crate) events: Vec<EventReport>,
     control_due: Instant,
-    /// When the last lane had nothing more to send.
+    /// When the last lane finished sending.
     done_at: Option<Instant>,
-    /// Do the other lanes know that this one has nothing more to send?
+    /// True if the other lanes have been notified that this one has finished sending.
     announced: bool,
     quiet_since: Option<Instant>,
-    /// Requests that this lane has seen.
+    /// Requests that this lane has handled.
     seen: Requests,
-    /// Is its part of the trial over?
+    /// True if its part of the trial is over.
     pub(crate) over: bool,
 }
 
@@ -131,14 +133,14 @@ fn receive_drops(ports: &mut [LanePort<'_>]) -> Result<u64, PortError> {
 }
 
 impl LaneState {
-    /// A lane that is through, with these counts of the loop itself.
+    /// A finished lane with these counts of the loop itself.
     #[cfg(test)]
     pub(crate) fn through(max_gap_ns: u64, long_gaps_ns: u64, other: u64, receive_drops: u64) -> LaneState {
         let watch = Watch { max_gap_ns, long_gaps_ns, other, ..Watch::default() };
         LaneState { watch, receive_drops, over: true, ..LaneState::default() }
     }
 
-    /// Makes lane `part` over its `ports` ready: everything that has to be looked up or allocated is.
+    /// Prepares lane `part` over its `ports`: does all look-ups and allocations.
     pub(crate) fn new(
         part: &mut Part,
         ports: &mut [LanePort<'_>],
@@ -167,7 +169,7 @@ impl LaneState {
         })
     }
 
-    /// The trial starts at `start`, with what `lane` was told before.
+    /// Starts the trial at `start`, with the commands that `lane` has received before.
     pub(crate) fn begin(
         &mut self,
         part: &mut Part,
@@ -186,7 +188,7 @@ impl LaneState {
         }
     }
 
-    /// Carries the lane's part of the trial out until `until` at the latest.
+    /// Runs the lane's part of the trial until `until` at the latest.
     pub(crate) fn drive(
         &mut self,
         part: &mut Part,
@@ -203,7 +205,7 @@ impl LaneState {
             return Ok(());
         }
         self.over = true;
-        // Whatever ended the loop, nothing goes on sending behind its back.
+        // However the loop ended, the kernel must not continue to send.
         let mut stopped = Ok(());
         for (generator, place) in part.generators.iter_mut().zip(&self.places) {
             stopped = stopped.and(generator.stop_in_kernel(&mut *ports[*place].port));
@@ -214,7 +216,7 @@ impl LaneState {
         Ok(())
     }
 
-    /// The loop. Returns whether the trial is over; if not, `until` is reached.
+    /// The loop. Returns true if the trial is over, false if `until` is reached.
     fn turn(
         &mut self,
         part: &mut Part,
@@ -232,12 +234,13 @@ impl LaneState {
         // The next event, or the end of this call.
         let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
-        // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
+        // In this case a burst is handed over at once, each frame with its own departure time, and time advances in one
+        // step.
         let ahead =
             clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
-        // What came in by an instant of virtual time is taken at that instant, however much it is.
+        // In virtual time, all frames that have arrived are taken at that instant, however many there are.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
-        // What was asked for between two calls, or by an event, holds before anything is sent.
+        // Requests made between two calls or by an event take effect before anything is sent.
         let mut follow = live.requests() != *seen;
 
         loop {
@@ -245,7 +248,7 @@ impl LaneState {
             if now >= start && done_at.is_none() && !virtual_time {
                 watch.look(now);
             }
-            // Before the frames that are due at the same instant.
+            // Events come before the frames that are due at the same instant.
             while now >= wake {
                 if now >= until {
                     return Ok(false);
@@ -298,7 +301,7 @@ impl LaneState {
                     }
                 }
             }
-            // May frames be waiting at a port after this look?
+            // Whether frames may still wait at a port after this look.
             let mut behind = false;
             for LanePort { index, queue, port } in ports.iter_mut() {
                 for round in 1..=rounds {
@@ -372,7 +375,7 @@ impl LaneState {
     }
 }
 
-/// Carries out the requests since `before`: flows that start or stop, end of sending, counts.
+/// Carries out the requests since `before`: start or stop of flows, end of sending, counts.
 #[cold]
 fn follow_requests(
     part: &mut Part,
@@ -406,27 +409,26 @@ fn follow_requests(
     Ok(())
 }
 
-/// One call of a lane's loop.
+/// Parameters of one call of a lane's loop.
 #[derive(Clone, Copy)]
 pub(crate) struct Course<'a> {
-    /// When the trial started, or starts.
+    /// Start of the trial, in the past or the future.
     pub(crate) start: Instant,
-    /// The call ends then at the latest.
+    /// The latest end of the call.
     pub(crate) until: Instant,
     /// Number of the lane.
     pub(crate) lane: usize,
-    /// How the lanes see each other.
+    /// What the lanes share.
     pub(crate) live: &'a Board,
     pub(crate) events: &'a [PlannedEvent],
     pub(crate) drain_ns: u64,
 }
 
-/// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns the
-/// counts with everything measured filled in except trial number, elapsed time, validity and DUT load, which are the
-/// caller's.
+/// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns all
+/// measured counts; the caller fills in trial number, elapsed time, validity and DUT load.
 ///
 /// # Errors
-/// A port that stopped working.
+/// If a port stopped working.
 pub fn run(
     plan: Plan,
     ports: &mut [Box<dyn Port>],
@@ -438,7 +440,8 @@ pub fn run(
     Ok(merge(&traffic.reports()))
 }
 
-/// Time from the decision to start until the first departure: frames that wait from before the trial are taken before.
+/// Time from the decision to start to the first departure; in it, frames that waited at the ports from before the trial
+/// are taken.
 pub(crate) fn lead(clock: &dyn Clock) -> Duration {
     Duration::from_micros(if clock.is_virtual() { 1 } else { 200 })
 }

@@ -1,59 +1,59 @@
-//! What has arrived of one flow: which frames, how often, in which order.
+//! Which frames of a flow have arrived, how often, and in which order.
 
 use drophammer_wire::signature::unwrap_sequence;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What a further frame is.
+/// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Seen for the first time.
     New,
     /// Seen before; counts for nothing else (RFC 4737 section 2.2: only the first copy counts).
     Duplicate,
-    /// So far behind that it cannot be distinguished from a duplicate.
+    /// So old that it cannot be distinguished from a duplicate.
     TooOld,
 }
 
 /// Which frames of a flow have arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
-    /// Number of the first frame of `bits`, a multiple of 64.
+    /// Number of the first frame in `bits`, a multiple of 64.
     pub from: u64,
-    /// A bit per frame, the lowest of a word first.
+    /// A bit per frame, lowest bit of a word first.
     pub bits: Vec<u64>,
 }
 
-/// A jump of the highest sequence number over missing ones: the arrival that made it.
+/// A jump of the highest sequence number over missing ones, with the arrival that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    /// First sequence number that was jumped over.
+    /// First sequence number that was skipped.
     from: u64,
     /// Index of the arrival that jumped.
     arrival: u64,
 }
 
-/// Jumps remembered per flow. Extents of packets that come later than that many further jumps are lower bounds.
+/// Jumps remembered per flow. Extents of packets that arrive more than that many further jumps later are lower bounds.
 const JUMPS: usize = 64;
 
 /// State of one flow. Sequence numbers are unwrapped and start at 0.
 ///
-/// A frame that comes in its order touches these 48 bytes and nothing else; what loss, duplicates and reordering need is
-/// kept apart. The analyzer counts such frames in less (`analyzer::awaited`), so that thousands of flows stay in the cache.
+/// A frame in order touches these 48 bytes and nothing else; the state for loss, duplicates and reordering is kept apart.
+/// The analyzer counts such frames in even less (`analyzer::awaited`), so that thousands of flows stay in the cache.
 #[derive(Clone, Debug)]
 pub struct FlowState {
     /// RFC 4737 NextExp: highest sequence number so far plus one.
     next_expected: u64,
-    /// The number that would follow on the frame that arrived last; 0 before the first.
+    /// The number that follows the last arrival; 0 before the first.
     follows_last: u64,
     /// The window covers the numbers below this one; those from here up to NextExp have all arrived.
     noted: u64,
-    /// One bit per sequence number, a ring of as many as a power of two.
+    /// One bit per sequence number: a ring whose length is a power of two.
     window: Box<[Line]>,
     out_of_order: Box<OutOfOrder>,
 }
 
-/// Bits of a window, in a line of the cache that no other flow, and so no other thread, writes.
+/// Bits of a window, in a cache line that no other flow, and so no other thread, writes.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u64; WORDS]);
@@ -61,15 +61,15 @@ struct Line([u64; WORDS]);
 /// Words of a line.
 const WORDS: usize = 8;
 
-/// Frames in order are noted in the window when so many have come, or when one is not: the window of each of thousands of
-/// flows is far from the processor, and a gap after millions of frames must not cost the time to note them all.
+/// Frames in order are entered in the window after this many, or when a frame out of order arrives: with thousands of
+/// flows, the windows are not in the cache, and a gap after millions of frames must not cost the time to enter them all.
 pub(crate) const RUN: u64 = 4_096;
 
-/// What frames out of their order have left behind.
+/// State for frames out of order.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct OutOfOrder {
-    /// Distinct frames whose number is not one above that of the frame before.
+    /// Distinct frames whose number does not follow that of the frame before.
     breaks: u64,
     /// Numbers below NextExp that have not arrived.
     missing: u64,
@@ -77,7 +77,7 @@ struct OutOfOrder {
     reordered: u64,
     reordered_3: u64,
     max_extent: u64,
-    /// Number with which the run of consecutive frames began that the last arrival belongs to.
+    /// First number of the run of consecutive frames that the last arrival belongs to.
     run_start: u64,
     /// The three sequence numbers before that run in order of arrival, newest first; `None` before they exist.
     before_run: [Option<u64>; 3],
@@ -86,7 +86,8 @@ struct OutOfOrder {
 }
 
 impl FlowState {
-    /// For a flow of `frames` frames, of which at most `window_limit`, but no fewer than 512, can be kept apart.
+    /// For a flow of `frames` frames, of which at most `window_limit`, but no fewer than 512, can be distinguished from
+    /// duplicates.
     pub fn new(frames: u64, window_limit: u64) -> FlowState {
         let lines = frames.min(window_limit).div_ceil(64 * WORDS as u64).next_power_of_two();
         FlowState {
@@ -115,13 +116,13 @@ impl FlowState {
         self.next_expected
     }
 
-    /// Is every frame that may come next, but the one with number NextExp, out of order?
+    /// True if NextExp is the only number that can arrive in order.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {
         self.follows_last == self.next_expected
     }
 
-    /// Full number of a frame with these lower 28 bits, at most half of what they can hold from what was expected next.
+    /// Full sequence number of a frame with these lower 28 bits: the one nearest to NextExp.
     #[inline]
     pub(crate) fn unwrap(&self, sequence: u32) -> u64 {
         unwrap_sequence(sequence, self.next_expected)
@@ -152,17 +153,17 @@ impl FlowState {
         self.out_of_order.max_extent
     }
 
-    /// Frames whose number is one above that of the frame before (2001 core router test).
+    /// Frames whose number follows that of the frame before (2001 core router test).
     pub fn in_sequence(&self) -> u64 {
         self.received() - self.out_of_order.breaks
     }
 
-    /// Sequence numbers that the window covers; a multiple of 64.
+    /// Number of sequence numbers that the window covers; a multiple of 64.
     pub(crate) fn window_bits(&self) -> u64 {
         (self.window.len() * WORDS) as u64 * 64
     }
 
-    /// Index of the word with the bit of `sequence`.
+    /// Index of the word that contains the bit of `sequence`.
     #[inline]
     fn word_of(&self, sequence: u64) -> usize {
         (sequence / 64) as usize & (self.window.len() * WORDS - 1)
@@ -179,7 +180,7 @@ impl FlowState {
         (self.word(index), 1 << (sequence % 64))
     }
 
-    /// Takes note of an arrival.
+    /// Counts an arrival.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Arrival {
         if sequence != self.next_expected || sequence != self.follows_last {
@@ -193,8 +194,8 @@ impl FlowState {
         Arrival::New
     }
 
-    /// Takes note of `frames` arrivals in order, of which only the last may be the end of a run: the same as as many calls
-    /// of [`FlowState::arrive`] with what it expects next.
+    /// Counts `frames` arrivals in order, of which only the last may be the end of a run. Equivalent to as many calls of
+    /// [`FlowState::arrive`] with the next expected number.
     pub(crate) fn arrive_in_order(&mut self, frames: u64) {
         debug_assert!(self.is_in_order() && self.next_expected % RUN + frames <= RUN);
         self.next_expected += frames;
@@ -216,7 +217,7 @@ impl FlowState {
         self.noted = self.next_expected;
     }
 
-    /// An arrival that leaves out numbers, was left out itself, comes again, or follows on one of these.
+    /// Counts an arrival that skips numbers, was skipped itself, is a duplicate, or follows one of these.
     #[cold]
     fn arrive_out_of_order(&mut self, sequence: u64) -> Arrival {
         self.note();
@@ -264,7 +265,7 @@ impl FlowState {
         })
     }
 
-    /// The highest number moves past missing ones: their bits (left over from one ring length ago) are cleared.
+    /// The highest number moves past missing ones: their bits, left from one ring length ago, are cleared.
     fn jump(&mut self, sequence: u64) {
         let jump = Jump { from: self.next_expected, arrival: self.received() };
         let state = &mut self.out_of_order;
@@ -278,7 +279,7 @@ impl FlowState {
         }
     }
 
-    /// A number that was jumped over arrives after all.
+    /// A skipped number arrives after all.
     fn reorder(&mut self, sequence: u64) {
         let received = self.received();
         let last = self.last_three();
@@ -288,8 +289,8 @@ impl FlowState {
         if last.iter().all(|l| l.is_some_and(|l| l > sequence)) {
             state.reordered_3 += 1;
         }
-        // The earliest arrival with a higher number is the one that jumped over this one: jumps are ascending, so it is
-        // the last jump that started at or below it.
+        // The earliest arrival with a higher number is the one that skipped this one. Jumps are ascending, so it is the
+        // last jump that started at or below it.
         let kept = state.jump_count.min(JUMPS as u64);
         let earliest = (0..kept)
             .map(|back| state.jumps[((state.jump_count - 1 - back) % JUMPS as u64) as usize])
@@ -300,7 +301,7 @@ impl FlowState {
         }
     }
 
-    /// Has the frame with this number arrived? Also true of one that has left the window.
+    /// True if the frame with this number has arrived, or has left the window.
     pub(crate) fn may_have(&self, sequence: u64) -> bool {
         let word = self.word_of(sequence);
         let bits = self.window[word / WORDS].0[word % WORDS];
@@ -358,8 +359,8 @@ impl FlowState {
         gaps
     }
 
-    /// Hands words of 64 sequence numbers below NextExp, ascending, with the bits of those that have not arrived, to `take`, as far as the
-    /// window tells, until there is none more. Words without such a number may be left out.
+    /// Passes words of 64 sequence numbers below NextExp, ascending, with the bits of those that have not arrived, to `take`, as far as
+    /// the window covers them. Words without a missing number may be left out.
     pub(crate) fn each_missing(&self, mut take: impl FnMut(u64, u64)) {
         let mut left = self.out_of_order.missing;
         let mut first = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
@@ -381,7 +382,7 @@ impl FlowState {
 
     /// Which frames within the window have arrived.
     pub fn arrived(&self) -> Arrived {
-        // The line of the ring in which the window begins may also be that in which it ends.
+        // The window may begin and end in the same line of the ring.
         let from = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
         let bits = (from..self.next_expected).step_by(64).map(|first| {
             let word = self.word_of(first);
@@ -394,7 +395,7 @@ impl FlowState {
         Arrived { from, bits: bits.collect() }
     }
 
-    /// Is every frame so far within the window, so that [`FlowState::missing`] is complete?
+    /// True if every frame so far is within the window, so that [`FlowState::missing`] is complete.
     pub fn tells_all(&self) -> bool {
         self.next_expected <= self.window_bits()
     }

@@ -1,22 +1,22 @@
-//! Times in which the loop of a lane did not look at its ports.
+//! Gaps in which the loop of a lane did not check its ports.
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::Held;
 
-/// A gap of the loop that is worth noting.
+/// Shortest gap of the loop that is recorded.
 const LONG_GAP_NS: u64 = 1_000_000;
 
-/// So many of them are remembered with their times.
+/// Number of gaps whose times are kept.
 const LONGEST_GAPS: usize = 16;
 
-/// Watches the loop itself.
+/// Measures the gaps of the loop.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) last: Option<Instant>,
-    /// Longest time between two looks of the loop, in ns, and the sum of those above 1 ms.
+    /// Longest time between two passes of the loop in ns, and the sum of those above 1 ms.
     pub(crate) max_gap_ns: u64,
     pub(crate) long_gaps_ns: u64,
-    /// The longest of these.
+    /// The longest of these gaps.
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
     /// Frames that are not test traffic.
     pub(crate) other: u64,
@@ -45,7 +45,7 @@ impl Watch {
         }
     }
 
-    /// The longest gaps above 1 ms, in order of time, by a trial that started at `start`.
+    /// The longest gaps above 1 ms, in order of time, for a trial that started at `start`.
     pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
         let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
         let mut gaps: Vec<Held> = self.longest.iter().filter(|(_, ns)| *ns > 0).map(held).collect();

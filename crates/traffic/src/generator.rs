@@ -1,5 +1,5 @@
-//! Flows that leave one port by one schedule, to frames on time. A port whose flows have schedules of their own has several
-//! generators, which [`merge`] brings together.
+//! Sends the flows of one port that share a schedule, each frame on time. A port with flows that have their own schedules
+//! has several generators, which [`merge`] combines.
 
 mod ahead;
 mod aims;
@@ -28,7 +28,7 @@ use drophammer_port::{BURST, Held, Port, PortError, Sent};
 use drophammer_wire::signature::{Signature, TrialKey};
 use drophammer_wire::stack::StackError;
 
-/// One flow as its sender sees it.
+/// Sender state of a flow.
 #[repr(align(64))] // see `plan::spaced`
 struct SendFlow {
     id: u32,
@@ -50,9 +50,9 @@ struct SendFlow {
 pub struct GroupSent {
     /// Frames handed over, refused ones included.
     pub offered: u64,
-    /// Refused by the device's ring.
+    /// Frames refused by the device's ring.
     pub refused: u64,
-    /// Offered by time bin.
+    /// Frames offered, by time bin.
     pub bins: Vec<u64>,
 }
 
@@ -63,18 +63,19 @@ impl GroupSent {
     }
 }
 
-/// A stretch of the schedule that was not sent because its time had passed.
+/// A part of the schedule that was not sent because its time had passed.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     /// Frames sent before it.
     sent: u64,
-    /// Frames left out up to and including it.
+    /// Frames skipped up to and including it.
     total: u64,
 }
 
-/// Skips and own refusals remembered exactly; departures after more of them are known to the last one remembered.
+/// Number of skips, and of own refusals, that are stored. Departures after further skips are computed from the last one
+/// stored.
 const SKIPS: usize = 65_536;
-/// The same where a port has several generators.
+/// Number of stored skips on a port with several generators.
 const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
@@ -91,7 +92,7 @@ pub struct PortGenerator {
     round_at: usize,
     key: TrialKey,
     start: Instant,
-    /// Next place in the schedule, frames sent or skipped before it.
+    /// Next index in the schedule: frames sent or skipped so far.
     index: u64,
     sent: u64,
     skipped: u64,
@@ -99,9 +100,9 @@ pub struct PortGenerator {
     max_backlog: u64,
     /// How far a late generator may catch up at this moment.
     catch_up: CatchUp,
-    /// Send all that is due, however late (burst, maximum).
+    /// Sends all due frames, however late (burst, maximum).
     never_skip: bool,
-    /// Stop at the end of the schedule's time with whatever was sent (maximum).
+    /// Stops at the end of the schedule's time, whatever was sent by then (maximum).
     stop_on_time: bool,
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
@@ -110,18 +111,18 @@ pub struct PortGenerator {
     bin_ns: Option<u64>,
     lateness: LatenessBuckets,
     refused_by_tester: u64,
-    /// Flow and sequence number of the frames that the tester's own ring refused, as far as remembered.
+    /// Flow and sequence number of the frames that the tester's own ring refused, as far as stored.
     own_refusals: Vec<(u32, u64)>,
     last_departure: Instant,
-    /// May the kernel make the frames?
+    /// True if the kernel can generate these frames.
     fits_kernel: bool,
-    /// Where it does, what we know of it.
+    /// State of the kernel's generator, if it generates the frames.
     kernel: Option<kernel::Following>,
-    /// Present once flows were started or stopped; `schedule`, `round` and `index` are those of the present stretch then.
+    /// Present once flows were started or stopped; then `schedule`, `round` and `index` are those of the current stretch.
     control: Option<Box<controlled::Controlled>>,
 }
 
-/// The kernel knows addresses in a range alone, and a report of it tells no frame that its ring refused from another.
+/// The kernel generates only addresses of a range, and its report does not identify the frames that its ring refused.
 fn fits_kernel(flow: &FlowSpec) -> bool {
     matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination
 }
@@ -130,8 +131,8 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
     seed ^ ((id as u64 + 1) << 32)
 }
 
-/// Order of the destinations of flow `id` in a run of `seed`: the frame with sequence number s goes to the destination that
-/// is at place s modulo their count.
+/// Order of the destinations of flow `id` in a run of `seed`: the frame with sequence number s goes to the destination at
+/// place s modulo their count.
 pub(crate) fn destination_order(flow: &FlowSpec, id: usize, seed: u64) -> Permutation {
     Permutation::new(flow.destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995)
 }
@@ -162,7 +163,8 @@ impl PortGenerator {
                 .map(|size| Template::new(&headers, flow.family, *size, pattern))
                 .collect::<Result<_, _>>()
                 .map_err(|e| {
-                    // The Ethernet header may have been added to those that the flow gives.
+                    // The Ethernet header may be one that the flow does not give; the index counts only the headers
+                    // that it gives.
                     let header = (e.header + flow.headers.len()).saturating_sub(headers.len());
                     let reason = StackError { header, ..e }.to_string();
                     PlanError::Headers { flow: id, group: flow.group.clone(), reason }
@@ -182,7 +184,7 @@ impl PortGenerator {
             tag += distinct.len() as u32;
         }
         let peak = schedule.peak_pps();
-        // Many generators share the memory that one alone may use.
+        // Many generators share the memory that a single one may use.
         let remembered = if alone { SKIPS } else { FEW_SKIPS };
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let kernel = alone && schedule.is_whole() && spec.events.is_empty();
@@ -217,7 +219,7 @@ impl PortGenerator {
         })
     }
 
-    /// Frames of the schedule, whichever flows send.
+    /// Number of frames in the schedule, whether or not their flows send.
     pub fn total(&self) -> u64 {
         self.base().total()
     }
@@ -237,12 +239,12 @@ impl PortGenerator {
         self.port
     }
 
-    /// Queue by which it sends.
+    /// Queue that it sends by.
     pub(crate) fn queue(&self) -> QueueIndex {
         self.queue
     }
 
-    /// Has it nothing more to send at `now`, and has all that it sent left?
+    /// True if it has nothing more to send at `now` and all sent frames have left.
     #[inline]
     pub fn done(&self, now: Instant) -> bool {
         if let Some(following) = &self.kernel {
@@ -253,7 +255,7 @@ impl PortGenerator {
             && self.is_last_stretch(now)
     }
 
-    /// When the next frame is due, or flows are started or stopped; `None` when all are through.
+    /// Time of the next due frame, or of the next start or stop of flows; `None` when all are finished.
     pub fn next_departure(&self) -> Option<Instant> {
         if self.index < self.schedule.total() {
             Some(Instant(self.start.0 + self.schedule.departure(self.index)))
@@ -262,10 +264,10 @@ impl PortGenerator {
         }
     }
 
-    /// Sends what is due at `now`, at most one burst; returns how many frames went out.
+    /// Sends the frames due at `now`, at most one burst; returns their number.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     #[inline]
     pub fn send_due(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
         if self.kernel.is_some() {
@@ -282,7 +284,7 @@ impl PortGenerator {
         Ok(frames)
     }
 
-    /// Frames that may leave at `now`. What is too late to be sent at all is left out.
+    /// Number of frames that may leave at `now`. Frames that are too late to be sent at all are skipped.
     #[inline]
     fn due(&mut self, now: Instant) -> usize {
         let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
@@ -319,7 +321,7 @@ impl PortGenerator {
         }
     }
 
-    /// Fills slots `first` and those behind it with frames that leave at the instants `at`.
+    /// Fills the slots from `first` on with frames that leave at the times `at`.
     #[inline]
     fn fill(&mut self, port: &mut dyn Port, first: usize, at: &[Instant]) {
         let slots = port.slots();
@@ -388,7 +390,7 @@ impl PortGenerator {
             if refusal_is_device_loss {
                 group.refused += 1;
             } else {
-                // The tester's own ring was full: not offered, so it can never be counted as lost.
+                // The tester's own ring was full: the frame counts as not offered, so it is never counted as lost.
                 self.refused_by_tester += 1;
                 if self.own_refusals.len() < self.own_refusals.capacity() {
                     self.own_refusals.push(self.slot_frames[i]);
@@ -401,10 +403,10 @@ impl PortGenerator {
         }
     }
 
-    /// Ends what is sent: nothing leaves that is due after `now`. Where the kernel makes the frames it ends at once.
+    /// Ends sending: frames due after `now` do not leave. If the kernel generates the frames, it stops at once.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn end_sending(&mut self, port: &mut dyn Port, now: Instant) -> Result<(), PortError> {
         let in_kernel = self.is_in_kernel();
         self.stop_in_kernel(port)?;
@@ -413,7 +415,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// What it has sent, as data.
+    /// Its counts and schedule as data.
     pub(crate) fn report(&self) -> SenderReport {
         let mut groups: Vec<_> = self.groups.iter().map(GroupSent::report).collect();
         self.flows.iter().zip(self.intended()).for_each(|(flow, frames)| groups[flow.group].intended += frames);
@@ -439,8 +441,8 @@ impl PortGenerator {
         self.own_refusals.iter().map(|(flow, _)| *flow)
     }
 
-    /// Frames offered so far of each flow, with the number of its group: `(flow, group, frames)`. Those that the tester's own ring
-    /// refused are among them. While the kernel makes the frames, the round tells whose turn each one was.
+    /// Frames offered so far by flow, with the number of its group: `(flow, group, frames)`. Frames that the tester's own ring
+    /// refused are included. While the kernel generates the frames, the counts are computed from the round.
     pub(crate) fn offered(&self) -> Vec<(u32, usize, u64)> {
         let following = self.kernel.is_some_and(|k| !k.finished).then(|| self.shares(self.sent));
         let next = |i: usize, flow: &SendFlow| following.as_ref().map_or(flow.next, |shares| shares[i]);
@@ -457,7 +459,7 @@ impl PortGenerator {
         &self.groups
     }
 
-    /// Frames of the schedule that were not offered though their flows were to send.
+    /// Frames of the schedule that were not offered while their flows were sending.
     pub fn unsent(&self) -> u64 {
         self.intended().iter().sum::<u64>() - self.sent
     }
@@ -467,7 +469,7 @@ impl PortGenerator {
         self.refused_by_tester
     }
 
-    /// Departure errors by power of two.
+    /// Histogram of departure errors by power of two.
     pub fn lateness(&self) -> &LatenessBuckets {
         &self.lateness
     }

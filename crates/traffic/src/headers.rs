@@ -1,4 +1,4 @@
-//! The headers of a flow's frames, completed by what is known of the link that they leave by.
+//! The headers of a flow's frames, completed with the addresses of the link.
 
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
@@ -10,10 +10,10 @@ use drophammer_model::traffic::{
 use drophammer_model::trial::{Family, FlowSpec};
 use drophammer_wire::MacAddr;
 
-/// First port of the dynamic range (RFC 6335), and how many there are.
+/// First port and size of the dynamic port range (RFC 6335).
 const DYNAMIC: (u16, u32) = (49_152, 16_384);
 
-/// VLAN identifiers of the tags in front of everything else, the outermost first; of a field that varies the first value.
+/// VLAN identifiers of the leading tags, the outermost first; for a field that varies, its first value.
 pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
     let behind_ethernet = headers.iter().skip_while(|h| h.kind() == HeaderKind::Ethernet);
     let tags = behind_ethernet.map_while(|header| match header {
@@ -23,7 +23,7 @@ pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
     tags.collect()
 }
 
-/// Is the address of the device needed to complete `headers`?
+/// True if the device's address is needed to complete `headers`.
 pub(crate) fn needs_device(headers: &[Header]) -> bool {
     match headers.first() {
         Some(Header::Ethernet(ethernet)) => ethernet.destination.is_none(),
@@ -31,7 +31,7 @@ pub(crate) fn needs_device(headers: &[Header]) -> bool {
     }
 }
 
-/// Is the address of the port needed to complete `headers`?
+/// True if the port's address is needed to complete `headers`.
 pub(crate) fn needs_source(headers: &[Header]) -> bool {
     match headers.first() {
         Some(Header::Ethernet(ethernet)) => ethernet.source.is_none(),
@@ -39,12 +39,12 @@ pub(crate) fn needs_source(headers: &[Header]) -> bool {
     }
 }
 
-/// The headers of flow `id` in a run of `seed`, from Ethernet on. Only the addresses of the outermost IP header may be
-/// absent still.
+/// The headers of flow `id` in a run of `seed`, from Ethernet on. Only the addresses of the outermost IP header may
+/// still be absent.
 pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) -> Vec<Header> {
     let mut headers = flow.headers.clone();
     if headers.is_empty() {
-        // Constant per flow, so that a router that spreads by hash keeps its order.
+        // Constant per flow, so that a router that balances by hash keeps the order of its frames.
         let source_port = DYNAMIC.0 + Permutation::new(DYNAMIC.1, seed).at(id as u32 % DYNAMIC.1) as u16;
         headers.push(match flow.family {
             Family::Ipv4 => Header::Ipv4(Ipv4::default()),
@@ -64,7 +64,7 @@ pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) 
     headers
 }
 
-/// Why the outermost IP header is not one of `flow`; `None` when it is.
+/// Why the outermost IP header does not fit `flow`; `None` if it does.
 pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
     let outermost = flow.headers.iter().find(|h| matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6))?;
     let family = if outermost.kind() == HeaderKind::Ipv4 { Family::Ipv4 } else { Family::Ipv6 };
@@ -77,7 +77,7 @@ pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
     }
 }
 
-/// The encapsulation that must arrive: as the flow says, otherwise no tags, no labels, and the tunnel that it was sent in.
+/// The expected encapsulation: as the flow says, otherwise no tags, no labels, and the tunnel in which it was sent.
 pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     flow.arrives.clone().unwrap_or_else(|| {
         let kinds: Vec<_> = flow.headers.iter().map(Header::kind).collect();
@@ -88,19 +88,19 @@ pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     })
 }
 
-/// What is not judged of the frames of a flow when they arrive, because the flow says so.
+/// Checks that received frames of a flow are exempt from, because the flow sets their fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unjudged {
-    /// Checksums: one is given, right or wrong.
+    /// True if the flow sets a checksum, right or wrong.
     pub(crate) checksums: bool,
-    /// There is no transport header.
+    /// True if there is no transport header.
     pub(crate) transport: bool,
-    /// So many bytes at the front of the payload are given.
+    /// Number of payload bytes at the front that the flow sets.
     pub(crate) raw: usize,
 }
 
 impl Unjudged {
-    /// Of `flow`.
+    /// The exemptions of `flow`.
     pub(crate) fn of(flow: &FlowSpec) -> Unjudged {
         let names = [FieldName::Checksum, FieldName::HeaderChecksum];
         let is_transport = |h: &Header| matches!(h.kind(), HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho);
@@ -114,7 +114,7 @@ impl Unjudged {
         }
     }
 
-    /// Is `found`, a frame with the right signature, as it was sent?
+    /// True if `found`, a frame with a valid signature, is as it was sent.
     pub(crate) fn is_intact(self, found: &Candidate<'_>, pattern: &Pattern) -> bool {
         (found.whole || self.transport && found.without_transport)
             && (found.sums_hold || self.checksums)

@@ -1,47 +1,47 @@
-//! Counts latencies by magnitude, with the resolution of the HDR histogram that they are read off from.
+//! Counts latencies with the resolution of the HDR histogram from which percentiles are computed.
 
 use crate::plan::spaced;
 use hdrhistogram::Histogram;
 
-/// Latencies up to 10 s are resolved, and those up to the next power of two, 17.18 s, because they cost nothing more. Longer
-/// ones are kept at 10 s.
+/// Latencies up to 10 s are resolved, and those up to the next power of two, 17.18 s, at no further cost. Longer ones are
+/// recorded as 10 s.
 const MAX_NS: u64 = 10_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
-/// Values are told apart by so many leading bits: 2^11 is the power of two that holds 2 * 10^3 values.
+/// Number of leading bits that are distinguished: 2^11 is the power of two that covers 2 * 10^3 values.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
-/// Counts of latencies, three digits exact. Recording is a shift and an addition; the bookkeeping of the HDR
-/// histogram (smallest, largest, total) is done when it is asked for.
+/// Counts of latencies with three significant digits. Recording is a shift and an addition; the bookkeeping of the HDR
+/// histogram (smallest, largest, total) is done when it is requested.
 pub struct Latencies {
-    /// Their lower halves, so that those in use are near the processor.
+    /// Lower halves of the counts, so that those in use stay in the cache.
     counts: Vec<u32>,
-    /// Their upper halves: how often the lower one began again at 0.
+    /// Upper halves of the counts: number of overflows of the lower half.
     wraps: Vec<u32>,
 }
 
-/// Place of `ns` among the counts: a row of 2^10 for every doubling, the first one twice as long.
+/// Index of the count for `ns`: a row of 2^10 for every doubling; the first row is twice as long.
 #[inline]
 fn place(ns: u64) -> usize {
     let shift = u64::BITS - BITS - (ns | ((1 << BITS) - 1)).leading_zeros();
     shift as usize * HALF + (ns >> shift) as usize
 }
 
-/// Smallest value that has this place.
+/// Smallest value with this index.
 fn smallest_at(place: usize) -> u64 {
     let shift = (place / HALF).saturating_sub(1);
     ((place - shift * HALF) as u64) << shift
 }
 
 impl Latencies {
-    /// None yet.
+    /// Empty counts.
     pub fn new() -> Latencies {
         let places = place(MAX_NS.next_power_of_two() - 1) + 1;
         Latencies { counts: spaced(places), wraps: spaced(places) }
     }
 
-    /// Counts one.
+    /// Counts one latency.
     #[inline(always)]
     pub fn record(&mut self, ns: u64) {
         let place = place(ns);
@@ -66,13 +66,13 @@ impl Latencies {
         self.add_at(place(MAX_NS), 1);
     }
 
-    /// Counts `frames` of `ns`.
+    /// Counts `frames` latencies of `ns`.
     pub fn record_n(&mut self, ns: u64, frames: u64) {
         let place = place(ns);
         self.add_at(if place < self.counts.len() { place } else { self::place(MAX_NS) }, frames);
     }
 
-    /// What was recorded: `(smallest value of a step in ns, how often)`, ascending.
+    /// The counts: `(smallest value of a step in ns, number)`, ascending.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
         (0..self.counts.len()).map(|place| (smallest_at(place), self.at(place))).filter(|(_, count)| *count > 0)
     }
@@ -86,7 +86,7 @@ impl Latencies {
         (self.wraps[place], self.counts[place]) = ((sum >> 32) as u32, sum as u32);
     }
 
-    /// The HDR histogram of all that was recorded.
+    /// The HDR histogram of all recorded latencies.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, MAX_NS, DIGITS).expect("constant bounds are valid");
         self.steps().for_each(|(ns, count)| histogram.saturating_record_n(ns, count));

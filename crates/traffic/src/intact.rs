@@ -1,34 +1,34 @@
-//! The short way to say that a frame is one of this trial and whole: its headers, checksums, signature, payload and
-//! destination in one go.
+//! The fast check that a frame belongs to this trial and is intact: headers, checksums, signature, payload and
+//! destination in one pass.
 //!
-//! What it accepts, the long way ([`crate::recognize`] and what the analyzer does with it) accepts too, and nothing is
-//! counted as lost or corrupted because this way does not know it: then the long way says what it is.
+//! Every frame that it accepts is also accepted by the full check ([`crate::recognize`] and the analyzer). A frame that
+//! it does not accept is not counted as lost or corrupted: the full check then decides.
 
 use crate::payload::Pattern;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::signature::{self, Signature, TrialKey};
 use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
-/// What a frame must be to be taken the short way.
+/// What the fast check compares a frame with.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected<'a> {
-    /// Address of the host at the port, as [`crate::analyzer::destination`] reads it.
+    /// Address of the host at the port, in the form of [`crate::analyzer::destination`].
     pub(crate) host: u64,
     pub(crate) key: TrialKey,
     pub(crate) pattern: &'a Pattern,
 }
 
-/// A signature, if there is one; small enough to be handed over in two registers.
+/// A signature, if one was found; small enough to be returned in two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     /// Flow (upper half) and sequence number.
     identity: u64,
-    /// Departure time as the frame carries it.
+    /// Departure time as carried in the frame.
     time: u64,
 }
 
 impl Found {
-    /// None: its flow is one that no signature can have.
+    /// No signature: its flow is not valid in any signature.
     pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
 
     #[inline(always)]
@@ -37,13 +37,13 @@ impl Found {
         Found { identity, time: signature.time.into() }
     }
 
-    /// Departure time as the frame carries it.
+    /// Departure time as carried in the frame.
     #[inline(always)]
     pub(crate) fn time(self) -> u32 {
         self.time as u32
     }
 
-    /// Its flow; `u32::MAX` where there is no signature.
+    /// Its flow; `u32::MAX` if there is no signature.
     #[inline(always)]
     pub(crate) fn flow(self) -> u32 {
         (self.identity >> 32) as u32
@@ -60,11 +60,11 @@ impl Found {
     }
 }
 
-/// Length of the shortest Ethernet frame without FCS: that of 64-byte frames, of which most come per second.
+/// Length of the shortest Ethernet frame without FCS. 64-byte frames have the highest frame rates.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
-/// IPv4, UDP and signature without payload: what the shortest frames carry behind two tags, or more.
+/// IPv4, UDP and signature without payload: the packet of the shortest frames behind two or more tags.
 pub(crate) const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
-/// Packets of frames of [`SHORTEST`] bytes with and without a tag or label.
+/// Packet length of frames of [`SHORTEST`] bytes, without and with one tag or label.
 const NO_TAG: usize = SHORTEST - ethernet::LEN;
 const ONE_TAG: usize = NO_TAG - 4;
 
@@ -83,8 +83,8 @@ const fn bytes(bytes: [u8; 8]) -> u64 {
 }
 
 impl Expected<'_> {
-    /// The signature of a frame without tags and labels that is whole in every respect; [`Found::NOTHING`] for any other
-    /// frame, and for some that only the long way knows.
+    /// The signature of an intact frame without tags and labels. [`Found::NOTHING`] for any other frame, and for some
+    /// intact ones that only the full check accepts.
     #[inline(always)]
     pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
@@ -96,8 +96,8 @@ impl Expected<'_> {
         }
     }
 
-    /// The same of a frame whose IP packet begins at `at` and ends with the frame, behind tags and labels that have been
-    /// compared.
+    /// Like [`Expected::signature`], for a frame whose IP packet begins at `at` and ends with the frame, behind tags and
+    /// labels that have been compared.
     #[inline(never)]
     pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
         let packet = frame.get(at..).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Expected<'_> {
         self.if_home(frame, found)
     }
 
-    /// The same of any frame, and where its IP header is.
+    /// Like [`Expected::signature`], for any frame; also returns the offset of its IP header.
     #[inline(never)]
     pub(crate) fn anywhere(&self, frame: &[u8]) -> (Found, usize) {
         let found = packet_at(frame).and_then(|at| Some((Found::of(self.packet(frame.get(at..)?)?), at)));
@@ -119,15 +119,16 @@ impl Expected<'_> {
         (self.if_home(frame, found), at)
     }
 
-    /// `found`, if `frame` is for the host.
+    /// `found` if `frame` is addressed to the host, otherwise [`Found::NOTHING`].
     #[inline(always)]
     pub(crate) fn if_home(&self, frame: &[u8], found: Found) -> Found {
         let home = frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) << 16 == 0);
         if home { found } else { Found::NOTHING }
     }
 
-    /// Of a packet of IPv4 without options that has less than eight bytes before its signature, which `read` gives with its check:
-    /// read last, it costs less where it is not known before. `FULL`: the caller has seen version, header length and total length.
+    /// The signature of an IPv4 packet without options and with less than eight bytes before its signature. `read` returns the
+    /// signature and its check; it is called last, which costs less if the signature has not been read yet. `FULL`: the caller has
+    /// checked version, header length and total length.
     #[inline(always)]
     pub(crate) fn short<const N: usize, const FULL: bool>(
         &self,
@@ -139,7 +140,7 @@ impl Expected<'_> {
         let known = if FULL { 0 } else { 0xff };
         let mask = bytes([known, 0, known, known, 0, 0, 0x3f, 0xff]);
         let ip = bytes([0x45, 0, 0, N as u8, 0, 0, 0, 0]);
-        // Length.
+        // Length field.
         const UDP_MASK: u64 = bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
         let datagram = (N - ipv4::LEN) as u8;
         let udp = bytes([0, 0, 0, 0, 0, datagram, 0, 0]);
@@ -173,7 +174,7 @@ impl Expected<'_> {
         if whole { Found::of(signature) } else { Found::NOTHING }
     }
 
-    /// Of a frame of any length and family without tags and labels.
+    /// The signature of a frame of any length and family without tags and labels.
     #[inline(never)]
     fn plain(&self, frame: &[u8]) -> Found {
         let Some((head, packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
@@ -190,14 +191,14 @@ impl Expected<'_> {
         }
     }
 
-    /// The signature of a packet. Bytes that are those of the pattern need no adding up: their sum is known.
+    /// The signature of a packet. Bytes that equal the pattern need not be added up: their sum is known.
     fn packet(&self, packet: &[u8]) -> Option<Signature> {
         let head: &[u8; ipv4::LEN + udp::LEN] = packet.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let (udp_at, addresses, length) = match head[0] >> 4 {
             4 => {
                 let header = checksum::sum_le(&head[..ipv4::LEN]);
-                // A fragment has no datagram of its own.
+                // A fragment does not contain a whole datagram.
                 if head[0] != 0x45 || head[9] != ipv4::protocol::UDP || word(6) & 0x3fff != 0 || !holds(header.into()) {
                     return None;
                 }
@@ -234,8 +235,8 @@ impl Expected<'_> {
     }
 }
 
-/// Where the IP header of `frame` is, behind tags and labels; `None` where there are more of them than can be compared at
-/// once, or something else follows.
+/// Offset of the IP header of `frame` behind tags and labels. `None` if there are more of them than can be compared at
+/// once, or another header follows.
 #[inline]
 fn packet_at(frame: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -246,7 +247,7 @@ fn packet_at(frame: &[u8]) -> Option<usize> {
             ethertype::IPV6 => return (frame.get(at)? >> 4 == 6).then_some(at),
             ethertype::VLAN | ethertype::SERVICE_VLAN | ethertype::OLD_SERVICE_VLAN => at += 4,
             ethertype::MPLS => {
-                // The third byte of an entry ends with the bottom of the stack.
+                // The third byte of an entry ends with the bottom-of-stack bit.
                 while frame.get(at + 2)? & 1 == 0 {
                     at += 4;
                 }
@@ -263,7 +264,7 @@ fn tail_of<const N: usize>(packet: &[u8; N]) -> &[u8; signature::LEN] {
     packet.last_chunk().expect("a packet is longer than a signature")
 }
 
-/// Is this a packet of IPv4 without options that reaches to the end of the frame?
+/// True for an IPv4 packet without options that reaches to the end of the frame.
 #[inline(always)]
 fn is_full(frame: &[u8; SHORTEST]) -> bool {
     const TOTAL: u8 = NO_TAG as u8;
@@ -279,12 +280,14 @@ fn pseudo(length: u16) -> u64 {
     u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16
 }
 
-/// Does a checksum hold whose words of up to 64 bits, not all zero, add up to `sum`? A word counts as the sum of its
-/// 16-bit words, because 2^16 leaves 1 when divided by 2^16 - 1; and a sum that folds to 0xffff is a multiple of that.
+/// True if the checksum holds, where `sum` is the sum of words of up to 64 bits that are not all zero. A word counts as
+/// the sum of its 16-bit words, because 2^16 is 1 modulo 2^16 - 1; and a sum that folds to 0xffff is a multiple of
+/// that.
 #[inline(always)]
 fn holds(sum: u128) -> bool {
     const DIVISOR: u64 = 0xffff;
-    // DIVISOR * INVERSE = 1 modulo 2^64: multiples of the divisor, and no others, become their quotients.
+    // DIVISOR * INVERSE = 1 modulo 2^64: the product with INVERSE is the quotient for multiples of the divisor, and
+    // larger than any quotient for all other numbers.
     const INVERSE: u64 = {
         let mut inverse = DIVISOR;
         let mut bits = 3;
@@ -295,7 +298,7 @@ fn holds(sum: u128) -> bool {
         inverse
     };
     const { assert!(DIVISOR.wrapping_mul(INVERSE) == 1) };
-    // 2^64 leaves 1 as well, so what overflows is added at the bottom.
+    // 2^64 is 1 modulo the divisor as well, so the overflow is added at the bottom.
     let (low, carry) = (sum as u64).overflowing_add((sum >> 64) as u64);
     (low + u64::from(carry)).wrapping_mul(INVERSE) <= u64::MAX / DIVISOR
 }
@@ -315,7 +318,7 @@ mod tests {
 
     const HOST: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
 
-    /// The same as [`Expected::signature`], one thing after the other.
+    /// The same result as [`Expected::signature`], computed step by step.
     fn at_length(expected: &Expected<'_>, frame: &[u8]) -> Option<Signature> {
         let found = candidate(frame).filter(|c| c.whole && c.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -323,7 +326,7 @@ mod tests {
         (ours && expected.pattern.starts_with(found.payload)).then_some(signature)
     }
 
-    /// Where there is one.
+    /// The signature, if there is one.
     fn some(found: Found) -> Option<Signature> {
         let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time() };
         (found.flow() != u32::MAX).then_some(signature)
@@ -373,7 +376,8 @@ mod tests {
                 differ += usize::from(found.is_none());
                 frame[bit / 8] ^= 1 << (bit % 8);
             }
-            // What nothing covers: the source address; of IPv6 all but lengths, next header and addresses; padding.
+            // Bits that no check covers: the source address; of IPv6 everything but lengths, next header and addresses;
+            // padding.
             assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
         }
     }
@@ -406,7 +410,7 @@ mod tests {
                 frame[at] ^= change;
             }
             if mended && !v6 && changes.len() == 1 {
-                // A router's own change of the header, with the checksum put right.
+                // A change of the header as by a router, with the checksum corrected.
                 frame[24..26].fill(0);
                 let sum = checksum::finish(checksum::sum_le(&frame[14..34]));
                 frame[24..26].copy_from_slice(&sum.to_le_bytes());

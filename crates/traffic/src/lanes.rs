@@ -1,8 +1,8 @@
-//! A trial on several threads. A lane is one thread with some queues of the ports; each carries its part of the trial out by the
+//! A trial on several threads. A lane is one thread with some queues of the ports. Each lane runs its part of the trial in the
 //! same loop as a trial on one thread.
 //!
-//! Lanes share no state that anyone writes per frame. What a lane tells the others, a line of the cache of its own, it
-//! writes when it has nothing more to send, and the others read it then.
+//! Lanes share no state that is written per frame. When a lane has nothing more to send, it writes its counts to its
+//! own cache line, and the others read them from there.
 
 use crate::engine::{Control, Course, LanePort, LaneState};
 use crate::live::Board;
@@ -20,17 +20,17 @@ pub enum LaneError {
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The system does not give the thread that it should.
+    /// The system did not provide the thread or its placement.
     #[error("lane {lane} of the tester cannot {what}: {source}")]
     Thread {
         /// Lane, from 0.
         lane: usize,
-        /// What it cannot do.
+        /// The operation that failed.
         what: String,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A fault of this program.
+    /// A bug in this program.
     #[error("lane {lane} of the tester failed: {message}")]
     Panicked {
         /// Lane, from 0.
@@ -38,12 +38,12 @@ pub enum LaneError {
         /// Message of the panic.
         message: String,
     },
-    /// Another lane failed before the trial started; that one says why.
+    /// Another lane failed before the trial started; its error gives the reason.
     #[error("the trial ended before it started")]
     NotStarted,
 }
 
-/// Stops the other lanes when the one that holds it fails or panics.
+/// Stops the other lanes when its holder fails or panics.
 struct StopsOthers<'a>(Option<&'a Board>);
 
 impl Drop for StopsOthers<'_> {
@@ -54,7 +54,7 @@ impl Drop for StopsOthers<'_> {
     }
 }
 
-/// What all lanes of a trial know.
+/// Data shared by all lanes of a trial.
 #[derive(Clone, Copy)]
 pub(crate) struct Common<'a> {
     pub(crate) board: &'a Board,
@@ -66,20 +66,20 @@ pub(crate) struct Common<'a> {
     pub(crate) until: Instant,
 }
 
-/// What a lane has to itself.
+/// Data of one lane.
 pub(crate) struct Lane<'a> {
     pub(crate) number: usize,
     pub(crate) part: &'a mut Part,
     pub(crate) state: &'a mut Option<LaneState>,
     pub(crate) ports: Vec<LanePort<'a>>,
     pub(crate) control: &'a mut dyn Control,
-    /// Where its thread is to run, if that is not left open.
+    /// Processor of its thread; `None` for any.
     pub(crate) processor: Option<usize>,
 }
 
 impl Lane<'_> {
-    /// Makes itself ready, waits for the start as `start` says, carries its part out. Whatever ends it but success ends the
-    /// others too. Returns when the trial started.
+    /// Prepares the lane, waits for `start`, and runs its part. Any end but success also ends the other lanes. Returns when
+    /// the trial started.
     pub(crate) fn work(
         mut self,
         common: Common<'_>,
@@ -109,7 +109,7 @@ impl Lane<'_> {
     }
 }
 
-/// Queues of a lane that go to its thread.
+/// Queues that are passed to the thread of a lane.
 pub(crate) type Share<'a> = Vec<(PortIndex, QueueIndex, &'a mut (dyn Port + Send))>;
 
 pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
@@ -117,16 +117,16 @@ pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
 }
 
 /// Runs `plan` over `ports`, one thread per lane; `ports[i]` is queue i of the plan's layout. The first lane runs on the calling thread,
-/// where its caller has put it, under `first`; the others run on threads of their own, on `processors` in order (on whatever
-/// the calling thread may use if there are none), before other work where that is allowed, each under its one of `others`.
-/// The result is what [`crate::run`] returns.
+/// wherever the caller has pinned it, under `first`. The others run on new threads, pinned to `processors` in order (to any processor of
+/// the calling thread if there are none), at high priority where permitted, each under its entry of `others`. The result is that of
+/// [`crate::run`].
 ///
 /// # Errors
-/// [`LaneError`] of the first lane that has one to tell.
+/// [`LaneError`] of the first lane that has a cause to report.
 ///
 /// # Panics
-/// When there are not as many processors (or none) and controls as further lanes, or ports as queues in the plan, and when the first
-/// lane does; the others have ended by then.
+/// If the numbers of processors (unless there are none) and of controls are not that of the further lanes, if the number of ports is
+/// not that of the plan's queues, or if the first lane panics; the others have ended by then.
 pub fn run_lanes<C: Control + Send>(
     plan: Plan,
     ports: &mut [Box<dyn Port + Send>],

@@ -1,21 +1,21 @@
-//! Which lane works which queue of which port.
+//! Assigns the queues of ports to lanes.
 
 use drophammer_model::trial::{FlowSpec, PortIndex};
 use std::ops::Range;
 
-/// Index of a queue among those of all ports: the queues of port 0, then those of port 1, and so on. Where every port has one
-/// queue it is the index of the port.
+/// Index of a queue among those of all ports: the queues of port 0, then those of port 1, and so on. If every port has one
+/// queue, it is the index of the port.
 pub type QueueIndex = usize;
 
-/// Which lane works which queue. A lane is one thread: it sends the flows that leave by its queues and counts what arrives at
-/// them. The lane of the first queue of a port serves the devices behind that port.
+/// Which lane drives which queue. A lane is one thread: it sends the flows that leave by its queues and counts the frames
+/// that arrive at them. The lane of the first queue of a port serves the devices behind that port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// By queue.
+    /// Lane of each queue.
     lane_of: Vec<usize>,
-    /// By queue.
+    /// Port of each queue.
     port_of: Vec<PortIndex>,
-    /// First queue of each port, and one beyond the last queue of all.
+    /// First queue of each port, followed by the number of all queues.
     first: Vec<QueueIndex>,
     lanes: usize,
 }
@@ -26,13 +26,13 @@ impl Layout {
         Layout::round_robin(ports, 1)
     }
 
-    /// Ports of one queue each, port i on lane i modulo `lanes`; on no more lanes than there are ports, and on one at least.
+    /// Ports of one queue each, port i on lane i modulo `lanes`; on at most as many lanes as ports, and on at least one.
     pub fn round_robin(ports: usize, lanes: usize) -> Layout {
         Layout::queues(&vec![1; ports], lanes)
     }
 
-    /// Port i with `queues[i]` queues (at least one); queue i of all is on lane i modulo `lanes`. There are no more lanes than
-    /// queues, and one at least.
+    /// Port i with `queues[i]` queues (at least one); queue i of all is on lane i modulo `lanes`. There are at most as many
+    /// lanes as queues, and at least one.
     pub fn queues(queues: &[usize], lanes: usize) -> Layout {
         let mut first = vec![0];
         let mut port_of = Vec::new();
@@ -44,17 +44,17 @@ impl Layout {
         Layout { lane_of: (0..port_of.len()).map(|queue| queue % lanes).collect(), port_of, first, lanes }
     }
 
-    /// Lanes.
+    /// Number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// Ports.
+    /// Number of ports.
     pub fn ports(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// Queues of all ports.
+    /// Number of queues of all ports.
     pub fn queue_count(&self) -> usize {
         self.port_of.len()
     }
@@ -79,23 +79,23 @@ impl Layout {
         self.lane_of[self.first[port]]
     }
 
-    /// Has `lane` a queue of `port`?
+    /// True if `lane` has a queue of `port`.
     pub(crate) fn receives(&self, lane: usize, port: PortIndex) -> bool {
         self.queues_of(port).any(|queue| self.lane_of[queue] == lane)
     }
 
-    /// Are the queues of `port` on several lanes?
+    /// True if the queues of `port` are on several lanes.
     pub fn is_split(&self, port: PortIndex) -> bool {
         self.queues_of(port).any(|queue| self.lane_of[queue] != self.lane_of(port))
     }
 
-    /// Has a port several queues?
+    /// True if a port has several queues.
     pub(crate) fn has_queues(&self) -> bool {
         self.queue_count() > self.ports()
     }
 
-    /// Queue by which each flow leaves: the flows of a port take its queues in turn. A flow leaves by one queue, so its frames
-    /// leave in order. `None` for a flow of a port that does not exist.
+    /// The queue of each flow: the flows of a port are assigned to its queues round robin. A flow uses one queue, so its
+    /// frames leave in order. `None` for a flow of a port that does not exist.
     pub(crate) fn senders(&self, flows: &[FlowSpec]) -> Vec<Option<QueueIndex>> {
         let mut before = vec![0; self.ports()];
         let queue = |flow: &FlowSpec| {
@@ -107,17 +107,17 @@ impl Layout {
         flows.iter().map(queue).collect()
     }
 
-    /// The first port of `flow` of which a queue is on another lane than the flow's receiver, if one lane must receive the flow:
-    /// one with an alternate path ([`FlowSpec::also`]), or one that is counted by destination. Of other flows each lane counts
-    /// what arrives at its queues.
+    /// If `flow` must be received by one lane, because it has an alternate path ([`FlowSpec::also`]) or is counted by
+    /// destination: its first port with a queue on another lane. Other flows are counted by each lane at its own queues.
     pub(crate) fn apart(&self, flow: &FlowSpec) -> Option<PortIndex> {
         let lane = self.lane_of(flow.to);
         let on_it = |port: PortIndex| self.queues_of(port).all(|queue| self.lane_of[queue] == lane);
         one_lane_ports(flow).find(|port| !on_it(*port))
     }
 
-    /// The same, but with all queues on one lane at which frames of a flow may arrive that one lane must receive: one with an
-    /// alternate path ([`FlowSpec::also`]), or one that is counted by destination. There may be fewer lanes then, never more.
+    /// A layout for these flows: all queues where a flow may arrive are on one lane if the flow must be received by one lane,
+    /// because it has an alternate path ([`FlowSpec::also`]) or is counted by destination. The number of lanes may decrease
+    /// but never increases.
     pub fn for_flows(&self, flows: &[FlowSpec]) -> Layout {
         let mut lane_of = self.lane_of.clone();
         for flow in flows {
@@ -138,7 +138,7 @@ impl Layout {
     }
 }
 
-/// The ports where `flow` may arrive if one lane must receive it; none otherwise.
+/// The ports where `flow` may arrive, if it must be received by one lane; otherwise none.
 fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
     let asked = flow.per_destination || !flow.also.is_empty();
     std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)

@@ -1,9 +1,9 @@
-//! Flows to frames on time (generator), and frames to loss, order and latency (analyzer).
+//! Sends frames of flows on time (generator), and computes loss, order and latency from received frames (analyzer).
 //!
-//! [`Plan`] lays a [`drophammer_model::trial::TrialSpec`] out before the trial: templates, schedules, state. [`run`]
-//! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks,
-//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them, and that flows are
-//! started and stopped ([`Live::transmit`]).
+//! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`] then drives
+//! ports and clock on one thread, [`run_lanes`] on several. From the first to the last frame neither allocates nor locks, with two
+//! exceptions: the first frames of a flow in an unexpected encapsulation allocate their counts, and flows can be started and
+//! stopped ([`Live::transmit`]).
 
 pub mod analyzer;
 mod arriving;

@@ -1,4 +1,4 @@
-//! How the lanes of a trial see each other, and how others see the trial while it runs.
+//! State shared by the lanes of a trial, and access to a running trial from other threads.
 
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
@@ -11,26 +11,26 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A trial under way, for other threads than those that carry it out.
+/// A running trial, for threads that do not run it.
 #[derive(Clone)]
 pub struct Live(pub(crate) Arc<Board>);
 
 impl Live {
-    /// Ends what is sent. What was due until now still leaves; then the trial drains as at its planned end.
+    /// Ends sending. Frames due until now still leave; then the trial drains as at its planned end.
     pub fn end_sending(&self) {
         self.0.signals.requests.fetch_or(END_OF_SENDING, Ordering::Relaxed);
     }
 
-    /// Starts, stops, pauses or resumes flows, at once or when the traffic has lasted for `at`; before the traffic starts too. A flow
-    /// sends the frames that are due by its schedule from the instant at which it is started until that at which it is stopped, this one
-    /// excluded; those in between are left out, so it never catches up, and its sequence numbers go on without a gap. Flows that share the
-    /// load of a port keep their own share. Traffic ends when its schedule does, whether flows send or not.
+    /// Starts, stops, pauses or resumes flows, at once or at time `at` of the traffic; also before the traffic starts. A flow sends the
+    /// frames that are due by its schedule from the time at which it is started until the time at which it is stopped, excluding the
+    /// latter. The frames in between are left out: the flow never catches up, and its sequence numbers have no gap. Flows that share the
+    /// load of a port keep their own share. Traffic ends with its schedule, whether flows send or not.
     ///
-    /// Without `at` each lane does so at its next look, and what was due until then still leaves. What is asked for later than it is to
-    /// happen is done at once.
+    /// Without `at`, each lane acts at its next look, and frames due until then still leave. A request whose time has passed is carried
+    /// out at once.
     ///
     /// # Errors
-    /// [`TransmitError`]; nothing is done then.
+    /// [`TransmitError`]; nothing is changed then.
     pub fn transmit(
         &self,
         which: FlowSelect<'_>,
@@ -45,13 +45,13 @@ impl Live {
         self.0.end();
     }
 
-    /// Is it over, or has it failed?
+    /// True if the trial is over or has failed.
     pub fn is_over(&self) -> bool {
         self.0.published().closed
     }
 
-    /// Asks all lanes for their counts and waits until they have answered: for `patience` at most. `None` when they have not, or when
-    /// the trial is over. Lanes do nothing for this unless it is called.
+    /// Requests the counts of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time
+    /// or the trial is over. Without a call, lanes do no work for this.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
         let number = Requests(self.0.signals.requests.fetch_add(REQUEST, Ordering::Relaxed)).request() + 1;
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
@@ -62,30 +62,30 @@ impl Live {
     }
 }
 
-/// Counts of one lane for the others. Only this lane writes them.
+/// Counts of one lane, for the other lanes. Only this lane writes them.
 #[derive(Default)]
 #[repr(align(128))]
 struct Progress {
-    /// Since when it has nothing more to send; 0 while it has.
+    /// When it finished sending; 0 before that.
     done_at: AtomicU64,
-    /// Frames that it has sent and that no ring refused; final when it is done.
+    /// Frames that it has sent and no ring refused; final when it has finished sending.
     sent: AtomicU64,
-    /// Distinct frames that it has received, up to date once it is done.
+    /// Distinct frames that it has received; updated once it has finished sending.
     distinct: AtomicU64,
 }
 
-/// Written before and at the end of a trial, read all the time.
+/// Written before and at the end of a trial, read continuously.
 #[derive(Default)]
 #[repr(align(128))]
 struct Signals {
     /// Requests to all lanes; see [`Requests`].
     requests: AtomicU64,
-    /// When the trial starts; 0 before that is known.
+    /// Start of the trial; 0 until it is known.
     start: AtomicU64,
     ready: AtomicUsize,
 }
 
-/// How the lanes of a trial see each other.
+/// State shared by the lanes of a trial.
 pub(crate) struct Board {
     lanes: Box<[Progress]>,
     signals: Signals,
@@ -95,40 +95,40 @@ pub(crate) struct Board {
     inbox: Mutex<Inbox>,
 }
 
-/// Commands to flows, and who cannot follow them.
+/// Commands to flows, and the flows that cannot follow them.
 struct Inbox {
-    /// By lane: those that it has not taken yet.
+    /// By lane: the commands that it has not taken yet.
     commands: Vec<Vec<Command>>,
     /// Flows whose frames the kernel makes.
     in_kernel: BTreeSet<u32>,
 }
 
-/// Counts that lanes were asked for.
+/// Counts that were requested from lanes.
 struct Published {
-    /// Of each lane, with the number of the request.
+    /// Counts of each lane, with the number of the request.
     lanes: Vec<Option<(u64, LaneCounts)>>,
-    /// True when no lane answers any more.
+    /// True when no lane answers requests any more.
     closed: bool,
 }
 
-/// Requests to all lanes, in one word that their loops read at every turn.
+/// Requests to all lanes, in one word that their loops read in every pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests(u64);
 
 const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
-/// There is a further command; 2^30 of them are counted.
+/// Increment for a new command; 2^30 of them can be counted.
 const COMMAND: u64 = 4;
-/// There is a further request for counts.
+/// Increment for a new request for counts.
 const REQUEST: u64 = 1 << 32;
 
 impl Requests {
-    /// All lanes stop at once: the user asked for it, or a lane failed.
+    /// True if all lanes must stop at once: the user asked for it, or a lane failed.
     pub(crate) fn is_end(self) -> bool {
         self.0 & END != 0
     }
 
-    /// Nothing more is sent.
+    /// True if nothing more may be sent.
     pub(crate) fn is_end_of_sending(self) -> bool {
         self.0 & END_OF_SENDING != 0
     }
@@ -177,7 +177,8 @@ impl Board {
         std::mem::take(&mut self.inbox().commands[lane])
     }
 
-    /// May the kernel make the frames of these flows? Then they follow no command from here on. Not where one waits for them.
+    /// Reserves these flows for generation in the kernel, after which they follow no more commands. Returns false if a
+    /// command for one of them is pending.
     pub(crate) fn lend_to_kernel(&self, flows: &[u32]) -> bool {
         let mut inbox = self.inbox();
         let named = |command: &Command| flows.iter().any(|flow| command.names(*flow));
@@ -188,7 +189,7 @@ impl Board {
         true
     }
 
-    /// The kernel does not make them after all.
+    /// Releases flows that the kernel does not generate after all.
     pub(crate) fn take_from_kernel(&self, flows: &[u32]) {
         let mut inbox = self.inbox();
         flows.iter().for_each(|flow| _ = inbox.in_kernel.remove(flow));
@@ -198,10 +199,10 @@ impl Board {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `lane` has nothing more to send since `at`, and has sent `sent` frames that no ring refused.
+    /// `lane` has finished sending at `at`, with `sent` frames that no ring refused.
     pub(crate) fn done(&self, lane: usize, at: Instant, sent: u64) {
         self.lanes[lane].sent.store(sent, Ordering::Relaxed);
-        // A lane that sees the instant also sees the count.
+        // A lane that sees the time also sees the count.
         self.lanes[lane].done_at.store(at.0.max(1), Ordering::Release);
     }
 
@@ -210,14 +211,14 @@ impl Board {
         self.lanes[lane].distinct.store(distinct, Ordering::Relaxed);
     }
 
-    /// When the last lane was done; `None` while one has something to send.
+    /// When the last lane finished sending; `None` while one has not.
     pub(crate) fn all_done(&self) -> Option<Instant> {
         let done = self.lanes.iter().map(|l| l.done_at.load(Ordering::Acquire));
         done.into_iter().try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
     }
 
-    /// Has every frame that was sent been received? Final counts of what was sent are needed, so all must be done. Counts of
-    /// what was received only grow: an old one can make this false, but never true.
+    /// True if every sent frame has been received. The counts of sent frames must be final, so all lanes must have finished
+    /// sending. Counts of received frames only grow: an outdated one can make this false, but never true.
     pub(crate) fn accounted(&self) -> bool {
         let sum = |count: fn(&Progress) -> &AtomicU64| -> u64 {
             self.lanes.iter().map(|l| count(l).load(Ordering::Relaxed)).sum()
@@ -235,24 +236,24 @@ impl Board {
         Requests(self.signals.requests.load(Ordering::Relaxed))
     }
 
-    /// A lane answers request `number`.
+    /// Publishes the answer of a lane to request `number`.
     pub(crate) fn publish(&self, lane: usize, number: u64, counts: LaneCounts) {
         self.published().lanes[lane] = Some((number, counts));
         self.changed.notify_all();
     }
 
-    /// From now on no lane answers.
+    /// No lane answers requests from now on.
     pub(crate) fn close(&self) {
         self.published().closed = true;
         self.changed.notify_all();
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
-        // A lane that panicked while it held it has left whole counts behind.
+        // A lane that panicked while it held the lock has left complete counts.
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A further lane is ready and waits for the start.
+    /// Called by a further lane that is ready: waits for the start.
     pub(crate) fn await_start(&self) -> Result<Instant, LaneError> {
         self.signals.ready.fetch_add(1, Ordering::Relaxed);
         self.wait(|| match self.signals.start.load(Ordering::Relaxed) {
@@ -261,7 +262,7 @@ impl Board {
         })
     }
 
-    /// The first lane is ready; when all are it says when the trial starts.
+    /// Called by the first lane when it is ready: waits for all lanes and sets the start of the trial.
     pub(crate) fn start(&self, clock: &SystemClock) -> Result<Instant, LaneError> {
         let further = self.lanes.len() - 1;
         self.wait(|| (self.signals.ready.load(Ordering::Relaxed) == further).then_some(()))?;
@@ -270,7 +271,7 @@ impl Board {
         Ok(start)
     }
 
-    /// Waits for `value`, or for the end.
+    /// Waits for `value`, or for the end of the trial.
     fn wait<T>(&self, value: impl Fn() -> Option<T>) -> Result<T, LaneError> {
         loop {
             if let Some(value) = value() {

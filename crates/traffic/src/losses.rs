@@ -1,4 +1,4 @@
-//! Lost frames of a flow as runs of sequence numbers, found after the trial, a word of 64 frames at a time.
+//! Lost frames of a flow as runs of sequence numbers, determined after the trial, a word of 64 frames at a time.
 
 use crate::report::SenderReport;
 use drophammer_model::trial::WITHIN_NS;
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Lost frames, each but the first shortly after the one before. It begins and ends with a lost frame.
+/// Lost frames, each shortly after the one before it. The run begins and ends with a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRun {
     /// Lowest sequence number.
     pub first: u64,
     /// Highest sequence number.
     pub last: u64,
-    /// Frames.
+    /// Number of lost frames.
     pub lost: u64,
 }
 
 /// All runs of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRuns {
-    /// Lost frames with numbers at most so far apart are of one run.
+    /// Lost frames whose numbers differ by at most this much belong to one run.
     pub apart: u64,
-    /// Ascending.
+    /// The runs, ascending.
     pub runs: Vec<LossRun>,
 }
 
-/// Runs that the flows of a trial may report together.
+/// Number of runs that all flows of a trial together may report.
 const MOST: usize = 1 << 16;
 
-/// Runs at most of each of so many flows.
+/// Number of runs that each of `flows` flows may report.
 fn most(flows: usize) -> usize {
     (MOST / flows.max(1)).max(64)
 }
 
-/// Collects the runs of a flow, of which frames are handed to it in ascending order.
+/// Collects the runs of a flow from lost frames in ascending order.
 pub(crate) struct Collector<'a> {
     found: LossRuns,
     most: usize,
-    /// Numbers that the tester's own ring refused, ascending; these are not lost.
+    /// Numbers that the tester's own ring refused, ascending; they do not count as lost.
     never_left: &'a [u64],
 }
 
 impl<'a> Collector<'a> {
-    /// Goes on with the runs that were found in lower numbers.
+    /// Continues the runs that were found in lower numbers.
     pub(crate) fn new(found: LossRuns, flows: usize, never_left: &'a [u64]) -> Collector<'a> {
         Collector { found, most: most(flows), never_left }
     }
 
-    /// Takes the frames from `first` on whose bits are in `missing`.
+    /// Adds the frames, from `first` on, whose bits are set in `missing`.
     pub(crate) fn word(&mut self, first: u64, mut missing: u64) {
         while let [number, rest @ ..] = self.never_left
             && *number < first + 64
@@ -74,7 +74,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes all frames of a range.
+    /// Adds all frames of a range.
     pub(crate) fn range(&mut self, mut range: Range<u64>) {
         while let [number, rest @ ..] = self.never_left
             && *number < range.end
@@ -124,16 +124,16 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// How far apart losses of one episode may be.
+/// The largest distance between losses of one episode.
 pub(crate) struct Distance {
-    /// In ns.
+    /// As a time in ns.
     pub(crate) within_ns: u64,
-    /// Highest rate of each flow that is sent, in frames per second.
+    /// Highest rate of each sent flow, in frames per second.
     rates: BTreeMap<u32, f64>,
 }
 
 impl Distance {
-    /// [`WITHIN_NS`], or the mean interval of frames at a port where that is longer.
+    /// [`WITHIN_NS`], or the mean interval of the frames at a port if that is longer.
     pub(crate) fn of<'a>(senders: impl Iterator<Item = &'a SenderReport> + Clone) -> Distance {
         let ports = senders.clone().map(|s| s.port).collect::<BTreeSet<_>>().len();
         let sum: f64 = senders.clone().map(|s| s.schedule.peak_pps()).sum();
@@ -147,13 +147,14 @@ impl Distance {
         Distance { within_ns, rates }
     }
 
-    /// The same as a difference of the sequence numbers of `flow`.
+    /// The distance as a difference of sequence numbers of `flow`.
     pub(crate) fn apart(&self, flow: usize) -> u64 {
-        // The small addend undoes rounding, so that it is the same whatever the queues by which the frames leave.
+        // The small addend compensates rounding, so that the result does not depend on the queues by which the frames
+        // leave.
         (self.within_ns as f64 * self.rate(flow) / 1e9 + 1e-6) as u64
     }
 
-    /// The time of so many frames of `flow` in ns.
+    /// Time between two frames of `flow` whose numbers differ by `apart`, in ns.
     pub(crate) fn ns(&self, flow: usize, apart: u64) -> u64 {
         let rate = self.rate(flow);
         if rate > 0.0 { (apart as f64 * 1e9 / rate) as u64 } else { 0 }
@@ -197,13 +198,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order in which runs are joined: those at most `apart` apart, and no others.
+        /// In whatever order runs are joined: all that are at most `apart` apart are joined, and no others.
         #[test]
         fn runs_are_those_of_the_numbers(
             lost in proptest::collection::btree_set(0u64..20_000, 0..800), apart in prop_oneof![0u64..100, 0u64..5_000]
         ) {
             let lost: Vec<u64> = lost.into_iter().collect();
-            // So many flows that each has 64 runs.
+            // The number of flows is such that each may report 64 runs.
             let told = runs(apart, 1 << 20, &lost, &[], 20_032);
             prop_assert!(told.runs.len() <= 64);
             prop_assert!(told.apart >= apart);

@@ -1,4 +1,4 @@
-//! Reports of lanes become the result of a trial.
+//! Merges the reports of lanes into the result of a trial.
 
 mod destinations;
 mod deviating;
@@ -19,11 +19,11 @@ use drophammer_model::trial::{
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Adds up what all lanes of a trial have counted, wherever they ran. Of times the worst lane's counts. Trial number, elapsed time,
-/// validity and DUT load are the caller's.
+/// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are those of the worst lane. The caller fills in
+/// trial number, elapsed time, validity and DUT load.
 ///
 /// # Panics
-/// Without a report.
+/// If there is no report.
 pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     let trial = &lanes.first().expect("a trial has a lane").trial;
     let senders: Vec<&SenderReport> = lanes.iter().flat_map(|lane| &lane.senders).collect();
@@ -111,7 +111,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
 }
 
-/// Frames from each port to each other one, in order; none unless some port sends to several.
+/// Frames from each port to each other one, in order; empty unless some port sends to several.
 fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<WayCounts> {
     let mut ways: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
     for flow in flows {
@@ -135,7 +135,7 @@ fn gap_times(lanes: &[LaneReport]) -> Vec<Held> {
     gaps
 }
 
-/// Time from first to last arrival, and one mean interval more, in ns, of the port where that is longest.
+/// Time from the first to the last arrival plus one mean interval, in ns, of the port where it is longest.
 fn receiving_ns(lanes: &[LaneReport]) -> u64 {
     let of_port = |port: usize| {
         let mut all = PortArrivals::default();
@@ -157,7 +157,7 @@ fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
     (0..all_told).filter_map(record).collect()
 }
 
-/// Fills in where the frames of each group came to, for groups that have an alternate path or strays.
+/// Fills in the ports of arrival, for groups that have an alternate path or strays.
 fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut [GroupCounts]) {
     let mut arrived = vec![vec![0u64; lanes[0].trial.ports]; groups.len()];
     let mut asked = vec![false; groups.len()];
@@ -178,10 +178,10 @@ fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut 
     }
 }
 
-/// Sender of a flow and frames that it has sent of it.
+/// Sender of a flow and the number of frames that it has sent.
 type Sender<'a> = (&'a SenderReport, u64);
 
-/// Of each flow.
+/// The sender of each flow.
 fn by_flow<'a>(senders: &[&'a SenderReport]) -> Vec<Option<Sender<'a>>> {
     let mut by_flow = Vec::new();
     for sender in senders {
@@ -237,7 +237,7 @@ fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
     flows
 }
 
-/// Frames that came in another encapsulation, by how it differed.
+/// Frames that arrived in another encapsulation, by deviation.
 fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<Deviation, u64> {
     let mut sum = BTreeMap::new();
     for group in received {
@@ -247,7 +247,7 @@ fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<D
     sum
 }
 
-/// Latency of what all lanes have received of a group.
+/// Latency of the frames of a group that all lanes have received.
 fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummary {
     let (mut latencies, mut sum, mut min, mut max) = (Latencies::new(), 0, u64::MAX, 0);
     for group in received {
@@ -259,7 +259,7 @@ fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummar
     LatencySummary::from_histogram(&latencies.histogram(), min, max, sum)
 }
 
-/// How late frames were handed to the port, all senders together.
+/// Departure errors of all senders together.
 fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     let mut buckets: LatenessBuckets = [0; 40];
     for sender in senders {
@@ -268,14 +268,14 @@ fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     buckets
 }
 
-/// The histogram of them, from the first to the last bucket that holds a frame.
+/// The histogram of departure errors, from the first to the last bucket that holds a frame.
 fn departure_errors(buckets: &LatenessBuckets) -> Vec<(u64, u64)> {
     let last = buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
     let first = buckets.iter().position(|n| *n > 0).unwrap_or(0);
     (first..last).map(|b| ((1u64 << b) - 1, buckets[b])).collect()
 }
 
-/// Percentiles of them, as upper ends of powers of two.
+/// Percentiles of departure errors, as upper ends of powers of two.
 fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
     let total: u64 = buckets.iter().sum();
     if total == 0 {

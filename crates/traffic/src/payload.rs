@@ -1,16 +1,16 @@
-//! The bytes before the signature: a fixed pseudo-random pattern, so that a changed byte anywhere is seen even where a
-//! device repairs the checksum behind it.
+//! The bytes before the signature: a fixed pseudo-random pattern, so that a changed byte anywhere is detected even if a
+//! device corrects the checksum.
 
 /// Longest payload that a test frame can have.
 const LEN: usize = 9_216;
 
-/// The pattern; the same for all frames of a run.
+/// The pattern; it is the same for all frames of a run.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     bytes: Box<[u8]>,
     /// The first eight of them as a little-endian word.
     head: u64,
-    /// Sums of the first 0, 1, 2 ... bytes as [`checksum::sum_le`] makes them.
+    /// Sums of the first 0, 1, 2 ... bytes, as computed by [`checksum::sum_le`].
     sums: Box<[u32]>,
 }
 
@@ -55,16 +55,16 @@ impl Pattern {
         u64::from(self.sums[len.min(LEN)])
     }
 
-    /// Do `bytes` begin like the pattern, with so many bytes that this is no accident?
+    /// True if `bytes` begin with enough bytes of the pattern to exclude chance.
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
         bytes.first_chunk::<4>().is_some_and(|first| *first == self.bytes[..4])
     }
 
-    /// Are these the first bytes of the pattern?
+    /// True if `bytes` are the first bytes of the pattern.
     #[inline]
     pub fn starts_with(&self, bytes: &[u8]) -> bool {
         let own = self.bytes(bytes.len());
-        // The few bytes of a short frame are compared here; two words that overlap cover any length between.
+        // Compares the few bytes of a short frame: two overlapping words cover any length in between.
         match (own.first_chunk::<4>(), own.last_chunk::<4>(), bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
             (Some(a), Some(b), Some(c), Some(d)) if bytes.len() <= 8 => a == c && b == d,
             _ => own == bytes,

@@ -1,5 +1,5 @@
-//! Pseudo-random order without a table: a permutation of `0..n` that is computed, so that a million addresses cost
-//! nothing to store (RFC 4814 asks for random, not incrementing, addresses).
+//! Pseudo-random order without a table: a computed permutation of `0..n`, so that a million addresses need no memory
+//! (RFC 4814 requires random, not incrementing, addresses).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ impl Permutation {
     /// A permutation of `0..n`, `n` at least 1. The same seed gives the same order.
     pub fn new(n: u32, seed: u64) -> Permutation {
         let n = n.max(1);
-        // A Feistel network works on an even number of bits: the smallest such block that holds n members.
+        // A Feistel network works on an even number of bits: this is the smallest block with at least n members.
         let bits = (u32::BITS - (n - 1).leading_zeros()).max(2);
         let half_bits = bits.div_ceil(2);
         let mut state = seed;
@@ -36,7 +36,7 @@ impl Permutation {
         false
     }
 
-    /// Half of the width in bits, and the keys of the rounds.
+    /// Half of the width in bits, and the round keys.
     pub(crate) fn network(&self) -> (u32, [u32; 3]) {
         (self.half_bits, self.keys)
     }

@@ -1,4 +1,4 @@
-//! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
+//! A trial prepared before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
 use crate::generator::{PortGenerator, Stream, destination_order};
@@ -15,13 +15,13 @@ use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 /// What a tester port knows of its link.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbour {
-    /// Our address.
+    /// MAC address of the port.
     pub mac: MacAddr,
     /// The device's address, from ARP.
     pub device_ipv4: Option<MacAddr>,
     /// The device's address, from Neighbor Discovery.
     pub device_ipv6: Option<MacAddr>,
-    /// The same behind VLAN tags.
+    /// The same for each VLAN.
     pub vlans: Vec<VlanNeighbour>,
 }
 
@@ -30,7 +30,7 @@ pub struct Neighbour {
 pub struct VlanNeighbour {
     /// VLAN identifiers, the outermost first.
     pub vids: Vec<u16>,
-    /// Our address behind these tags.
+    /// MAC address of the tester behind these tags.
     pub mac: MacAddr,
     /// The device's address, from ARP.
     pub device_ipv4: Option<MacAddr>,
@@ -39,7 +39,7 @@ pub struct VlanNeighbour {
 }
 
 impl Neighbour {
-    /// Our address behind tags with these identifiers; that of the port where nothing is known of them.
+    /// MAC address of the tester behind tags with these identifiers; that of the port if they are unknown.
     fn own(&self, vids: &[u16]) -> MacAddr {
         self.vlans.iter().find(|vlan| vlan.vids == vids).map_or(self.mac, |vlan| vlan.mac)
     }
@@ -68,14 +68,14 @@ pub struct Timing {
     pub key: TrialKey,
     /// Keys of trials before it, to recognise stale frames.
     pub earlier: Vec<TrialKey>,
-    /// Backlog up to which a late generator catches up, in ns of load; what is later is not sent. It catches up at 1.2
-    /// times the load at most, so that no burst is offered that was not asked for.
+    /// Backlog up to which a late generator catches up, in ns of load; frames beyond it are not sent. It catches up at
+    /// 1.2 times the load at most, so that it offers no burst that was not requested.
     pub max_backlog_ns: u64,
-    /// A frame that arrives later than this after its departure is counted as late, in ns.
+    /// Latency in ns above which a frame counts as late.
     pub late_ns: u64,
 }
 
-/// Why a trial cannot be laid out.
+/// Why a trial cannot be prepared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A flow names a port that does not exist.
@@ -88,17 +88,17 @@ pub enum PlanError {
         /// Ports that exist.
         ports: usize,
     },
-    /// The tester has another MAC address behind tags than without, and test frames have one address per port.
+    /// The tester has another MAC address behind tags than without, but test frames have one address per port.
     #[error("the emulated devices on port {port}{} have the MAC address {mac}; give them the same address as the first device of the port", in_vlan(.vids))]
     OtherMac {
         /// Port.
         port: PortIndex,
         /// VLAN identifiers, the outermost first.
         vids: Vec<u16>,
-        /// Address behind these tags.
+        /// MAC address behind these tags.
         mac: MacAddr,
     },
-    /// The device's MAC address on a port is not known.
+    /// The device's MAC address on a port is unknown.
     #[error("the device does not answer on port {port} for {family}{} (no MAC address)", in_vlan(.vids))]
     NoNeighbour {
         /// Port.
@@ -108,7 +108,7 @@ pub enum PlanError {
         /// VLAN identifiers of the flow, the outermost first.
         vids: Vec<u16>,
     },
-    /// Headers that cannot be a frame.
+    /// Headers that do not form a frame.
     #[error("flow {flow} ({group}): {reason}")]
     Headers {
         /// Flow, from 0.
@@ -118,7 +118,7 @@ pub enum PlanError {
         /// Header, cause and remedy.
         reason: String,
     },
-    /// Addresses do not fit the flow's family, or there are none.
+    /// Addresses do not match the flow's family, or there are none.
     #[error("flow {flow}: addresses do not fit {family}")]
     WrongAddresses {
         /// Flow, from 0.
@@ -126,13 +126,13 @@ pub enum PlanError {
         /// IP version.
         family: Family,
     },
-    /// More destinations than can be counted apart, none, or others than there are.
+    /// No destinations, more than can be counted separately, or ones that do not exist.
     #[error("flow {flow}: a flow has 1 to {MAX_TARGETS} destinations, and those that it names must exist")]
     NoSuchDestinations {
         /// Flow, from 0.
         flow: usize,
     },
-    /// One lane must receive a flow, and it may arrive at queues of several lanes.
+    /// A flow must be received by one lane, but may arrive at queues of several lanes.
     #[error(
         "flow {flow} has an alternate path or is counted by destination, so one lane must receive it, but queues of port {port} \
          are on another lane than the port that it leads to"
@@ -148,10 +148,10 @@ pub enum PlanError {
     NoTime {
         /// Its name.
         label: String,
-        /// What was asked for.
+        /// The time that was given.
         at_s: String,
     },
-    /// No flow, too many flows, or nothing to send.
+    /// No flows, too many flows, or nothing to send.
     #[error("{0}")]
     Empty(String),
 }
@@ -161,22 +161,22 @@ fn in_vlan(vids: &[u16]) -> String {
     if vids.is_empty() { String::new() } else { format!(" in VLAN {}", vids.join(" in ")) }
 }
 
-/// `n` zeros, followed by an unused cache line. All that a thread writes per frame either fills whole
-/// lines (types with `repr(align)`) or has such a gap behind it, so two threads never write to the same line.
+/// `n` zeros, followed by an unused cache line. All data that a thread writes per frame either fills whole cache lines
+/// (types with `repr(align)`) or is followed by such a gap, so two threads never write to the same line.
 pub(crate) fn spaced<T: Clone + Default>(n: usize) -> Vec<T> {
     let mut zeros = Vec::with_capacity(n + 64usize.div_ceil(size_of::<T>()));
     zeros.resize(n, T::default());
     zeros
 }
 
-/// What one lane needs for a trial.
+/// Generators and analyzer of one lane.
 pub(crate) struct Part {
     pub(crate) generators: Vec<PortGenerator>,
     pub(crate) analyzer: Analyzer,
 }
 
 impl Part {
-    /// The trial starts at `start`.
+    /// Sets the start of the trial.
     pub(crate) fn begin(&mut self, start: Instant) {
         self.generators.iter_mut().for_each(|g| g.begin(start));
         self.analyzer.begin(start);
@@ -189,10 +189,10 @@ pub struct Plan {
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
-    /// Those of flows in the background.
+    /// Groups of background flows.
     pub(crate) background: Vec<usize>,
     pub(crate) flows: FlowNames,
-    /// Flows that are counted by destination, with the order of these.
+    /// Flows that are counted by destination, with the order of their destinations.
     pub(crate) destinations: Vec<(usize, Permutation)>,
     /// In order of time.
     pub(crate) events: Vec<PlannedEvent>,
@@ -208,7 +208,7 @@ pub(crate) struct PlannedEvent {
     pub(crate) label: String,
 }
 
-/// The latest that an event may be.
+/// The latest possible time of an event.
 const LAST_EVENT_S: f64 = 1e6;
 
 fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
@@ -219,18 +219,18 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
         }
         events.push(PlannedEvent { at_ns: (e.at_s * 1e9).round() as u64, event: e.event, label: e.label.clone() });
     }
-    // Stable: events of one instant happen in the order in which they are named.
+    // The sort is stable: events at the same time keep the order in which they were given.
     events.sort_by_key(|e| e.at_ns);
     Ok(events)
 }
 
-/// Flows that are counted by destination, with the order of these in a run of `seed`.
+/// Flows that are counted by destination, with the order of their destinations in a run of `seed`.
 fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
     let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
     flows.map(|(id, flow)| (id, destination_order(flow, id, seed))).collect()
 }
 
-/// The groups that have no flows but such in the background.
+/// The groups that consist of background flows only.
 fn background(spec: &TrialSpec, groups: &[String]) -> Vec<usize> {
     let tested = |group: &String| spec.flows.iter().any(|flow| flow.group == *group && !flow.background);
     (0..groups.len()).filter(|index| !tested(&groups[*index])).collect()
@@ -281,15 +281,15 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
     }
 }
 
-/// Bits that all flows together may use to tell duplicates from late frames (256 MiB).
+/// Total number of window bits of all flows, used to distinguish duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
-/// The same for continuous traffic (2 MiB), which would fill any window.
+/// The same for continuous traffic (2 MiB), which would fill a window of any size.
 const CONTINUOUS_WINDOW_BUDGET: u64 = 1 << 24;
-/// Time bins at most per group.
+/// Maximum number of time bins per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
 
 impl Plan {
-    /// Lays out `spec` over `ports`, for one lane.
+    /// Plans `spec` over `ports`, for one lane.
     ///
     /// # Errors
     /// [`PlanError`]; nothing has been sent.
@@ -297,9 +297,9 @@ impl Plan {
         Plan::on_lanes(spec, ports, timing, Layout::one(ports.len()))
     }
 
-    /// Lays out `spec` over `ports`, for the lanes of `layout`, which must be one of as many ports. The frames and
-    /// their times are the same on any number of lanes and queues. What a flow needs at its receiver is in each lane that has a
-    /// queue of its port and nowhere else.
+    /// Plans `spec` over `ports`, for the lanes of `layout`, which must have as many ports. The frames and their times are the
+    /// same with any number of lanes and queues. Only lanes with a queue of a flow's destination port hold receiver state of
+    /// the flow.
     ///
     /// # Errors
     /// [`PlanError`]; nothing has been sent.
@@ -344,7 +344,7 @@ impl Plan {
             }
         }
         let background = background(spec, &groups);
-        // Places among the other groups are stored.
+        // Only the index of the first background group is stored.
         if background.first().is_some_and(|first| first + background.len() != groups.len()) {
             return Err(PlanError::Empty("flows in the background stand behind all others".into()));
         }
@@ -399,13 +399,13 @@ impl Plan {
         })
     }
 
-    /// The lanes that it is for.
+    /// The layout of its lanes.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Generators and analyzer of a trial on one lane that starts at `start`, for those who drive them without ports and
-    /// clock.
+    /// Generators and analyzer of a trial on one lane that starts at `start`, for callers that drive them without ports
+    /// and clock.
     pub fn into_parts(mut self, start: Instant) -> (Vec<PortGenerator>, Analyzer) {
         assert_eq!(self.parts.len(), 1, "one lane has all that there is");
         let mut part = self.parts.swap_remove(0);

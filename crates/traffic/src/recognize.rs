@@ -1,4 +1,4 @@
-//! Separates test traffic from everything else, wherever in a frame the signature is.
+//! Separates test frames from all others, wherever in a frame the signature is.
 
 use crate::payload::Pattern;
 use drophammer_model::traffic::HeaderKind;
@@ -6,34 +6,34 @@ use drophammer_wire::ipv4;
 use drophammer_wire::signature::{self, TEST_PORT};
 use drophammer_wire::stack::{Layers, Stop, locate};
 
-/// A frame that may be test traffic, taken apart.
+/// A frame that may be a test frame, decoded.
 pub(crate) struct Candidate<'a> {
     pub(crate) layers: Layers,
-    /// What is before the signature.
+    /// The payload before the signature.
     pub(crate) payload: &'a [u8],
     pub(crate) signature: &'a [u8; signature::LEN],
-    /// Is every header whole, up to a transport header?
+    /// True if all headers up to a transport header are complete.
     pub(crate) whole: bool,
-    /// Is it whole but for a transport header, which there is not?
+    /// True if all headers are complete but there is no transport header.
     pub(crate) without_transport: bool,
-    /// Do all checksums hold?
+    /// True if all checksums are correct.
     pub(crate) sums_hold: bool,
-    /// Is it a datagram to the port of test traffic? Then it is ours, whatever its signature says.
+    /// True for a datagram to the port of test traffic. It counts as a test frame, whatever its signature.
     pub(crate) to_test_port: bool,
 }
 
 impl Candidate<'_> {
-    /// Does it look like test traffic, whatever its signature says? A frame of somebody else has the right check once in 65,536 times,
-    /// but hardly our port or our bytes.
+    /// True if it looks like a test frame, whatever its signature. A foreign frame has a valid check once in 65,536 times, but hardly
+    /// ever our port or our pattern.
     pub(crate) fn looks_ours(&self, pattern: &Pattern) -> bool {
         self.to_test_port || pattern.begins(self.payload)
     }
 }
 
-/// Takes `frame` apart; `None` where there is no room for a signature.
+/// Decodes `frame`; `None` if it has no room for a signature.
 pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let layers = locate(frame);
-    // A packet that claims more than there is was cut off on its way: it is read as far as it goes.
+    // A packet that is shorter than its length field was cut off on its way: it is read as far as it goes.
     let (payload, signature) = frame.get(layers.payload())?.split_last_chunk()?;
     let to_test_port = is_to_test_port(&layers, frame);
     let whole = layers.stop() == Stop::Transport && fills_its_packet(&layers);
@@ -49,21 +49,21 @@ pub struct TestTraffic {
 }
 
 impl TestTraffic {
-    /// `seed` is that of the run's plans ([`crate::Timing::seed`]).
+    /// For a run with this `seed`, that of its plans ([`crate::Timing::seed`]).
     pub fn of_run(seed: u64) -> TestTraffic {
         TestTraffic { pattern: Pattern::new(seed) }
     }
 
-    /// Is `frame` a test frame? It has room for a signature and is either a datagram to the port of test traffic, under
-    /// whatever tags, labels and tunnels, or its payload begins like the run's. A frame of another protocol with less than 4 bytes
-    /// of payload before its signature is not recognised.
+    /// True if `frame` is a test frame: it has room for a signature and is either a datagram to the port of test traffic, under
+    /// any tags, labels and tunnels, or its payload begins with the run's pattern. A frame of another protocol with less than 4
+    /// bytes of payload before its signature is not recognised.
     pub fn has(&self, frame: &[u8]) -> bool {
         candidate(frame).is_some_and(|found| found.looks_ours(&self.pattern))
     }
 }
 
-/// Is it a datagram to the port of test traffic? One that was cut off has no UDP header by its packet's length, but there it
-/// is.
+/// True for a datagram to the port of test traffic. A datagram that was cut off has no UDP header according to its packet's
+/// length, so the bytes are read nevertheless.
 fn is_to_test_port(layers: &Layers, frame: &[u8]) -> bool {
     let Some(last) = layers.last() else { return false };
     let udp = match last.kind {
@@ -75,7 +75,7 @@ fn is_to_test_port(layers: &Layers, frame: &[u8]) -> bool {
     frame.get(udp + 2..udp + 4) == Some(&TEST_PORT.to_be_bytes()[..])
 }
 
-/// Does a datagram end where its packet does?
+/// True if the datagram ends where its packet does.
 fn fills_its_packet(layers: &Layers) -> bool {
     match &layers[..] {
         [.., below, last] if last.kind == HeaderKind::Udp => last.end() == below.end(),

@@ -1,4 +1,5 @@
-//! What a lane has counted, as data: wherever it ran, [`crate::merge`] makes a result of the reports of all lanes.
+//! The counts of a lane as data: [`crate::merge`] combines the reports of all lanes, on whatever machine they ran, into
+//! a result.
 
 use crate::analyzer::FlowExtras;
 use crate::engine::LaneState;
@@ -14,32 +15,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What all lanes of a trial know.
+/// Properties of the trial, known to all lanes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Names of the flow groups.
     pub groups: Vec<String>,
-    /// Those of flows in the background, which count apart.
+    /// Groups of background flows, which are counted separately.
     #[serde(default)]
     pub background: Vec<usize>,
     /// Number of ports.
     pub ports: usize,
-    /// Is the load the most that ports take, so that falling short of it is no fault?
+    /// True if the load is the maximum that ports accept, so that offering less than scheduled is no fault.
     pub maximum: bool,
     /// Labels of the events, in order of time.
     pub events: Vec<String>,
-    /// Flows that are counted by destination, with the order of these.
+    /// Flows that are counted by destination, with the order of their destinations.
     pub destinations: Vec<(usize, Permutation)>,
 }
 
-/// Everything that one lane has counted.
+/// All counts of one lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneReport {
-    /// What all lanes know; the same in each report.
+    /// Properties of the trial; the same in each report.
     pub trial: Trial,
     /// One per sending port of the lane.
     pub senders: Vec<SenderReport>,
-    /// What was received of each group of the trial.
+    /// Counts of received frames for each group of the trial.
     pub groups: Vec<GroupReport>,
     /// The flows that the lane receives.
     pub flows: Vec<FlowReport>,
@@ -51,7 +52,7 @@ pub struct LaneReport {
     pub other: u64,
     /// Frames that the tester lost in its own receive path.
     pub receive_drops: u64,
-    /// Longest time between two looks of the loop, in ns.
+    /// Longest time between two passes of the loop, in ns.
     pub max_gap_ns: u64,
     /// Sum of these times above 1 ms, in ns.
     pub long_gaps_ns: u64,
@@ -64,22 +65,23 @@ pub struct LaneReport {
     pub events: Vec<EventReport>,
 }
 
-/// What left one port.
+/// Frames that left one port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SenderReport {
     /// The port.
     pub port: PortIndex,
-    /// When frames were to leave.
+    /// Scheduled departures.
     pub schedule: Schedule,
     /// Flow of each frame of one round.
     pub round: Vec<u32>,
-    /// Stretches of the schedule that were left out: `(frames sent before, frames left out until then)`.
+    /// Parts of the schedule that were skipped: `(frames sent before, frames left out until then)`.
     pub skips: Vec<(u64, u64)>,
-    /// Frames sent of each flow that leaves here: `(flow, frames)`.
+    /// Frames sent by flow: `(flow, frames)`.
     pub flows: Vec<(u32, u64)>,
     /// Flow and sequence number of frames that the tester's own ring refused, the first 65,536.
     pub own_refusals: Vec<(u32, u64)>,
-    /// The parts of the schedule that were carried out one after the other, the first 256; none where no flow was started or stopped.
+    /// The stretches in which the schedule was carried out, one after the other, the first 256; none if no flow was started or
+    /// stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stretches: Vec<StretchReport>,
     /// The flows that were stopped or paused.
@@ -87,13 +89,14 @@ pub struct SenderReport {
     pub stopped: Vec<StoppedReport>,
     /// Counts of each group of the trial.
     pub groups: Vec<GroupSentReport>,
-    /// Frames of the schedule that were not offered while their flows were to send, those that the tester's own ring refused included.
+    /// Frames of the schedule that were not offered while their flows were sending, including those that the tester's own ring
+    /// refused.
     pub unsent: u64,
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub sending_ns: u64,
-    /// How late frames were handed to the port, by power of two in ns.
+    /// Departure errors, by power of two in ns.
     pub lateness: Vec<u64>,
-    /// Were the frames made in the kernel?
+    /// True if the kernel generated the frames.
     pub in_kernel: bool,
 }
 
@@ -102,11 +105,11 @@ pub struct SenderReport {
 pub struct StretchReport {
     /// Number of its first frame among all frames of the steps of the schedule.
     pub from: u64,
-    /// Of each frame of a round: does its flow send?
+    /// For each place of a round, whether its flow sends.
     pub keep: Vec<bool>,
-    /// Frames that were sent before it.
+    /// Frames sent before it.
     pub sent: u64,
-    /// Frames that were skipped before it.
+    /// Frames skipped before it.
     pub skipped: u64,
     /// First sequence number of each flow, in the order of [`SenderReport::flows`].
     pub sequences: Vec<u64>,
@@ -119,44 +122,44 @@ pub struct StoppedReport {
     pub flow: u32,
     /// Its group.
     pub group: usize,
-    /// Times that it was stopped or paused.
+    /// Number of times that it was stopped or paused.
     pub stops: u64,
-    /// Time for which it was, in ns.
+    /// Time during which it was stopped or paused, in ns.
     pub stopped_ns: u64,
     /// End of its schedule, in ns after the start.
     pub end_ns: u64,
 }
 
-/// What was sent of a group at one port.
+/// Frames of a group sent at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupSentReport {
     /// Frames planned.
     pub intended: u64,
     /// Frames handed over, refused ones included.
     pub offered: u64,
-    /// Of these, refused by the device's ring.
+    /// Those of them that the device's ring refused.
     pub refused: u64,
-    /// Offered by time bin.
+    /// Frames offered, by time bin.
     pub bins: Vec<u64>,
 }
 
-/// What a lane received of a group.
+/// Frames of a group received by a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
-    /// Intact at the wrong port, or at the right one with another host's MAC address.
+    /// Intact frames at the wrong port, or at the right port with another host's MAC address.
     pub stray: u64,
-    /// Not intact.
+    /// Frames that are not intact.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed; without
-    /// those of [`FlowReport::deviating`]. In the order of [`drophammer_model::traffic::Deviation::ALL`].
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by the deviation of the first arrival,
+    /// without those of [`FlowReport::deviating`]. In the order of [`drophammer_model::traffic::Deviation::ALL`].
     pub deviations: Vec<u64>,
-    /// Further arrivals in another encapsulation.
+    /// Further arrivals with a deviation.
     pub deviating_copies: u64,
-    /// Later than the threshold.
+    /// Frames with a latency above the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
     pub bytes: u64,
-    /// Distinct frames by time bin of their departure, and of their arrival.
+    /// Distinct frames by time bin of departure, and by time bin of arrival.
     pub bins: Vec<(u64, u64)>,
     /// Strays, and frames received at an alternate port, by port of arrival.
     pub elsewhere: Vec<u64>,
@@ -164,7 +167,7 @@ pub struct GroupReport {
     pub latencies: Vec<(u64, u64)>,
     /// Sum of all latencies in ns.
     pub latency_sum_ns: u128,
-    /// Smallest latency in ns; `u64::MAX` if nothing came.
+    /// Smallest latency in ns; `u64::MAX` if no frame was received.
     pub latency_min_ns: u64,
     /// Largest latency in ns.
     pub latency_max_ns: u64,
@@ -192,8 +195,8 @@ impl PortArrivals {
         self.frames += other.frames;
     }
 
-    /// Time that these frames stand for in ns: n frames span n - 1 intervals from first to last, so one mean interval is
-    /// added; else n frames over that time would be a rate above the one at which they came.
+    /// Time that these frames represent, in ns. n frames span n - 1 intervals from first to last, so one mean interval
+    /// is added; without it the rate would come out too high.
     pub(crate) fn ns(&self) -> u64 {
         let span = u128::from(self.last_ns.saturating_sub(self.first_ns));
         match u128::from(self.frames) {
@@ -203,80 +206,80 @@ impl PortArrivals {
     }
 }
 
-/// What a lane received of a flow.
+/// Frames of a flow received by a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// The flow.
     pub flow: usize,
     /// Its group.
     pub group: usize,
-    /// Port that it leads to.
+    /// Port that it is sent to.
     pub to: PortIndex,
     /// Distinct frames.
     pub received: u64,
     /// Further copies.
     pub duplicated: u64,
-    /// RFC 4737 type-P-reordered.
+    /// Frames that are RFC 4737 type-P-reordered.
     pub reordered: u64,
-    /// RFC 4737 n-reordered with n = 3.
+    /// Frames that are RFC 4737 n-reordered with n = 3.
     pub reordered_3: u64,
     /// Frames in sequence, as the 2001 core router test counts them.
     pub in_sequence: u64,
-    /// RFC 4737 largest reordering extent.
+    /// Largest reordering extent of RFC 4737.
     pub max_extent: u64,
     /// Highest sequence number plus one.
     pub next_expected: u64,
-    /// Sequence numbers below `next_expected` that are missing, ascending: all that the receiver's window tells where the flow is
-    /// counted by destination, otherwise the highest ones, more of them than a sender's own ring refuses in a valid trial.
+    /// Sequence numbers below `next_expected` that are missing, ascending. If the flow is counted by destination: all that the
+    /// receiver's window covers. Otherwise the highest ones, more than a sender's own ring refuses in a valid trial.
     pub missing: Vec<Range<u64>>,
-    /// Lost frames below `next_expected`, as far as the receiver's window tells; nothing where `arrived` is there.
+    /// Lost frames below `next_expected`, as far as the receiver's window covers them; empty if `arrived` is present.
     #[serde(default)]
     pub losses: LossRuns,
-    /// Does the receiver's window tell of every frame?
+    /// True if the receiver's window covers every frame.
     pub tells_all: bool,
-    /// Did its frames come to several queues? Then nothing is known of their order.
+    /// True if its frames arrived at several queues. Their order is unknown then.
     pub spread: bool,
-    /// Which frames have arrived, where other lanes may receive frames of the flow too; `missing` is empty then.
+    /// Which frames have arrived, if other lanes may also receive frames of the flow; `missing` is empty then.
     pub arrived: Option<Arrived>,
-    /// Which frames came in another encapsulation, where other lanes may receive frames of the flow too, and some did.
+    /// Which frames arrived in another encapsulation, if some did and other lanes may also receive frames of the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviating: Option<DeviatingReport>,
-    /// Of the distinct frames, those that came to an alternate port.
+    /// Those of the distinct frames that arrived at an alternate port.
     pub elsewhere: u64,
-    /// May its frames come to an alternate port?
+    /// True if its frames may arrive at an alternate port.
     pub has_alternate: bool,
-    /// Distinct frames by place in the order of destinations; absent unless the flow is counted so.
+    /// Distinct frames by place in the order of destinations; absent unless the flow is counted by destination.
     pub by_place: Option<Vec<u32>>,
 }
 
-/// Frames of a flow that a lane received in another encapsulation than they must arrive in.
+/// Frames of a flow that a lane received in another encapsulation than expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviatingReport {
-    /// Of frames that have left the window: those that arrived only so, by how they differed, in the order of
+    /// Frames that have left the window and whose arrivals all deviate, by deviation, in the order of
     /// [`drophammer_model::traffic::Deviation::ALL`].
     pub frames: Vec<u64>,
     /// Further arrivals.
     pub copies: u64,
-    /// First arrivals of the frames in the window, by how they differed. A frame is in one of these.
+    /// First arrivals of the frames in the window, by deviation. Each frame is in one of these.
     pub first: Vec<(usize, Arrived)>,
 }
 
 /// An event as a lane carried it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventReport {
-    /// When that began, in ns after the start.
+    /// Start, in ns after the start of the trial.
     pub from_ns: u64,
-    /// When it ended.
+    /// End, in ns after the start of the trial.
     pub to_ns: u64,
-    /// Did it concern a port of this lane?
+    /// True if it concerned a port of this lane.
     pub own: bool,
 }
 
-/// Ranges of missing frames that the flows of a lane may report together.
+/// Number of ranges of missing frames that all flows of a lane together may report.
 pub(crate) const MISSING: usize = 1 << 20;
 
 impl Plan {
-    /// What all lanes know.
+    /// Properties of the trial, known to all lanes.
     fn trial(&self) -> Trial {
         Trial {
             groups: self.groups.clone(),
@@ -377,7 +380,7 @@ impl crate::plan::Part {
 }
 
 impl SenderReport {
-    /// How late frames were handed to the port.
+    /// Departure errors.
     pub(crate) fn lateness(&self) -> LatenessBuckets {
         let mut buckets: LatenessBuckets = [0; 40];
         buckets.iter_mut().zip(&self.lateness).for_each(|(bucket, n)| *bucket = *n);
@@ -405,7 +408,7 @@ impl SenderReport {
             let (sequence, sent, skipped) = (report.sequences[number], report.sent, report.skipped);
             Stretch { places, round: round.len() as u64, schedule: Some(schedule), first, sequence, sent, skipped }
         };
-        // Those in which the flow sends.
+        // Only stretches in which the flow sends.
         let stretches: Vec<_> = self.stretches.iter().map(stretch).filter(|s| !s.places.is_empty()).collect();
         Some(Departures { sender: self, stretches: if self.stretches.is_empty() { vec![whole] } else { stretches } })
     }
@@ -417,14 +420,14 @@ fn places_of(round: &[u32], flow: usize) -> Vec<u64> {
     own.map(|(place, _)| place as u64).collect()
 }
 
-/// A stretch of the schedule as one flow sees it, which sends in it.
+/// A stretch of the schedule as seen by one flow that sends in it.
 #[derive(Default)]
 struct Stretch {
     /// Places of the flow in a round; at least one.
     places: Vec<u64>,
-    /// Frames of a round.
+    /// Number of frames in a round.
     round: u64,
-    /// The sender's if absent.
+    /// Its schedule; that of the sender if absent.
     schedule: Option<Schedule>,
     /// Index of its first frame in its schedule.
     first: u64,
@@ -442,7 +445,7 @@ pub(crate) struct Departures<'a> {
 }
 
 impl Departures<'_> {
-    /// Of the frame with `sequence`, in ns after the start.
+    /// Departure of the frame with `sequence`, in ns after the start.
     pub(crate) fn of(&self, sequence: u64) -> u64 {
         let SenderReport { skips, schedule, .. } = self.sender;
         let last = self.stretches.partition_point(|stretch| stretch.sequence <= sequence);
@@ -453,7 +456,7 @@ impl Departures<'_> {
         };
         let schedule = own.as_ref().unwrap_or(schedule);
         let per_round = places.len() as u64;
-        // Frames of the flow among the first of the schedule, and the index of the one that is asked for.
+        // Number of frames of the flow before the stretch, and the index of the requested one.
         let before = first / round * per_round + places.partition_point(|place| *place < first % round) as u64;
         let number = before + sequence - from;
         let index = number / per_round * round + places[(number % per_round) as usize];
@@ -466,7 +469,7 @@ impl Departures<'_> {
 
 impl FlowReport {
     /// Sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, as far as they
-    /// are told.
+    /// are reported.
     pub(crate) fn missing(&self, sent: u64, never_left: &[u64]) -> impl DoubleEndedIterator<Item = u64> {
         let never_came = self.next_expected..sent.max(self.next_expected);
         let gaps = self.missing.iter().cloned().flatten().chain(never_came);

@@ -1,9 +1,9 @@
-//! A test frame with everything that does not change, and the sums over it, so that per frame only addresses, signature
-//! and checksums are written.
+//! A test frame with everything that does not change, and the sums over it, so that only addresses, signature and
+//! checksums are written per frame.
 //!
-//! Where things are in a frame, [`drophammer_wire::stack`] says. Frames of one IP packet with UDP or TCP, behind any tags and
-//! labels, are patched here by sums alone; those of Ethernet, IPv4 and UDP at places that are known. All others, and those with
-//! further fields that vary, go the general way: fields are written at their places, and checksums are computed anew.
+//! [`drophammer_wire::stack`] gives the offsets in a frame. Frames of one IP packet with UDP or TCP, behind any tags and
+//! labels, are patched here with precomputed sums; for Ethernet, IPv4 and UDP the offsets are constants. All others, and those
+//! with further varying fields, take the general path: fields are written one by one, and checksums are recomputed.
 
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
@@ -15,10 +15,10 @@ use drophammer_wire::stack::{self, Checksum, ChecksumKind, Compiled, Payload, Pl
 use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 use std::sync::Arc;
 
-/// Bytes of the shortest frame.
+/// Length of the shortest frame in bytes, without FCS.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 
-/// A name for `bytes` that other bytes do not have (FNV-1a, 64 bits); never 0.
+/// A hash that identifies `bytes` (FNV-1a, 64 bits); never 0.
 fn name(bytes: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
@@ -29,18 +29,18 @@ fn name(bytes: &[u8]) -> u64 {
 pub struct Template {
     bytes: Vec<u8>,
     family: Family,
-    /// The outermost IP header; the end of the frame where there is none.
+    /// Offset of the outermost IP header; the end of the frame if there is none.
     ip_at: usize,
-    /// The checksum of UDP or TCP, counted from the IP header.
+    /// Offset of the checksum of UDP or TCP, from the IP header.
     checksum_at: usize,
     is_udp: bool,
-    /// Sum (of little-endian words, as all sums here) over the IPv4 header with both addresses zero.
+    /// Sum over the IPv4 header with both addresses zero. All sums here are of little-endian words.
     ip_sum: u64,
-    /// Sum over pseudo header and datagram with addresses, signature and checksum zero.
+    /// Sum over pseudo header and datagram, with addresses, signature and checksum zero.
     udp_sum: u64,
     signature_at: usize,
     signature_is_odd: bool,
-    /// Tells what is behind the head apart.
+    /// Hash that identifies the bytes after the head.
     body: u64,
     way: Way,
 }
@@ -48,22 +48,22 @@ pub struct Template {
 /// How frames are patched.
 #[derive(Clone, Debug)]
 enum Way {
-    /// Ethernet, IPv4 without options, UDP: by sums, at places that are known.
+    /// Ethernet, IPv4 without options, UDP: with sums, at constant offsets.
     Ipv4Udp,
-    /// One IP packet without options with UDP or TCP: by sums.
+    /// One IP packet without options with UDP or TCP: with sums.
     Sums,
-    /// Any other.
+    /// Any other frame.
     Fields(Box<General>),
 }
 
-/// What the general way writes.
+/// Fields written on the general path.
 #[derive(Clone, Debug)]
 struct General {
     source: Option<Place>,
     destination: Option<Place>,
     /// Fields that vary from frame to frame.
     fields: Vec<Varying>,
-    /// In the order in which they are to be computed.
+    /// In the order in which they must be computed.
     checksums: Vec<Checksum>,
 }
 
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Varying {
     }
 }
 
-/// Is this the first bytes of a frame that is patched by sums: one IP packet without options, UDP or TCP, no other checksum?
+/// True if the frame can be patched with sums: one IP packet without options, UDP or TCP, no other checksum.
 fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     let [l3, l4] = &compiled.layers[ip..] else { return false };
     let plain_ip = match l3.kind {
@@ -91,18 +91,18 @@ fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     plain_ip && matches!(l4.kind, HeaderKind::Udp | HeaderKind::Tcp)
 }
 
-/// Both IPv4 addresses as eight bytes in their order on the wire.
+/// Both IPv4 addresses as eight bytes in wire order.
 #[inline(always)]
 fn addresses_on_wire(source: u128, destination: u128) -> u64 {
     (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes()
 }
 
 impl Template {
-    /// Builds the frame of `size`, or of the next size that has room for headers and signature. Addresses of the outermost
-    /// IP header that are not given are written by [`Template::patch`].
+    /// Builds the frame of `size`, or of the smallest size that has room for headers and signature. Addresses of the
+    /// outermost IP header that are not given are written by [`Template::patch`].
     ///
     /// # Errors
-    /// Headers that cannot be a frame.
+    /// If the headers do not form a frame.
     pub fn new(headers: &[Header], family: Family, size: FrameSize, pattern: &Pattern) -> Result<Template, StackError> {
         let mut headers = headers.to_vec();
         let mut patched = [false; 2];
@@ -161,7 +161,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Sums up what does not change of a frame that is patched by sums, and makes its checksums zero.
+    /// Computes the sums over the constant bytes of a frame that is patched with sums, and sets its checksums to zero.
     fn sum_up(&mut self, compiled: &mut Compiled, ip: usize) {
         let (bytes, l3) = (&mut compiled.bytes, &compiled.layers[ip]);
         for checksum in &compiled.checksums {
@@ -192,7 +192,7 @@ impl Template {
         self.bytes.is_empty()
     }
 
-    /// Bytes on the line, FCS included.
+    /// Frame length in bytes, FCS included.
     pub fn frame_bytes(&self) -> u64 {
         self.bytes.len() as u64 + 4
     }
@@ -207,37 +207,38 @@ impl Template {
         self.family
     }
 
-    /// Sums (of little-endian words) over the IPv4 header, and over pseudo header and datagram, with zeros as above.
+    /// Sums (of little-endian words) over the IPv4 header, and over pseudo header and datagram, with the same fields
+    /// zero.
     pub(crate) fn sums(&self) -> (u64, u64) {
         (self.ip_sum, self.udp_sum)
     }
 
-    /// Is it Ethernet, IP and UDP, with nothing that varies but addresses?
+    /// True for Ethernet, IP and UDP in which only addresses vary.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self.way, Way::Fields(_)) && self.is_udp && self.ip_at == ethernet::LEN
     }
 
-    /// Where the signature is.
+    /// Offset of the signature.
     pub(crate) fn signature_at(&self) -> usize {
         self.signature_at
     }
 
-    /// Writes the unchanging bytes into `slot`, which has the template's length.
+    /// Writes the constant bytes into `slot`, which has the template's length.
     #[inline]
     pub fn write(&self, slot: &mut [u8]) {
         slot.copy_from_slice(&self.bytes);
     }
 
-    /// The name of the bytes behind the head, as [`drophammer_wire::frame::Frame::hold`] wants it.
+    /// Hash that identifies the bytes after the head, for [`drophammer_wire::frame::Frame::hold`].
     #[inline]
     pub(crate) fn body(&self) -> u64 {
         self.body
     }
 
-    /// Writes the head into `slot`, which holds the template but for that.
+    /// Writes the head into `slot`, which already contains the rest of the template.
     #[inline]
     pub(crate) fn write_head(&self, slot: &mut [u8]) {
-        // Lengths that are known: that of most frames, and that of the shortest.
+        // Copies of constant length for most frames and for the shortest ones.
         match (slot.first_chunk_mut::<HEAD>(), self.bytes.first_chunk::<HEAD>()) {
             (Some(slot), Some(head)) => *slot = *head,
             _ => match (<&mut [u8; SHORTEST]>::try_from(&mut *slot), <&[u8; SHORTEST]>::try_from(&self.bytes[..])) {
@@ -247,8 +248,8 @@ impl Template {
         }
     }
 
-    /// Makes `slot`, which holds this template, frame `index` of its flow, with these addresses (IPv4 in the low 32 bits) and
-    /// this signature.
+    /// Makes `slot`, which contains this template, frame `index` of its flow, with these addresses (IPv4 in the low 32 bits)
+    /// and this signature.
     #[inline]
     pub fn patch(
         &self,
@@ -262,7 +263,7 @@ impl Template {
             Way::Fields(general) => return self.patch_fields(general, slot, index, source, destination, signature),
             Way::Ipv4Udp => {
                 let tail = self.tail(signature);
-                // One check of the length for all that is written.
+                // One length check for all writes.
                 let head: &mut [u8; 42] = slot.first_chunk_mut().expect("a UDP frame has at least 42 bytes");
                 let addresses = addresses_on_wire(source, destination);
                 head[26..34].copy_from_slice(&addresses.to_le_bytes());
@@ -275,14 +276,14 @@ impl Template {
         slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);
     }
 
-    /// Sum over `signature` at its place in the datagram.
+    /// Sum over `signature` at its offset in the datagram.
     #[inline(always)]
     fn tail(&self, signature: &[u8; signature::LEN]) -> u64 {
         let tail = checksum::sum_le(signature);
         if self.signature_is_odd { checksum::swap(tail) } else { tail }
     }
 
-    /// Patches `packet`, in which `tail` is the sum over the signature.
+    /// Patches `packet`; `tail` is the sum over the signature.
     #[inline]
     fn patch_packet(&self, packet: &mut [u8], source: u128, destination: u128, tail: u64) {
         let addresses = match self.family {
@@ -306,7 +307,7 @@ impl Template {
         packet[self.checksum_at..self.checksum_at + 2].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The general way.
+    /// Patches a frame on the general path.
     #[inline(never)]
     fn patch_fields(
         &self,
@@ -359,7 +360,7 @@ mod tests {
             let mut slot = vec![0; template.len()];
             template.write(&mut slot);
             let key = TrialKey::new(1, 1);
-            // Patched twice: what the first frame left behind must not show in the second.
+            // Patched twice: what the first frame left must not appear in the second.
             template.patch(&mut slot, 7, a2, b2, &Signature { flow: 1, sequence: 2, time: 3 }.emit(key));
             let signature = Signature { flow, sequence, time };
             template.patch(&mut slot, 8, a, b, &signature.emit(key));

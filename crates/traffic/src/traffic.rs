@@ -1,4 +1,4 @@
-//! Traffic under way: a plan that is carried out in one call or in several.
+//! Running traffic: a plan that is carried out in one call or in several.
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
@@ -13,15 +13,16 @@ use std::sync::Arc;
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-/// Time that traffic takes which nobody ends: 100 days. A trial of this duration is continuous traffic: it goes on until it is ended, and
-/// keeps fewer frames apart at a time.
+/// Duration of traffic that runs until it is ended: 100 days. A trial of this duration is continuous traffic, which distinguishes fewer
+/// frames at a time from duplicates.
 pub const CONTINUOUS: Duration = Duration::from_secs(100 * 24 * 3600);
 
-/// A plan under way. Between two calls nothing is sent or received, unless the kernel makes the frames.
+/// A plan that is being carried out. Between two calls nothing is sent or received, except frames that the kernel
+/// generates.
 pub struct Traffic {
     plan: Plan,
     board: Arc<Board>,
-    /// One per lane, from the first call on.
+    /// State of each lane, from the first call on.
     lanes: Vec<Option<LaneState>>,
     start: Option<Instant>,
     wall_before: i128,
@@ -29,7 +30,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Nothing has left yet.
+    /// Traffic that has not started.
     pub fn new(plan: Plan) -> Traffic {
         let lanes = plan.parts.len();
         let board = Arc::new(Board::new(lanes, plan.flows.clone()));
@@ -43,12 +44,12 @@ impl Traffic {
         }
     }
 
-    /// The lanes that it is for.
+    /// The layout of its lanes.
     pub fn layout(&self) -> &Layout {
         self.plan.layout()
     }
 
-    /// For other threads.
+    /// Access for other threads.
     pub fn live(&self) -> Live {
         Live(self.board.clone())
     }
@@ -66,16 +67,16 @@ impl Traffic {
         self.board.transmit(which, action, at)
     }
 
-    /// Is everything sent, and accounted for or drained, or was it ended?
+    /// True if everything is sent and accounted for or drained, or if the traffic was ended.
     pub fn is_over(&self) -> bool {
         self.lanes.iter().all(|lane| lane.as_ref().is_some_and(|lane| lane.over))
     }
 
-    /// Carries on until `until` or until all is over, on one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's
-    /// layout, and the same in every call. The first call starts the traffic.
+    /// Continues on one lane until `until` or the end of the traffic, over `ports` on the calling thread; `ports[i]` is queue i of the
+    /// plan's layout, and the same in every call. The first call starts the traffic.
     ///
     /// # Errors
-    /// A port that stopped working.
+    /// If a port stopped working.
     pub fn drive(
         &mut self,
         ports: &mut [Box<dyn Port>],
@@ -117,16 +118,16 @@ impl Traffic {
         state.drive(part, &mut ports, clock, control, course)
     }
 
-    /// The same on one thread per lane. The first lane runs on the calling thread, where its caller has put it, under `first`; the others
-    /// run on threads of their own, on `processors` in order (on whatever the calling thread may use if there are none), before
-    /// other work where that is allowed, each under its one of `others`.
+    /// Like [`Traffic::drive`], with one thread per lane. The first lane runs on the calling thread, wherever the caller has pinned it,
+    /// under `first`. The others run on new threads, pinned to `processors` in order (to any processor of the calling thread if there are
+    /// none), at high priority where permitted, each under its entry of `others`.
     ///
     /// # Errors
-    /// [`LaneError`] of the first lane that has one to tell.
+    /// [`LaneError`] of the first lane that has a cause to report.
     ///
     /// # Panics
-    /// When there are not as many processors (or none) and controls as further lanes, or ports as queues in the plan, and when the first
-    /// lane does; the others have ended by then.
+    /// If the numbers of processors (unless there are none) and of controls are not that of the further lanes, if the number of ports is
+    /// not that of the plan's queues, or if the first lane panics; the others have ended by then.
     pub fn drive_lanes<C: Control + Send>(
         &mut self,
         ports: &mut [Box<dyn Port + Send>],
@@ -182,7 +183,7 @@ impl Traffic {
         for started in started {
             match (started, &failed) {
                 (Ok(start), _) => self.start = Some(start),
-                // The lane that failed knows more than those that only ended with it.
+                // The lane that failed reports the cause, those that only ended with it do not.
                 (Err(e), None | Some(LaneError::NotStarted)) => failed = Some(e),
                 (Err(_), Some(_)) => {}
             }
@@ -191,7 +192,7 @@ impl Traffic {
         failed.map_or(Ok(()), Err)
     }
 
-    /// What is done after each call.
+    /// Finishes each call.
     fn after(&mut self, clock: &dyn Clock, failed: bool) {
         let step = clock.wall_offset() - self.wall_before;
         self.clock_step_ns = i64::try_from(step).unwrap_or(i64::MAX);
@@ -211,7 +212,7 @@ impl Traffic {
         Snapshot::of(&counts)
     }
 
-    /// What each lane has counted so far; [`crate::merge`] makes the result of a trial of it. Empty before the first call.
+    /// Counts of each lane so far; [`crate::merge`] combines them into the result of a trial. Empty before the first call.
     pub fn reports(&mut self) -> Vec<LaneReport> {
         let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
         self.plan.reports(&lanes, self.clock_step_ns)

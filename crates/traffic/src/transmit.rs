@@ -1,37 +1,37 @@
-//! Starting, stopping and pausing flows of traffic under way.
+//! Starting, stopping and pausing flows of running traffic.
 
 use drophammer_model::trial::FlowSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Does a flow send?
+/// Whether a flow sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transmit {
-    /// Yes.
+    /// It sends.
     #[default]
     Started,
-    /// No, until it is resumed or started.
+    /// It does not send until it is resumed or started.
     Paused,
-    /// No, until it is started; nor has a flow that has sent all its frames anything more to send.
+    /// It does not send until it is started. A flow that has sent all its frames sends nothing in any state.
     Stopped,
 }
 
 /// What to do with flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransmitAction {
-    /// They send, whatever they did before, and go on with their next sequence numbers.
+    /// The flows send, whatever their state, and continue with their next sequence numbers.
     Start,
-    /// They send nothing more.
+    /// The flows stop sending.
     Stop,
-    /// Those that send pause.
+    /// Flows that send pause.
     Pause,
-    /// Those that are paused send again.
+    /// Flows that are paused send again.
     Resume,
 }
 
 impl TransmitAction {
-    /// What becomes of a flow in this state.
+    /// State of a flow in `state` after the action.
     pub(crate) fn on(self, state: Transmit) -> Transmit {
         match (self, state) {
             (TransmitAction::Start, _) | (TransmitAction::Resume, Transmit::Paused) => Transmit::Started,
@@ -42,18 +42,18 @@ impl TransmitAction {
     }
 }
 
-/// Which flows.
+/// Selects flows.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowSelect<'a> {
-    /// All.
+    /// All flows.
     All,
-    /// Those with these numbers: their places in [`drophammer_model::trial::TrialSpec::flows`].
+    /// The flows with these numbers: their indices in [`drophammer_model::trial::TrialSpec::flows`].
     Flows(&'a [usize]),
     /// All flows of these groups.
     Groups(&'a [&'a str]),
 }
 
-/// Why flows are not started or stopped. Nothing has been done then.
+/// Why flows cannot be started or stopped. Nothing is changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransmitError {
     /// There is no such flow.
@@ -72,7 +72,7 @@ pub enum TransmitError {
         /// Groups that exist.
         groups: Vec<String>,
     },
-    /// The kernel makes the frames of a flow.
+    /// The kernel generates the frames of a flow.
     #[error(
         "flow {flow} ({group}) cannot be started or stopped: the kernel makes its frames, and sends all of a port or none; \
          do it before the traffic starts, or use another backend than live_frames"
@@ -91,7 +91,7 @@ pub enum TransmitError {
 /// An action on some flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
-    /// By flow of the trial.
+    /// Whether each flow of the trial is selected.
     pub(crate) flows: Arc<[bool]>,
     pub(crate) action: TransmitAction,
     /// Time after the start of the traffic; at once if absent.
@@ -99,7 +99,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Is `flow` meant?
+    /// True if the selection includes `flow`.
     pub(crate) fn names(&self, flow: u32) -> bool {
         self.flows.get(flow as usize).copied().unwrap_or(false)
     }
@@ -109,23 +109,23 @@ impl Command {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowNames {
     groups: Vec<String>,
-    /// By flow.
+    /// Group of each flow.
     group_of: Vec<usize>,
 }
 
 impl FlowNames {
-    /// Of `flows`, whose groups are `groups`.
+    /// Names of `flows`, whose groups are `groups`.
     pub(crate) fn new(flows: &[FlowSpec], groups: &[String]) -> FlowNames {
         let group = |flow: &FlowSpec| groups.iter().position(|group| *group == flow.group).unwrap_or(0);
         FlowNames { groups: groups.to_vec(), group_of: flows.iter().map(group).collect() }
     }
 
-    /// Group of `flow`.
+    /// Name of the group of `flow`.
     pub(crate) fn group(&self, flow: usize) -> String {
         self.group_of.get(flow).map_or(String::new(), |group| self.groups[*group].clone())
     }
 
-    /// The flows that are meant.
+    /// The selected flows.
     ///
     /// # Errors
     /// [`TransmitError::NoSuchFlow`], [`TransmitError::NoSuchGroup`].

@@ -1,4 +1,4 @@
-//! Frames that may come by another port, and at which ports frames of a group came.
+//! Frames with an alternate port, and the ports at which frames of a group arrive.
 
 mod common;
 
@@ -7,7 +7,7 @@ use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_traffic::{Layout, Neighbour, Plan, PlanError, Timing};
 use drophammer_wire::MacAddr;
 
-/// 1,000 frames in a second from port 0 to port 1, which may come by port 2 as well.
+/// 1,000 frames in a second from port 0 to port 1, which may arrive at port 2 as well.
 fn alternate(also: Vec<usize>) -> TrialSpec {
     let flow = FlowSpec { also, per_destination: true, ..flow("all", 0, 1, Family::Ipv4, 10, 1.0) };
     let mut spec = spec("64", vec![flow], Load::Constant { rate_pps: 1_000.0 }, 1.0);
@@ -15,7 +15,8 @@ fn alternate(also: Vec<usize>) -> TrialSpec {
     spec
 }
 
-/// A device whose link to port 1 goes down after 500 frames: 50 are lost, then they go by `port`, and take 2 ms more.
+/// A device whose link to port 1 goes down after 500 frames: 50 are lost, then the others leave by `port` with 2 ms
+/// more delay.
 fn rerouted(port: usize) -> Bench {
     Bench::new(4, move |f, out| match f.number {
         ..=500 => out.push(f.on(DELAY)),
@@ -39,7 +40,7 @@ fn what_comes_by_the_alternate_path_is_received_with_its_latency_and_in_its_orde
     };
     assert_eq!(*g, expected);
     assert_eq!(g.latency.mean_ns, DELAY as f64 + 450.0 / 950.0 * (2 * MS) as f64);
-    // The two last frames of the third bin arrive in the fourth, and so with those of the fourth.
+    // The last two frames of the third bin arrive in the fourth, and so on.
     let bins: Vec<_> = g.bins.iter().map(|b| (b.offered, b.delivered, b.arrived)).take(5).collect();
     assert_eq!(bins, [(250, 250, 250), (250, 250, 250), (250, 200, 198), (250, 250, 250), (0, 0, 2)]);
     let counts = &result.destinations[0];

@@ -1,4 +1,4 @@
-//! A frame that is not whole, or that nobody sent, is never taken for received.
+//! A frame that is damaged or was never sent does not count as received.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn every_50th_corrupted(expected: GroupCounts) -> GroupCounts {
     GroupCounts { corrupted: N / 50, ..every_50th_gone(expected) }
 }
 
-/// Every 50th frame changed by `change`, the others as they are.
+/// Applies `change` to every 50th frame and forwards the others unchanged.
 fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) + 'static {
     move |f, out| {
         let mut copy = f.on(DELAY);
@@ -24,7 +24,7 @@ fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) 
 #[test]
 fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
     let changes: &[fn(&mut Vec<u8>)] = &[
-        // A byte of the pattern, as it is and with the checksum mended.
+        // A byte of the pattern, without and with a corrected checksum.
         |f| {
             let at = udp_at(f) + 8;
             f[at] ^= 0x20;
@@ -34,7 +34,7 @@ fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
             f[at] ^= 0x01;
             mend(f);
         },
-        // The signature: sequence, check, time; mended.
+        // The signature: sequence, check, time; with a corrected checksum.
         |f| {
             let at = signature_at(f);
             f[at + 4] ^= 0x40;
@@ -50,7 +50,7 @@ fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
             f[at + 11] ^= 0x80;
             mend(f);
         },
-        // Two words of the payload exchanged: a sum cannot see it, the pattern can.
+        // Two words of the payload exchanged: a sum does not detect it, the pattern does.
         |f| {
             let at = udp_at(f) + 8;
             f.swap(at, at + 2);
@@ -112,7 +112,7 @@ fn a_broken_ipv4_header_is_corrupted_and_a_lowered_ttl_is_not() {
     assert_eq!(result.groups, [all_well(&result, 0, N, 128)]);
 }
 
-/// The frame with another signature, all checksums right.
+/// The frame with another signature and correct checksums.
 fn signed(frame: &[u8], signature: Signature, key: TrialKey) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let at = signature_at(&frame);
@@ -131,7 +131,7 @@ fn test_frames_of_another_run_are_not_received() {
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // Instead of every 50th.
+                // In place of every 50th frame.
                 let mut copy = f.on(DELAY);
                 if f.nth(50) {
                     copy.frame = signed(f.frame, signature_of(f.frame), TrialKey::new(RUN + 1, 1));

@@ -1,4 +1,4 @@
-//! Counts by destination, held against a device that reads the address of every frame and knows what it did with it.
+//! Counts by destination, compared with a device that records the fate of every frame by address.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a device saw of one address.
+/// Counts of the device for one address.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     offered: u32,
@@ -26,7 +26,7 @@ struct Seen {
 
 type Truth = Rc<RefCell<HashMap<IpAddr, Seen>>>;
 
-/// Loses the frames that `loses` names, and does other things to those that it does not.
+/// Loses the frames for which `loses` is true, and delays or duplicates some of the others.
 fn lossy(loses: impl Fn(&Offered<'_>) -> bool + 'static) -> (Bench, Truth) {
     let truth = Truth::default();
     let notes = truth.clone();
@@ -39,7 +39,7 @@ fn lossy(loses: impl Fn(&Offered<'_>) -> bool + 'static) -> (Bench, Truth) {
             return;
         }
         seen.received += 1;
-        // Late, early and twice: what counts is that it came.
+        // Late and duplicate frames count as received all the same.
         out.push(f.on(if f.nth(7) { 300 * US } else { DELAY }));
         if f.nth(11) {
             out.push(f.on(DELAY + 50 * US));
@@ -66,7 +66,7 @@ fn place(targets: &Targets, address: IpAddr) -> usize {
     }
 }
 
-/// The counts are what the device knows.
+/// Checks that the counts equal those of the device.
 fn same(spec: &TrialSpec, counts: &DestinationCounts, truth: &HashMap<IpAddr, Seen>, start: u64) {
     let targets = &spec.flows[counts.flow].destinations;
     let mut expected = vec![Seen::default(); targets.count() as usize];
@@ -141,7 +141,8 @@ fn one_lost_frame_is_one_destinations() {
 
 #[test]
 fn a_window_of_loss_hits_the_destinations_of_these_frames_and_no_others() {
-    // 1,000 frames per round; those of 0.25 s to 0.5 s of the first second are lost, two rounds and a half in all.
+    // 1,000 frames per round. Those from 0.25 s to 0.5 s of the first second are lost; the trial has two and a half
+    // rounds.
     let targets = routes(internet(Family::Ipv4, 5_000), 2_000, 1_000);
     let spec = spec("64", vec![counted(Family::Ipv4, targets, 1.0)], Load::Constant { rate_pps: 1_000.0 }, 2.5);
     let result = compared(&spec, |f| (250 * MS..500 * MS).contains(&(f.at.0 - US - 1)));

@@ -1,4 +1,5 @@
-//! Each sent frame counts once: received, or lost, and of the lost those that came in another encapsulation.
+//! Each sent frame counts once: as received or as lost; lost frames include those that arrived in another
+//! encapsulation.
 
 mod common;
 
@@ -9,7 +10,7 @@ use drophammer_wire::stack::locate;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What may come of a frame.
+/// How a copy of a frame arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
     Whole,
@@ -42,7 +43,8 @@ proptest! {
 
     #[test]
     fn received_and_lost_are_all_and_deviating_ones_are_lost(frames in proptest::collection::vec(copies(), 1..120)) {
-        // A trial ends once every frame has come. One that never does keeps it waiting for further copies of the others.
+        // A trial ends when every frame has arrived. One that never arrives keeps it waiting for further copies of the
+        // others.
         let frames = [frames, vec![Vec::new()]].concat();
         let plan = frames.clone();
         let mut bench = Bench::new(2, move |f, out| {

@@ -1,5 +1,5 @@
-//! Frames with any stack of headers go out and are counted when they come back; what comes in another encapsulation than must
-//! arrive is counted by how it differs.
+//! Frames with any stack of headers are sent and counted on arrival; frames in another encapsulation than expected are
+//! counted by their deviation.
 
 mod common;
 
@@ -80,7 +80,7 @@ fn every_header_goes_out_and_comes_back() {
             kept.borrow_mut().push(f.frame.to_vec());
             out.push(f.on(DELAY));
         });
-        // The neighbours of the bench know of VLANs 100 and 100 in 200.
+        // The neighbours of the bench include VLANs 100 and 100 in 200.
         for size in ["64", "200", "imix:2x128,1x1500"] {
             seen.borrow_mut().clear();
             let result = bench.run(&trial(size, with(family, text, arrives.clone())));
@@ -123,12 +123,12 @@ fn fields_take_their_values_one_after_the_other() {
         assert_eq!(read(0, FieldName::Destination), 0x0200_0000_0099);
         assert_eq!(layers.wrong_checksums(frame).count(), 0);
     }
-    // Addresses of the outermost packet are the flow's: all of them.
+    // The outermost packet has the addresses of the flow, and all of them occur.
     let destinations: BTreeSet<_> = seen.iter().map(|frame| frame[34..38].to_vec()).collect();
     assert_eq!(destinations.len(), 16);
 }
 
-/// Writes `value` into a field of the header at `index`, and makes the checksums right.
+/// Writes `value` into a field of the header at `index`, and corrects the checksums.
 fn set(frame: &mut [u8], index: usize, name: FieldName, value: u128) {
     let layers = locate(frame);
     layers.place(frame, index, name).unwrap().write(frame, value);
@@ -250,7 +250,7 @@ fn each_deviation_is_found_by_its_kind() {
     ];
     let mut kinds = BTreeSet::new();
     for (family, text, arrives, change, deviation) in cases {
-        // Every 20th frame is changed; where none is, the flow asks for something else than it sends.
+        // Every 20th frame is changed. Without a change, the flow expects another encapsulation than it sends.
         let mut bench = Bench::new(2, move |f, out| {
             let mut copy = f.on(DELAY);
             if f.nth(20) {

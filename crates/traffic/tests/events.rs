@@ -1,4 +1,4 @@
-//! Events happen at their instants, to the nanosecond in virtual time, and the trial waits for them.
+//! Events happen at their times, to the nanosecond in virtual time, and the trial lasts until the last one.
 
 mod common;
 
@@ -35,7 +35,7 @@ impl Port for FrameByFrame {
     }
 }
 
-/// Opens and closes a gate in the device; odd events close it. Sends a frame of its own at each.
+/// Opens and closes a gate in the device; odd events close it. Each event sends a frame.
 struct Gate {
     closed: Rc<Cell<bool>>,
     seen: Vec<(Instant, usize)>,
@@ -68,12 +68,12 @@ fn event(at_s: f64, event: usize) -> TimedEvent {
     TimedEvent { at_s, event, label: format!("event {event}") }
 }
 
-/// Runs the trial on a wire with a gate; returns what the gate saw, its times counted from the start of the trial.
+/// Runs the trial on a wire with a gate; returns the gate's events with their times from the start of the trial.
 fn gated(spec: &TrialSpec, frame_by_frame: bool) -> (TrialResult, Vec<(u64, usize)>) {
     let closed = Rc::new(Cell::new(false));
     let gate = closed.clone();
     let mut bench = Bench::new(2, move |f, out| {
-        // What it says itself ends at the device.
+        // The frames of the events end at the device.
         if f.frame.len() > 60 && !gate.get() {
             out.push(f.on(DELAY));
         }
@@ -104,7 +104,7 @@ fn two_ways(rate_pps: f64, second_weight: f64) -> TrialSpec {
 #[test]
 fn a_gate_that_closes_for_200_ms_costs_exactly_the_frames_of_these() {
     let mut spec = two_ways(10_000.0, 1.0);
-    // Not in their order.
+    // Not in order of time.
     spec.events = vec![event(0.7, 0), event(0.5, 1)];
     for frame_by_frame in [false, true] {
         let (result, seen) = gated(&spec, frame_by_frame);
@@ -115,7 +115,7 @@ fn a_gate_that_closes_for_200_ms_costs_exactly_the_frames_of_these() {
             let lost: Vec<u64> = g.bins.iter().take(10).map(|b| b.offered - b.delivered).collect();
             assert_eq!(lost, [0, 0, 0, 0, 0, share, share, 0, 0, 0], "frames of the instant leave after the event");
             assert!(g.bins[..10].iter().all(|b| b.offered == share));
-            // What leaves in the last 12.345 µs of a bin arrives in the next: nothing at this rate but for the frame at 0.
+            // Frames of the last 12.345 µs of a bin arrive in the next one: at this rate only the frame at 0.
             let arrived: Vec<u64> = g.bins.iter().take(10).map(|b| b.arrived).collect();
             assert_eq!(arrived, [share, share, share, share, share, 0, 0, share, share, share]);
             assert_eq!(
@@ -164,7 +164,7 @@ fn a_time_that_is_none_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Bursts ahead of time and frames one by one meet a gate alike, whenever it opens and closes.
+    /// A gate has the same effect on bursts ahead of time and on single frames, whenever it opens and closes.
     #[test]
     fn events_are_exact_whatever_the_load(
         rates in proptest::array::uniform2(500.0f64..300_000.0), weight in 0.2f64..3.0,
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Tells when it was told, and claims some events.
+/// Records the calls and claims some events.
 struct Claims<'a> {
     own: usize,
     told: &'a Mutex<Vec<(usize, usize)>>,

@@ -1,4 +1,4 @@
-//! For each thing that a device may do to frames, what the analyzer counts, exactly.
+//! Exact counts of the analyzer for each fault of a device.
 
 mod common;
 
@@ -7,7 +7,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, GroupCounts, Load, LossEpisode, Losses, TrialResult};
 use std::time::Duration;
 
-/// Latency of all received frames.
+/// Checks the latency of all received frames.
 fn all_took(result: &TrialResult, ns: u64) {
     let l = &result.groups[0].latency;
     assert_eq!((l.min_ns, l.mean_ns, l.max_ns, l.percentile(50.0)), (ns, ns as f64, ns, Some(ns)));
@@ -52,7 +52,7 @@ fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
 
 #[test]
 fn lost_frames_are_episodes_of_their_departures() {
-    // Frames 500 to 999 but every other one, 1,500, 1,510 and 1,521 (frames leave every 0.2 ms), and the last.
+    // Every other frame from 500 to 999; frames 1,500, 1,510 and 1,521 (frames leave every 0.2 ms); and the last.
     let lost = |n: u64| (500..1_000).contains(&n) && n.is_multiple_of(2) || [1_500, 1_510, 1_521, N - 1].contains(&n);
     run_both(
         || {
@@ -81,7 +81,7 @@ fn lost_frames_are_episodes_of_their_departures() {
 
 #[test]
 fn more_episodes_than_are_kept_are_joined() {
-    // A frame every 4 ms: 250 of them. Joined at twice the distance they are one.
+    // 250 losses, one every 4 ms. If they were joined at twice that distance, they would be one episode.
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
@@ -131,13 +131,13 @@ fn copies_are_counted_beside_the_received() {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
                 out.push(f.on(DELAY));
                 if f.nth(10) {
-                    // One at once and one after many others.
+                    // One copy at once and one after many other frames.
                     out.extend([f.on(DELAY), f.on(DELAY + 30 * MS)]);
                 }
             }
         },
         |result, expected, _| {
-            // 2 ms after the last frame the trial is over: late copies of the last 28 ms, or 140 frames, come too late.
+            // The trial ends 2 ms after the last frame: late copies of the last 28 ms, or 140 frames, arrive too late.
             assert_eq!(result.groups, [GroupCounts { duplicated: 2 * (N / 10) - 140 / 10, ..expected }]);
             all_took(result, DELAY);
         },
@@ -165,7 +165,7 @@ fn swapped_neighbours_are_reordered_by_one() {
             let g = GroupCounts {
                 reordered: swaps,
                 max_reordering_extent: 1,
-                // 8 10 9 11: three do not follow their predecessor.
+                // 8 10 9 11: three frames do not follow their predecessor.
                 in_sequence: N - 3 * swaps,
                 ..expected
             };
@@ -179,7 +179,7 @@ fn a_frame_that_four_others_pass_has_extent_four() {
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // 200 µs apart: behind the fourth after it.
+                // Frames are 200 µs apart: the delayed one arrives after the fourth frame after it.
                 out.push(f.on(DELAY + if f.nth(100) && f.number != N { 4 * 200 * US + 1 } else { 0 }));
             }
         },
@@ -248,9 +248,9 @@ fn late_frames_are_received_and_late() {
             let g = &result.groups[0];
             let n = N / 100;
             assert_eq!((g.received, g.lost, g.late, g.duplicated), (N, 0, n, 0));
-            // All but the very last were passed by others.
+            // Others overtook all but the very last.
             assert_eq!((g.reordered, g.received_bytes), (n - 1, expected.received_bytes));
-            // All that were not held came first; frame 100 was passed from the 100th of them on.
+            // All frames without the delay arrived first; frame 100 was overtaken from the 100th of them on.
             assert_eq!(g.max_reordering_extent, N - n - 99);
             assert_eq!(g.latency.max_ns, DELAY + late);
             assert_eq!(g.latency.mean_ns, (N * DELAY + n * late) as f64 / N as f64);
@@ -282,7 +282,7 @@ fn frames_that_outlive_their_trial_are_stale_in_the_next_and_counted_nowhere_els
         let g = &result.groups[0];
         assert_eq!((g.offered, g.received, g.lost, g.late), (1_000, 900, 100, 0));
         assert_eq!(result.health.stale, 0);
-        // 1.1 s have passed; those frames come in from 3 s to 4 s on.
+        // 1.1 s have passed; the delayed frames arrive from 3 s to 4 s on.
         let long = spec("64", first.flows, Load::Constant { rate_pps: 500.0 }, 4.0);
         let result = bench.run(&long);
         assert_eq!(result.groups, [all_well(&result, 0, 2_000, bytes)]);
@@ -312,7 +312,7 @@ fn frames_of_others_go_to_their_owners() {
                 if f.nth(20) {
                     let mut lldp = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
                     lldp.resize(60, 0x55);
-                    // To another UDP port; not UDP; too short for anything.
+                    // A frame to another UDP port, one that is not UDP, and one that is too short for either.
                     let mut other = f.frame.to_vec();
                     let at = udp_at(&other);
                     other[at + 3] = 10;
@@ -341,7 +341,7 @@ fn a_frame_with_our_signature_is_ours_at_any_port() {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
                 out.push(f.on(DELAY));
                 if f.nth(20) {
-                    // A copy whose port was changed, and its checksum not.
+                    // A copy whose port was changed, but not its checksum.
                     let mut copy = f.on(DELAY);
                     let at = udp_at(&copy.frame);
                     copy.frame[at + 3] = 10;
@@ -399,7 +399,7 @@ fn latencies_of_two_kinds_are_summed_exactly() {
 
 #[test]
 fn a_device_that_is_faster_than_light_takes_no_time() {
-    // Readings of two clocks may cross by a little; that is zero, not 4.29 s.
+    // Readings of two clocks may be slightly reversed; the latency is then zero, not 4.29 s.
     let mut bench = Bench::new(2, |f, out| out.push(Out { at: Instant(f.at.0 - 50), ..f.on(0) }));
     let result = bench.run(&one("64", Family::Ipv4, N as f64));
     all_took(&result, 0);

@@ -1,4 +1,4 @@
-//! Flows with rates, sizes, starts and lengths of their own, on a perfect wire.
+//! Flows with their own rates, sizes, starts and lengths, on a perfect wire.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn each_flow_of_a_port_has_its_own_rate_size_start_and_length() {
         );
     }
     assert_eq!((result.senders, result.health.unsent, result.lost()), (1, 0, 0));
-    // Every frame leaves at the instant that its own rate asks for, whatever the others do.
+    // Every frame leaves at the time that its own rate gives, whatever the other flows do.
     let mut departures: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let notes = notes.borrow();
     let start = notes[0].0;

@@ -1,4 +1,4 @@
-//! Traffic that is carried on in several calls, looked at while it runs, and ended by somebody.
+//! Traffic that is driven in several calls, observed while it runs, and ended from outside.
 
 mod common;
 
@@ -11,7 +11,7 @@ use drophammer_wire::MacAddr;
 use std::thread;
 use std::time::Duration;
 
-/// A device that loses, doubles and holds back.
+/// A device that loses, duplicates and delays frames.
 fn faulty() -> Bench {
     Bench::new(2, |f, out| {
         if f.nth(7) {
@@ -33,7 +33,7 @@ fn both_ways(rate_pps: f64, duration_s: f64) -> TrialSpec {
     spec("128", flows, Load::Constant { rate_pps }, duration_s)
 }
 
-/// Carries `spec` out in calls of `step`.
+/// Runs `spec` in calls of `step`.
 fn in_steps(bench: &mut Bench, spec: &TrialSpec, step: Duration) -> (TrialResult, u32) {
     let mut traffic = Traffic::new(bench.plan(spec));
     let mut calls = 0;
@@ -88,13 +88,13 @@ fn traffic_without_end_ends_when_somebody_ends_it() {
     let result = merge(&traffic.reports());
     assert_eq!((result.intended(), result.health.unsent), (result.offered(), 0));
     assert!((9_990..=10_130).contains(&result.offered()), "{}", result.offered());
-    // One of seven is lost; what was sent and received, the last look tells as the result does.
+    // One of seven is lost; the last snapshot agrees with the result.
     assert_eq!(result.lost(), result.offered() / 7);
     assert_eq!(last.sum(|f| f.offered), result.offered());
     assert_eq!(last.sum(|f| f.received.frames), result.received());
     assert_eq!(last.sum(|f| f.received.duplicated), result.sum(|g| g.duplicated));
     assert_eq!(last.sum(|f| f.received.reordered), result.sum(|g| g.reordered));
-    // The last frames of a flow may be lost without one behind them that shows it.
+    // The last frames of a flow may be lost without a later frame that reveals it.
     assert!((result.lost() - 3..=result.lost()).contains(&last.sum(|f| f.received.missing)));
 }
 
@@ -142,7 +142,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         let clock = SystemClock::start();
         let mut ports = memory::pair(macs, 1_500, clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
         let neighbour = |i: usize| Neighbour { mac: macs[i], device_ipv4: Some(macs[i ^ 1]), ..Neighbour::default() };
-        // However far a lane falls behind it sends everything: a test's machine may be busy.
+        // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
         let backlog = 60 * SECOND;
         let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: backlog, late_ns: backlog };
         let layout = Layout::round_robin(2, lanes);
@@ -172,7 +172,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         };
         assert!(grown(|f| f.offered) <= result.offered());
         assert!((1_000..=result.received()).contains(&grown(|f| f.received.frames)));
-        // A lane that is behind when traffic is ended leaves what was due unsent.
+        // A lane that is behind when traffic is ended leaves due frames unsent.
         let due = result.offered() + result.health.unsent;
         assert_eq!((result.intended(), result.offered()), (due, result.received() + result.lost()));
         assert_eq!(result.lost(), result.sum(|g| g.refused), "the links lose nothing but what they refuse");

@@ -1,4 +1,4 @@
-//! What generator and analyzer make of sizes, families, addresses, weights and shapes of load, on a perfect wire.
+//! Sizes, families, addresses, weights and load shapes on a perfect wire.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
 
-/// A wire, and notes of what went over it.
+/// A wire that records the frames on it.
 fn noted<T: 'static>(note: impl Fn(&Offered<'_>) -> T + 'static) -> (Bench, Rc<RefCell<Vec<T>>>) {
     let notes = Rc::new(RefCell::new(Vec::new()));
     let kept = notes.clone();
@@ -82,7 +82,7 @@ fn both_families_in_groups_of_their_own_share_a_port() {
 
 #[test]
 fn loss_of_one_group_is_no_loss_of_the_other() {
-    // The device loses IPv6 and only that.
+    // The device loses IPv6 only.
     let mut bench = Bench::new(2, |f, out| {
         if udp_at(f.frame) == 34 {
             out.push(f.on(DELAY));
@@ -153,7 +153,7 @@ fn flows_share_a_port_by_weight_to_the_frame() {
     assert_eq!(result.groups, expected);
 }
 
-/// Departures are where they should be, to the nanosecond above.
+/// Checks that departures are on schedule, rounded up to the nanosecond.
 fn evenly_spaced(at: &[Instant], rate: f64) {
     for (i, t) in at.iter().enumerate() {
         let ideal = i as f64 * 1e9 / rate;
@@ -173,7 +173,7 @@ fn departures_are_evenly_spaced() {
         let seconds = (20_000.0f64 / rate).clamp(0.01, 5.0);
         let result = bench.run(&one_for("64", Ipv4, rate, seconds));
         assert_eq!(result.lost(), 0);
-        // Seconds are rounded to nanoseconds, frames down.
+        // Durations are rounded to nanoseconds, frames down.
         assert!((result.received() as f64 - rate * seconds).abs() < 1.0 + 1e-6, "{} frames", result.received());
         evenly_spaced(&at.borrow(), rate);
     }
@@ -242,7 +242,7 @@ fn the_maximum_is_the_limit_where_the_port_takes_everything() {
 
 #[test]
 fn bins_tell_when_frames_left_and_when_they_came() {
-    // In the second quarter everything is kept until the third begins.
+    // In the second quarter every frame is held until the third begins.
     let mut bench = Bench::new(2, |f, out| {
         let n = f.number;
         out.push(f.on(if n > 250 && n <= 500 { 300 * MS } else { DELAY }));
@@ -251,13 +251,14 @@ fn bins_tell_when_frames_left_and_when_they_came() {
     spec.bin_s = Some(0.25);
     let result = bench.run(&spec);
     let bins: Vec<_> = result.groups[0].bins.iter().take(5).map(|b| (b.offered, b.delivered, b.arrived)).collect();
-    // Kept ones come from 550 ms on: those that left from 250 to 449 ms within the third quarter, 50 in the fourth.
+    // Held frames arrive from 550 ms on: those that left from 250 to 449 ms arrive in the third quarter, the other 50
+    // in the fourth.
     assert_eq!(bins, [(250, 250, 250), (250, 250, 0), (250, 250, 450), (250, 250, 300), (0, 0, 0)]);
 }
 
 #[test]
 fn bins_of_any_width_keep_step_with_the_clock() {
-    // 0.0003 s is a little less in binary; over 2,000 bins a width of 299,999 ns would drift by 2 µs.
+    // The binary value of 0.0003 s is a little smaller; over 2,000 bins a width of 299,999 ns would drift by 2 µs.
     let mut bench = wire();
     let mut spec = one_for("64", Ipv4, 1e6 / 3.0, 0.6);
     spec.bin_s = Some(0.0003);
@@ -267,7 +268,7 @@ fn bins_of_any_width_keep_step_with_the_clock() {
 
 #[test]
 fn forwarding_rate_under_overload_is_that_of_the_bottleneck() {
-    // One frame every 10 µs gets through, each at once; 250,000 fps offered in two flows.
+    // One frame every 10 µs passes, without further delay; 250,000 fps are offered in two flows.
     for (flows, per_port) in [
         (vec![flow("a", 0, 1, Ipv4, 16, 1.0)], 100_000.0),
         (vec![flow("a", 0, 1, Ipv4, 16, 1.0), flow("b", 1, 0, Ipv4, 16, 1.0)], 50_000.0),

@@ -1,4 +1,4 @@
-//! Ports that refuse frames, and a loop that falls behind.
+//! Ports that refuse frames, and a loop that falls behind schedule.
 
 mod common;
 
@@ -8,7 +8,7 @@ use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Rec
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Refuses every n-th frame that it is handed.
+/// Refuses every n-th frame.
 struct Refusing {
     inner: Box<dyn Port>,
     info: PortInfo,
@@ -50,7 +50,7 @@ impl Port for Refusing {
     }
 }
 
-/// A bench of two ports that refuse every n-th frame; a refusal is the device's loss or the tester's own.
+/// A bench of two ports that refuse every n-th frame; a refusal counts as loss of the device or of the tester.
 fn refusing(mut bench: Bench, every: u64, device_loss: bool) -> Bench {
     bench.ports = bench
         .ports
@@ -92,7 +92,7 @@ fn what_the_testers_ring_refuses_is_neither_offered_nor_lost() {
 #[test]
 fn by_destination_refusals_of_the_device_are_loss_and_those_of_the_tester_are_nothing() {
     for device_loss in [true, false] {
-        // Ten destinations in an order that repeats, every 25th frame refused: places 4 and 9 of the order, by turns.
+        // Ten destinations in a repeated order, every 25th frame refused: alternately places 4 and 9 of the order.
         let mut bench = refusing(wire(), 25, device_loss);
         let mut spec = one("64", Family::Ipv4, 1_000.0);
         spec.flows = vec![FlowSpec { per_destination: true, ..flow("all", 0, 1, Family::Ipv4, 10, 1.0) }];
@@ -113,7 +113,7 @@ fn by_destination_refusals_of_the_device_are_loss_and_those_of_the_tester_are_no
 
 #[test]
 fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
-    // The device loses its 300th frame, which is the 333rd of the generator; the tester goes on to refuse others.
+    // The device loses its 300th frame, which is the 333rd of the generator; the tester continues to refuse others.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 300 {
             out.push(f.on(DELAY));
@@ -127,7 +127,7 @@ fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
 
 #[test]
 fn the_last_loss_is_known_for_each_flow_of_a_port() {
-    // Two flows take turns; the device loses one frame of the second, the tester refuses frames of both.
+    // The frames of two flows alternate; the device loses one frame of the second, the tester refuses frames of both.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 500 {
             out.push(f.on(DELAY));
@@ -141,7 +141,7 @@ fn the_last_loss_is_known_for_each_flow_of_a_port() {
     assert_eq!(lost, [(1, Some(582 * MS)), (0, None)]);
 }
 
-/// A clock that oversleeps once.
+/// A clock that wakes too late once.
 struct Oversleeping<'a> {
     inner: &'a mut dyn Clock,
     at: u64,
@@ -170,7 +170,7 @@ impl Clock for Oversleeping<'_> {
     }
 }
 
-/// A clock that goes on by itself, as that of the real world, and stands out once while the loop does not look.
+/// A clock that advances by itself, like a real one, and jumps once between two looks of the loop.
 struct Passing<'a> {
     inner: RefCell<&'a mut dyn Clock>,
     at: Cell<u64>,
@@ -201,7 +201,7 @@ impl Clock for Passing<'_> {
 
 #[test]
 fn what_came_in_while_the_loop_was_held_up_is_received_however_long_that_was() {
-    // 1,000 frames are under way when the last one leaves, more than the loop takes from a port at a time.
+    // 1,000 frames are in flight when the last one leaves, more than the loop takes from a port at a time.
     let mut bench = Bench::new(2, |f, out| out.push(f.on(100 * MS)));
     let spec = one("64", Family::Ipv4, 10_000.0);
     let plan = bench.plan(&spec);
@@ -222,10 +222,10 @@ fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
     let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
     reconcile(&spec, &result);
     let g = &result.groups[0];
-    // 10 ms are 1,000 frames, of which the backlog of 200 µs, 32 frames at the least, is made up for.
+    // 10 ms are 1,000 frames. The backlog of 200 µs, 32 frames at least, is caught up.
     assert!((960..=1_000).contains(&result.health.unsent), "{}", result.health.unsent);
     assert_eq!((g.offered + result.health.unsent, g.lost, g.received), (100_000, 0, g.offered));
-    // Frames that were left out leave no hole in the order of destinations.
+    // Skipped frames leave no gap in the order of destinations.
     let counts = &result.destinations[0];
     let (rounds, rest) = ((g.offered / 256) as u32, (g.offered % 256) as usize);
     assert_eq!(counts.offered.iter().filter(|n| **n == rounds + 1).count(), rest);

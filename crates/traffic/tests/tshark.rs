@@ -21,13 +21,13 @@ const FIELDS: [&str; 8] = [
     "frame.len",
 ];
 
-/// The fields of each frame; `None` where there is no tshark.
+/// The fields of each frame; `None` without tshark.
 fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>> {
     let frames: Vec<_> = frames.iter().map(|(at, frame)| (at.0, &frame[..])).collect();
     tshark::decode(name, &frames, &FIELDS)
 }
 
-/// Good checksums ("1"), no malformation, nothing that the expert calls an error.
+/// True with correct checksums ("1"), no malformation, and no error of tshark's expert information.
 fn is_whole(line: &[String]) -> bool {
     const ERROR: u32 = 0x0080_0000;
     let severe = line[2].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= ERROR);
@@ -60,7 +60,7 @@ fn tshark_finds_every_frame_whole() {
     for protocol in [":ip:udp", ":ipv6:udp"] {
         assert_eq!(lines.iter().filter(|l| l[0].contains(protocol)).count(), 200, "{protocol}");
     }
-    // The decoder would have said so.
+    // Shows that the decoder reports broken frames.
     let mut broken = frames[..2].to_vec();
     broken.extend_from_within(..1);
     for (_, frame) in &mut broken[..2] {

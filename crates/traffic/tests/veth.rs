@@ -1,6 +1,7 @@
-//! A trial on two threads over real interfaces: two veth pairs, each with one end on either thread, every frame counted.
+//! A trial on two threads over real interfaces: two veth pairs, each with one end on either thread. Every frame is
+//! counted.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! Only a process with one thread can enter the lab, so this test has no harness.
 
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
@@ -16,7 +17,7 @@ use drophammer_wire::signature::TrialKey;
 use std::process::ExitCode;
 use verdicts::Verdicts;
 
-/// Nobody is behind these ports.
+/// There are no hosts behind these ports.
 struct Nobody;
 
 impl Control for Nobody {
@@ -58,12 +59,12 @@ fn trial(layout: Layout, number: u64) -> Result<(), String> {
     let clock = SystemClock::start();
     let open = |i| AfPacket::open(&format!("t{i}"), clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
     let mut ports = (0..4).map(open).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-    // Addresses of no interface: the kernel's own stack lets go of such frames at once.
+    // Addresses of no interface: the kernel's own stack drops such frames at once.
     let neighbour = |i: u64| {
         let device = Some(MacAddr::local(10 + (i ^ 1)));
         Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
     };
-    // However busy the machine: late frames are sent late, not left out.
+    // However busy the machine is, late frames are sent late rather than skipped.
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(9, number),

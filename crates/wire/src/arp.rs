@@ -29,14 +29,14 @@ pub const LEN: usize = 28;
 /// The fixed fields of IPv4 over Ethernet: hardware type, protocol type and both lengths.
 const PREFIX: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What an ARP packet wants.
+/// Operation of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// 1: who has the target address?
     Request,
     /// 2: the sender has the sender address.
     Reply,
-    /// Any other operation (RARP, InARP), which nobody here answers.
+    /// Any other operation (RARP, InARP), which the tester does not answer.
     Other(u16),
 }
 
@@ -70,10 +70,10 @@ fn ip(bytes: &[u8]) -> Ipv4Addr {
     Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])
 }
 
-/// An ARP packet in Rust's terms.
+/// A parsed ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// What it wants.
+    /// Operation.
     pub operation: Operation,
     /// Hardware address of the sender.
     pub sender_mac: MacAddr,
@@ -81,12 +81,13 @@ pub struct Repr {
     pub sender_ip: Ipv4Addr,
     /// Hardware address of the target; zero in a request.
     pub target_mac: MacAddr,
-    /// Protocol address of the target; that of the sender in an announcement ("gratuitous ARP").
+    /// Protocol address of the target; in an announcement ("gratuitous ARP") that of the sender.
     pub target_ip: Ipv4Addr,
 }
 
 impl Repr {
-    /// Reads a packet, which begins after the Ethernet header; what follows its 28 bytes (Ethernet padding) is ignored.
+    /// Parses a packet, which begins after the Ethernet header. Bytes after the first 28 (Ethernet padding) are
+    /// ignored.
     ///
     /// # Errors
     /// Fewer than 28 bytes, or not of IPv4 over Ethernet.

@@ -1,8 +1,8 @@
 //! BGP-4 (RFC 4271): messages as bytes.
 //!
-//! [`message`] splits a TCP byte stream into messages; [`open`], [`notification`] and [`route_refresh`] read and write
-//! their bodies, [`update`] routes, and a KEEPALIVE has no body. What is wrong with received bytes is said by the [`Notification`] that the RFC
-//! wants as the answer.
+//! [`message`] splits a TCP byte stream into messages; [`open`], [`notification`] and [`route_refresh`] parse and write
+//! their bodies, [`update`] routes, and a KEEPALIVE has no body. Errors in received bytes are returned as the
+//! [`Notification`] that the RFC requires as the answer.
 
 pub mod afi;
 pub mod capability;

@@ -1,4 +1,4 @@
-//! What a received frame belongs to, in the terms of its headers: for a person who wants to know what comes.
+//! Classifies a received frame by its headers, for display.
 
 use crate::stack::{Layer, locate};
 use drophammer_model::traffic::HeaderKind;
@@ -8,16 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Frames that have all of this in common.
+/// Frames that agree in all of these fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conversation {
     /// VLAN identifiers, the outer one first.
     pub vlans: Vec<u16>,
     /// MPLS labels, the outermost first.
     pub labels: Vec<u32>,
-    /// Ends of the tunnels around the packet, the outermost first: source, destination.
+    /// Endpoints of the tunnels around the packet, the outermost first: source, destination.
     pub tunnels: Vec<(IpAddr, IpAddr)>,
-    /// What is in there.
+    /// Content of the frame.
     pub what: What,
 }
 
@@ -30,7 +30,7 @@ pub enum What {
         source: IpAddr,
         /// Destination address.
         destination: IpAddr,
-        /// What is in it.
+        /// Content of the packet.
         inside: Inside,
     },
     /// Something else, by its EtherType.
@@ -48,11 +48,11 @@ pub enum Inside {
     Tcp(u16, u16),
     /// ICMP or ICMPv6: type and code.
     Icmp(u8, u8),
-    /// Another protocol, or what is cut off before it can be told.
+    /// Another protocol, or a packet that is cut off before its ports or type.
     Protocol(u8),
 }
 
-/// Reads a frame without FCS. Any bytes are something.
+/// Classifies a frame without FCS. Any bytes are accepted.
 pub fn conversation(frame: &[u8]) -> Conversation {
     let layers = locate(frame);
     let of = |kind: HeaderKind| layers.iter().filter(move |layer| layer.kind == kind).map(|layer| bytes(frame, layer));
@@ -93,8 +93,8 @@ fn bytes<'a>(frame: &'a [u8], layer: &Layer) -> &'a [u8] {
     &frame[layer.offset()..layer.offset() + layer.length()]
 }
 
-/// Source, destination and protocol of an IP header. Extension headers of IPv6 are part of it: the protocol is the one behind them, where
-/// that is known, and otherwise that of the first of them.
+/// Source, destination and protocol of an IP header. The IPv6 header includes its extension headers: the protocol is
+/// the one after them, if it is known, and otherwise that of the first of them.
 fn addresses(frame: &[u8], layer: &Layer) -> Option<(IpAddr, IpAddr, u8)> {
     let header = bytes(frame, layer);
     match layer.kind {
@@ -110,7 +110,7 @@ fn addresses(frame: &[u8], layer: &Layer) -> Option<(IpAddr, IpAddr, u8)> {
     }
 }
 
-/// `vlan 10, label 100, 198.18.1.2 > 198.19.1.2 udp 49152 > 9`
+/// Display form: `vlan 10, label 100, 198.18.1.2 > 198.19.1.2 udp 49152 > 9`
 impl fmt::Display for Conversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for vlan in &self.vlans {

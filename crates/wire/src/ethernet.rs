@@ -25,7 +25,7 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     /// 802.1ad service tag.
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// A second tag as it was written before 802.1ad.
+    /// TPID of a second tag before 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
     /// MPLS unicast.
     pub const MPLS: u16 = 0x8847;

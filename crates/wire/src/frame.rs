@@ -1,46 +1,47 @@
-//! A frame with its memory, which changes hands where a copy would do nothing but take time.
+//! A frame that owns its memory and is passed on without copying.
 
 use std::ops::Deref;
 
-/// Bytes at the beginning of a frame that [`Frame::head_mut`] gives: headers up to that of UDP over IPv6, and a little more.
+/// Length of the head that [`Frame::head_mut`] returns, in bytes: room for headers up to UDP over IPv6, and a little
+/// more.
 pub const HEAD: usize = 64;
 
 /// A frame without FCS.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     bytes: Vec<u8>,
-    /// What is behind the head, by the name that whoever wrote it last gave it; 0 where that is not known.
+    /// Identifier of the content after the head, set by the last writer; 0 if unknown.
     body: u64,
 }
 
 impl Frame {
-    /// An empty one with room for `room` bytes.
+    /// An empty frame with capacity for `room` bytes.
     pub fn with_room(room: usize) -> Frame {
         Frame { bytes: Vec::with_capacity(room), body: 0 }
     }
 
-    /// Has it any memory at all?
+    /// True if the frame has any memory.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.bytes.capacity() > 0
     }
 
-    /// The first [`HEAD`] bytes, or all of a shorter frame. The body stays what it is.
+    /// The first [`HEAD`] bytes, or all of a shorter frame. The body identifier stays valid.
     #[inline]
     pub fn head_mut(&mut self) -> &mut [u8] {
         let head = self.bytes.len().min(HEAD);
         &mut self.bytes[..head]
     }
 
-    /// All of it. What the body is, is not known any more.
+    /// All bytes. The body identifier is cleared, because the caller may change the body.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         self.body = 0;
         &mut self.bytes
     }
 
-    /// Makes it a frame of `len` bytes with a body of that name, which is not 0 and tells bodies of different content apart:
-    /// true if that body is there already. Else the caller has to write it.
+    /// Sets the length to `len` and the body identifier to `body`, which is not 0 and differs for bodies of different
+    /// content. Returns true if the frame already holds that body; otherwise the caller must write it.
     #[inline]
     pub fn hold(&mut self, body: u64, len: usize) -> (&mut [u8], bool) {
         let held = self.body == body && self.bytes.len() == len;

@@ -21,11 +21,11 @@ pub const LEN: usize = 8;
 pub mod unreachable {
     /// No route to the network.
     pub const NET: u8 = 0;
-    /// The host does not answer.
+    /// The host is unreachable.
     pub const HOST: u8 = 1;
-    /// Nobody listens at the port.
+    /// No listener at the port.
     pub const PORT: u8 = 3;
-    /// Too big for the next link, and fragmentation is forbidden.
+    /// The packet exceeds the MTU of the next link, and must not be fragmented.
     pub const FRAGMENTATION_NEEDED: u8 = 4;
 }
 
@@ -38,7 +38,7 @@ pub enum Repr<'a> {
         identifier: u16,
         /// Sequence number.
         sequence: u16,
-        /// What is to come back.
+        /// Data that the reply must return.
         data: &'a [u8],
     },
     /// Type 0.
@@ -56,17 +56,17 @@ pub enum Repr<'a> {
         code: u8,
         /// MTU of the next hop for code 4, else 0.
         next_hop_mtu: u16,
-        /// Front of the packet that could not be delivered.
+        /// Beginning of the packet that could not be delivered.
         original: &'a [u8],
     },
     /// Type 11.
     TimeExceeded {
         /// 0: TTL in transit; 1: reassembly.
         code: u8,
-        /// Front of the packet that died.
+        /// Beginning of the packet that was dropped.
         original: &'a [u8],
     },
-    /// Any other message, its second word and what follows uninterpreted.
+    /// Any other message. Bytes 4 to 7 and the rest are not interpreted.
     Other {
         /// Type; none of the above.
         kind: u8,
@@ -80,7 +80,7 @@ pub enum Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Reads and checks a message, which is the whole payload of the IPv4 packet.
+    /// Parses and checks a message, which is the whole payload of the IPv4 packet.
     ///
     /// # Errors
     /// Fewer than 8 bytes, wrong checksum.
@@ -97,7 +97,7 @@ impl<'a> Repr<'a> {
         Ok(match (kind, code) {
             (8, 0) => Repr::EchoRequest { identifier: first, sequence: second, data },
             (0, 0) => Repr::EchoReply { identifier: first, sequence: second, data },
-            // RFC 4884 puts a length into byte 5 for multi-part messages; it does not change what is told here.
+            // RFC 4884 puts a length into byte 5 of multi-part messages. It does not affect these fields.
             (3, code) => Repr::DestinationUnreachable { code, next_hop_mtu: second, original: data },
             (11, code) => Repr::TimeExceeded { code, original: data },
             (kind, code) => Repr::Other { kind, code, word, data },
@@ -123,7 +123,7 @@ impl<'a> Repr<'a> {
         LEN + self.parts().3.len()
     }
 
-    /// Never: every message has a header.
+    /// Always false: every message has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -188,7 +188,7 @@ mod tests {
             repr.emit(&mut out);
             prop_assert_eq!(Repr::parse(&out), Ok(repr));
             let oracle = Icmpv4Slice::from_slice(&out);
-            // Timestamps (13, 14) have a fixed length that etherparse demands and this test does not give.
+            // etherparse requires a fixed length for timestamps (13, 14), which this test does not use.
             prop_assume!(!matches!(kind, 13 | 14));
             let oracle = oracle.unwrap();
             match (repr, oracle.icmp_type()) {

@@ -44,9 +44,9 @@ pub mod kind {
 pub mod unreachable {
     /// No route.
     pub const NO_ROUTE: u8 = 0;
-    /// The neighbour does not answer.
+    /// The address is unreachable.
     pub const ADDRESS: u8 = 3;
-    /// Nobody listens at the port.
+    /// No listener at the port.
     pub const PORT: u8 = 4;
 }
 
@@ -57,21 +57,21 @@ pub enum Repr<'a> {
     DestinationUnreachable {
         /// See [`unreachable`].
         code: u8,
-        /// Front of the packet that could not be delivered.
+        /// Beginning of the packet that could not be delivered.
         original: &'a [u8],
     },
     /// Type 2.
     PacketTooBig {
         /// MTU of the next link.
         mtu: u32,
-        /// Front of the packet.
+        /// Beginning of the packet.
         original: &'a [u8],
     },
     /// Type 3.
     TimeExceeded {
         /// 0: hop limit in transit; 1: reassembly.
         code: u8,
-        /// Front of the packet that died.
+        /// Beginning of the packet that was dropped.
         original: &'a [u8],
     },
     /// Type 128.
@@ -80,7 +80,7 @@ pub enum Repr<'a> {
         identifier: u16,
         /// Sequence number.
         sequence: u16,
-        /// What is to come back.
+        /// Data that the reply must return.
         data: &'a [u8],
     },
     /// Type 129.
@@ -94,7 +94,7 @@ pub enum Repr<'a> {
     },
     /// Types 133 to 136. The receiver must still check that the hop limit was 255 (RFC 4861 sections 6.1 and 7.1).
     Ndp(ndp::Repr),
-    /// Any other message (MLD and so on), its second word and what follows uninterpreted.
+    /// Any other message (MLD and so on). Bytes 4 to 7 and the rest are not interpreted.
     Other {
         /// Type; none of the above.
         kind: u8,
@@ -108,11 +108,11 @@ pub enum Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Reads and checks a message, which is the whole payload of the IPv6 packet; `pseudo_sum` is that of its header
+    /// Parses and checks a message, which is the whole payload of the IPv6 packet. `pseudo_sum` is that of its header
     /// ([`crate::ipv6::Repr::pseudo_header_sum`]).
     ///
     /// # Errors
-    /// Fewer than 8 bytes, wrong checksum, a Neighbor Discovery message that RFC 4861 says to discard.
+    /// Fewer than 8 bytes, wrong checksum, a Neighbor Discovery message that RFC 4861 requires to be discarded.
     pub fn parse(message: &'a [u8], pseudo_sum: u64) -> Result<Repr<'a>, Malformed> {
         let Some((head, data)) = message.split_first_chunk::<LEN>() else {
             return Err(Malformed::new("icmpv6", "fewer than 8 bytes"));
@@ -147,7 +147,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Never: every message has a header.
+    /// Always false: every message has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_whole_echo_request_of_a_real_host() {
-        // 3ffe:507:0:1:200:86ff:fe05:80da pings 3ffe:501:0:1001::2, captured on the 6bone.
+        // 3ffe:507:0:1:200:86ff:fe05:80da pings 3ffe:501:0:1001::2, a packet captured on the 6bone.
         let mut packet = vec![0x60, 0, 0, 0, 0, 0x10, 0x3a, 0x40];
         packet.extend_from_slice(&"3ffe:507:0:1:200:86ff:fe05:80da".parse::<std::net::Ipv6Addr>().unwrap().octets());
         packet.extend_from_slice(&"3ffe:501:0:1001::2".parse::<std::net::Ipv6Addr>().unwrap().octets());

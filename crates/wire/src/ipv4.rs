@@ -59,7 +59,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads and checks a packet: `(header, payload)`, padding behind the total length cut off.
+    /// Parses and checks a packet: `(header, payload)`, without padding after the total length.
     ///
     /// # Errors
     /// Wrong version, lengths that do not fit, wrong header checksum, a fragment. Options are skipped.

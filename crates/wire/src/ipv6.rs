@@ -43,7 +43,7 @@ fn address_at(bytes: &[u8], at: usize) -> Ipv6Addr {
 }
 
 impl Repr {
-    /// Reads and checks a packet: `(header, payload)`, padding cut off. Extension headers are part of the payload.
+    /// Parses and checks a packet: `(header, payload)`, without padding. Extension headers are part of the payload.
     ///
     /// # Errors
     /// Wrong version, lengths that do not fit.

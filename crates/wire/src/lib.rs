@@ -1,8 +1,8 @@
-//! Headers and messages as bytes, without I/O: one file per header, the test signature, and [`stack`], which joins headers
-//! to frames and finds them in frames.
+//! Headers and messages as bytes, without I/O: one file per header, the test signature, and [`stack`], which builds
+//! frames from headers and finds headers in frames.
 //!
-//! Contract of every parser: any byte string is either read or refused with [`Malformed`]; none panics. Emitters write
-//! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
+//! Contract of every parser: any byte string is either parsed or refused with [`Malformed`]; none panics. Emitters
+//! write into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
 
 pub mod arp;
 pub mod bgp;
@@ -21,7 +21,7 @@ pub mod udp;
 
 pub use drophammer_model::mac::MacAddr;
 
-/// Why bytes are not the header that they were taken for.
+/// Why bytes are not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Header: `ipv4`.
@@ -39,7 +39,7 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Malformed {
-    /// `header` cannot be read, because of `reason`.
+    /// `header` is invalid, because of `reason`.
     pub const fn new(header: &'static str, reason: &'static str) -> Self {
         Malformed { header, reason }
     }

@@ -1,4 +1,5 @@
-//! Files of captured frames as tcpdump and Wireshark write them (pcap, draft-ietf-opsawg-pcap). The newer pcapng is another format.
+//! Capture files as written by tcpdump and Wireshark (pcap, draft-ietf-opsawg-pcap). The newer pcapng is a different
+//! format.
 
 use std::fmt;
 
@@ -6,27 +7,27 @@ use std::fmt;
 const FILE_HEADER: usize = 24;
 /// Bytes before each frame.
 const FRAME_HEADER: usize = 16;
-/// Times in microseconds and in nanoseconds.
+/// Magic numbers of files with times in microseconds and in nanoseconds.
 const MAGIC: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
-/// First block of pcapng.
+/// Beginning of a pcapng file: type of its first block.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Link type Ethernet.
 const ETHERNET: u32 = 1;
-/// Longer frames are no frames.
+/// Largest valid length of a frame.
 const LONGEST: u32 = 262_144;
 
 /// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcapError {
-    /// It has no header of a capture.
+    /// The file does not begin with a pcap header.
     Format,
-    /// It is one of the newer format.
+    /// The file is in pcapng format.
     Pcapng,
-    /// Its frames are not of Ethernet; their link type.
+    /// The frames are not Ethernet; their link type.
     LinkType(u32),
-    /// It ends within a frame; the number of the frame, from 1.
+    /// The file ends within a frame; the number of the frame, from 1.
     Cut(usize),
-    /// A frame has a length that no frame has; its number, from 1.
+    /// A frame has an invalid length; its number, from 1.
     Length(usize),
 }
 
@@ -54,16 +55,16 @@ impl std::error::Error for PcapError {}
 /// A captured frame without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// What was kept of it.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// Its length on the line; longer than what was kept where the capture cut it.
+    /// Length of the frame on the line; larger than the captured bytes if the capture truncated it.
     pub length: usize,
 }
 
 /// The frames of a file, in order.
 ///
 /// # Errors
-/// [`PcapError`]. Nothing is read beyond the bytes that are there, whatever lengths they claim.
+/// [`PcapError`]. The lengths in the file are not trusted: nothing is read beyond its end.
 pub fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     let head = file.first_chunk::<FILE_HEADER>().ok_or(PcapError::Format)?;
     if head.starts_with(&PCAPNG) {
@@ -77,7 +78,7 @@ pub fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
         Some(big) => big,
         None => return Err(PcapError::Format),
     };
-    // The upper bits say whether there is an FCS, and how long it is.
+    // The upper bits tell whether there is an FCS, and its length.
     let link = word(head, 20, big) & 0xffff;
     if link != ETHERNET {
         return Err(PcapError::LinkType(link));
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A capture of frames, each with its length on the line.
+    /// A capture file of frames, each with its length on the line.
     fn file(magic: u32, big: bool, link: u32, frames: &[(&[u8], u32)]) -> Vec<u8> {
         let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let mut bytes = [magic, 0, 0, 0, 65_535, link].into_iter().flat_map(word).collect::<Vec<u8>>();

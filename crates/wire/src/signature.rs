@@ -12,17 +12,17 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! It fits a 40-byte IP packet (IPv4 20 + UDP 8 + 12). Sequence (28 bits) and time (32 bits of nanoseconds, 4.29 s) wrap;
-//! the analyzer unwraps them ([`unwrap_sequence`], [`unwrap_time`]), so a run may last for hours at 100 Gbit/s.
-//! The check is keyed by run and trial: a frame of another run or trial does not pass for one of this.
+//! It fits a 40-byte IP packet (IPv4 20 + UDP 8 + 12). Sequence (28 bits) and time (32 bits of nanoseconds, 4.29 s)
+//! wrap. The analyzer unwraps them ([`unwrap_sequence`], [`unwrap_time`]), so a run may last for hours at 100 Gbit/s.
+//! The check is keyed by run and trial, so frames of other runs and trials are recognised as such.
 
 /// Length in bytes.
 pub const LEN: usize = 12;
-/// Flows that can be told apart.
+/// Number of distinct flows.
 pub const MAX_FLOWS: u32 = 1 << 20;
 const SEQUENCE_BITS: u32 = 28;
 
-/// UDP destination port of test traffic (discard, RFC 863): a host that is hit by accident throws it away.
+/// UDP destination port of test traffic (discard, RFC 863): a host that receives it by accident discards it.
 pub const TEST_PORT: u16 = 9;
 
 /// Key of one trial.
@@ -30,12 +30,12 @@ pub const TEST_PORT: u16 = 9;
 pub struct TrialKey(u64);
 
 impl TrialKey {
-    /// From the secret of the run and the number of the trial.
+    /// Derives the key from the secret of the run and the number of the trial.
     pub fn new(run: u64, trial: u64) -> TrialKey {
         TrialKey(mix(run ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// As a number, for a sender that makes its frames elsewhere.
+    /// The key as a number, for a sender outside of this program (frames made in the kernel).
     pub fn word(self) -> u64 {
         self.0
     }
@@ -49,7 +49,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What a signature says, before unwrapping.
+/// Fields of a signature, before unwrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Flow, below [`MAX_FLOWS`].
@@ -67,7 +67,7 @@ impl Signature {
         (mix(identity ^ key.0 ^ (u64::from(self.time) << 24).rotate_left(17)) >> 48) as u16
     }
 
-    /// The 12 bytes under `key`.
+    /// The signature as 12 bytes, with the check under `key`.
     #[inline]
     pub fn emit(&self, key: TrialKey) -> [u8; LEN] {
         let head = u64::from(self.flow) << 44
@@ -79,7 +79,7 @@ impl Signature {
         out
     }
 
-    /// Reads 12 bytes without judging them: `(signature, check as carried)`.
+    /// Reads 12 bytes without verifying them: `(signature, check as carried)`.
     #[inline]
     pub fn read(bytes: &[u8; LEN]) -> (Signature, u16) {
         let head = u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -91,7 +91,7 @@ impl Signature {
         (signature, head as u16)
     }
 
-    /// Is `check` this signature's under `key`?
+    /// True if `check` is the check of this signature under `key`.
     #[inline]
     pub fn belongs_to(&self, key: TrialKey, check: u16) -> bool {
         self.check(key) == check
@@ -104,8 +104,8 @@ pub fn unwrap_sequence(wrapped: u32, near: u64) -> u64 {
     nearest(u64::from(wrapped), near, SEQUENCE_BITS)
 }
 
-/// The full departure time at or before `arrival` that ends in the 32 bits of `wrapped`: right for every frame under way
-/// for less than 4.29 s.
+/// The full departure time at or before `arrival` that ends in the 32 bits of `wrapped`. It is correct for every frame
+/// that is under way for less than 4.29 s.
 #[inline]
 pub fn unwrap_time(wrapped: u32, arrival: u64) -> u64 {
     let age = (arrival as u32).wrapping_sub(wrapped);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn another_trial_does_not_pass() {
-        // 2^-16 is the chance of a false pass; over 2^20 signatures the count stays near 16.
+        // A false pass has a probability of 2^-16, so over 2^20 signatures the count stays near 16.
         let (mine, other) = (TrialKey::new(1, 1), TrialKey::new(1, 2));
         let false_passes = (0..1u32 << 20)
             .filter(|i| {

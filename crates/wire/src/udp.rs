@@ -23,8 +23,8 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads and checks a datagram: `(header, payload)`. `pseudo_sum` is that of the IP header; a checksum field of zero
-    /// (IPv4: none sent) is refused, because test traffic always carries one and IPv6 demands it.
+    /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is that of the IP header. A checksum field of
+    /// zero (IPv4: none sent) is refused, because test traffic always has a checksum and IPv6 requires one.
     ///
     /// # Errors
     /// Lengths that do not fit, wrong checksum.
@@ -43,7 +43,7 @@ impl Repr {
         Ok((Repr { source: port(0), destination: port(2) }, &datagram[LEN..length]))
     }
 
-    /// Writes the header in front of the payload that already stands at `datagram[8..]`, with the checksum over all.
+    /// Writes the header in front of the payload, which is already at `datagram[8..]`, with the checksum over both.
     pub fn emit(&self, datagram: &mut [u8], pseudo_sum: u64) {
         let length = datagram.len() as u16;
         datagram[0..2].copy_from_slice(&self.source.to_be_bytes());

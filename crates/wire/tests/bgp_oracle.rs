@@ -1,4 +1,4 @@
-//! netgauze-bgp-pkt reads what we write, and writes the same bytes.
+//! netgauze-bgp-pkt parses our messages, and encodes the same bytes.
 
 use drophammer_wire::bgp::message::{MAX_LEN, emit_keepalive};
 use drophammer_wire::bgp::notification::Notification;
@@ -30,7 +30,7 @@ fn any_family() -> impl Strategy<Value = Family> {
     proptest::sample::select(FAMILIES.to_vec())
 }
 
-/// A capability in our words and in theirs.
+/// A capability in our types and in theirs.
 fn any_capability() -> impl Strategy<Value = (Capability, BgpCapability)> {
     let restart = (any::<bool>(), any::<bool>(), 0u16..4096, vec((any_family(), any::<bool>()), 0..4));
     let directions = (1u8..=3).prop_map(|way| PathDirection { receive: way & 1 != 0, send: way & 2 != 0 });
@@ -69,13 +69,13 @@ fn any_capability() -> impl Strategy<Value = (Capability, BgpCapability)> {
     ]
 }
 
-/// What they read.
+/// Our bytes, parsed by netgauze.
 fn theirs(bytes: &[u8]) -> BgpMessage {
     let mut reader = SliceReader::new(bytes);
     BgpMessage::parse(&mut reader, &mut BgpParsingContext::default()).unwrap_or_else(|e| panic!("{e}: {bytes:02x?}"))
 }
 
-/// What they write.
+/// A message, encoded by netgauze.
 fn rewritten(message: &BgpMessage) -> Vec<u8> {
     let mut out = Vec::new();
     message.write(&mut out).unwrap();
@@ -92,7 +92,7 @@ proptest! {
         let (capabilities, expected): (Vec<_>, Vec<_>) = capabilities.into_iter().unzip();
         let open = Open { my_as, hold_time, identifier, capabilities };
         let bytes = open.message().unwrap();
-        // They do not know the longer parameters of RFC 9072.
+        // netgauze does not support the extended parameters of RFC 9072.
         prop_assume!(bytes[28] != 255);
         let read = theirs(&bytes);
         let BgpMessage::Open(read_open) = &read else { panic!("{read:?}") };
@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn notifications(kind in 0usize..40, data in vec(any::<u8>(), 0..100)) {
-        // Every subcode that has a name, and those without one that are "not specified".
+        // All subcodes with a name, and those without one that are "not specified".
         let mut named: Vec<_> = (1..=7u8)
             .flat_map(|code| (1..=11).map(move |subcode| Notification::bare(code, subcode)))
             .filter(|known| known.subcode_name().is_some())
@@ -117,7 +117,7 @@ proptest! {
         bytes.truncate(length);
         let read = theirs(&bytes);
         prop_assert_eq!(rewritten(&read), bytes);
-        // Their name of the subcode has the letters of ours: `AdministrativeShutdown`.
+        // The netgauze name of a subcode has the same letters as ours: `AdministrativeShutdown`.
         let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>().to_lowercase();
         let debug = letters(&format!("{read:?}"));
         if let Some(name) = notification.subcode_name() {

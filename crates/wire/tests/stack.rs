@@ -1,5 +1,5 @@
-//! Stacks of headers of any kind and value: what the fuzz target of the same name asks holds for random inputs, and
-//! etherparse reads the same.
+//! Stacks of headers of any kind and value: the properties of the fuzz target of the same name hold for random inputs,
+//! and etherparse parses the same headers.
 
 #[path = "../../../fuzz/src/input.rs"]
 #[allow(dead_code, reason = "other fuzz targets use all of it")]
@@ -22,7 +22,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read(data in proptest::collection::vec(any::<u8>(), 0..200), start in 0usize..4) {
-        // Bytes that look like a frame at the beginning.
+        // Bytes that begin like a frame.
         let types = [&[][..], &[0x08, 0x00, 0x45], &[0x86, 0xdd, 0x60], &[0x88, 0x47]][start];
         stack::sound(&data);
         stack::sound(&[&[0; 12], types, &data].concat());
@@ -40,7 +40,7 @@ proptest! {
         if transport == HeaderKind::Raw {
             headers[tags + 1].set(if v6 { FieldName::NextHeader } else { FieldName::Protocol }, 253);
         }
-        // etherparse does not keep this flag, and its sum is without it.
+        // etherparse drops this flag, and computes its checksum without it.
         headers[tags + 1].set(FieldName::Reserved, 0);
         let made = stack::made(&headers, &mut input);
         let read = PacketHeaders::from_ethernet_slice(&made.bytes).unwrap();

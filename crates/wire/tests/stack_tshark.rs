@@ -9,13 +9,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use HeaderKind::*;
 
-/// The fields of each frame; `None` where there is no tshark.
+/// The fields of each frame; `None` if tshark is not installed.
 fn decode(name: &str, frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let frames: Vec<_> = (0..).map(|i| i * 1_000_000_000).zip(frames.iter().map(Vec::as_slice)).collect();
     tshark::decode(name, &frames, fields)
 }
 
-/// Fields that tshark shows as well, and by which names: those of 802.1ad have their own.
+/// Fields that tshark shows as well, with their tshark names: those of 802.1ad have separate names.
 const VALUES: &[(HeaderKind, FieldName, &[&str])] = &[
     (Vlan, FieldName::Pcp, &["ieee8021ad.priority", "vlan.priority"]),
     (Vlan, FieldName::Dei, &["ieee8021ad.dei", "vlan.dei"]),
@@ -64,7 +64,7 @@ fn number(text: &str) -> u128 {
     }
 }
 
-/// The headers of these kinds, all fields that tshark shows filled.
+/// The headers of these kinds, with values in all fields that tshark shows.
 fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
     let mut state = variant;
     let mut next = || {
@@ -122,7 +122,7 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
                 header.set(FieldName::Source, 0x0200_0000_0001);
                 header.set(FieldName::Destination, 0x0200_0000_0002);
             }
-            // The first 16 labels have a meaning.
+            // The first 16 labels are reserved.
             Mpls => drop(header.set(FieldName::Label, 16 + next() % 1_000_000)),
             _ => {}
         }
@@ -130,7 +130,7 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
     headers
 }
 
-/// Every way to the IP header, every transport behind it.
+/// All combinations of headers up to IP, with each transport after it.
 fn combinations() -> Vec<Vec<HeaderKind>> {
     let below: [&[HeaderKind]; 7] =
         [&[], &[Vlan], &[Vlan, Vlan], &[Mpls], &[Mpls, Mpls, Mpls], &[Vlan, Mpls], &[Vlan, Vlan, Mpls, Mpls]];
@@ -157,7 +157,7 @@ fn combinations() -> Vec<Vec<HeaderKind>> {
     all
 }
 
-/// The headers that tshark names.
+/// The headers that tshark reports.
 fn protocols(text: &str) -> Vec<HeaderKind> {
     text.split(':')
         .filter_map(|protocol| match protocol {
@@ -200,12 +200,12 @@ fn tshark_reads_every_combination_as_it_was_meant() {
             let text = &line[fields.iter().position(|f| *f == name).unwrap()];
             text.split(',').filter(|t| !t.is_empty()).collect::<Vec<_>>()
         };
-        // A whole label stack is one `mpls`.
+        // tshark reports a whole label stack as one `mpls`.
         let mut named = kinds.clone();
         named.dedup_by(|a, b| *a == Mpls && *b == Mpls);
         assert_eq!(protocols(&line[0]), named, "{told}");
         assert!(line[1].is_empty(), "malformed: {told}");
-        // Good is 1. IPv6 has none of its own, GRE only where it was asked for.
+        // tshark reports a good checksum as 1. IPv6 has no header checksum, and GRE has one only on request.
         let good: usize = CHECKSUMS
             .iter()
             .map(|name| column(name))
@@ -229,9 +229,9 @@ fn tshark_reads_every_combination_as_it_was_meant() {
         }
     }
 
-    // The decoder would have said so.
+    // Makes sure that tshark reports wrong checksums.
     let mut broken = frames[..2].to_vec();
-    // The TTL; the source port behind four bytes of options.
+    // Changes the TTL, and the source port after four bytes of options.
     broken[0][22] ^= 1;
     broken[1][39] ^= 1;
     let lines = decode("broken", &broken, &CHECKSUMS).unwrap();

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The job of `drophammer bgp`, from the command line.
 
 use crate::args::BgpArgs;
 use crate::on_link;
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-/// How the addresses are written.
+/// An example of the addresses.
 const EXAMPLE: &str = "`--address 192.0.2.2/24 --to 192.0.2.1`";
 /// EtherType of a VLAN tag (IEEE 802.1Q).
 const VLAN: u16 = 0x8100;
@@ -20,10 +20,10 @@ const VLAN: u16 = 0x8100;
 const IDENTIFIER: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 /// Longest hold time, a field of 16 bits (RFC 4271 section 4.2).
 const LONGEST_HOLD: Duration = Duration::from_secs(65_535);
-/// Longest key of TCP MD5 that Linux takes.
+/// Longest key of TCP MD5 that Linux accepts.
 const LONGEST_KEY: usize = 80;
 
-/// The session, and what is told in it.
+/// The session, and what is advertised in it.
 #[derive(Debug)]
 pub struct Job {
     /// Interface.
@@ -32,13 +32,13 @@ pub struct Job {
     pub speaker: SpeakerConfig,
     /// `internet`, `uniform`, or the path of an MRT file.
     pub source: String,
-    /// Routes of it.
+    /// Number of its routes.
     pub routes: u32,
-    /// How they go into messages.
+    /// How they are packed into messages.
     pub packing: Packing,
-    /// How long the session is kept when everything is told; until Ctrl-C when absent.
+    /// How long the session is kept once everything is advertised; until Ctrl-C when absent.
     pub duration: Option<Duration>,
-    /// Seed of what is random.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
@@ -105,12 +105,12 @@ impl Job {
         })
     }
 
-    /// Of the session and its routes.
+    /// Family of the session and its routes.
     pub fn family(&self) -> Family {
         if self.speaker.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
-    /// What will be done, for people.
+    /// The job in words.
     pub fn headline(&self) -> String {
         let SpeakerConfig { address, asn, peer, peer_as, .. } = &self.speaker;
         let routes = match self.routes {

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// What the last line was made of.
+/// The state at the last line.
 #[derive(Default)]
 struct Last {
     at: Option<Instant>,
@@ -17,7 +17,7 @@ struct Last {
     latencies: BTreeMap<u64, u64>,
 }
 
-/// Shows traffic as it goes.
+/// Shows traffic while it runs.
 pub struct Display<'a> {
     job: &'a Job,
     json: bool,
@@ -32,9 +32,9 @@ struct Row {
     offered_fps: f64,
     received_fps: f64,
     lost: u64,
-    /// `None` where frames came to several queues, between which there is no order.
+    /// `None` if frames came to several queues, between which there is no order.
     reordered: Option<u64>,
-    /// Median, 99th percentile, largest; `None` where nothing came.
+    /// Median, 99th percentile, largest; `None` if no frames came.
     latency_ns: Option<[u64; 3]>,
 }
 
@@ -70,7 +70,7 @@ fn line(label: &str, cells: &[String], widest: usize) -> String {
     format!("{label:<widest$}{cells}")
 }
 
-/// Value below or at which `percentile` per cent of the frames are.
+/// The smallest value that `percentile` per cent of the frames do not exceed.
 fn percentile(steps: &BTreeMap<u64, u64>, percentile: f64) -> Option<u64> {
     let all: u64 = steps.values().sum();
     let rank = (all as f64 * percentile / 100.0).ceil().max(1.0) as u64;
@@ -82,7 +82,7 @@ fn percentile(steps: &BTreeMap<u64, u64>, percentile: f64) -> Option<u64> {
 }
 
 impl<'a> Display<'a> {
-    /// For `job`, which starts at `start`.
+    /// A display for `job`, which starts at `start`.
     pub fn new(job: &'a Job, json: bool, start: Instant) -> Display<'a> {
         Display { job, json, begun: false, start, last: Last::default() }
     }
@@ -101,11 +101,11 @@ impl<'a> Display<'a> {
         writeln!(out, "{}", line("time", &columns.map(str::to_owned), self.widest()))
     }
 
-    /// The row of what has happened since the last snapshot.
+    /// The row for the time since the last snapshot.
     fn row(&mut self, now: &Snapshot) -> Row {
         let seconds = now.at.since(self.last.at.unwrap_or(self.start)).as_secs_f64().max(1e-9);
         let (offered, received) = (now.sum(|f| f.offered), now.sum(|f| f.received.frames));
-        // What is missing while later frames are there is lost; so is what was sent before the last line and is not here yet.
+        // A frame is lost if later frames have arrived before it, or if it was sent before the last line and has not arrived yet.
         let missing = now.sum(|f| f.received.missing).max(self.last.offered.saturating_sub(received));
         let mut latencies: BTreeMap<u64, u64> = BTreeMap::new();
         for (ns, frames) in now.groups.iter().flat_map(|group| &group.latencies) {
@@ -129,10 +129,10 @@ impl<'a> Display<'a> {
         row
     }
 
-    /// Shows what has happened since the last line.
+    /// Shows the time since the last line.
     ///
     /// # Errors
-    /// Those of writing it.
+    /// Errors of writing it.
     pub fn line(&mut self, now: &Snapshot) -> io::Result<()> {
         let out = &mut io::stdout().lock();
         self.begin(out)?;
@@ -148,10 +148,10 @@ impl<'a> Display<'a> {
         out.flush()
     }
 
-    /// Shows what became of all frames. `others` are the frames beside the load that left each interface (ARP, Neighbor Discovery).
+    /// Shows the totals. `others` are the frames other than test frames that left each interface (ARP, Neighbor Discovery).
     ///
     /// # Errors
-    /// Those of writing it.
+    /// Errors of writing it.
     pub fn summary(&mut self, result: &TrialResult, others: [u64; 2]) -> io::Result<()> {
         let out = &mut io::stdout().lock();
         self.begin(out)?;

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The job of `drophammer blast`, from the command line.
 
 use super::router;
 use super::stack::{FlowHeaders, Stack};
@@ -16,23 +16,23 @@ use std::time::Duration;
 /// Wait for late frames after the last departure; it ends early when every frame is accounted for.
 const DRAIN_S: f64 = 1.0;
 
-/// What is sent, and where.
+/// The traffic and its interfaces.
 #[derive(Debug)]
 pub struct Job {
     /// Interfaces.
     pub interfaces: [String; 2],
-    /// What is behind each of them.
+    /// The host behind each of them.
     pub links: [Link; 2],
     /// Sizes of the frames.
     pub size: PacketSize,
     rate: FrameRate,
     duration: Duration,
     bidirectional: bool,
-    /// What is around the packets.
+    /// Headers around the payload.
     stack: Stack,
-    /// Frames of a capture, in place of frames of `size` in `stack`.
+    /// Frames like those of a capture, in place of frames of `size` in `stack`.
     pub captured: Option<Captured>,
-    /// How much each step raises the rate, where it is raised until frames are lost: 0.1 for 10 %.
+    /// How much each step raises the rate, if it is raised until frames are lost: 0.1 for 10 %.
     pub step: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub struct Link {
     pub address: IpAddr,
     /// Length of the prefix of the link.
     pub prefix_len: u8,
-    /// The router; the host behind the other interface where there is none.
+    /// The router; without one, the host behind the other interface.
     pub gateway: IpAddr,
 }
 
@@ -74,7 +74,7 @@ impl Job {
                 return Err(format!("`{from}` cannot be both ends; name two interfaces"));
             }
             (Some(from), Some(to), _) => [from.clone(), to.clone()],
-            // They have names when the router is up.
+            // Their names are known when the router is up.
             (_, _, Some(_)) => Default::default(),
             _ => return Err("name two interfaces, or a kind of router as in `--dut linux`".into()),
         };
@@ -110,7 +110,7 @@ impl Job {
         self.trial_at(self.rate, self.duration)
     }
 
-    /// The same at another rate and for another time.
+    /// The same traffic at another rate and for another time.
     pub fn trial_at(&self, rate: FrameRate, duration: Duration) -> TrialSpec {
         let host = |i: usize| AddressRange { first: self.links[i].address, step: 1, count: 1 };
         let of_direction = match &self.captured {
@@ -140,7 +140,7 @@ impl Job {
         }
     }
 
-    /// Rate of each sending interface, or the first one where it is raised.
+    /// Rate of each sending interface; the first rate if it is raised.
     pub fn rate(&self) -> FrameRate {
         self.rate
     }
@@ -153,7 +153,7 @@ impl Job {
         self.links[0].address.is_ipv6()
     }
 
-    /// What the MTU must hold: the largest packet with its labels.
+    /// Bytes that must fit into the MTU: the largest packet with its labels.
     pub fn bytes_in_mtu(&self) -> u16 {
         if let Some(captured) = &self.captured {
             return captured.bytes_in_mtu();
@@ -161,12 +161,12 @@ impl Job {
         self.size.largest_ip_bytes(self.ipv6()) + self.stack.bytes_in_mtu()
     }
 
-    /// Tags of the hosts' other frames.
+    /// VLAN tags of the hosts' other frames.
     pub fn tags(&self) -> Tags {
         self.captured.as_ref().map_or_else(|| self.stack.tags(), Captured::tags)
     }
 
-    /// What will be sent, for people.
+    /// The traffic in words.
     pub fn headline(&self) -> String {
         let size = match &self.size {
             PacketSize::Fixed(size) => format!("{} bytes", size.frame_bytes(self.ipv6())),
@@ -219,7 +219,7 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
         return router::links(kind);
     }
     if args.address.is_empty() && args.gateway.is_empty() {
-        // Of the block for benchmarks (RFC 2544 Appendix C.2.2).
+        // From the block for benchmarks (RFC 2544 Appendix C.2.2).
         let hosts: [IpAddr; 2] = [[198, 18, 0, 2].into(), [198, 18, 0, 3].into()];
         let link = |i: usize| Link { address: hosts[i], prefix_len: 24, gateway: hosts[i ^ 1] };
         return Ok([link(0), link(1)]);
@@ -293,7 +293,7 @@ fn rate(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
     Ok(rate)
 }
 
-/// Speed of the line, where a rate is a share of it.
+/// Speed of the line, if a rate is a share of it.
 fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     if let Some(text) = &args.speed {
         return text.parse().map_err(|e| format!("--speed: {e}"));

@@ -16,10 +16,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where its logs are: a folder that the lab has for itself.
+/// Folder of its logs, which the lab covers for this process.
 const LOGS: &str = "/run/drophammer-blast";
 
-/// The suite of one router of this kind with two ports, as any other suite has them.
+/// The suite of one router of this kind with two ports.
 fn suite(kind: &str) -> Result<Suite, String> {
     let text = format!(
         "suite: blast\nduts: [{{name: {kind}, kind: {kind}}}]\nports: [{{name: p1, speed: 10 Gbit/s}}, {{name: p2, speed: 10 Gbit/s}}]\ntests: [throughput]\n"
@@ -28,7 +28,7 @@ fn suite(kind: &str) -> Result<Suite, String> {
         .map_err(|errors| errors.errors.first().map_or(String::new(), |e| format!("--dut: {}; {}", e.message, e.help)))
 }
 
-/// What is behind the two interfaces when a router of this kind is between them.
+/// The hosts behind the two interfaces of a router of this kind.
 pub fn links(kind: &str) -> Result<[Link; 2], String> {
     let suite = suite(kind)?;
     let of = |port: usize| suite.ports.get(port)?.addressing(Family::Ipv4).map(Link::of);
@@ -43,10 +43,10 @@ pub struct Router {
 }
 
 impl Router {
-    /// Moves the process into namespaces of its own, and brings the router up there. Call before there is any other thread.
+    /// Moves the process into separate namespaces, and brings the router up there. Call before any other thread exists.
     ///
     /// # Errors
-    /// What is missing or forbidden; or the user stopped it.
+    /// What is missing or forbidden, or that the user stopped it.
     pub fn bring_up(kind: &str, args: &BlastArgs, stop: &AtomicBool) -> Result<Router, Failure> {
         let suite = suite(kind).map_err(|text| Failure { exit: Exit::Usage, text })?;
         let Some(dut) = suite.duts.first() else {
@@ -78,7 +78,7 @@ impl Router {
         [0, 1].map(|port| name(port).unwrap_or_default())
     }
 
-    /// Processors for so many threads of the tester.
+    /// Processors for `threads` threads of the tester.
     ///
     /// # Errors
     /// There are fewer.
@@ -86,7 +86,7 @@ impl Router {
         self.lab.cpus().for_threads(threads).map(<[usize]>::to_vec).map_err(|e| e.to_string())
     }
 
-    /// Takes the router down. Returns how the program ends, which is `exit` where all went well.
+    /// Takes the router down. Returns the exit code of the program, which is `exit` if there was no error.
     pub fn take_down(mut self, exit: Exit) -> Exit {
         let taken = self.device.take().map(|device| real::take_down(device, Path::new(LOGS)));
         match taken {

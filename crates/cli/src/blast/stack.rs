@@ -1,4 +1,4 @@
-//! What is around the packets of `blast`, and how many flows there are.
+//! Headers around the payload of `blast`, and the number of flows.
 
 use crate::args::BlastArgs;
 use drophammer_model::size::PacketSize;
@@ -7,9 +7,9 @@ use drophammer_model::traffic::{
 };
 use drophammer_rig::{Tag, Tags};
 
-/// Ports that no service has (RFC 6335 section 6): each flow has one as source.
+/// First of the ports that no service has (RFC 6335 section 6): each flow has one as source.
 const FIRST_PORT: u16 = 49_152;
-/// So many of them.
+/// Number of these ports.
 pub const MAX_FLOWS: u16 = u16::MAX - FIRST_PORT + 1;
 /// Most VLAN tags.
 const MAX_TAGS: usize = 2;
@@ -32,14 +32,14 @@ pub struct Stack {
     flows: u16,
 }
 
-/// Headers of one flow, and what of its frames is not as in others.
+/// Headers of one flow, and what distinguishes its frames from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowHeaders {
-    /// The headers; none where they are those of any flow.
+    /// The headers; empty if they are those of any flow.
     pub headers: Vec<Header>,
-    /// What must arrive: tags, labels and codepoint as they were sent. `None` where there are none.
+    /// What must arrive: tags, labels and codepoint as they were sent. `None` if there are none.
     pub arrives: Option<Arriving>,
-    /// Size of its frames, where they have one of their own.
+    /// Size of its frames, if it differs from the others.
     pub size: Option<PacketSize>,
     /// Its share of the frames.
     pub weight: f64,
@@ -96,7 +96,7 @@ impl Stack {
         (0..self.flows).map(flow).collect()
     }
 
-    /// Bytes beside Ethernet header and IP packet that count against the interface's MTU: labels. Tags have room beside it.
+    /// Bytes in addition to Ethernet header and IP packet that count against the interface's MTU: labels. Tags do not count.
     pub fn bytes_in_mtu(&self) -> u16 {
         4 * self.labels.len() as u16
     }
@@ -106,7 +106,7 @@ impl Stack {
         4 * self.vlans.len() as u16 + self.bytes_in_mtu()
     }
 
-    /// What is special of it, for people: `, VLAN 10, 1,000 flows`.
+    /// Non-default settings in words: `, VLAN 10, 1,000 flows`.
     pub fn words(&self) -> String {
         let list = |numbers: &[String]| numbers.join(",");
         let text = |numbers: Vec<String>, what: &str| {
@@ -124,7 +124,7 @@ impl Stack {
     }
 }
 
-/// Tags among `headers`, for frames that carry no packets of the test.
+/// Tags among `headers`, for frames that are not test frames.
 pub fn tags(headers: &[Header]) -> Tags {
     let vids: Vec<u16> = vids(headers).collect();
     let last = vids.len().saturating_sub(1);
@@ -144,7 +144,7 @@ fn value<T: Copy>(field: &Field<T>) -> Option<T> {
     if let Field::Value(value) = field { Some(*value) } else { None }
 }
 
-/// What of these headers must arrive as it was sent: tags, labels, a tunnel, and a codepoint other than 0. `None` where there are none.
+/// The headers that must arrive as they were sent: tags, labels, a tunnel, and a codepoint other than 0. `None` if there are none.
 pub fn arriving(headers: &[Header]) -> Option<Arriving> {
     let labels = headers.iter().filter_map(|header| match header {
         Header::Mpls(mpls) => value(&mpls.label).map(|label| ArrivingLabel { label, tc: None, ttl: None }),

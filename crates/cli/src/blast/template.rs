@@ -8,12 +8,12 @@ use drophammer_rig::{Tags, Templates, templates};
 use std::io::Read;
 use std::path::Path;
 
-/// Larger captures are refused: a part of one is as good.
+/// Larger captures are refused; a part of one is sufficient.
 const MAX_BYTES: u64 = 256 << 20;
 /// Bytes of a label.
 const LABEL: usize = 4;
 
-/// What is sent instead of one kind of frame.
+/// The frames that replace the one kind of frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
     name: String,
@@ -57,7 +57,7 @@ impl Captured {
         self.templates.list.iter().map(flow).collect()
     }
 
-    /// Tags of the hosts' other frames: those of the frames.
+    /// VLAN tags of the hosts' other frames: those of the captured frames.
     pub fn tags(&self) -> Tags {
         tags(&self.templates.list[0].headers)
     }
@@ -70,7 +70,7 @@ impl Captured {
         sum / list.iter().map(frames).sum::<f64>()
     }
 
-    /// What the MTU must hold: the largest packet with its labels.
+    /// Bytes that must fit into the MTU: the largest packet with its labels.
     pub fn bytes_in_mtu(&self) -> u16 {
         let largest = self.templates.list.iter().map(|template| {
             let tags = template.headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).count();
@@ -80,7 +80,7 @@ impl Captured {
         largest.max().unwrap_or(0)
     }
 
-    /// What is special of it, for people.
+    /// The capture in words.
     pub fn words(&self) -> String {
         let (kinds, frames) =
             (self.templates.list.len(), self.templates.list.iter().map(|t| u64::from(t.frames)).sum());
@@ -93,7 +93,7 @@ impl Captured {
         )
     }
 
-    /// What of the capture is not sent, a line for each reason.
+    /// Frames of the capture that are not sent, a line for each reason.
     pub fn left_out(&self) -> Vec<String> {
         left_out(&self.templates).collect()
     }

@@ -1,7 +1,7 @@
 //! `blast --until-loss`: the rate goes up step by step until frames are lost.
 //!
-//! A step in which the tester itself fell short says nothing of what is between the interfaces. It is repeated, and where that does not help the
-//! rate before it is a lower bound.
+//! A step in which the tester itself fell short shows nothing about the path between the interfaces. It is repeated; if
+//! that does not help, the rate before it is a lower bound.
 
 use super::job::Job;
 use super::{Failure, ended, timing};
@@ -19,10 +19,10 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_secs(1);
 /// How often a step that the tester spoilt is tried.
 const TRIES: usize = 3;
-/// Of the frames due in a step, one in so many may stay unsent.
+/// Of the frames due in a step, one in this many may stay unsent.
 const UNSENT: u64 = 100;
 
-/// What a step says.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Every frame arrived.
@@ -53,7 +53,7 @@ fn judge(result: &TrialResult) -> Verdict {
     if damaged > 0 { Verdict::Lost } else { Verdict::Passed }
 }
 
-/// Raises the rate, with a line for each step, until frames are lost, the tester is at its end, or the user stops it.
+/// Raises the rate, with a line for each step, until frames are lost, the tester reaches its limit, or the user stops it.
 pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
     let mut keys = TrialKeys::new(secret());
     let mut found = Found::default();
@@ -68,11 +68,11 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
                 break 'rates;
             }
             let verdict = judge(&result);
-            // Standard output may be closed: nobody reads on then.
+            // Without a reader of standard output the command ends.
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
             }
-            // A step may have sent up to a hundredth less than was asked for.
+            // A step may have sent up to a hundredth less than requested.
             let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
             match verdict {
                 Verdict::Passed => {
@@ -124,7 +124,7 @@ impl Found {
         })
     }
 
-    /// Good where something is known of what is between the interfaces.
+    /// Good if the result shows something about the path between the interfaces.
     fn exit(&self) -> Exit {
         if self.passed.is_some() || self.lost.is_some() { Exit::Good } else { Exit::Failed }
     }

@@ -55,7 +55,7 @@ fn of(name: &str) -> Finding {
     finding
 }
 
-/// A setting of a card that spoils figures.
+/// A setting of a card that impairs figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
     LargeReceive,

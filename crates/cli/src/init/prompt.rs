@@ -1,4 +1,4 @@
-//! The question of `drophammer init`: which interfaces of this machine lead to the router?
+//! The question of `drophammer init`: which interfaces of this machine lead to the router.
 
 use super::reported_speed;
 use drophammer_model::visible::visible;
@@ -11,16 +11,16 @@ use std::path::Path;
 const CLASS: &str = "/sys/class/net";
 /// Type of a loopback interface (ARPHRD_LOOPBACK).
 const LOOPBACK: &str = "772";
-/// What to do where nobody answers.
+/// The remedy if there is no answer.
 const REMEDY: &str = "name the interfaces that lead to the router, as in --ports eth1,eth2";
 
-/// An interface that may be named.
+/// An interface that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Interface {
     name: String,
     /// Its state and speed.
     about: String,
-    /// Does this machine reach others by it?
+    /// Whether a default route of this machine uses it.
     is_default: bool,
 }
 
@@ -34,14 +34,14 @@ pub fn on_terminal() -> Result<Vec<String>, String> {
     }
     let routes = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let defaults = default_routes(&routes("/proc/net/route"), &routes("/proc/net/ipv6_route"));
-    // Standard output may go into a file, where nobody sees a question.
+    // On standard error, because standard output may go into a file.
     ask(&mut io::stdin().lock(), &mut io::stderr().lock(), &interfaces(Path::new(CLASS), &defaults))
 }
 
 /// Shows `here` and asks until the answer can be used.
 fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Result<Vec<String>, String> {
     let failed = |e: io::Error| format!("{e}; {REMEDY}");
-    // An answer would only be refused.
+    // Any answer would be refused.
     if here.iter().filter(|interface| !interface.is_default).count() < 2 {
         return Err(format!(
             "fewer than two interfaces of this machine can lead to a router; for another machine, {REMEDY}"
@@ -60,7 +60,7 @@ fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Res
         write!(to, "> ").and_then(|()| to.flush()).map_err(failed)?;
         let mut line = String::new();
         if input.read_line(&mut line).map_err(failed)? == 0 {
-            // The end of the input leaves the cursor behind the question.
+            // The end of the input leaves the cursor after the question.
             let _ = writeln!(to);
             return Err(REMEDY.into());
         }
@@ -73,7 +73,7 @@ fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Res
     }
 }
 
-/// Why these interfaces are no answer.
+/// Why these interfaces are not a valid answer.
 fn refused(names: &[String], here: &[Interface]) -> Option<String> {
     for (number, name) in names.iter().enumerate() {
         let Some(interface) = here.iter().find(|interface| interface.name == *name) else {
@@ -101,7 +101,7 @@ fn interfaces(class: &Path, defaults: &BTreeSet<String>) -> Vec<Interface> {
     let entries = fs::read_dir(class).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).map(|text| text.trim().to_owned());
-        // What has no type is a file of the bonding driver.
+        // An entry without a type is a file of the bonding driver.
         if read("type").ok()? == LOOPBACK {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What happens in a run as JSON objects: for the page, and for `run --json`.
+//! Events of a run as JSON objects: for the page, and for `run --json`.
 
 use crate::progress::Counts;
 use drophammer_model::record::{Record, TestStatus};
@@ -6,7 +6,7 @@ use drophammer_model::trial::{Load, Validity};
 use drophammer_testbed::Progress;
 use serde_json::{Value, json};
 
-/// An event of the progress; `None` for what a record tells.
+/// The event of a progress message; `None` for what a record reports.
 pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     Some(match progress {
         Progress::BringUp { dut, kind } => json!({"event": "bring_up", "dut": dut, "kind": kind}),
@@ -21,7 +21,7 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     })
 }
 
-/// An event of a record; `None` for what the progress tells.
+/// The event of a record; `None` for what the progress reports.
 pub fn of_record(record: &Record) -> Option<Value> {
     Some(match record {
         Record::Started(started) => json!({

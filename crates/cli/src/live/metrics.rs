@@ -1,4 +1,4 @@
-//! What a run counts, in the text format of Prometheus.
+//! Counters of a run, in the text format of Prometheus.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ impl Metrics {
         }
     }
 
-    /// For Prometheus.
+    /// The text for Prometheus.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {

@@ -12,7 +12,7 @@ const LONGEST: usize = 8 << 10;
 pub struct Request {
     /// `GET`.
     pub method: String,
-    /// Path without what follows `?`.
+    /// Path without `?` and what follows it.
     pub path: String,
     query: String,
     headers: Vec<(String, String)>,
@@ -25,10 +25,10 @@ pub struct Reply {
     body: String,
 }
 
-/// Reads a request; what is none is answered with the reply.
+/// Reads a request; an invalid one gives the reply with which it is refused.
 ///
 /// # Errors
-/// Those of the connection, and that it takes beyond `deadline`.
+/// Errors of the connection, and that it takes longer than `deadline`.
 pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<Request, Reply>> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
@@ -69,14 +69,14 @@ fn parse(head: &[u8]) -> Option<Request> {
 }
 
 impl Request {
-    /// The value of a header, by its name in small letters. Two of one name are none.
+    /// The value of a header, by its name in small letters. `None` if it occurs twice.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
         let first = found.next();
         first.filter(|_| found.next().is_none()).map(|(_, value)| value.as_str())
     }
 
-    /// A number behind `?`; 0 where there is none.
+    /// A number from the query behind `?`; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         let of = |part: &str| part.split_once('=').filter(|(key, _)| *key == name)?.1.parse().ok();
         self.query.split('&').find_map(of).unwrap_or(0)
@@ -94,7 +94,7 @@ impl Reply {
         Reply::new(status, "text/plain; charset=utf-8", &format!("{text}\n"))
     }
 
-    /// As it goes over the connection.
+    /// The reply as sent over the connection.
     pub fn bytes(&self) -> Vec<u8> {
         let phrase = match self.status {
             200 => "OK",

@@ -1,4 +1,4 @@
-//! What the tests of the command share. Not every test uses all of it.
+//! Helpers of the command's tests. Not every test uses all of them.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};

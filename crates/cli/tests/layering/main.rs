@@ -1,5 +1,5 @@
-//! The house rules of ARCHITECTURE.md, held against the sources: who may use whom, who does no I/O, where `unsafe` is,
-//! how long a file may be, and that nothing depends on the machine on which it was written.
+//! The house rules of ARCHITECTURE.md, checked against the sources: which crate may use which, which crates do no I/O,
+//! where `unsafe` is, how long a file may be, and that nothing depends on the machine on which it was written.
 
 mod source;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Crates that do no I/O, read no clock and start no thread.
 const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "model"];
 
-/// What they must not name, with everything below it.
+/// Paths that they must not name, with everything below them.
 const IMPURE: &[&str] = &[
     "std::env",
     "std::fs",
@@ -30,14 +30,14 @@ const IMPURE: &[&str] = &[
 ];
 /// Macros that write to a terminal.
 const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
-/// Dependencies that speak to the system.
+/// Dependencies that access the system.
 const IMPURE_CRATES: &[&str] = &["libc", "nix", "rustix", "signal-hook", "socket2", "tempfile", "tokio"];
 
-/// Where `unsafe` may stand.
+/// The crate in which `unsafe` is allowed.
 const UNSAFE: &str = "port";
 
 const LONGEST: usize = 500;
-/// Longer files, each with its reason and a bound of its own.
+/// Longer files, each with its reason and its own bound.
 const LONGER: &[(&str, usize, &str)] = &[
     ("crates/testbed/src/runner.rs", 590, "the course of a run in one place; what can be split off is split off"),
     ("crates/lab/tests/lab/main.rs", 600, "one process enters the lab once and goes through all kinds"),
@@ -70,7 +70,7 @@ fn metadata() -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Crate → dependencies that are no dev-dependencies, without the prefix `drophammer-`.
+/// Crate → dependencies other than dev-dependencies, without the prefix `drophammer-`.
 fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
     let short = |name: &serde_json::Value| name.as_str().unwrap().trim_start_matches("drophammer-").to_owned();
     let of = |package: &serde_json::Value| {
@@ -80,7 +80,7 @@ fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<Strin
     metadata["packages"].as_array().unwrap().iter().map(|p| (short(&p["name"]), of(p))).collect()
 }
 
-/// What is wrong with the dependencies between our crates.
+/// Violations in the dependencies between our crates.
 fn wrong_dependencies(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
     let table = table();
@@ -102,7 +102,7 @@ fn wrong_dependencies(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String>
     wrong
 }
 
-/// What a file of a pure crate does that it must not.
+/// Violations in a file of a pure crate.
 fn impurities(code: &Code) -> Vec<String> {
     let bad = |path: &str| {
         let path = path.replacen("core::", "std::", 1);
@@ -158,7 +158,7 @@ fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
     code
 }
 
-/// Files of the project: those that git tracks, or all but build products where there is no git.
+/// Files of the project: those that git tracks, or without git all but build products.
 fn project_files() -> Vec<String> {
     let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
     let tracked = git.ok().filter(|output| output.status.success()).map(|o| String::from_utf8(o.stdout).unwrap());
@@ -169,7 +169,7 @@ fn project_files() -> Vec<String> {
     all.iter().map(|f| f.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// A folder of somebody's machine that `line` names.
+/// A folder of a particular machine that `line` names.
 fn machine_path(line: &str) -> Option<&'static str> {
     let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
     folders.into_iter().find(|folder| {
@@ -256,7 +256,7 @@ fn unsafe_stands_in_one_crate_only() {
         for (file, code) in rust_files(name, "") {
             assert!(!code.has_word("unsafe"), "{} has unsafe code", file.display());
         }
-        // Then the compiler forbids it as well.
+        // The compiler then forbids it as well.
         let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{name} does not take the lints of the workspace");
     }
@@ -271,7 +271,7 @@ fn files_are_short_and_name_no_machine() {
     let mut wrong = Vec::new();
     let files = project_files();
     for name in &files {
-        // A picture is no text.
+        // A picture is not text.
         let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
         let allowed = LONGER.iter().find(|(n, ..)| n == name).map_or(LONGEST, |(_, most, _)| *most);
         let lines = text.lines().count();

@@ -1,16 +1,16 @@
-//! Which paths, macros and keywords the code of a file uses. `proc-macro2` reads the tokens, so comments and strings do not count.
+//! Paths, macros and keywords that the code of a file uses. `proc-macro2` reads the tokens, so comments and strings do not count.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The code of a file without what is behind `#[cfg(test)]`.
 pub struct Code {
     code: TokenStream,
-    /// Modules behind `#[cfg(test)]` that live in a file of their own.
+    /// Modules behind `#[cfg(test)]` that are in a separate file.
     pub test_modules: Vec<String>,
 }
 
 impl Code {
-    /// Panics where `source` is no Rust.
+    /// Panics if `source` is not Rust.
     pub fn read(source: &str) -> Code {
         let mut test_modules = Vec::new();
         let code = without_tests(source.parse().expect("Rust"), &mut test_modules);
@@ -49,7 +49,7 @@ fn is_sign(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
-/// Does `found` hold for the tokens from any one on to the end of its group?
+/// Whether `found` holds for the tokens from any one to the end of its group.
 fn any(code: &TokenStream, found: &dyn Fn(&[TokenTree]) -> bool) -> bool {
     let tokens: Vec<_> = code.clone().into_iter().collect();
     (0..tokens.len()).any(|i| {
@@ -78,7 +78,7 @@ fn unfold(tokens: &[TokenTree], prefix: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Leaves out every item that `#[cfg(test)]` stands before.
+/// Leaves out every item after a `#[cfg(test)]`.
 fn without_tests(code: TokenStream, modules: &mut Vec<String>) -> TokenStream {
     let mut kept = Vec::new();
     let mut tokens = code.into_iter().peekable();

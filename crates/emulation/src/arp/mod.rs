@@ -9,7 +9,7 @@ use drophammer_wire::{MacAddr, Malformed, arp};
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// In the list of protocols. It needs no configuration.
+/// Entry in the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
     summary: "resolves IPv4 addresses of neighbours on the link, and answers for those of the device",
@@ -29,7 +29,7 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// Asks for the gateway of `device` at its first poll.
+    /// ARP for `device`; requests the gateway's address at the first poll.
     pub fn new(device: &DeviceConfig) -> Arp {
         let gateway = device.ipv4.map(|a| a.gateway.into());
         Arp {
@@ -49,7 +49,7 @@ impl Arp {
             out.conflict();
             return Ok(());
         }
-        // A reply, a request or an announcement: each tells where the sender is (RFC 826, "packet reception").
+        // A reply, a request or an announcement: each contains the sender's addresses (RFC 826, "packet reception").
         self.resolver.confirm(now, packet.sender_ip.into(), packet.sender_mac, out.neighbours());
         if packet.operation == arp::Operation::Request && out.addresses().owns_v4(packet.target_ip) {
             self.requests_answered += 1;
@@ -63,18 +63,19 @@ fn send(out: &mut Output<'_>, to: MacAddr, packet: &arp::Repr) {
     out.frame(to, ethertype::ARP, arp::LEN, |payload| packet.emit(payload));
 }
 
-/// Which devices an ARP broadcast or an ND multicast concerns, so that a port with many devices need not give it to all.
+/// The addresses in an ARP broadcast or ND multicast, so that a port with many devices passes it only to those
+/// concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concerns {
-    /// The address that is asked for or announced.
+    /// The requested or announced address.
     pub target: IpAddr,
     /// The address of the sender.
     pub sender: IpAddr,
-    /// It is an announcement of the sender's own address, which all that know it should hear.
+    /// True for an announcement of the sender's own address, which concerns all devices that know it.
     pub announcement: bool,
 }
 
-/// Reads which devices the ARP packet `payload` concerns; `None` when it is none.
+/// Reads the addresses of the ARP packet `payload`; `None` if it is not valid ARP.
 pub fn concerns(payload: &[u8]) -> Option<Concerns> {
     let packet = arp::Repr::parse(payload).ok()?;
     let (target, sender) = (packet.target_ip.into(), packet.sender_ip.into());

@@ -1,5 +1,5 @@
-//! Asks a TCP server of the gateway for its banner, as an operator's terminal meets it: connects, reads the line with which an SSH server
-//! begins (RFC 4253 section 4.2), and resets the connection. It answers nothing by itself.
+//! Requests the banner of a TCP server on the gateway, like an operator's terminal: connects, reads the line with which an SSH server
+//! begins (RFC 4253 section 4.2), and resets the connection. It accepts no connections.
 
 mod question;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// In the list of protocols. It needs no configuration.
+/// Entry in the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
     summary: "asks the gateway's SSH server for its banner on command",
@@ -26,40 +26,40 @@ pub const KIND: ProtocolKind = ProtocolKind {
 
 /// Its name.
 pub const NAME: &str = "banner";
-/// Where an SSH server listens.
+/// Port of SSH servers.
 pub const SSH_PORT: u16 = 22;
-/// Changes of the device's connections; it never listens.
+/// Changes of the device's connections; it does not listen.
 const MATCHES: [Match; 1] = [Match::TcpPort(SSH_PORT)];
-/// Questions under way; with one more the oldest is given up.
+/// Maximum number of requests under way; a further one ends the oldest.
 const MOST_OPEN: usize = 64;
-/// Greetings that are kept.
+/// Maximum number of greetings that are kept.
 const MOST_KEPT: usize = 1 << 16;
 
-/// One question to the gateway's SSH server over this IP version, asked by the next poll. Given as [`Command::Own`].
+/// Requests the banner of the gateway's SSH server over this IP version at the next poll. Sent as [`Command::Own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskBanner(pub Family);
 
-/// Both ends of the questions of one family.
+/// Local address and gateway for the requests of one family.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     own: IpAddr,
     gateway: IpAddr,
 }
 
-/// The questions of one device.
+/// The banner requests of one device.
 pub struct Banner {
     v4: Option<Ends>,
     v6: Option<Ends>,
     asked: VecDeque<Ends>,
     open: VecDeque<Open>,
-    /// All that is under way is to be given up.
+    /// True if all requests under way must be given up.
     ends: bool,
     greetings: Vec<Greeting>,
     stats: BannerStats,
 }
 
 impl Banner {
-    /// Asks nobody unasked.
+    /// Banner requests of `device`; sends none by itself.
     pub fn new(device: &DeviceConfig) -> Banner {
         Banner {
             v4: device.ipv4.map(|a| Ends { own: a.address.into(), gateway: a.gateway.into() }),
@@ -72,24 +72,24 @@ impl Banner {
         }
     }
 
-    /// What came of the questions.
+    /// Results of the requests.
     pub fn stats(&self) -> &BannerStats {
         &self.stats
     }
 
-    /// The questions that were answered since [`Banner::forget`], in the order of the answers.
+    /// The answered requests since [`Banner::forget`], in the order of the answers.
     pub fn greetings(&self) -> &[Greeting] {
         &self.greetings
     }
 
-    /// Forgets the answers, and gives up at the next poll what is under way.
+    /// Forgets the answers; the next poll gives up requests that are under way.
     pub fn forget(&mut self) {
         self.greetings.clear();
         self.asked.clear();
         self.ends = true;
     }
 
-    /// Reads what has come in over connection `at` of those under way; true when it is over.
+    /// Reads the received bytes of connection `at` of those under way; returns true when it is finished.
     fn read(&mut self, now: Instant, at: usize, out: &mut Output<'_>) -> bool {
         let Some(open) = self.open.get_mut(at) else { return false };
         match open.read(out.tcp) {
@@ -109,7 +109,7 @@ impl Banner {
         }
     }
 
-    /// Ends a connection without waiting for the other side: nothing of it stays on either.
+    /// Resets a connection without waiting for the other side, so that no state remains on either side.
     fn close(open: &Open, out: &mut Output<'_>) {
         out.tcp.abort(open.connection);
         out.tcp.remove(open.connection);
@@ -126,7 +126,7 @@ impl Protocol for Banner {
     }
 
     fn attach(&mut self, _: &mut crate::tcp::TcpStack) {
-        // The connections are gone with the stack that had them.
+        // The old TCP stack is gone, and the connections with it.
         self.open.clear();
     }
 
@@ -152,7 +152,7 @@ impl Protocol for Banner {
             {
                 Banner::close(&oldest, out);
             }
-            // Only a device that asks has a TCP of its own at this address.
+            // Only a device that requests banners has TCP at this address.
             out.tcp.add_host(own);
             let connection = out.tcp.connect(now, own, SocketAddr::new(gateway, SSH_PORT));
             self.open.push_back(Open::new(connection, now));

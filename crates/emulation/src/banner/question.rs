@@ -4,41 +4,41 @@ use crate::tcp::{ConnState, ConnectionId, TcpStack};
 use drophammer_model::Instant;
 use std::time::Duration;
 
-/// What an SSH server begins with; lines before it are to be passed over (RFC 4253 section 4.2).
+/// Start of an SSH server's banner; lines before it must be ignored (RFC 4253 section 4.2).
 const SSH: &[u8] = b"SSH-";
-/// Bytes that a server may say before the end of its banner. The banner itself has 255 at most.
+/// Maximum number of bytes that a server may send up to the end of its banner. The banner itself has 255 at most.
 const MOST: usize = 4096;
 
-/// Questions and what came of them.
+/// Counts of requests and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BannerStats {
-    /// Questions asked for.
+    /// Requests started.
     pub asked: u64,
-    /// Those that a banner answered.
+    /// Requests that a banner answered.
     pub answered: u64,
-    /// Connections that the other side refused or ended before, and those with something else.
+    /// Connections that were refused, that ended before a banner, or that sent no banner.
     pub refused: u64,
-    /// The last banner, without its end of line; bytes that are no UTF-8 are replaced.
+    /// The last banner without its end of line; invalid UTF-8 is replaced.
     pub last: Option<String>,
 }
 
-/// A question that was answered.
+/// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// When the connection was begun.
+    /// Start of the connection.
     pub asked: Instant,
-    /// From then until the end of the banner.
+    /// Time from then to the end of the banner.
     pub took: Duration,
 }
 
-/// What a connection has said.
+/// Result of reading a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Not enough yet.
+    /// No complete banner yet.
     Nothing,
     /// A banner.
     Banner(String),
-    /// It is over without one.
+    /// The connection ended without a banner.
     End,
 }
 
@@ -56,7 +56,7 @@ impl Open {
         Open { connection, asked, line: Vec::new(), read: 0 }
     }
 
-    /// Takes what has come in.
+    /// Reads received bytes.
     pub fn read(&mut self, tcp: &mut TcpStack) -> Heard {
         let mut found = None;
         tcp.receive_with(self.connection, &mut |bytes| {
@@ -80,7 +80,7 @@ impl Open {
         }
     }
 
-    /// The banner whose end `byte` is.
+    /// The banner, if `byte` ends it.
     fn take(&mut self, byte: u8) -> Option<String> {
         if byte != b'\n' {
             self.line.push(byte);

@@ -1,4 +1,4 @@
-//! A device that asks, against a TCP stack that answers.
+//! A device that requests banners, against a TCP stack that answers.
 
 use super::*;
 use crate::device::{Address, Device};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const OWN: [u8; 4] = [198, 18, 0, 2];
 const GATEWAY: [u8; 4] = [198, 18, 0, 1];
 
-/// A device whose gateway is a server that sends `text` to who connects.
+/// A device whose gateway is a server that sends `text` on each connection.
 struct Bed {
     device: Device,
     server: TcpStack,
@@ -33,7 +33,7 @@ impl Bed {
         self.device.command(now, NAME, &Command::Own(&AskBanner(Family::Ipv4))).unwrap();
     }
 
-    /// Carries everything at `now`; the server takes `late` to see what comes.
+    /// Exchanges all packets at `now`; the server waits `late` before it sees received ones.
     fn exchange(&mut self, now: Instant, late: Duration) {
         for _ in 0..16 {
             let mut out = Vec::new();
@@ -114,7 +114,8 @@ fn a_refusal_is_no_answer_and_silence_is_none() {
     bed.exchange(Instant(5), MS);
     assert_eq!((bed.banner().stats().answered, bed.banner().stats().refused), (0, 1));
     assert_eq!(bed.device.tcp().connections(), 0);
-    // One that accepts and says nothing: only so many questions wait, and they end when they are forgotten.
+    // A server that accepts and sends nothing: the number of waiting requests is bounded, and they end when they are
+    // forgotten.
     let mut bed = Bed::new(b"", true);
     for round in 0..100u64 {
         bed.ask(Instant(1_000_000 * (round + 1)));

@@ -1,4 +1,5 @@
-//! Routes that a peer advertises, held against those that must come: prefix by prefix, attribute by attribute. A route costs three bits.
+//! Compares the routes that a peer advertises with the expected ones: prefix by prefix, attribute by attribute. A route costs three
+//! bits.
 
 mod skyline;
 mod verdict;
@@ -20,50 +21,51 @@ use verdict::{Verdict, judge};
 pub use watched::RoutePart;
 use watched::Watched;
 
-/// Prefixes that nobody expects are remembered up to this number, and only counted beyond it.
+/// Maximum number of unexpected prefixes that are stored; further ones are only counted.
 const MOST_UNEXPECTED: usize = 10_000;
 
-/// Whose routes they are that the session's peer tells.
+/// Origin of the routes that the session's peer advertises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteSource {
-    /// Its own: its MED comes with them, and to an internal peer its LOCAL_PREF.
+    /// Routes of the peer itself: it sends their MED, and to an internal peer their LOCAL_PREF.
     #[default]
     Peer,
-    /// Of an external neighbour of the peer.
+    /// Routes of an external neighbour of the peer.
     External,
-    /// Of an internal neighbour of the peer with this BGP identifier. Towards internal sessions they are reflected (RFC 4456).
+    /// Routes of an internal neighbour of the peer with this BGP identifier. The peer reflects them to internal sessions (RFC
+    /// 4456).
     Internal(Ipv4Addr),
 }
 
-/// What the routes of an expectation must look like.
+/// Expected properties of the routes of an expectation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Whose they are: what must come of MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
+    /// Their origin, which determines the expected MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
     pub source: RouteSource,
-    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that have added themselves on the way.
+    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that were prepended on the way.
     pub as_path_prefix: Vec<u32>,
-    /// Next hop, the global one in IPv6; `None`: any.
+    /// Next hop, the global one for IPv6; `None` accepts any.
     pub next_hop: Option<IpAddr>,
-    /// Are AS path, origin, MED, communities and the attributes of internal BGP held against those that were sent?
+    /// True to compare AS path, origin, MED, communities and the attributes of internal BGP with those that were sent.
     pub check_attributes: bool,
-    /// Is the time of each route kept (4 bytes per route)?
+    /// True to store the time of each route (4 bytes per route).
     pub times: bool,
 }
 
-/// Names an expectation of one Adj-RIB-In.
+/// Identifies an expectation of one Adj-RIB-In.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExpectationId(usize);
 
-/// How an expectation of routes stands.
+/// State of an expectation of routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// What is there, missing, wrong and unexpected.
+    /// Counts of present, missing, wrong and unexpected routes.
     pub routes: Verification,
-    /// Advertisements with a wrong next hop, since the beginning.
+    /// Advertisements with a wrong next hop since the beginning.
     pub wrong_next_hop: u64,
-    /// Advertisements with a wrong AS path, since the beginning.
+    /// Advertisements with a wrong AS path since the beginning.
     pub wrong_as_path: u64,
-    /// Advertisements with another wrong attribute, since the beginning.
+    /// Advertisements with another wrong attribute since the beginning.
     pub wrong_attributes: u64,
 }
 
@@ -75,37 +77,37 @@ impl std::ops::Deref for Verified {
     }
 }
 
-/// All that has come, since the beginning.
+/// Counts of everything received since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// UPDATEs.
     pub updates: u64,
-    /// Bytes of their bodies.
+    /// Bytes of UPDATE bodies.
     pub bytes: u64,
     /// Announced routes.
     pub announcements: u64,
-    /// Withdrawn routes, with those that count as withdrawn.
+    /// Withdrawn routes, including those treated as withdrawn.
     pub withdrawals: u64,
-    /// Announced routes that belong to no expectation.
+    /// Announced routes that no expectation includes.
     pub unexpected: u64,
-    /// UPDATEs whose routes counted as withdrawn because of an error (RFC 7606).
+    /// UPDATEs whose routes were treated as withdrawn because of an error (RFC 7606).
     pub treated_as_withdraw: u64,
-    /// UPDATEs of which attributes were discarded because of an error (RFC 7606).
+    /// UPDATEs whose attributes were partly discarded because of an error (RFC 7606).
     pub attributes_discarded: u64,
-    /// What was wrong in the first of either.
+    /// The error in the first of these UPDATEs.
     pub fault: Option<Fault>,
     /// Sessions that were lost.
     pub sessions_lost: u64,
 }
 
-/// Expectations, and what has come of them.
+/// Expectations, and the received routes.
 #[derive(Default)]
 pub struct AdjRibIn {
     expectations: Vec<Watched>,
     unexpected: BTreeSet<Prefix>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
-    /// Routes that are present in all expectations.
+    /// Number of routes that are present, in all expectations.
     present: u32,
     skyline: Skyline,
     judged: Judged,
@@ -113,24 +115,24 @@ pub struct AdjRibIn {
     peer_id: Option<Ipv4Addr>,
 }
 
-/// The last attributes and what was found of them.
+/// The last attributes and the verdict on them.
 #[derive(Default)]
 struct Judged {
     raw: [Vec<u8>; 2],
     next_hop: Vec<u8>,
     context: Option<Context>,
-    /// The UPDATE announced routes, withdrew none of other families than IPv4 unicast, and had nothing wrong.
+    /// True if the UPDATE announced routes, withdrew none except of IPv4 unicast, and had no error.
     whole: bool,
-    /// It had MP_REACH_NLRI.
+    /// True if it had MP_REACH_NLRI.
     reach: bool,
-    /// Expectation, group.
+    /// Expectation, group and verdict.
     of: Option<(usize, u32, Verdict)>,
-    /// The attributes that a group was sent with: memory that is used again.
+    /// The attributes with which a group was sent; the memory is reused.
     sent: RouteAttributes,
 }
 
 impl Judged {
-    /// Forgets the verdict where `update` has other attributes than the last one.
+    /// Forgets the verdict if `update` has other attributes than the last one.
     #[inline]
     fn look(&mut self, update: &Update<'_>, context: Context) {
         let next_hop = update.reach.as_ref().map_or(&[][..], |reach| reach.next_hop);
@@ -146,13 +148,13 @@ impl Judged {
             self.of = None;
         }
         self.reach = update.reach.is_some();
-        // Without a route what is mandatory was not looked for.
+        // Without a route, mandatory attributes were not checked.
         let announces = update.reach.is_some() || update.announces();
         self.whole = update.treatment == Treatment::Whole && update.unreach.is_none() && announces;
     }
 
-    /// The routes of an UPDATE that announces routes of one family and does nothing else, with the last one's attributes,
-    /// which are not read again; `None` of any other.
+    /// The routes of an UPDATE that only announces routes of one family, with the attributes of the last one, which are
+    /// not parsed again; `None` for any other.
     #[inline]
     fn again<'a>(&self, body: &'a [u8], context: &Context) -> Option<nlri::Routes<'a>> {
         if !self.whole || self.context.as_ref() != Some(context) {
@@ -172,12 +174,12 @@ impl Judged {
 }
 
 impl AdjRibIn {
-    /// Nothing is expected.
+    /// An Adj-RIB-In without expectations.
     pub fn new() -> AdjRibIn {
         AdjRibIn::default()
     }
 
-    /// From `now` on the routes `part` must come.
+    /// Expects the routes `part` from `now` on.
     pub fn expect(&mut self, now: Instant, routes: Arc<Routes>, part: Range<u32>, expected: Expected) -> ExpectationId {
         let family = match routes.family() {
             Family::Ipv4 => AfiSafi::IPV4_UNICAST,
@@ -186,7 +188,7 @@ impl AdjRibIn {
         self.expect_in(now, family, None, routes, part, expected)
     }
 
-    /// From `now` on the routes `part` must come in this family, of VPN routes with this distinguisher.
+    /// Expects the routes `part` in this family from `now` on, for VPN routes with this distinguisher.
     pub fn expect_in(
         &mut self,
         now: Instant,
@@ -200,12 +202,12 @@ impl AdjRibIn {
         ExpectationId(self.expectations.len() - 1)
     }
 
-    /// From `now` on the routes `part` of an expectation must be there, or must be gone.
+    /// Expects the routes `part` of an expectation to be present, or absent, from `now` on.
     pub fn change(&mut self, now: Instant, id: ExpectationId, part: Range<u32>, present: bool) {
         self.expectations[id.0].change(now, part, present);
     }
 
-    /// Takes the body of an UPDATE.
+    /// Handles the body of an UPDATE.
     ///
     /// # Errors
     /// The NOTIFICATION that must end the session (see [`Update::parse`]).
@@ -216,7 +218,7 @@ impl AdjRibIn {
             path_ids: PathIds::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
         };
         if self.peer_id != Some(agreed.peer_id) {
-            // Verdicts hold for the peer that they were given of.
+            // Verdicts depend on the peer.
             (self.peer_id, self.judged) = (Some(agreed.peer_id), Judged::default());
         }
         let before = self.present;
@@ -245,7 +247,7 @@ impl AdjRibIn {
             }
             return Ok(());
         }
-        // Of a route that a message has both ways the announcement counts (RFC 4271 section 4.3).
+        // If a message both withdraws and announces a route, the announcement counts (RFC 4271 section 4.3).
         if update.withdraws() {
             update.withdrawn().for_each(|route| self.withdrawn(now, &route));
         }
@@ -259,7 +261,7 @@ impl AdjRibIn {
         Ok(())
     }
 
-    /// The expectation that a route belongs to, and its number in it.
+    /// The expectation that includes a route, and the number of the route in it.
     #[inline]
     fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, u32)> {
         let mut last: Option<(*const Routes, Option<u32>)> = None;
@@ -311,7 +313,7 @@ impl AdjRibIn {
                 let judge = |update: &Update<'_>| judge(update, one.family, sent, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
-                    // It can be read: with the same attributes one was before.
+                    // It can be parsed: an UPDATE with the same attributes was parsed before.
                     None => Update::parse(body, context).map_or(Verdict::default(), |update| judge(&update)),
                 };
                 self.judged.of = Some((at, group, verdict));
@@ -331,7 +333,7 @@ impl AdjRibIn {
         }
     }
 
-    /// The session has ended: nothing is present any more.
+    /// The session has ended: no route is present any more.
     pub fn session_lost(&mut self, now: Instant) {
         self.expectations.iter_mut().for_each(|one| one.routes.lost(now));
         self.unexpected.clear();
@@ -343,61 +345,64 @@ impl AdjRibIn {
         }
     }
 
-    /// How an expectation stands.
+    /// State of an expectation.
     pub fn report(&self, id: ExpectationId) -> Verified {
         self.expectations[id.0].report()
     }
 
-    /// Some of the routes that must be there and are not.
+    /// Some of the expected routes that are missing.
     pub fn missing(&self, id: ExpectationId, limit: usize) -> Vec<Prefix> {
         self.expectations[id.0].routes.missing().take(limit).collect()
     }
 
-    /// Some of the routes that are there and must not be: of no expectation (of these 10,000 are remembered), or to be gone.
+    /// Some of the routes that are present but must not be: those of no expectation (10,000 of them are stored), and those
+    /// that must be absent.
     pub fn unexpected(&self, limit: usize) -> Vec<Prefix> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
     }
 
-    /// Is all there that must be, and nothing of the expectations that must be gone?
+    /// True if all expected routes are present and all routes of the expectations that must be absent are absent.
     pub fn complete(&self) -> bool {
         self.expectations.iter().all(|one| one.routes.is_complete())
     }
 
-    /// Is it so in one expectation?
+    /// Like [`AdjRibIn::complete`], for one expectation.
     pub fn is_complete(&self, id: ExpectationId) -> bool {
         self.expectations[id.0].routes.is_complete()
     }
 
-    /// Routes that are present in an expectation, wanted or not.
+    /// Number of routes of an expectation that are present, wanted or not.
     pub fn present(&self, id: ExpectationId) -> u32 {
         self.expectations[id.0].routes.present()
     }
 
-    /// All that has come.
+    /// Counts of everything received.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// When the End-of-RIB of a family came in this session.
+    /// When the End-of-RIB of a family was received in this session.
     pub fn end_of_rib(&self, family: AfiSafi) -> Option<Instant> {
         self.ends_of_rib.iter().find(|(known, _)| *known == family).map(|(_, at)| *at)
     }
 
-    /// When each route of an expectation came or went for the last time, in µs since the expectation or its last change began;
-    /// `u32::MAX`: not since then. `None` where times are not kept.
+    /// Time of the last announcement or withdrawal of each route of an expectation, in µs since the expectation or its last
+    /// change began; `u32::MAX` without one since then. `None` if times are not stored.
     pub fn times(&self, id: ExpectationId) -> Option<&[u32]> {
         self.expectations[id.0].routes.times()
     }
 
-    /// How many routes of an expectation came or went at `since` or later, and the first of them. None where times are not kept.
+    /// Number of routes of an expectation that were announced or withdrawn at `since` or later, and the first of them. None if
+    /// times are not stored.
     pub fn moved_since(&self, id: ExpectationId, since: Instant) -> (u32, Option<Prefix>) {
         let mut moved = self.expectations[id.0].routes.moved_since(since);
         let first = moved.next();
         (u32::from(first.is_some()) + moved.count() as u32, first)
     }
 
-    /// Routes of all expectations that are present, over time: at most 4096 samples, the last of which holds now.
+    /// Number of present routes of all expectations over time: at most 4096 samples, the last of which is the current
+    /// value.
     pub fn skyline(&self) -> &[(Instant, u32)] {
         self.skyline.samples()
     }

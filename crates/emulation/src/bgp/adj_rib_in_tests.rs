@@ -1,4 +1,4 @@
-//! Right is right, and each kind of wrong is found.
+//! Correct routes are accepted, and each kind of error is detected.
 
 use super::*;
 use crate::bgp::{AdjRibOut, NextHops, Packing, SessionConfig};
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// One route with these attributes, as it comes when it was sent with others.
+/// One route received with attributes `came` that was sent with attributes `sent`.
 fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Expected)) -> Verified {
     let prefix = "20.0.0.0/8".parse().unwrap();
     let table = |attributes| Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])));
@@ -153,8 +153,8 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
 }
 
-/// One route, sent with this MED and LOCAL_PREF 90, as it comes from the internal peer 0.0.0.2 with these attributes beside ORIGIN and an
-/// empty AS_PATH: is it right?
+/// One route, sent with this MED and LOCAL_PREF 90, received from the internal peer 0.0.0.2 with these attributes besides ORIGIN and an
+/// empty AS_PATH. True if it is right.
 fn inside(source: RouteSource, med: Option<u32>, came: &[&[u8]]) -> bool {
     let prefix = "20.0.0.0/8".parse().unwrap();
     let sent = RouteAttributes { med, local_pref: Some(90), ..Default::default() };
@@ -169,7 +169,7 @@ fn inside(source: RouteSource, med: Option<u32>, came: &[&[u8]]) -> bool {
     adj_rib_in.update(Instant(1), &body, &agreed).unwrap();
     let report = adj_rib_in.report(id);
     assert_eq!((report.wrong_as_path, report.wrong_next_hop), (0, 0));
-    // Without LOCAL_PREF it does not count at all (RFC 7606 section 3 d).
+    // Without LOCAL_PREF the route is treated as withdrawn (RFC 7606 section 3 d).
     assert_eq!(report.present + adj_rib_in.totals().treated_as_withdraw as u32, 1);
     report.is_right()
 }
@@ -194,12 +194,12 @@ fn what_an_internal_peer_must_and_must_not_add() {
         (reflected, vec![med, pref, origin, elsewhere], false),
         (reflected, vec![med, pref, origin, twice], false),
         (reflected, vec![med, pref], false),
-        // The MED may stay or go; the preference is the router's own.
+        // The MED may be kept or removed; the preference is the router's choice.
         (RouteSource::External, vec![med, other], true),
         (RouteSource::External, vec![pref], true),
         (RouteSource::External, vec![med], false),
         (RouteSource::External, vec![&[0x80, 4, 4, 0, 0, 0, 6], pref], false),
-        // Marked, and by nobody but the reflector.
+        // Marked, but only with the reflector as originator.
         (RouteSource::External, vec![med, pref, own, through], true),
         (RouteSource::External, vec![med, pref, own], false),
         (RouteSource::External, vec![med, pref, origin, through], false),
@@ -261,7 +261,7 @@ fn times_and_changes() {
     assert!(adj_rib_in.complete() && adj_rib_in.report(id).withdrawn_in_error == 0);
     let times = adj_rib_in.times(id).unwrap();
     assert!(times[..10] == [250; 10] && times[10..] == [u32::MAX; 90]);
-    // Those that moved, from an instant on; nothing that was before the last change is known.
+    // Routes that moved at or after a time; moves before the last change are unknown.
     let moved = |since| adj_rib_in.moved_since(id, Instant(since));
     assert_eq!((moved(0), moved(6_250_000)), ((10, Some(routes.prefix(0))), (10, Some(routes.prefix(0)))));
     assert_eq!(moved(6_251_000), (0, None));
@@ -294,7 +294,7 @@ fn errors_and_ends_of_rib() {
     let good = bodies(&routes, 0..3, true, 0);
     feed(&mut adj_rib_in, 1, &good);
     assert_eq!(adj_rib_in.report(id).present, 3);
-    // ORIGIN 9: all of it counts as withdrawn (RFC 7606).
+    // ORIGIN 9: all routes are treated as withdrawn (RFC 7606).
     for body in &good {
         let mut bad = body.clone();
         assert_eq!(bad[4..7], [0x40, 1, 1]);
@@ -335,11 +335,11 @@ fn attributes_that_come_again_are_judged_the_same() {
     let route = &first[first.len() - 4..];
     let mut adj_rib_in = AdjRibIn::new();
     let id = adj_rib_in.expect(Instant(0), routes.clone(), 0..4, expected(false));
-    // What is mandatory is missing; that matters only to the second one, which announces.
+    // Mandatory attributes are missing; that matters only for the second UPDATE, which announces.
     let incomplete = [0x40, 1, 1, 0];
     feed(&mut adj_rib_in, 1, &[body(&[8, 30], &incomplete, &[]), body(&[], &incomplete, route)]);
     assert_eq!((adj_rib_in.report(id).present, adj_rib_in.totals().treated_as_withdraw), (0, 1));
-    // Another group's routes under the attributes of the first one are wrong, however they come.
+    // Routes of another group with the attributes of the first one are wrong, in whatever message they are received.
     let groups: Vec<u32> = (0..4).map(|i| routes.group_of(i)).collect();
     assert!(groups[3] != groups[0]);
     let other = bodies(&routes, 3..4, true, 0).remove(0);
@@ -347,7 +347,7 @@ fn attributes_that_come_again_are_judged_the_same() {
     feed(&mut adj_rib_in, 2, &[first.clone(), mixed, first]);
     let report = adj_rib_in.report(id);
     assert_eq!((report.present, report.wrong, report.wrong_as_path), (2, 1, 1));
-    // A route that cannot be read ends the session under known attributes too.
+    // A route that cannot be parsed ends the session with known attributes too.
     let mut long = bodies(&routes, 0..1, true, 0).remove(0);
     let at = long.len() - 4;
     long[at] = 33;

@@ -1,4 +1,5 @@
-//! Routes that wait to be sent, and their UPDATEs as they are written into the send buffer: memory per job, not per route.
+//! Routes that wait to be sent, and the UPDATEs for them, which are written directly into the send buffer: memory per job,
+//! not per route.
 
 use super::Negotiated;
 use super::advertised::Advertised;
@@ -17,16 +18,16 @@ use std::time::Duration;
 
 pub use drophammer_model::routes::Packing;
 
-/// What routes are sent as, beside their prefixes and attributes.
+/// How routes are sent, in addition to their prefixes and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Encapsulation {
-    /// Which family of the prefixes' IP version.
+    /// The kind of family for the prefixes' IP version.
     pub kind: EncapsulationKind,
-    /// Path identifier, used where add-path is agreed on.
+    /// Path identifier, used if add-path is negotiated.
     pub path_id: u32,
 }
 
-/// Which family of an IP version.
+/// Kind of address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EncapsulationKind {
     /// Unicast.
@@ -46,7 +47,7 @@ pub enum EncapsulationKind {
 }
 
 impl EncapsulationKind {
-    /// The family of an IP version.
+    /// The address family for an IP version.
     pub fn family(&self, family: Family) -> AfiSafi {
         match (self, family) {
             (EncapsulationKind::Unicast, Family::Ipv4) => AfiSafi::IPV4_UNICAST,
@@ -59,15 +60,15 @@ impl EncapsulationKind {
     }
 }
 
-/// Next hops that the speaker names as its own. Where a family needs an IPv6 address and there is none, it is the IPv4 address
-/// mapped (RFC 4798, RFC 4659), except in IPv6 unicast.
+/// The speaker's own next hops. A family that needs an IPv6 address uses the mapped IPv4 address if there is none (RFC 4798,
+/// RFC 4659), except IPv6 unicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextHops {
     /// IPv4.
     pub ipv4: Option<Ipv4Addr>,
     /// IPv6, global.
     pub ipv6: Option<Ipv6Addr>,
-    /// IPv6, of the link (RFC 2545).
+    /// IPv6, link-local (RFC 2545).
     pub link_local: Option<Ipv6Addr>,
 }
 
@@ -106,7 +107,7 @@ impl NextHops {
     }
 }
 
-/// What was written.
+/// Counts of sent routes and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Advertised routes.
@@ -115,14 +116,14 @@ pub struct Sent {
     pub withdrawn: u64,
     /// UPDATE messages that advertise routes.
     pub updates: u64,
-    /// Attribute sets of these routes: one for each change from a set to another one.
+    /// Attribute sets of these routes: one for each change from one set to another.
     pub sets: u64,
     /// Messages.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Routes that could not be sent: the family is not agreed on, there is no next hop for it, or the attributes fill the longest
-    /// message.
+    /// Routes that could not be sent: the family is not negotiated, there is no next hop for it, or the attributes fill the
+    /// longest message.
     pub skipped: u64,
 }
 
@@ -135,16 +136,16 @@ enum Job {
 struct RouteJob {
     advertise: bool,
     routes: Arc<Routes>,
-    /// Those that are left.
+    /// The routes that are left.
     part: Range<u32>,
     packing: Packing,
     encapsulation: Encapsulation,
-    /// When the first message went, and how many routes since.
+    /// Time of the first message, and number of routes sent since.
     since: Option<(Instant, u64)>,
 }
 
 impl RouteJob {
-    /// When the next message may go, the first one not before `begin`; `None`: at once.
+    /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means at once.
     fn due(&self, begin: Option<Instant>) -> Option<Instant> {
         let pace = self.packing.pace.filter(|pace| *pace > 0.0)?;
         let Some((start, sent)) = self.since else { return begin };
@@ -156,7 +157,7 @@ impl RouteJob {
     }
 }
 
-/// All that attributes depend on beside the routes.
+/// Everything besides the routes that attributes depend on.
 #[derive(Clone, Copy, PartialEq)]
 struct Speaker {
     four_octet_as: bool,
@@ -165,23 +166,23 @@ struct Speaker {
     next_hops: NextHops,
 }
 
-/// The attributes of one group, ready to be copied.
+/// The encoded attributes of one group, ready to be copied.
 #[derive(Default)]
 struct Encoded {
-    /// Speaker and job, and of that the group.
+    /// Speaker and job for which they were encoded; `group` is a group of that job.
     by: Option<(Speaker, u64)>,
     group: Option<u32>,
-    /// Those of the group, and its path behind the speaker's AS: memory that is used again.
+    /// The attributes of the group, and its path after the speaker's AS; the memory is reused.
     of: RouteAttributes,
     as_path: Vec<u32>,
     attributes: Vec<u8>,
     next_hop: [u8; 32],
     next_hop_len: usize,
-    /// There is a next hop.
+    /// True if there is a next hop.
     usable: bool,
 }
 
-/// Jobs in their order, each written as far as the buffer and its pace let it.
+/// Jobs in order, each written as far as the buffer and its pace allow.
 #[derive(Default)]
 pub struct AdjRibOut {
     jobs: VecDeque<Job>,
@@ -190,12 +191,12 @@ pub struct AdjRibOut {
     front: u64,
     encoded: Encoded,
     sent: Sent,
-    /// When the time of the last paced job that was written is over: a paced job behind it begins then.
+    /// End of the time of the last paced job; the next paced job begins then.
     paced_until: Option<Instant>,
 }
 
 impl AdjRibOut {
-    /// Nothing to send.
+    /// An Adj-RIB-Out without jobs.
     pub fn new() -> AdjRibOut {
         AdjRibOut::default()
     }
@@ -229,8 +230,8 @@ impl AdjRibOut {
         }
     }
 
-    /// Advertises all again that is advertised in `family`, behind what waits (RFC 2918 section 4); `marked`: between the marks of
-    /// its beginning and its end (RFC 7313 section 4).
+    /// Advertises again all routes that are advertised in `family`, after the waiting jobs (RFC 2918 section 4). If `marked`,
+    /// between the markers of beginning and end (RFC 7313 section 4).
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
         let mark = |jobs: &mut VecDeque<Job>, subtype| {
             let mut bytes = vec![0; route_refresh::LEN];
@@ -248,19 +249,19 @@ impl AdjRibOut {
         mark(&mut self.jobs, subtype::END);
     }
 
-    /// The End-of-RIB marker of a family (RFC 4724), where that is agreed on.
+    /// Sends the End-of-RIB marker of a family (RFC 4724), if the family is negotiated.
     pub fn end_of_rib(&mut self, family: AfiSafi) {
         self.jobs.push_back(Job::EndOfRib(family));
     }
 
-    /// Bytes as they are: whole messages, or what a peer should not get. Up to 4096 of them go at once.
+    /// Sends bytes unchanged: whole messages, or invalid ones for tests. Up to 4096 of them are written at once.
     pub fn raw(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.jobs.push_back(Job::Raw { bytes, at: 0 });
         }
     }
 
-    /// Forgets all that waits, and what was advertised.
+    /// Forgets all waiting jobs and all advertised routes.
     pub fn clear(&mut self) {
         self.advertised.clear();
         self.front += self.jobs.len() as u64;
@@ -268,7 +269,7 @@ impl AdjRibOut {
         self.paced_until = None;
     }
 
-    /// The session has ended: all that was advertised, or waited to be, is to be said in the next one.
+    /// The session has ended: all routes that were advertised, or waited to be, will be advertised in the next one.
     pub fn say_again(&mut self) {
         let again = |(routes, part, packing, encapsulation): (&Arc<Routes>, _, _, _)| {
             let routes = routes.clone();
@@ -280,17 +281,17 @@ impl AdjRibOut {
         self.paced_until = None;
     }
 
-    /// Nothing waits?
+    /// True if no job waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// What was written since the beginning.
+    /// Counts since the beginning.
     pub fn progress(&self) -> Sent {
         self.sent
     }
 
-    /// When [`AdjRibOut::write`] has something again: `now` or earlier while it has; `None` when nothing waits.
+    /// When [`AdjRibOut::write`] can write again: `now` or earlier if it can at once; `None` if no job waits.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self.jobs.front()? {
             Job::Routes(job) => Some(job.due(self.paced_until).unwrap_or(now)),
@@ -298,9 +299,9 @@ impl AdjRibOut {
         }
     }
 
-    /// Writes whole messages to the front of `buffer` and gives their bytes. A message is as long as its job wants it, whatever
-    /// room there is: without the room nothing is written. So a buffer of [`Negotiated::max_send`] bytes always gets one, and so
-    /// does one of 4096 unless [`Packing::routes_per_update`] or the attributes ask for longer ones.
+    /// Writes whole messages to the front of `buffer` and returns their length. The job determines the length of a message, not
+    /// the room: if there is not enough room, nothing is written. A buffer of [`Negotiated::max_send`] bytes always has room for
+    /// one message, and so does one of 4096 unless [`Packing::routes_per_update`] or the attributes require longer ones.
     pub fn write(&mut self, now: Instant, agreed: &Negotiated, next_hops: NextHops, buffer: &mut [u8]) -> usize {
         let speaker =
             Speaker { four_octet_as: agreed.four_octet_as, ibgp: agreed.ibgp, local_as: agreed.local_as, next_hops };
@@ -363,7 +364,7 @@ impl AdjRibOut {
     }
 }
 
-/// Writes messages as long as there is room, one alone where there is a pace, and skips groups that cannot be sent; moves the job on.
+/// Writes messages as long as there is room, but only one if there is a pace, and skips groups that cannot be sent; advances the job.
 fn write_routes(
     job: &mut RouteJob,
     encoded: &mut Encoded,
@@ -389,7 +390,7 @@ fn write_routes(
     let mut prefixes = job.routes.iter(job.part.clone()).map(parts);
     let (mut at, mut group_end) = (0, 0);
     while !job.part.is_empty() {
-        // Counted over the whole job: a message's first route goes on where the last message ended.
+        // Counted over the whole job: the first route of a message continues where the last message ended.
         frame.labels = match labels {
             _ if !job.advertise => Labels::Withdrawn,
             Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
@@ -433,7 +434,7 @@ fn write_routes(
         if room.len() < all.min(packer.max_len) {
             break;
         }
-        // A copy of its own stays in registers.
+        // A separate copy stays in registers.
         let mut next = prefixes.clone();
         let packed = match job.advertise {
             true => packer.announce(room, most, &mut next),
@@ -453,7 +454,7 @@ fn write_routes(
 }
 
 impl Encoded {
-    /// What there is was encoded for another speaker or job, and is of no use.
+    /// Discards attributes that were encoded for another speaker or job.
     fn begin(&mut self, speaker: Speaker, job: u64) {
         if self.by != Some((speaker, job)) {
             (self.by, self.group) = (Some((speaker, job)), None);
@@ -468,7 +469,7 @@ impl Encoded {
             return;
         };
         (self.usable, self.next_hop, self.next_hop_len) = (true, bytes, length);
-        // RFC 4271 section 5.1.2: a speaker adds its AS towards other ASes alone.
+        // RFC 4271 section 5.1.2: a speaker prepends its AS only towards other ASes.
         let own = if speaker.ibgp { 0 } else { 1 + usize::from(prepend) };
         self.as_path.clear();
         self.as_path.extend(std::iter::repeat_n(speaker.local_as, own));

@@ -1,4 +1,4 @@
-//! Every route once, in its group, at its time.
+//! Every route is sent once, in its group, at its time.
 
 use super::*;
 use crate::bgp::{Negotiated, SessionConfig};
@@ -193,10 +193,10 @@ fn a_pace_goes_on_from_job_to_job() {
     assert!(adj_rib_out.write(start, &agreed, next_hops(), &mut buffer) > 0);
     assert_eq!((adj_rib_out.progress().withdrawn, adj_rib_out.next_deadline(start)), (100, Some(ms(100))));
     assert_eq!(adj_rib_out.write(ms(99), &agreed, next_hops(), &mut buffer), 0);
-    // The job without a pace goes behind the one before it.
+    // The job without a pace leaves after the one before it.
     assert!(adj_rib_out.write(ms(100), &agreed, next_hops(), &mut buffer) > 0);
     assert_eq!((adj_rib_out.progress().withdrawn, adj_rib_out.next_deadline(ms(100))), (210, Some(ms(200))));
-    // Who begins late is not hurried.
+    // A job that begins late is not sped up.
     assert!(adj_rib_out.write(ms(900), &agreed, next_hops(), &mut buffer) > 0);
     adj_rib_out.withdraw(range(true, 100, Default::default()), 0..1, paced);
     assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(907)));

@@ -1,4 +1,4 @@
-//! What a speaker has advertised and not withdrawn since: what it has to say again when its peer asks (RFC 2918).
+//! Routes that a speaker has advertised and not withdrawn since, for a route refresh (RFC 2918).
 
 use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing};
 use drophammer_model::routes::Routes;
@@ -21,7 +21,7 @@ struct Group {
 }
 
 impl Advertised {
-    /// `part` is advertised; it takes the place of what was advertised of it before.
+    /// `part` was advertised; it replaces earlier advertisements of the same routes.
     pub fn advertise(
         &mut self,
         routes: &Arc<Routes>,
@@ -30,7 +30,7 @@ impl Advertised {
         encapsulation: Encapsulation,
     ) {
         self.withdraw(routes, &part, encapsulation);
-        // Told again it is as fast as the peer takes it.
+        // A repeated advertisement is sent without a pace.
         let packing = Packing { pace: None, ..packing };
         let like =
             |a: &&mut Group| Arc::ptr_eq(&a.routes, routes) && a.packing == packing && a.encapsulation == encapsulation;
@@ -40,7 +40,7 @@ impl Advertised {
         }
     }
 
-    /// `part` is withdrawn, however it was advertised.
+    /// `part` was withdrawn, however it was advertised.
     pub fn withdraw(&mut self, routes: &Arc<Routes>, part: &Range<u32>, encapsulation: Encapsulation) {
         for advertised in &mut self.0 {
             if Arc::ptr_eq(&advertised.routes, routes) && same_routes(advertised.encapsulation, encapsulation) {
@@ -50,24 +50,24 @@ impl Advertised {
         self.0.retain(|advertised| !advertised.parts.is_empty());
     }
 
-    /// Nothing is advertised any more.
+    /// No route is advertised any more.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// All that is advertised, in the order in which it was.
+    /// All advertised routes, in the order of advertisement.
     pub fn all(&self) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
         self.0.iter().flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
     }
 
-    /// All that is advertised in `family`, in the order in which it was.
+    /// All advertised routes of `family`, in the order of advertisement.
     pub fn of(&self, family: AfiSafi) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
         let of_family = self.0.iter().filter(move |a| a.encapsulation.kind.family(a.routes.family()) == family);
         of_family.flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
     }
 }
 
-/// Do both name the same routes? Labels and communities do not make others of them, as family, distinguisher and path identifier do.
+/// True if both name the same routes: family, distinguisher and path identifier distinguish routes; labels and communities do not.
 fn same_routes(a: Encapsulation, b: Encapsulation) -> bool {
     let kind = match (a.kind, b.kind) {
         (EncapsulationKind::Unicast, EncapsulationKind::Unicast) => true,
@@ -104,7 +104,7 @@ mod tests {
     use drophammer_model::trial::Family;
     use proptest::prelude::*;
 
-    /// One route at a time: by which packing it was advertised last.
+    /// Reference model with single routes: the packing with which each was last advertised.
     fn slow(standing: &Advertised, count: u32) -> Vec<Option<u8>> {
         let mut all = vec![None; count as usize];
         for (_, part, packing, _) in standing.of(AfiSafi::IPV4_UNICAST) {

@@ -4,38 +4,38 @@ use drophammer_wire::bgp::Notification;
 use std::fmt;
 use std::time::Duration;
 
-/// What became of a TCP connection, or of the attempt at one.
+/// How a TCP connection, or the attempt at one, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The peer has closed it in order (FIN).
+    /// The peer closed it in order (FIN).
     ByPeer,
-    /// The peer has reset it (RST).
+    /// The peer reset it (RST).
     Reset,
-    /// Nobody listens there (RST on SYN).
+    /// No listener (RST in reply to SYN).
     Refused,
-    /// There is no way there (ICMP, or no answer to ARP or Neighbor Discovery).
+    /// No route to the peer (ICMP, or no answer to ARP or Neighbor Discovery).
     Unreachable,
-    /// Nothing came back for too long.
+    /// No answer for too long.
     TimedOut,
 }
 
 /// Why a session ended, or why it did not come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The peer said so.
+    /// The peer sent this NOTIFICATION.
     PeerNotification(Notification),
-    /// This speaker said so, for a reason of its own (reset, collision).
+    /// This speaker sent this NOTIFICATION on its own initiative (reset, collision).
     SentNotification(Notification),
-    /// The peer sent bytes that are wrong, or a message where none belongs; `0` is what it was told.
+    /// The peer sent malformed bytes, or a message that is unexpected in this state; `0` is the NOTIFICATION sent.
     Malformed(Notification),
-    /// The peer's OPEN is sound but not acceptable.
+    /// The peer's OPEN is valid but not acceptable.
     Rejected {
-        /// What the peer was told.
+        /// The NOTIFICATION sent.
         answer: Notification,
         /// A clause: `the peer says AS 65010, AS 65000 was expected`.
         why: String,
     },
-    /// Nothing was heard for the hold time; the peer was told.
+    /// No message was received within the hold time; the peer was notified.
     HoldTimerExpired(Duration),
     /// The connection was closed in order, without a NOTIFICATION.
     TcpClosed,
@@ -43,15 +43,15 @@ pub enum Cause {
     TcpReset,
     /// The peer does not listen.
     Refused,
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     Unreachable,
     /// The peer does not answer.
     TimedOut,
-    /// [`super::Session::stop`]; what the peer was told, if there was a connection.
+    /// [`super::Session::stop`], with the NOTIFICATION sent, if there was a connection.
     LocalStop(Option<Notification>),
-    /// [`super::Session::abort`]: the connection was reset without a word.
+    /// [`super::Session::abort`]: the connection was reset without a NOTIFICATION.
     LocalAbort,
-    /// The OPEN of this speaker cannot be written.
+    /// The OPEN of this speaker cannot be encoded.
     BadConfiguration(&'static str),
 }
 

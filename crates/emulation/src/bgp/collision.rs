@@ -1,13 +1,14 @@
-//! Two connections with one peer (RFC 4271 section 6.8): each side has opened one, and one is too many.
+//! Collision of two connections with one peer (RFC 4271 section 6.8): each side has opened one, and one of them must be
+//! closed.
 //!
-//! Whoever owns the transport keeps a second [`Session`] for a connection that the peer opens while the first one is busy,
-//! asks [`resolve`] after every [`Session::receive`], and drops the one that was closed when its connection is gone.
+//! The owner of the transport keeps a second [`Session`] for a connection that the peer opens while the first one is busy.
+//! It calls [`resolve`] after every [`Session::receive`], and drops the closed session when its connection is gone.
 
 use super::session::{Session, State, collision};
 use drophammer_model::Instant;
 use std::net::Ipv4Addr;
 
-/// Who has opened a connection.
+/// The side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
     /// This speaker.
@@ -16,16 +17,16 @@ pub enum Initiator {
     Remote,
 }
 
-/// Which of two connections stays: the one that the speaker with the higher BGP identifier has opened, and with equal
-/// identifiers the one of the higher AS (RFC 6286 section 2.3). Each speaker is `(identifier, AS)`.
+/// The side whose connection stays: that of the speaker with the higher BGP identifier, or, with equal identifiers,
+/// with the higher AS (RFC 6286 section 2.3). Each speaker is `(identifier, AS)`.
 pub fn survivor(local: (Ipv4Addr, u32), peer: (Ipv4Addr, u32)) -> Initiator {
     if local > peer { Initiator::Local } else { Initiator::Remote }
 }
 
-/// Closes one of two sessions with the same peer if they collide, and says which. `local` is on the connection that this
-/// speaker has opened. They collide when the OPEN of the peer has come on one of them, which says who it is: so neither side
-/// confirms a connection that has to go, and they cannot each come to be Established on another one. When one is Established
-/// before, the other one is closed as soon as its OPEN is sent. The closed one does not start again.
+/// If two sessions with the same peer collide, closes one of them and returns which. `local` is on the connection that this
+/// speaker opened. They collide when the peer's OPEN, which identifies it, has been received on one of them. So neither side
+/// confirms a connection that must be closed, and the two sides cannot reach Established on different connections. If one
+/// session is Established earlier, the other is closed as soon as its OPEN is sent. The closed session does not start again.
 pub fn resolve(now: Instant, local: &mut Session, remote: &mut Session) -> Option<Initiator> {
     if local.state().min(remote.state()) < State::OpenSent {
         return None;

@@ -1,4 +1,4 @@
-//! What a speaker wants of a session.
+//! Configuration of a session.
 
 use drophammer_wire::Malformed;
 use drophammer_wire::bgp::open::{self, Open};
@@ -6,54 +6,55 @@ use drophammer_wire::bgp::{AfiSafi, Capability, GracefulRestart, PathDirection};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What a speaker says of graceful restart (RFC 4724).
+/// Graceful restart capability of a speaker (RFC 4724).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GracefulRestartConfig {
-    /// For how long the peer shall keep routes, in whole seconds below 4096.
+    /// Time for which the peer should keep routes, in whole seconds below 4096.
     pub restart_time: Duration,
-    /// Also after a NOTIFICATION (RFC 8538).
+    /// Applies after a NOTIFICATION too (RFC 8538).
     pub notification: bool,
     /// This speaker has restarted (flag R).
     pub restarted: bool,
-    /// It went on forwarding meanwhile, in all families (flag F).
+    /// It continued forwarding meanwhile, in all families (flag F).
     pub forwarding: bool,
 }
 
-/// One side of a session.
+/// Configuration of one side of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// AS number of this speaker.
     pub local_as: u32,
-    /// AS number that the peer must have.
+    /// Expected AS number of the peer.
     pub peer_as: u32,
     /// BGP identifier of this speaker; not zero.
     pub router_id: Ipv4Addr,
-    /// Proposed hold time in whole seconds: 0 (the session never expires), or 3 to 65535. The smaller proposal of the two is used.
+    /// Proposed hold time in whole seconds: 0 (the session never expires), or 3 to 65535. The smaller of the two proposals is
+    /// used.
     pub hold_time: Duration,
-    /// Time between KEEPALIVEs; a third of the negotiated hold time when absent or longer than that.
+    /// Interval between KEEPALIVEs; a third of the negotiated hold time if absent or longer than that.
     pub keepalive: Option<Duration>,
-    /// How long an attempt to connect may last, and the time between two attempts.
+    /// Maximum duration of an attempt to connect, and the time between two attempts.
     pub connect_retry: Duration,
     /// Time between the end of a session and the next attempt ("IdleHoldTime").
     pub idle_hold: Duration,
-    /// Never connects, only takes connections.
+    /// True to only accept connections and never open one.
     pub passive: bool,
-    /// Families to exchange routes of; none: no capability, which means IPv4 unicast.
+    /// Families to exchange routes of; if empty, no capability is sent, which means IPv4 unicast.
     pub families: Vec<AfiSafi>,
-    /// What to do with path identifiers, by family.
+    /// Use of path identifiers, by family.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
-    /// Understands messages of up to 65535 bytes (RFC 8654).
+    /// True to support messages of up to 65535 bytes (RFC 8654).
     pub extended_messages: bool,
-    /// Offers graceful restart.
+    /// Graceful restart capability, if offered.
     pub graceful_restart: Option<GracefulRestartConfig>,
-    /// Understands ROUTE-REFRESH (RFC 2918, RFC 7313).
+    /// True to support ROUTE-REFRESH (RFC 2918, RFC 7313).
     pub route_refresh: bool,
     /// Seed of the jitter of timers.
     pub seed: u64,
 }
 
 impl SessionConfig {
-    /// An active speaker of IPv4 unicast with a hold time of 90 s, which knows route refresh and extended messages, tries to
+    /// An active speaker of IPv4 unicast with a hold time of 90 s. It supports route refresh and extended messages, tries to
     /// connect every 5 s and waits 1 s after the end of a session.
     pub fn new(local_as: u32, peer_as: u32, router_id: Ipv4Addr) -> SessionConfig {
         SessionConfig {
@@ -74,7 +75,7 @@ impl SessionConfig {
         }
     }
 
-    /// The families of routes: those named, or the one that needs no name.
+    /// The families of routes: the configured ones, or the default one.
     pub fn effective_families(&self) -> &[AfiSafi] {
         if self.families.is_empty() { &[AfiSafi::IPV4_UNICAST] } else { &self.families }
     }
@@ -111,7 +112,8 @@ impl SessionConfig {
     /// The OPEN as a message.
     ///
     /// # Errors
-    /// A value that a peer would refuse (AS 0, identifier 0.0.0.0, a hold time of 1 or 2 s), or too many families.
+    /// If a peer would refuse a value (AS 0, identifier 0.0.0.0, a hold time of 1 or 2 s), or there are too many
+    /// families.
     pub fn open_message(&self) -> Result<Vec<u8>, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp open", reason));
         match self.open() {

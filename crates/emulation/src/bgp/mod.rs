@@ -1,10 +1,10 @@
 //! Emulated BGP speakers.
 //!
-//! [`session`] is one session with one peer: the state machine of RFC 4271 section 8 with its timers, from bytes and instants
-//! to bytes and the next deadline. It needs a TCP connection, which it asks for by a [`TcpAction`], and hands the body of each UPDATE to
-//! its user. [`adj_rib_out`] packs routes into UPDATEs while they are sent, [`adj_rib_in`] holds those that come against what must
-//! come. [`collision`] decides between two connections with the same peer. [`routers`] joins all of it to the TCP of a device, as its
-//! protocol.
+//! [`session`] is one session with one peer: the state machine of RFC 4271 section 8 with its timers, from bytes and instants to bytes
+//! and the next deadline. It requests a TCP connection with a [`TcpAction`], and passes the body of each UPDATE to its user.
+//! [`adj_rib_out`] packs routes into UPDATEs while they are sent, [`adj_rib_in`] compares received routes with the expected ones.
+//! [`collision`] decides between two connections with the same peer. [`routers`] connects all of it to the TCP of a device, as a
+//! protocol of the device.
 
 pub mod adj_rib_in;
 pub mod adj_rib_out;

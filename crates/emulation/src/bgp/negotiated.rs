@@ -1,4 +1,4 @@
-//! What two speakers have agreed on by their OPENs.
+//! Result of the negotiation by OPENs.
 
 use super::cause::Cause;
 use super::config::SessionConfig;
@@ -8,28 +8,28 @@ use drophammer_wire::bgp::{AfiSafi, Capability, GracefulRestart, Open, PathDirec
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The agreement.
+/// The negotiated parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Families that both name, in the order of this speaker.
+    /// Families that both support, in the order of this speaker.
     pub families: Vec<AfiSafi>,
-    /// AS numbers in UPDATEs have 4 octets (RFC 6793); this speaker always offers it.
+    /// True if AS numbers in UPDATEs have 4 octets (RFC 6793); this speaker always offers it.
     pub four_octet_as: bool,
-    /// What this speaker does with path identifiers, by family; families without are absent.
+    /// Use of path identifiers by this speaker, by family; families without are absent.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
     /// Longest message that may be sent, in bytes.
     pub max_send: usize,
-    /// Longest message that must be taken, in bytes.
+    /// Longest message that must be accepted, in bytes.
     pub max_receive: usize,
     /// The hold time; zero for never.
     pub hold: Duration,
     /// Time between KEEPALIVEs before jitter; zero for never.
     pub keepalive: Duration,
-    /// The peer takes ROUTE-REFRESH, and this speaker offers it.
+    /// True if the peer accepts ROUTE-REFRESH and this speaker offers it.
     pub route_refresh: bool,
-    /// Both mark beginning and end of a refresh (RFC 7313).
+    /// True if both mark beginning and end of a refresh (RFC 7313).
     pub enhanced_route_refresh: bool,
-    /// Both are of one AS.
+    /// True if both speakers are in one AS.
     pub ibgp: bool,
     /// BGP identifier of this speaker.
     pub local_id: Ipv4Addr,
@@ -39,18 +39,18 @@ pub struct Negotiated {
     pub local_as: u32,
     /// AS of the peer.
     pub peer_as: u32,
-    /// What the peer says of graceful restart.
+    /// Graceful restart capability of the peer.
     pub graceful_restart: Option<GracefulRestart>,
-    /// All that the peer has said.
+    /// All capabilities of the peer.
     pub peer_capabilities: Vec<Capability>,
 }
 
 impl Negotiated {
-    /// The agreement of `config` and the peer's OPEN.
+    /// Negotiates from `config` and the peer's OPEN.
     ///
     /// # Errors
-    /// The OPEN is not acceptable (RFC 4271 section 6.2, RFC 6286 section 2.2): another AS, one's own identifier from an internal peer,
-    /// no common family (RFC 5492).
+    /// If the OPEN is not acceptable (RFC 4271 section 6.2, RFC 6286 section 2.2): another AS, this speaker's identifier from an
+    /// internal peer, no common family (RFC 5492).
     pub fn from_opens(config: &SessionConfig, theirs: Open) -> Result<Negotiated, Cause> {
         let reject = |subcode, data, why| Cause::Rejected { answer: Notification::new(code::OPEN, subcode, data), why };
         let peer_as = theirs.speaker_as();
@@ -95,7 +95,7 @@ impl Negotiated {
             families,
             four_octet_as: theirs.capabilities.iter().any(|c| matches!(c, Capability::FourOctetAs(_))),
             max_send: if extended { MAX_LEN_EXTENDED } else { MAX_LEN },
-            // A peer may send them whenever this speaker has said that it takes them (RFC 8654 section 4).
+            // A peer may send them whenever this speaker has advertised that it accepts them (RFC 8654 section 4).
             max_receive: if config.extended_messages { MAX_LEN_EXTENDED } else { MAX_LEN },
             hold,
             keepalive: config.keepalive.map_or(third, |wanted| wanted.min(third)),
@@ -106,7 +106,7 @@ impl Negotiated {
             peer_id,
             local_as: config.local_as,
             peer_as,
-            // Of several the last one counts (RFC 4724 section 3).
+            // The last one counts if there are several (RFC 4724 section 3).
             graceful_restart: theirs.capabilities.iter().rev().find_map(|capability| match capability {
                 Capability::GracefulRestart(restart) => Some(restart.clone()),
                 _ => None,
@@ -115,37 +115,37 @@ impl Negotiated {
         })
     }
 
-    /// Do UPDATEs that this speaker sends carry path identifiers in `family`?
+    /// True if UPDATEs that this speaker sends carry path identifiers in `family`.
     pub fn add_path_send(&self, family: AfiSafi) -> bool {
         self.add_path.iter().any(|(of, way)| *of == family && way.send)
     }
 
-    /// Do UPDATEs that the peer sends carry path identifiers in `family`?
+    /// True if UPDATEs that the peer sends carry path identifiers in `family`.
     pub fn add_path_receive(&self, family: AfiSafi) -> bool {
         self.add_path.iter().any(|(of, way)| *of == family && way.receive)
     }
 
-    /// Is `family` in use?
+    /// True if `family` is in use.
     pub fn has(&self, family: AfiSafi) -> bool {
         self.families.contains(&family)
     }
 
-    /// Did the peer go on forwarding `family` over its restart (RFC 4724, flag F)? `None` when it does not offer graceful
-    /// restart for it.
+    /// Whether the peer continued to forward `family` during its restart (RFC 4724, flag F). `None` if it does not offer
+    /// graceful restart for it.
     pub fn peer_kept_forwarding(&self, family: AfiSafi) -> Option<bool> {
         let restart = self.graceful_restart.as_ref()?;
         restart.families.iter().find(|(of, _)| *of == family).map(|(_, kept)| *kept)
     }
 }
 
-/// Path identifiers go from a speaker that would send to one that can receive (RFC 7911 section 4).
+/// Path identifiers are sent by a speaker that can send them to one that can receive them (RFC 7911 section 4).
 fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<(AfiSafi, PathDirection)> {
     let offered = theirs.capabilities.iter().rev().find_map(|capability| match capability {
         Capability::AddPath(entries) => Some(&entries[..]),
         _ => None,
     });
     let way = |entries: &[(AfiSafi, PathDirection)], family| {
-        // An entry without a direction is not written, so it says nothing here either.
+        // An entry without a direction is not encoded, so it is ignored here too.
         entries.iter().rev().find(|(of, way)| *of == family && (way.receive || way.send)).map(|(_, way)| *way)
     };
     let agreed = |&family: &AfiSafi| {

@@ -1,4 +1,4 @@
-//! BGP of a device: its sessions over the device's TCP, what they advertise and what they receive.
+//! BGP of a device: its sessions over the device's TCP, and the routes that they advertise and receive.
 
 mod peer;
 mod pressure;
@@ -22,30 +22,30 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Memory for the buffers of all connections of a device, and the bounds of one buffer, in bytes.
+/// Memory for the buffers of all connections of a device, and the limits for one buffer, in bytes.
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=512 << 10;
 
-/// The BGP speakers of a device: one for each peer of the DUT's, with an address of its own.
+/// The BGP speakers of a device: one for each peer of the DUT, with its own address.
 pub struct Routers {
     peers: Vec<Peer>,
-    /// Bytes of a connection's buffers.
+    /// Bytes of each buffer of a connection.
     buffer: usize,
     by_connection: HashMap<ConnectionId, usize>,
     by_listener: HashMap<ListenerId, usize>,
-    /// Peers that have something to do, each once.
+    /// Peers with work to do, each once.
     busy: Vec<usize>,
     serving: Vec<usize>,
-    /// Those that were looked at in this poll.
+    /// Peers that were served in this poll.
     served: Vec<usize>,
-    /// When peers want to be looked at; some entries are out of date.
+    /// Deadlines of peers; some entries are outdated.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Segments that the device's TCP has refused so far.
     refusals: Refusals,
 }
 
 impl Routers {
-    /// Routers that are not started. Two peers of one address are one router with two sessions only if their DUT addresses differ.
+    /// Routers that are not started. Two peers with one address are one router with two sessions; their DUT addresses must differ.
     pub fn new(seed: u64, peers: Vec<PeerConfig>) -> Routers {
         Routers {
             buffer: (BUFFERS / 2 / peers.len().max(1)).clamp(*BUFFER.start(), *BUFFER.end()),
@@ -60,7 +60,7 @@ impl Routers {
         }
     }
 
-    /// The same with buffers of this many bytes per connection and direction, for a port with many devices.
+    /// The same routers with buffers of this many bytes per connection and direction, for a port with many devices.
     pub fn with_buffer(mut self, bytes: usize) -> Routers {
         self.buffer = bytes.clamp(*BUFFER.start(), *BUFFER.end());
         self
@@ -71,21 +71,22 @@ impl Routers {
         self.peers.len()
     }
 
-    /// Is there none?
+    /// True if there is no router.
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty()
     }
 
-    /// Lets a router open its session; it comes back by itself when it ends.
+    /// Starts the session of a router; it restarts by itself when it ends.
     pub fn start(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.session.start(now);
-        // A connection that is left over from before must not be taken for the new session's.
+        // A connection left from an earlier session must not be used for the new one.
         at.starts = true;
         self.mark(peer);
     }
 
-    /// Ends a session by a NOTIFICATION (Cease, Administrative Shutdown) and forgets what waits to be sent; it stays down.
+    /// Ends a session with a NOTIFICATION (Cease, Administrative Shutdown) and drops routes that wait to be sent; it stays
+    /// down.
     pub fn stop(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.asked_to_end = true;
@@ -99,17 +100,17 @@ impl Routers {
         &self.peers[peer].session
     }
 
-    /// Is it Established?
+    /// True if the session is Established.
     pub fn established(&self, peer: usize) -> bool {
         self.peers[peer].session.state() == State::Established
     }
 
-    /// Is it Idle, with its last message sent and its connection gone?
+    /// True if the session is Idle, its last message is sent and its connection is gone.
     pub fn idle(&self, peer: usize) -> bool {
         self.peers[peer].session.state() == State::Idle && self.peers[peer].connection.is_none()
     }
 
-    /// Times that an established session ended without [`Routers::stop`], and why it did last.
+    /// Number of times that an established session ended without [`Routers::stop`], and the last cause.
     pub fn losses(&self, peer: usize) -> (u32, Option<&Cause>) {
         let at = &self.peers[peer];
         (at.losses, at.lost_by.as_ref())
@@ -121,23 +122,23 @@ impl Routers {
         &mut self.peers[peer].adj_rib_out
     }
 
-    /// Does a router advertise its routes again once a session that ended by itself is back? It does not unless it is told so.
+    /// Sets whether a router advertises its routes again when a session that ended by itself is back. The default is not to.
     pub fn keep_routes(&mut self, peer: usize, keep: bool) {
         self.peers[peer].keeps_routes = keep;
     }
 
-    /// A router asks the DUT for all its routes of `family` again (RFC 2918); false where that is not agreed on.
+    /// Requests all routes of `family` from the DUT again (RFC 2918); false if route refresh is not negotiated.
     pub fn request_refresh(&mut self, peer: usize, family: AfiSafi) -> bool {
         self.mark(peer);
         self.peers[peer].session.request_refresh(family)
     }
 
-    /// What a router has sent.
+    /// Counts of routes and messages that a router has sent.
     pub fn advertised(&self, peer: usize) -> Sent {
         self.peers[peer].adj_rib_out.progress()
     }
 
-    /// Expects and advertises nothing any more.
+    /// Clears all expectations and advertised routes.
     pub fn clear_tables(&mut self, peer: usize) {
         let at = &mut self.peers[peer];
         (at.adj_rib_in, at.losses, at.lost_by) = (AdjRibIn::new(), 0, None);
@@ -149,24 +150,24 @@ impl Routers {
         &self.peers[peer].adj_rib_in
     }
 
-    /// The same, to expect something.
+    /// Like [`Routers::adj_rib_in`], but mutable, for setting expectations.
     pub fn adj_rib_in_mut(&mut self, peer: usize) -> &mut AdjRibIn {
         &mut self.peers[peer].adj_rib_in
     }
 
-    /// Has the DUT's TCP acknowledged all UPDATEs of a router? It need not have read them.
+    /// True if the DUT's TCP has acknowledged all UPDATEs of a router. The DUT may not have read them yet.
     pub fn all_acknowledged(&self, peer: usize) -> bool {
         let at = &self.peers[peer];
         at.adj_rib_out.is_empty() && at.unacknowledged == 0
     }
 
-    /// Bytes of UPDATEs that the DUT's TCP has acknowledged, as far as that is known.
+    /// Bytes of UPDATEs that the DUT's TCP has acknowledged, as far as known.
     pub fn acknowledged_bytes(&self, peer: usize) -> u64 {
         let at = &self.peers[peer];
         at.adj_rib_out.progress().bytes.saturating_sub(at.unacknowledged as u64)
     }
 
-    /// Which side delayed what a router has to send, up to `now`.
+    /// Delays of a router's messages up to `now`, by the side that caused them.
     pub fn pressure(&self, peer: usize, now: Instant) -> Pressure {
         self.peers[peer].meter.read(now)
     }
@@ -185,7 +186,8 @@ impl Routers {
         }
     }
 
-    /// These connections changed. What they bring is read at once, with the time of its arrival; answers wait for the next poll.
+    /// Handles connections that changed. Received messages are processed at once, with their time of arrival; answers wait for
+    /// the next poll.
     fn read(&mut self, now: Instant, ready: &[ConnectionId], tcp: &mut TcpStack) {
         for connection in ready {
             if let Some(peer) = self.by_connection.get(connection) {
@@ -201,7 +203,7 @@ impl Routers {
         }
     }
 
-    /// Does what is due and sends what waits, of UPDATEs about `quota` bytes per router at most.
+    /// Does what is due and sends waiting messages, with at most about `quota` bytes of UPDATEs per router.
     fn work(&mut self, now: Instant, quota: usize, out: &mut Output<'_>) {
         while let Some(Reverse((at, peer))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.timers.pop();
@@ -230,7 +232,7 @@ impl Routers {
         }
     }
 
-    /// A connection that the DUT opened.
+    /// Handles a connection that the DUT opened.
     fn take_connection(&mut self, now: Instant, listener: ListenerId, connection: ConnectionId, tcp: &mut TcpStack) {
         let Some(&peer) = self.by_listener.get(&listener) else {
             tcp.abort(connection);
@@ -243,7 +245,7 @@ impl Routers {
         self.mark(peer);
     }
 
-    /// Notes which connections a peer has that had those of `before`.
+    /// Updates the index after the connections of a peer changed from `before`.
     fn follow(&mut self, peer: usize, before: [Option<ConnectionId>; 2]) {
         let after = self.peers[peer].connections();
         if before == after {
@@ -277,7 +279,7 @@ impl Routers {
     }
 }
 
-/// Is this packet TCP to or from the port of BGP? So whoever captures a port knows what is worth keeping.
+/// True if this packet is TCP to or from the BGP port, for captures.
 pub fn is_bgp(packet: &[u8]) -> bool {
     let header = match packet.first().map(|b| b >> 4) {
         Some(4) if packet.get(9) == Some(&6) => usize::from(packet[0] & 15) * 4,
@@ -288,7 +290,7 @@ pub fn is_bgp(packet: &[u8]) -> bool {
     port(0) == Some(bgp::PORT) || port(2) == Some(bgp::PORT)
 }
 
-/// Where a DUT with this address listens.
+/// Address and port at which a DUT with this address listens.
 pub(crate) fn port_of(address: IpAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address, bgp::PORT)
 }

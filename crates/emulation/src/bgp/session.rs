@@ -1,14 +1,15 @@
 //! One session with one peer: the state machine of RFC 4271 section 8.
 //!
-//! The transport asks [`Session::poll`] what it shall do, tells what became of the connection ([`Session::connected`],
-//! [`Session::closed`]), hands over what it received ([`Session::receive`]), in that order before it polls at the same
-//! instant, and fills its send buffer by [`Session::write`]. UPDATEs are not this machine's business: what is received goes
-//! to a callback, what is sent is written beside it while the session is Established.
+//! The transport calls [`Session::poll`] for actions, reports changes of the connection ([`Session::connected`],
+//! [`Session::closed`]), and passes received bytes to [`Session::receive`]. At one instant, it does so in that order before
+//! it polls. It fills its send buffer with [`Session::write`]. This machine does not handle UPDATEs: received ones are
+//! passed to a callback, and sent ones are written by others while the session is Established.
 //!
 //! Optional attributes of the RFC: `DampPeerOscillations` is a constant IdleHoldTime, `PassiveTcpEstablishment` is
-//! [`SessionConfig::passive`], jitter is applied to ConnectRetryTimer and KeepaliveTimer. DelayOpen is not built: it keeps an OPEN
-//! back to learn of a collision early, and here [`super::collision`] decides on two whole sessions. Without it an attempt that
-//! fails would lead to Idle; here it leads to Active, as it does with DelayOpen, so that the peer's own attempt finds an open door.
+//! [`SessionConfig::passive`], jitter is applied to ConnectRetryTimer and KeepaliveTimer. DelayOpen is not implemented: it delays
+//! an OPEN to detect a collision early, and here [`super::collision`] decides between two whole sessions. Without DelayOpen, the
+//! RFC's state machine goes to Idle when an attempt fails; here it goes to Active, as with DelayOpen, so that the peer's own
+//! attempt is accepted.
 
 mod counters;
 mod messages;
@@ -28,11 +29,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use timers::Timers;
 
-/// The hold time until the peer's OPEN is there (RFC 4271 section 8.2.2).
+/// Hold time until the peer's OPEN is received (RFC 4271 section 8.2.2).
 pub const LARGE_HOLD_TIME: Duration = Duration::from_secs(240);
-/// How long a last NOTIFICATION may wait for room in the connection before it is reset.
+/// How long a last NOTIFICATION may wait for room before the connection is reset.
 pub const LINGER: Duration = Duration::from_secs(5);
-/// Changes of state that are remembered.
+/// Maximum number of state changes that are stored.
 pub const EVENTS_MAX: usize = 64;
 
 /// State of a session (RFC 4271 section 8.2.2).
@@ -45,24 +46,24 @@ pub enum State {
     Connect,
     /// Waiting for the peer's connection, or for the next attempt.
     Active,
-    /// The OPEN is sent.
+    /// The OPEN has been sent.
     OpenSent,
-    /// The peer's OPEN is accepted; its KEEPALIVE is awaited.
+    /// The peer's OPEN has been accepted; its KEEPALIVE is awaited.
     OpenConfirm,
-    /// UPDATEs may flow.
+    /// UPDATEs may be exchanged.
     Established,
 }
 
-/// What the transport shall do. Each is said once.
+/// Requests to the transport. Each is returned once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpAction {
     /// Nothing.
     None,
     /// Connect to the peer.
     Connect,
-    /// Take a connection of the peer, if it is not done anyway.
+    /// Accept a connection of the peer, unless the transport always listens.
     Listen,
-    /// Close the connection in order once what was written is sent, and report no more about it.
+    /// Close the connection in order after all written bytes are sent, and report no more about it.
     Close,
     /// Reset the connection or end the attempt at one, and report no more about it.
     Abort,
@@ -71,18 +72,18 @@ pub enum TcpAction {
 /// A change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// Time of the change.
     pub at: Instant,
     /// The state before.
     pub from: State,
-    /// The state from now on.
+    /// The state after.
     pub to: State,
-    /// Why, when something ended.
+    /// The cause, if something ended.
     pub cause: Option<Cause>,
 }
 
-/// What takes the body of an UPDATE. An error is sent to the peer and ends the session; what RFC 7606 treats otherwise is
-/// not an error here.
+/// Callback for the body of an UPDATE. An error is sent to the peer and ends the session; errors that RFC 7606 handles
+/// without ending the session are not errors here.
 pub type Updates<'a> = &'a mut dyn FnMut(&[u8], &Negotiated) -> Result<(), Notification>;
 
 /// A session.
@@ -90,11 +91,11 @@ pub type Updates<'a> = &'a mut dyn FnMut(&[u8], &Negotiated) -> Result<(), Notif
 pub struct Session {
     config: SessionConfig,
     state: State,
-    /// Started and not stopped: it comes back after an end.
+    /// True if started and not stopped: the session restarts after an end.
     running: bool,
     timers: Timers,
     tcp_actions: VecDeque<TcpAction>,
-    /// Whole messages that wait for room.
+    /// Whole messages that wait to be written.
     out: VecDeque<Vec<u8>>,
     negotiated: Option<Negotiated>,
     ended: Option<(Instant, Cause)>,
@@ -102,7 +103,7 @@ pub struct Session {
     established: Option<Instant>,
     events: VecDeque<Event>,
     events_dropped: u64,
-    /// Families that the peer has asked for and nobody has taken yet.
+    /// Families for which the peer requested a refresh that has not been handled yet.
     refreshes: Vec<AfiSafi>,
     sent: Counters,
     received: Counters,
@@ -130,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Starts it: it connects, or listens when it is passive. After an end it starts again by itself.
+    /// Starts it: it connects, or listens if it is passive. After an end it restarts by itself.
     pub fn start(&mut self, now: Instant) {
         if !self.running {
             self.running = true;
@@ -138,12 +139,12 @@ impl Session {
         }
     }
 
-    /// Ends it for good, with a Cease of this subcode ([`cease`]) when there is a connection.
+    /// Ends it permanently, with a Cease of this subcode ([`cease`]) if there is a connection.
     pub fn stop(&mut self, now: Instant, subcode: u8) {
         self.stop_with(now, Notification::bare(code::CEASE, subcode));
     }
 
-    /// Ends it for good with any NOTIFICATION: a Cease with a text, a hard reset.
+    /// Ends it permanently with any NOTIFICATION: a Cease with a text, a hard reset.
     pub fn stop_with(&mut self, now: Instant, last: Notification) {
         self.running = false;
         self.timers.idle_hold = None;
@@ -154,14 +155,14 @@ impl Session {
         }
     }
 
-    /// Ends it with a NOTIFICATION if there is a connection; it starts again after the IdleHoldTime.
+    /// Ends it with a NOTIFICATION if there is a connection; it restarts after the IdleHoldTime.
     pub fn reset(&mut self, now: Instant, why: Notification) {
         if self.state >= State::OpenSent {
             self.end(now, Cause::SentNotification(why.clone()), Some(why));
         }
     }
 
-    /// Resets the connection without a word, as a speaker that dies does; it starts again after the IdleHoldTime.
+    /// Resets the connection without a NOTIFICATION, like a speaker that crashes; it restarts after the IdleHoldTime.
     pub fn abort(&mut self, now: Instant) {
         if self.state >= State::OpenSent {
             self.timers.linger = None;
@@ -198,7 +199,7 @@ impl Session {
         self.established = (to == State::Established).then_some(now);
     }
 
-    /// Ends what there is: the connection after `last` is sent, or the attempt at one.
+    /// Ends the connection after `last` is sent, or the attempt to connect.
     fn end(&mut self, now: Instant, cause: Cause, last: Option<Notification>) {
         match self.state {
             State::Connect => self.tcp_actions.push_back(TcpAction::Abort),
@@ -208,12 +209,12 @@ impl Session {
                         let mut message = vec![0; last.message_len()];
                         last.emit(&mut message);
                         if self.state == State::OpenConfirm {
-                            // It would be taken for a consent.
+                            // The peer would take a KEEPALIVE as confirmation.
                             self.out.retain(|waits| waits[HEADER_LEN - 1] != kind::KEEPALIVE);
                         }
                         self.out.push_back(message);
                     }
-                    // Nobody is there to read it.
+                    // The peer will not read waiting messages.
                     None => self.out.clear(),
                 }
                 self.timers.linger = Some(now + LINGER);
@@ -224,7 +225,7 @@ impl Session {
         self.finish(now, cause);
     }
 
-    /// Idle from now on; the connection is gone or being closed.
+    /// Goes to Idle; the connection is gone or being closed.
     fn finish(&mut self, now: Instant, cause: Cause) {
         if self.timers.linger.is_none() {
             self.out.clear();
@@ -243,19 +244,20 @@ impl Session {
         }
     }
 
-    /// What the transport shall do now; to be asked until it is [`TcpAction::None`]. Timers that are due run.
+    /// Next action for the transport; to be called until it returns [`TcpAction::None`]. Also runs due timers.
     pub fn poll(&mut self, now: Instant) -> TcpAction {
         self.run_timers(now);
         self.tcp_actions.pop_front().unwrap_or(TcpAction::None)
     }
 
-    /// When [`Session::poll`] wants to be called again; `Instant(0)` for at once.
+    /// When [`Session::poll`] must be called again; `Instant(0)` for at once.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.tcp_actions.is_empty() { self.timers.next() } else { Some(Instant(0)) }
     }
 
-    /// There is a connection, whoever opened it; an attempt of this speaker beside it is the transport's to end. False when
-    /// none is wanted: the transport has to reset it, or to hand it to a second session (see [`super::collision`]).
+    /// There is a connection, opened by either side; the transport must end an attempt of this speaker that is still under
+    /// way. Returns false if no connection is wanted: the transport must reset it or pass it to a second session (see
+    /// [`super::collision`]).
     pub fn connected(&mut self, now: Instant) -> bool {
         if !matches!(self.state, State::Connect | State::Active) {
             return false;
@@ -276,7 +278,8 @@ impl Session {
         true
     }
 
-    /// The connection is gone, or the attempt has failed. What was received before belongs to [`Session::receive`] first.
+    /// The connection is gone, or the attempt has failed. Bytes received earlier must be passed to [`Session::receive`]
+    /// first.
     pub fn closed(&mut self, now: Instant, how: Closed) {
         match self.state {
             State::Idle => {
@@ -298,8 +301,8 @@ impl Session {
         }
     }
 
-    /// Takes what the peer sent, the front of what has not been consumed, and gives how many bytes are consumed: whole messages, or all
-    /// when the session ends over one of them. The bodies of UPDATEs go to `updates`.
+    /// Handles bytes from the peer, starting with the first one not consumed yet, and returns the number of consumed bytes: whole
+    /// messages, or all if a message ends the session. The bodies of UPDATEs go to `updates`.
     pub fn receive(&mut self, now: Instant, bytes: &[u8], updates: Updates<'_>) -> usize {
         let mut consumed = 0;
         while self.state >= State::OpenSent {
@@ -312,8 +315,8 @@ impl Session {
         bytes.len()
     }
 
-    /// Writes control messages that wait to the front of `buffer`, whole ones only, and gives their length. A NOTIFICATION is
-    /// the last one. While the session is Established, UPDATEs may be written after what this has written.
+    /// Writes waiting control messages to the front of `buffer`, whole ones only, and returns their length. A NOTIFICATION is
+    /// the last message. While the session is Established, UPDATEs may be written after them.
     pub fn write(&mut self, now: Instant, buffer: &mut [u8]) -> usize {
         let mut length = 0;
         while let Some(message) = self.out.front() {
@@ -330,23 +333,23 @@ impl Session {
         length
     }
 
-    /// Is there something to [`Session::write`]?
+    /// True if [`Session::write`] has messages to write.
     pub fn wants_write(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// UPDATEs were sent: no KEEPALIVE is needed for a while.
+    /// UPDATEs were sent, so the next KEEPALIVE is postponed.
     pub fn wrote(&mut self, now: Instant) {
         self.restart_keepalive(now);
     }
 
-    /// Asks the peer for all its routes of `family`. False when the session is not Established, or not for it.
+    /// Requests all routes of `family` from the peer. False if the session is not Established or does not support it.
     pub fn request_refresh(&mut self, family: AfiSafi) -> bool {
         let can = self.negotiated.as_ref().is_some_and(|n| n.route_refresh && n.has(family));
         if can && self.state == State::Established {
             let mut message = vec![0; route_refresh::LEN];
             RouteRefresh::request(family).emit(&mut message);
-            // One that still waits asks for the same.
+            // A waiting request for the same is enough.
             if !self.out.contains(&message) {
                 self.out.push_back(message);
             }
@@ -355,14 +358,14 @@ impl Session {
         false
     }
 
-    /// Has the peer asked for all routes of `family` since this was asked last?
+    /// True if the peer has requested all routes of `family` since the last call.
     pub fn refresh_requested(&mut self, family: AfiSafi) -> bool {
         let before = self.refreshes.len();
         self.refreshes.retain(|asked| *asked != family);
         self.refreshes.len() < before
     }
 
-    /// Queues a KEEPALIVE unless one still waits.
+    /// Queues a KEEPALIVE unless one is waiting.
     fn push_keepalive(&mut self) {
         let mut message = vec![0; HEADER_LEN];
         emit_keepalive(&mut message);
@@ -376,12 +379,12 @@ impl Session {
         self.state
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub fn config(&self) -> &SessionConfig {
         &self.config
     }
 
-    /// What is agreed on, from OpenConfirm to the end.
+    /// The negotiated parameters, from OpenConfirm to the end.
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.negotiated.as_ref()
     }
@@ -391,27 +394,27 @@ impl Session {
         self.ended.as_ref().map(|(_, cause)| cause)
     }
 
-    /// When that was.
+    /// Time of that end or failure.
     pub fn ended_at(&self) -> Option<Instant> {
         self.ended.as_ref().map(|(at, _)| *at)
     }
 
-    /// When and why it was last lost after it had been Established; attempts that failed since do not count.
+    /// Time and cause of its last loss after it had been Established; failed attempts since do not count.
     pub fn lost(&self) -> Option<(Instant, &Cause)> {
         self.lost.as_ref().map(|(at, cause)| (*at, cause))
     }
 
-    /// Since when it is Established.
+    /// Time at which it became Established.
     pub fn established_at(&self) -> Option<Instant> {
         self.established
     }
 
-    /// The last changes of state, at most [`EVENTS_MAX`], oldest first.
+    /// The last state changes, at most [`EVENTS_MAX`], oldest first.
     pub fn events(&self) -> impl ExactSizeIterator<Item = &Event> {
         self.events.iter()
     }
 
-    /// How many older ones are forgotten.
+    /// Number of older state changes that were dropped.
     pub fn events_dropped(&self) -> u64 {
         self.events_dropped
     }
@@ -421,13 +424,13 @@ impl Session {
         self.sent
     }
 
-    /// Messages received, over all connections, wrong ones too if their header is right.
+    /// Messages received, over all connections, including invalid ones with a valid header.
     pub fn received(&self) -> Counters {
         self.received
     }
 }
 
-/// The Cease by which the loser of a collision is closed.
+/// The Cease that closes the loser of a collision.
 pub(super) fn collision() -> Notification {
     Notification::bare(code::CEASE, cease::CONNECTION_COLLISION)
 }

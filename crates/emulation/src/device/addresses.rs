@@ -4,17 +4,17 @@ use drophammer_wire::MacAddr;
 use drophammer_wire::icmpv6::ndp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most addresses of one range.
+/// Maximum number of addresses in one range.
 pub const MOST: u32 = 65_536;
 
 /// Addresses of a device in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address<A> {
-    /// Its own.
+    /// The device's own address.
     pub address: A,
     /// Length of the prefix that it shares with the gateway.
     pub prefix_len: u8,
-    /// The DUT on this link.
+    /// Address of the DUT on this link.
     pub gateway: A,
 }
 
@@ -35,17 +35,19 @@ impl Addresses {
         Addresses { ipv4, ipv6, link_local: ndp::link_local(mac), further: Further::default() }
     }
 
-    /// The link-local IPv6 address; the device has it where it uses IPv6.
+    /// The link-local IPv6 address; the device has it if it uses IPv6.
     pub fn link_local(&self) -> Ipv6Addr {
         self.link_local
     }
 
-    /// Adds `count` addresses from `first` on; false when there are none, more than [`MOST`] or more than the family has.
+    /// Adds `count` addresses from `first` on; false if `count` is 0, above [`MOST`] or beyond the end of the family's
+    /// address space.
     pub(super) fn add(&mut self, first: IpAddr, count: u32) -> bool {
         self.further.add(first, count)
     }
 
-    /// First and last address of each range, own ones included, without the gateway's exception.
+    /// First and last address of each range, including own addresses, and including the gateway's if it lies in a
+    /// range.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> + '_ {
         let own4 = self.ipv4.map(|a| (a.address.into(), a.address.into()));
         let own6 = self.ipv6.map(|a| [a.address, self.link_local]).into_iter().flatten();
@@ -54,19 +56,19 @@ impl Addresses {
         own4.into_iter().chain(own6.map(|a| (a.into(), a.into()))).chain(v4).chain(v6)
     }
 
-    /// Is this IPv4 address the device's? The gateway's is not, even when it lies in a range.
+    /// True if this IPv4 address belongs to the device. The gateway's does not, even if it lies in a range.
     pub fn owns_v4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.is_some_and(|a| a.address == address || a.gateway != address && self.further.has_v4(address))
     }
 
-    /// Is this IPv6 address the device's? The gateway's is not, even when it lies in a range.
+    /// True if this IPv6 address belongs to the device. The gateway's does not, even if it lies in a range.
     pub fn owns_v6(&self, address: Ipv6Addr) -> bool {
         self.ipv6.is_some_and(|a| {
             address == self.link_local || a.address == address || a.gateway != address && self.further.has_v6(address)
         })
     }
 
-    /// Is this address the device's?
+    /// True if this address belongs to the device.
     pub fn owns(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.owns_v4(a),
@@ -74,7 +76,7 @@ impl Addresses {
         }
     }
 
-    /// The gateway of the family of `like`.
+    /// The gateway for the family of `like`.
     pub fn gateway(&self, like: IpAddr) -> Option<IpAddr> {
         match like {
             IpAddr::V4(_) => self.ipv4.map(|a| a.gateway.into()),
@@ -82,8 +84,8 @@ impl Addresses {
         }
     }
 
-    /// The address to which a packet to `destination` goes on the link: its own where it shares the prefix or is link-local, else
-    /// the gateway's. `None` without this family.
+    /// The next hop of a packet to `destination`: the destination itself if it shares the prefix or is link-local, otherwise the
+    /// gateway. `None` without this family.
     pub fn next_hop(&self, destination: IpAddr) -> Option<IpAddr> {
         let (on_link, gateway) = match destination {
             IpAddr::V4(to) => {
@@ -113,7 +115,8 @@ struct Further {
 }
 
 impl Further {
-    /// Adds `count` consecutive addresses; false when there are none, more than [`MOST`] or more than the family has.
+    /// Adds `count` consecutive addresses; false if `count` is 0, above [`MOST`] or beyond the end of the family's
+    /// address space.
     pub fn add(&mut self, first: IpAddr, count: u32) -> bool {
         if !(1..=MOST).contains(&count) {
             return false;

@@ -10,36 +10,36 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
-/// A device of one collection.
+/// Identifies a device of one collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(u32);
 
-/// Devices get turns in one poll until they have sent so many budgets; the others are next in the next poll.
+/// A poll ends when devices have sent this many budgets; the next poll continues with the others.
 const BUDGETS: usize = 16;
 
 struct Entry {
     device: Device,
-    /// Is it in the queue of those that are due?
+    /// True if it is in the queue of due devices.
     due: bool,
     /// Its earliest entry in the heap.
     scheduled: Option<Instant>,
 }
 
-/// The devices of one port: frames find theirs by tags and address, and those with nothing to do cost nothing.
+/// The devices of one port. Frames find their device by tags and address, and idle devices cost nothing.
 #[derive(Default)]
 pub struct Devices {
     entries: Vec<Entry>,
     registry: Registry,
     due: VecDeque<u32>,
-    /// When devices want to be polled; some entries are out of date.
+    /// Deadlines of devices; some entries are outdated.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
-    /// Memory that is used again.
+    /// Reused memory.
     found: Vec<u32>,
     unclaimed: u64,
 }
 
 impl Devices {
-    /// None.
+    /// No devices.
     pub fn new() -> Devices {
         Devices::default()
     }
@@ -47,7 +47,7 @@ impl Devices {
     /// Adds a device.
     ///
     /// # Errors
-    /// A device has its MAC address, or one of its addresses, with the same tags.
+    /// If a device with the same tags has its MAC address or one of its addresses.
     pub fn add(&mut self, device: Device) -> Result<DeviceId, Collision> {
         let index = self.entries.len() as u32;
         if let Err((first, what)) = self.registry.add(index, &device) {
@@ -63,10 +63,11 @@ impl Devices {
         Collision { first, second: second.config().name.clone(), what, tags: second.config().tags }
     }
 
-    /// Gives a device `count` further addresses from `first` on; see [`Device::add_addresses`]. False when there cannot be so many.
+    /// Adds `count` further addresses from `first` on to a device; see [`Device::add_addresses`]. False if that many are not
+    /// possible.
     ///
     /// # Errors
-    /// Another device has one of them, with the same tags.
+    /// If another device with the same tags has one of them.
     pub fn add_addresses(&mut self, id: DeviceId, first: IpAddr, count: u32) -> Result<bool, Collision> {
         let device = &self.entries[id.0 as usize].device;
         let Some(last) = last_of(first, count).filter(|_| count <= MOST_ADDRESSES) else { return Ok(false) };
@@ -91,7 +92,7 @@ impl Devices {
         self.entries.len()
     }
 
-    /// Is there none?
+    /// True if there is no device.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -104,18 +105,18 @@ impl Devices {
     /// A device.
     ///
     /// # Panics
-    /// `id` is of another collection.
+    /// If `id` is from another collection.
     pub fn get(&self, id: DeviceId) -> &Device {
         &self.entries[id.0 as usize].device
     }
 
-    /// Protocol of this type of a device, to be told what to do.
+    /// Protocol of this type of a device, mutable.
     pub fn protocol_mut<P: Protocol>(&mut self, id: DeviceId) -> Option<&mut P> {
         self.mark(id.0);
         self.entries[id.0 as usize].device.protocol_mut()
     }
 
-    /// Gives a command to a protocol of a device.
+    /// Passes a command to a protocol of a device.
     ///
     /// # Errors
     /// See [`Device::command`].
@@ -130,12 +131,12 @@ impl Devices {
         self.mark(id.0);
     }
 
-    /// Frames that concerned no device.
+    /// Number of frames that concerned no device.
     pub fn unclaimed(&self) -> u64 {
         self.unclaimed
     }
 
-    /// Takes a frame that arrived at `now`, and sends what answers it at once. False when it concerns no device.
+    /// Handles a frame that arrived at `now`, and sends immediate answers. False if it concerns no device.
     pub fn receive(&mut self, now: Instant, frame: &[u8], out: Out<'_>) -> bool {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
@@ -153,8 +154,8 @@ impl Devices {
         claimed
     }
 
-    /// Polls the devices that are due, each with `budget` (see [`Device::poll`]). It stops when much was sent; the others are first at the
-    /// next call, which is due at once.
+    /// Polls the due devices, each with `budget` (see [`Device::poll`]). It stops when much was sent; the next call, which is due at once,
+    /// continues with the others.
     pub fn poll(&mut self, now: Instant, budget: usize, out: Out<'_>) {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.deadlines.pop();
@@ -180,7 +181,8 @@ impl Devices {
         }
     }
 
-    /// When [`Devices::poll`] wants to be called again; `Instant(0)` for at once. `None` while nothing is to be done unasked.
+    /// When [`Devices::poll`] must be called again; `Instant(0)` for at once. `None` if only a received frame or a command
+    /// can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.due.is_empty() {
             return Some(Instant(0));
@@ -194,7 +196,7 @@ impl Devices {
         }
     }
 
-    /// Notes when a device wants to be polled.
+    /// Schedules the next poll of a device.
     fn schedule(&mut self, index: u32, now: Instant) {
         let entry = &mut self.entries[index as usize];
         match entry.device.next_deadline() {

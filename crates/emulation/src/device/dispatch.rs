@@ -1,4 +1,4 @@
-//! The way of an arrived frame through a device to its protocols.
+//! Dispatches a received frame to the protocols of a device.
 
 use super::{Bound, Device, Link, Out};
 use crate::protocol::{Input, Match, Output, Packet};
@@ -12,10 +12,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::tags::Tags;
 
-/// Least number that is an EtherType and not the length of an 802.3 frame.
+/// Smallest EtherType; smaller values are the length of an 802.3 frame.
 const LEAST_ETHERTYPE: u16 = 1536;
 
-/// An arrived frame behind its tags.
+/// A received frame after its tags.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived<'a> {
     pub destination: MacAddr,
@@ -27,7 +27,7 @@ pub(super) struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// Reads the link layer of a frame; `None` when it ends before its EtherType.
+    /// Reads the link layer of a frame; `None` if it ends before its EtherType.
     #[inline]
     pub fn read(frame: &'a [u8]) -> Option<Arrived<'a>> {
         let (tags, kind, payload) = Tags::read(frame)?;
@@ -37,7 +37,7 @@ impl<'a> Arrived<'a> {
 }
 
 impl Device {
-    /// Takes a frame that arrived at `now` and sends what answers it. False when it is not for this device.
+    /// Handles a frame that arrived at `now` and sends immediate answers. False if it is not for this device.
     pub fn receive(&mut self, now: Instant, frame: &[u8], frames: Out<'_>) -> bool {
         let Some(arrived) = Arrived::read(frame) else {
             self.link.oddities.malformed += 1;
@@ -51,12 +51,12 @@ impl Device {
         mine
     }
 
-    /// Takes a frame whose tags are the device's, and whose destination is its address or a group.
+    /// Handles a frame with the tags of the device, to its address or a group.
     pub(super) fn take(&mut self, now: Instant, arrived: &Arrived<'_>, frames: Out<'_>) {
         let group = arrived.destination.is_group();
         if matches!(arrived.kind, ethertype::IPV4 | ethertype::IPV6) && !group && self.tcp.receive(now, arrived.payload)
         {
-            // What it brings is read at once; answers wait for the next poll.
+            // Received data is processed at once; answers wait for the next poll.
             self.tcp_news(now, frames, false);
             return;
         }
@@ -84,7 +84,7 @@ impl Device {
         self.neighbour_news(now, frames);
     }
 
-    /// Tells protocols which connections there are and which have changed. Accepting waits for a poll.
+    /// Informs protocols of new and changed connections. Connections are accepted in a poll only.
     pub(super) fn tcp_news(&mut self, now: Instant, frames: Out<'_>, accept: bool) {
         let Device { link, tcp, protocols, ready, .. } = self;
         while accept && let Some((listener, connection)) = tcp.accept_any() {
@@ -106,7 +106,7 @@ impl Device {
         }
     }
 
-    /// Tells protocols which neighbours have become known.
+    /// Informs protocols of newly resolved neighbours.
     pub(super) fn neighbour_news(&mut self, now: Instant, frames: Out<'_>) {
         let Device { link, tcp, protocols, .. } = self;
         while let Some(address) = link.neighbours.take_changed() {
@@ -124,7 +124,7 @@ fn tell(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, ready: &[Co
     }
 }
 
-/// Gives an input to all protocols that want it.
+/// Passes an input to all protocols that want it.
 fn give(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, wanted: Match, input: Input<'_>) {
     for bound in protocols {
         if bound.matches.contains(&wanted) {
@@ -133,7 +133,7 @@ fn give(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, wanted: Mat
     }
 }
 
-/// Has a protocol joined this group?
+/// True if a protocol has joined this group.
 fn joined(protocols: &[Bound], group: IpAddr) -> bool {
     protocols.iter().any(|bound| bound.matches.contains(&Match::Group(group)))
 }
@@ -150,7 +150,7 @@ fn take_ipv4(
         return Ok(());
     }
     let packet = arrived.payload;
-    // Fragments (which `parse` refuses) are legitimate and of no use here, and so is what is meant for others.
+    // Fragments (which `parse` refuses) are legitimate but not handled, and so are packets for others.
     if packet.len() >= ipv4::LEN {
         let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
         let mine = link.addresses.owns_v4(to) || to.is_broadcast() || to.is_multicast() && joined(protocols, to.into());
@@ -227,7 +227,7 @@ fn take_packet(
 /// The group of all nodes of a link (RFC 4291 section 2.7.1).
 pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Is it the group of a solicited node (RFC 4291 section 2.7.1)?
+/// True for a solicited-node multicast group (RFC 4291 section 2.7.1).
 pub(super) fn is_solicited_node(group: Ipv6Addr) -> bool {
     ndp::solicited_node(group) == group
 }

@@ -1,9 +1,9 @@
-//! An emulated device: what the DUT sees on one of its links. It has a link layer (MAC address, VLAN tags), IP addresses, a
-//! gateway, TCP, and a list of protocols.
+//! An emulated device, as the DUT sees it on one of its links. It has a link layer (MAC address, VLAN tags), IP addresses,
+//! a gateway, TCP, and a list of protocols.
 //!
-//! It takes whole frames without FCS and gives whole frames without FCS. It reads Ethernet, tags, IP and UDP, and hands what it
-//! finds to the protocols that match it. Arbitrary bytes never panic; frames that are not what they claim are counted.
-//! [`Devices`] are those of one port.
+//! It takes and returns whole frames without FCS. It parses Ethernet, tags, IP and UDP, and passes the contents to the
+//! protocols that match. Arbitrary bytes never cause a panic; malformed frames are counted. [`Devices`] are the devices of one
+//! port.
 
 mod addresses;
 mod devices;
@@ -32,10 +32,10 @@ use output::Link;
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a device is.
+/// Configuration of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
-    /// Name for messages.
+    /// Name in messages.
     pub name: String,
     /// Ethernet address.
     pub mac: MacAddr,
@@ -45,9 +45,9 @@ pub struct DeviceConfig {
     pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6, if used.
     pub ipv6: Option<Address<Ipv6Addr>>,
-    /// Seed of all that it chooses: identifiers, sequence numbers, ports.
+    /// Seed of its random choices: identifiers, sequence numbers, ports.
     pub seed: u64,
-    /// Its TCP.
+    /// Configuration of its TCP.
     pub tcp: TcpConfig,
 }
 
@@ -61,13 +61,14 @@ impl DeviceConfig {
             ipv4: None,
             ipv6: None,
             seed,
-            // Frames of a peer in the same kernel may carry sums that its interface was to finish; Ethernet has its own.
+            // Frames of a peer in the same kernel may have checksums that its interface was to complete; Ethernet has
+            // its own checksum.
             tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, seed) },
         }
     }
 }
 
-/// Where frames go that a device sends.
+/// Callback for sent frames.
 pub type Out<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// A protocol on a device.
@@ -82,12 +83,13 @@ pub struct Device {
     link: Link,
     tcp: TcpStack,
     protocols: Vec<Bound>,
-    /// Memory that is used again.
+    /// Reused memory.
     ready: Vec<ConnectionId>,
 }
 
 impl Device {
-    /// A device with the standard protocols (ARP, Neighbor Discovery, ping, banner). It asks for its gateways at the first [`Device::poll`].
+    /// A device with the standard protocols (ARP, Neighbor Discovery, ping, banner). It resolves its gateways from the first
+    /// [`Device::poll`] on.
     pub fn new(config: DeviceConfig) -> Device {
         let mut device = Device {
             link: Link {
@@ -110,7 +112,7 @@ impl Device {
         device
     }
 
-    /// What it was made from.
+    /// Its configuration.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }
@@ -125,14 +127,14 @@ impl Device {
         &self.link.addresses
     }
 
-    /// Gives it `count` further addresses, `first` and those that follow: it answers requests, solicitations and pings for
-    /// them as for its own. Takes up to [`MOST_ADDRESSES`] at a time; false when the count is 0, too large, or the range leaves the
-    /// address space. They have an effect where the device uses their family; the gateway among them stays the gateway.
+    /// Adds `count` further addresses from `first` on: it answers requests, solicitations and pings for them as for its own. At
+    /// most [`MOST_ADDRESSES`] at a time; false if the count is 0 or too large, or the range exceeds the address space. They have
+    /// an effect only if the device uses their family; the gateway's address among them stays the gateway's.
     pub fn add_addresses(&mut self, first: IpAddr, count: u32) -> bool {
         self.link.addresses.add(first, count)
     }
 
-    /// Adds a protocol. One of the same name is replaced, and then the device's TCP begins anew: its connections are forgotten.
+    /// Adds a protocol. It replaces a protocol of the same name; the device's TCP then starts anew, without its connections.
     pub fn add_protocol(&mut self, protocol: Box<dyn Protocol>) {
         let before = self.protocols.len();
         self.protocols.retain(|bound| bound.protocol.name() != protocol.name());
@@ -159,15 +161,15 @@ impl Device {
         self.protocols.iter().find_map(|bound| (&*bound.protocol as &dyn Any).downcast_ref())
     }
 
-    /// The same, to be changed.
+    /// Like [`Device::protocol`], but mutable.
     pub fn protocol_mut<P: Protocol>(&mut self) -> Option<&mut P> {
         self.protocols.iter_mut().find_map(|bound| (&mut *bound.protocol as &mut dyn Any).downcast_mut())
     }
 
-    /// Gives a command to the protocol of this name.
+    /// Passes a command to the protocol of this name.
     ///
     /// # Errors
-    /// The device has no such protocol, or it refuses.
+    /// If the device has no such protocol, or the protocol refuses.
     pub fn command(&mut self, now: Instant, protocol: &str, command: &Command<'_>) -> Result<(), Refused> {
         match self.protocols.iter_mut().find(|bound| bound.protocol.name() == protocol) {
             Some(bound) => bound.protocol.command(now, command),
@@ -179,7 +181,7 @@ impl Device {
         }
     }
 
-    /// Everything goes to this station; nobody is asked for its address.
+    /// Sends everything to this station, without address resolution.
     pub fn fix_gateway(&mut self, mac: MacAddr) {
         self.link.neighbours.fix(mac);
     }
@@ -191,17 +193,18 @@ impl Device {
         }
     }
 
-    /// Last known Ethernet address of the gateway; `None` until it has answered once, or without this family.
+    /// Last known Ethernet address of the gateway; `None` until it has answered once, or if the device does not use
+    /// this family.
     pub fn gateway_mac(&self, family: Family) -> Option<MacAddr> {
         self.gateway(family).and_then(|gateway| self.link.neighbours.mac(gateway))
     }
 
-    /// When the gateway's address was last confirmed by the gateway.
+    /// When the gateway last confirmed its address.
     pub fn gateway_confirmed(&self, family: Family) -> Option<Instant> {
         self.gateway(family).and_then(|gateway| self.link.neighbours.get(gateway)).map(|n| n.confirmed)
     }
 
-    /// Is the gateway of every family in use known?
+    /// True if the gateway of every family in use is resolved.
     pub fn is_ready(&self) -> bool {
         [Family::Ipv4, Family::Ipv6]
             .into_iter()
@@ -209,7 +212,7 @@ impl Device {
             .all(|gateway| self.link.neighbours.mac(gateway).is_some())
     }
 
-    /// What it could not take.
+    /// Counts of frames that it could not handle.
     pub fn oddities(&self) -> Oddities {
         self.link.oddities
     }
@@ -219,7 +222,8 @@ impl Device {
         &self.tcp
     }
 
-    /// When [`Device::poll`] wants to be called again; `Instant(0)` for at once. `None` while nothing is to be done unasked.
+    /// When [`Device::poll`] must be called again; `Instant(0)` for at once. `None` if only a received frame or a command
+    /// can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.link.neighbours.has_wanted() || self.tcp.has_news() {
             return Some(Instant(0));
@@ -228,9 +232,9 @@ impl Device {
         [protocols, self.tcp.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Does what is due and sends what waits, of bulk data about `budget` bytes per session at most.
+    /// Does what is due and sends what waits, with at most about `budget` bytes of bulk data per session.
     pub fn poll(&mut self, now: Instant, budget: usize, frames: Out<'_>) {
-        // A close or a first segment leaves at once; more data waits for the next call.
+        // A close or a first segment is sent at once; further data waits for the next call.
         for round in 0..2 {
             self.tcp_news(now, frames, true);
             let Device { link, tcp, protocols, .. } = self;

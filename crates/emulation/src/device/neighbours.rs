@@ -1,4 +1,5 @@
-//! The neighbours that a device knows on its link: what ARP and Neighbor Discovery have learned, and what they are to ask for.
+//! The neighbours of a device on its link: addresses that ARP and Neighbor Discovery have resolved, and those that they should
+//! resolve.
 
 use super::addresses::Addresses;
 use drophammer_model::Instant;
@@ -7,7 +8,7 @@ use drophammer_wire::icmpv6::ndp;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Addresses that wait to be asked for at most.
+/// Maximum number of addresses that wait to be resolved.
 const MOST_WANTED: usize = 64;
 
 /// A neighbour that has answered.
@@ -15,7 +16,7 @@ const MOST_WANTED: usize = 64;
 pub struct Neighbour {
     /// Its link-layer address.
     pub mac: MacAddr,
-    /// When it was last heard of.
+    /// When it was last confirmed.
     pub confirmed: Instant,
 }
 
@@ -23,45 +24,45 @@ pub struct Neighbour {
 #[derive(Debug, Default)]
 pub struct Neighbours {
     known: HashMap<IpAddr, Neighbour>,
-    /// Every packet goes here, and ARP and ND are silent.
+    /// If set, every packet goes to this address, and ARP and ND send no requests.
     fixed: Option<MacAddr>,
     wanted: Vec<IpAddr>,
     changed: Vec<IpAddr>,
 }
 
 impl Neighbours {
-    /// What is known of a neighbour.
+    /// A resolved neighbour.
     pub fn get(&self, address: IpAddr) -> Option<Neighbour> {
         self.known.get(&address).copied()
     }
 
-    /// Link-layer address of a neighbour, as far as it is known.
+    /// Link-layer address of a neighbour, if resolved.
     pub fn mac(&self, address: IpAddr) -> Option<MacAddr> {
         self.fixed.or_else(|| self.get(address).map(|n| n.mac))
     }
 
-    /// Neighbours that are known.
+    /// Number of resolved neighbours.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Is none known?
+    /// True if no neighbour is resolved.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Every packet goes to this station, and nobody is asked for.
+    /// Sends every packet to this station, without address resolution.
     pub(super) fn fix(&mut self, mac: MacAddr) {
         self.fixed = Some(mac);
         self.wanted.clear();
     }
 
-    /// Does every packet go to one station that was configured?
+    /// True if every packet goes to one configured station.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
     }
 
-    /// A neighbour said that it is at `mac`; a group address is not believed.
+    /// A neighbour announced that it is at `mac`; group addresses are ignored.
     pub fn confirm(&mut self, now: Instant, address: IpAddr, mac: MacAddr) -> bool {
         if mac.is_group() || mac == MacAddr::default() {
             return false;
@@ -73,12 +74,12 @@ impl Neighbours {
         true
     }
 
-    /// A neighbour is there no more.
+    /// Removes a neighbour that is no longer reachable.
     pub fn forget(&mut self, address: IpAddr) {
         self.known.remove(&address);
     }
 
-    /// The station that a packet to `destination` is sent to. ARP or ND ask for an unknown one at their next poll.
+    /// The station to which a packet to `destination` is sent. ARP or ND resolve an unknown one at their next poll.
     #[inline]
     pub(super) fn next_hop(&mut self, addresses: &Addresses, destination: IpAddr) -> Option<MacAddr> {
         match destination {
@@ -92,7 +93,7 @@ impl Neighbours {
         }
         let hop = addresses.next_hop(destination)?;
         let known = self.known.get(&hop).map(|n| n.mac);
-        // The gateway is asked for anyway.
+        // The gateway is always resolved.
         if known.is_none()
             && addresses.gateway(hop) != Some(hop)
             && self.wanted.len() < MOST_WANTED
@@ -103,18 +104,18 @@ impl Neighbours {
         known
     }
 
-    /// Is somebody to be asked for?
+    /// True if addresses wait to be resolved.
     pub(super) fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// An address of this family that is to be asked for.
+    /// Takes an address of this family that waits to be resolved.
     pub fn take_wanted(&mut self, v6: bool) -> Option<IpAddr> {
         let at = self.wanted.iter().position(|address| address.is_ipv6() == v6)?;
         Some(self.wanted.swap_remove(at))
     }
 
-    /// A neighbour that has become known, or another, since the last call.
+    /// Takes a neighbour that was resolved or has changed since the last call.
     pub(super) fn take_changed(&mut self) -> Option<IpAddr> {
         self.changed.pop()
     }

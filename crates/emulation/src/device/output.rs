@@ -1,4 +1,4 @@
-//! What a protocol may do with its device: send frames, packets and TCP, and look at its link and addresses.
+//! Interface of a protocol to its device: sending frames, packets and TCP, and access to link and addresses.
 
 use super::addresses::Addresses;
 use super::neighbours::Neighbours;
@@ -9,7 +9,7 @@ use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::{MacAddr, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// Frames that a device could not take for what they claim to be, by reason.
+/// Counts of frames that a device could not handle, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
     /// Malformed, or with a wrong checksum.
@@ -25,11 +25,11 @@ pub(super) struct Link {
     pub addresses: Addresses,
     pub neighbours: Neighbours,
     pub oddities: Oddities,
-    /// Memory of one frame that is used again.
+    /// Reused memory of one frame.
     pub scratch: Vec<u8>,
 }
 
-/// A device as its protocols see it while they work.
+/// A device as seen by its protocols.
 pub struct Output<'a> {
     /// TCP of the device.
     pub tcp: &'a mut TcpStack,
@@ -48,22 +48,23 @@ impl Output<'_> {
         &self.link.addresses
     }
 
-    /// What is known of the neighbours on the link.
+    /// The neighbours on the link.
     pub fn neighbours(&mut self) -> &mut Neighbours {
         &mut self.link.neighbours
     }
 
-    /// Counts an input that is not what it claims to be.
+    /// Counts a malformed input.
     pub fn malformed(&mut self) {
         self.link.oddities.malformed += 1;
     }
 
-    /// Counts a station that claims an address of this device.
+    /// Counts a conflict: another station claims an address of this device.
     pub fn conflict(&mut self) {
         self.link.oddities.conflicts += 1;
     }
 
-    /// Sends a frame of `len` bytes of payload, which `write` fills; it is zero before. The device adds addresses, tags and padding.
+    /// Sends a frame of `len` bytes of payload, which `write` fills; it is zeroed before. The device adds addresses, tags and
+    /// padding.
     pub fn frame(&mut self, destination: MacAddr, ethertype: u16, len: usize, write: impl FnOnce(&mut [u8])) {
         let Link { mac, tags, scratch, .. } = &mut *self.link;
         let header = ethernet::LEN + tags.len_bytes();
@@ -92,14 +93,15 @@ impl Output<'_> {
         });
     }
 
-    /// Sends a whole IP packet by its destination: a group's to the group, another's on the link to its station, anything else to
-    /// the gateway. A packet to a station that is not resolved yet is dropped, and the station is asked for. False then.
+    /// Sends a whole IP packet to its destination: to a multicast group directly, to an address on the link directly, and to any
+    /// other address by the gateway. If the station is not resolved yet, the packet is dropped, the station is resolved, and
+    /// false is returned.
     pub fn packet(&mut self, packet: &[u8]) -> bool {
         send_packet(self.link, self.frames, packet)
     }
 
-    /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses are of one family. False when the next hop is not
-    /// resolved yet, or the families differ; the datagram is dropped then.
+    /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses must be of one family. If the next hop is not
+    /// resolved yet, or the families differ, the datagram is dropped and false is returned.
     pub fn udp(&mut self, ends: [(IpAddr, u16); 2], hop_limit: u8, data: &[u8]) -> bool {
         let [(source, source_port), (destination, port)] = ends;
         let repr = udp::Repr { source: source_port, destination: port };
@@ -142,7 +144,7 @@ impl Output<'_> {
         self.packet(&packet)
     }
 
-    /// Lets TCP send what is due and what waits.
+    /// Makes TCP send what is due and what waits.
     pub fn send_tcp(&mut self, now: Instant) {
         let Output { tcp, link, frames } = self;
         tcp.poll(now, &mut |packet| {

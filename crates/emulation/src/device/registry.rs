@@ -1,4 +1,4 @@
-//! Which device of a port has which addresses, so that a frame finds its devices without asking all of them.
+//! Maps addresses to the devices of a port, so that a frame finds its devices without a search of all devices.
 
 use super::dispatch::{ALL_NODES, Arrived};
 use super::neighbours::multicast_mac;
@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Two devices of a port cannot be told apart.
+/// Two devices of a port cannot be distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
-    /// The device that was there first.
+    /// Name of the device that was added first.
     pub first: String,
-    /// The one that was refused.
+    /// Name of the device that was refused.
     pub second: String,
-    /// What both have: `MAC address 02:00:00:00:00:01`, `198.18.0.2 to 198.18.0.9`.
+    /// The common address: `MAC address 02:00:00:00:00:01`, `198.18.0.2 to 198.18.0.9`.
     pub what: String,
     /// Their tags.
     pub tags: Tags,
@@ -50,10 +50,11 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Takes `device` as number `index`.
+    /// Adds `device` as number `index`.
     ///
     /// # Errors
-    /// The number of the device that has its MAC address or one of its addresses already, and which. Nothing is changed then.
+    /// If a device already has its MAC address or one of its addresses: the number of that device, and the address. Nothing
+    /// is changed then.
     pub fn add(&mut self, index: Index, device: &Device) -> Result<(), (Index, String)> {
         let (tags, mac) = (device.link.tags, device.mac());
         if let Some(first) = self.by_mac.get(&(tags, mac)) {
@@ -77,7 +78,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The groups of a protocol.
+    /// Adds the groups of a protocol.
     pub fn join(&mut self, tags: Tags, index: Index, matches: &[Match]) {
         for wanted in matches {
             let mac = match wanted {
@@ -103,7 +104,7 @@ impl Registry {
         found.take_while(overlaps).map(|(_, a, z, owner)| (a, z, owner))
     }
 
-    /// Is `first` to `last` free, or of device `index` itself?
+    /// Checks that the range from `first` to `last` is free or belongs to device `index` itself.
     ///
     /// # Errors
     /// See [`Registry::add`].
@@ -117,7 +118,7 @@ impl Registry {
         }
     }
 
-    /// Adds a range that [`Registry::check`] has passed: those of the same device that overlap it become one with it.
+    /// Adds a range that [`Registry::check`] has accepted; overlapping ranges of the same device are merged with it.
     pub fn insert(&mut self, tags: Tags, index: Index, first: IpAddr, last: IpAddr) {
         let own: Vec<_> = self.overlapping(tags, first, last).collect();
         let (mut low, mut high) = (first, last);
@@ -133,7 +134,7 @@ impl Registry {
         self.overlapping(tags, address, address).next().map(|(.., owner)| owner)
     }
 
-    /// Replaces what is in `to` by the devices that a frame concerns, each once.
+    /// Replaces the content of `to` with the devices that a frame concerns, each once.
     #[inline]
     pub fn find(&self, arrived: &Arrived<'_>, to: &mut Vec<Index>) {
         to.clear();
@@ -163,7 +164,7 @@ impl Registry {
     }
 }
 
-/// The last of `count` addresses from `first` on; `None` when there are not so many.
+/// The last of `count` addresses from `first` on; `None` if there are fewer.
 pub(super) fn last_of(first: IpAddr, count: u32) -> Option<IpAddr> {
     let more = count.checked_sub(1)?;
     Some(match first {

@@ -1,5 +1,5 @@
-//! Timers of address resolution, for ARP and Neighbor Discovery alike: asks at once, repeats with back-off, refreshes before an
-//! address grows stale.
+//! Timers of address resolution, for ARP and Neighbor Discovery: requests at once, repeats with back-off, and refreshes an
+//! address before it becomes stale.
 
 use super::neighbours::Neighbours;
 use drophammer_model::Instant;
@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A known address is asked for again after this time, well before the 30 s of RFC 4861 (REACHABLE_TIME).
+/// A known address is refreshed after this time, well before the 30 s of RFC 4861 (REACHABLE_TIME).
 pub const REFRESH: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(1);
-/// Unanswered refreshes that go to the known address alone, before everybody is asked again.
+/// Number of unanswered unicast refreshes before requests are multicast again.
 const UNICAST_ATTEMPTS: u32 = 3;
-/// Unanswered requests after which a neighbour that is not the gateway is forgotten.
+/// Number of unanswered requests after which a neighbour other than the gateway is removed.
 const GIVE_UP: u32 = 6;
-/// Neighbours beside the gateway that are kept at most.
+/// Maximum number of neighbours besides the gateway.
 const MOST: usize = 4096;
 
-/// To whom a request goes.
+/// Destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Broadcast or solicited-node multicast.
@@ -37,12 +37,12 @@ struct Resolution {
 }
 
 impl Resolution {
-    /// The neighbour said that it is at `mac`.
+    /// The neighbour announced that it is at `mac`.
     fn confirm(&mut self, now: Instant, mac: MacAddr) {
         *self = Resolution { mac: Some(mac), due: now + REFRESH, attempts: 0 };
     }
 
-    /// To be asked now, if it is time; the next attempt is then scheduled.
+    /// Destination of a request if one is due; schedules the next attempt.
     fn poll(&mut self, now: Instant) -> Option<Ask> {
         if now < self.due {
             return None;
@@ -58,38 +58,39 @@ impl Resolution {
     }
 }
 
-/// The neighbours of one family that are asked for: the gateway for ever, others while they answer.
+/// The neighbours of one family that are resolved: the gateway for ever, others while they answer.
 #[derive(Debug)]
 pub struct Resolver {
     gateway: Option<IpAddr>,
     entries: BTreeMap<IpAddr, Resolution>,
-    /// Nobody is to be asked.
+    /// True if no requests may be sent.
     silent: bool,
 }
 
 impl Resolver {
-    /// Asks for `gateway` at once.
+    /// Resolves `gateway` at once.
     pub fn new(gateway: Option<IpAddr>) -> Resolver {
         Resolver { gateway, entries: gateway.map(|g| (g, Resolution::default())).into_iter().collect(), silent: false }
     }
 
-    /// Neighbours that are asked for.
+    /// Number of neighbours that are being resolved or refreshed.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Of these, those that have answered.
+    /// Number of those that have answered.
     pub fn resolved(&self) -> usize {
         self.entries.values().filter(|e| e.mac.is_some()).count()
     }
 
-    /// When somebody is to be asked next.
+    /// When the next request is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.entries.values().map(|e| e.due).min().filter(|_| !self.silent)
     }
 
-    /// `address` said that it is at `mac`: believed when it is asked for, and then noted in `neighbours`.
+    /// `address` announced that it is at `mac`. If it is being resolved, the address is stored in `neighbours`;
+    /// otherwise it is ignored.
     pub fn confirm(&mut self, now: Instant, address: IpAddr, mac: MacAddr, neighbours: &mut Neighbours) {
         if let Some(entry) = self.entries.get_mut(&address)
             && neighbours.confirm(now, address, mac)
@@ -98,7 +99,7 @@ impl Resolver {
         }
     }
 
-    /// Everybody who is to be asked now, with those that `neighbours` wants.
+    /// All requests that are due now, including those for addresses that `neighbours` wants.
     pub fn poll(&mut self, now: Instant, v6: bool, neighbours: &mut Neighbours) -> Vec<(IpAddr, Ask)> {
         let mut asks = Vec::new();
         self.silent = neighbours.is_fixed();
@@ -165,7 +166,7 @@ mod tests {
     fn the_gateway_is_asked_for_ever_and_others_while_they_answer() {
         let [gateway, other] = [1, 2].map(|n| IpAddr::from([198, 18, 0, n]));
         let (mut resolver, mut neighbours) = (Resolver::new(Some(gateway)), Neighbours::default());
-        // A neighbour that nobody asked for is not noted.
+        // A neighbour that is not being resolved is not stored.
         resolver.confirm(ms(1), other, MacAddr::local(2), &mut neighbours);
         assert!(neighbours.is_empty());
         resolver.confirm(ms(1), gateway, MacAddr::BROADCAST, &mut neighbours);

@@ -16,14 +16,14 @@ pub struct Tag {
 pub const DOT1Q: u16 = ethernet::ethertype::VLAN;
 /// TPID of a service tag (802.1ad).
 pub const DOT1AD: u16 = 0x88a8;
-/// TPIDs that are taken for a tag: 802.1Q, 802.1ad, and the one of QinQ before 802.1ad.
+/// TPIDs that are recognised as tags: 802.1Q, 802.1ad, and that of QinQ before 802.1ad.
 pub const TPIDS: [u16; 3] = [DOT1Q, DOT1AD, 0x9100];
-/// Tags that a frame may have at most.
+/// Maximum number of tags in a frame.
 pub const MOST_TAGS: usize = 2;
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 4;
 
-/// The tags of a device, outer first: none, one or two. Priorities do not tell devices apart.
+/// The tags of a device, outer first: none, one or two. Priorities do not distinguish devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tags {
     len: u8,
@@ -37,7 +37,7 @@ impl Tags {
     /// These tags, outer first.
     ///
     /// # Errors
-    /// More than two tags, a TPID that is none, a VLAN identifier above 4094.
+    /// More than two tags, an unknown TPID, or a VLAN identifier above 4094.
     pub fn new(tags: &[Tag]) -> Result<Tags, String> {
         if tags.len() > MOST_TAGS {
             return Err(format!("{} VLAN tags: a device has at most {MOST_TAGS}", tags.len()));
@@ -68,13 +68,13 @@ impl Tags {
         &self.tags[..usize::from(self.len)]
     }
 
-    /// Bytes that they take in a frame.
+    /// Their length in a frame in bytes.
     pub fn len_bytes(&self) -> usize {
         usize::from(self.len) * TAG_LEN
     }
 
-    /// Reads the tags of a frame behind its addresses: `(tags, EtherType or length, payload)`. A third tag is payload. `None`
-    /// when the frame ends before its EtherType.
+    /// Reads the tags of a frame after its addresses: `(tags, EtherType or length, payload)`. A third tag is payload. `None`
+    /// if the frame ends before its EtherType.
     #[inline]
     pub fn read(frame: &[u8]) -> Option<(Tags, u16, &[u8])> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -91,10 +91,10 @@ impl Tags {
         }
     }
 
-    /// Writes tags and `ethertype` behind the addresses of a frame; returns where the payload begins.
+    /// Writes tags and `ethertype` after the addresses of a frame; returns the offset of the payload.
     ///
     /// # Panics
-    /// When the frame is shorter than that.
+    /// If the frame is shorter than that.
     #[inline]
     pub fn write(&self, frame: &mut [u8], ethertype: u16) -> usize {
         let mut at = ethernet::LEN - 2;

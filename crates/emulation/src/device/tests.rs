@@ -1,4 +1,4 @@
-//! A device by itself: ARP, Neighbor Discovery, ping.
+//! A single device: ARP, Neighbor Discovery, ping.
 
 use super::*;
 use crate::compose::{self, Link};
@@ -34,7 +34,7 @@ fn pair() -> [Device; 2] {
     })
 }
 
-/// Asks a device to ping its gateway; false when it does not use this family.
+/// Makes a device ping its gateway; false if it does not use this family.
 fn ping(device: &mut Device, now: Instant, family: Family) -> bool {
     device.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok()
 }
@@ -43,7 +43,7 @@ fn ping_stats(device: &Device, family: Family) -> PingStats {
     device.protocol::<Ping>().and_then(|ping| ping.stats(family)).unwrap()
 }
 
-/// Polls both once and carries frames between them until none is left; returns them.
+/// Polls both devices once and exchanges frames until none is left; returns the frames.
 fn exchange(hosts: &mut [Device; 2], now: Instant) -> Vec<(usize, Vec<u8>)> {
     let mut seen = Vec::new();
     for (i, host) in hosts.iter_mut().enumerate() {
@@ -137,7 +137,7 @@ fn announcements_move_the_gateway() {
         hosts[0].receive(now, &frame, &mut |_| panic!("an advertisement wants no answer"));
         assert_eq!(hosts[0].gateway_mac(Family::Ipv6), Some(expected));
     }
-    // From beyond the link (hop limit below 255) it is not believed.
+    // An advertisement from beyond the link (hop limit below 255) is ignored.
     let na = ndp::Repr::NeighborAdvertisement {
         router: true,
         solicited: false,
@@ -202,7 +202,7 @@ fn further_addresses_are_answered_for_like_its_own() {
             && host.add_addresses("2001:2:0:1::100".parse().unwrap(), 16)
     );
     assert!(!host.add_addresses("198.18.1.100".parse().unwrap(), 0));
-    // The gateway among them stays what it is.
+    // The gateway's address among them stays the gateway's.
     assert!(
         host.add_addresses("198.18.1.1".parse().unwrap(), 3) && host.add_addresses("2001:2:0:1::1".parse().unwrap(), 3)
     );
@@ -256,7 +256,7 @@ fn further_addresses_are_answered_for_like_its_own() {
             assert_eq!(ipv6::Repr::parse(&answers[0][14..]).unwrap().0.source, target);
         }
     }
-    // Somebody else says that it has one of them.
+    // Another station claims one of them.
     compose::request(&mut frame, other.mac(), more.parse().unwrap(), more.parse().unwrap());
     assert!(ask(&mut host, &frame).is_empty());
     assert_eq!(host.oddities(), Oddities { malformed: 0, conflicts: 1 });
@@ -272,7 +272,7 @@ fn what_is_for_others_is_left_alone() {
     let echo = icmpv4::Repr::EchoRequest { identifier: 0, sequence: 0, data: &[] };
     compose::icmpv4(&mut frame, link, [198, 18, 1, 2].into(), [198, 18, 1, 1].into(), 0, &echo);
     assert!(!host.receive(Instant(0), &frame, &mut |_| panic!("not its address")));
-    // Its own address in another's mouth.
+    // Another station claims the device's own address.
     compose::request(&mut frame, other.mac(), [198, 18, 1, 1].into(), [198, 18, 1, 1].into());
     host.receive(Instant(0), &frame, &mut |_| panic!("no quarrel"));
     assert_eq!(host.oddities(), Oddities { malformed: 0, conflicts: 1 });
@@ -286,7 +286,7 @@ fn protocols_say_what_they_are_and_do() {
     for kind in PROTOCOLS {
         assert_eq!(PROTOCOLS.iter().filter(|other| other.name == kind.name).count(), 1);
         assert!(!kind.summary.is_empty());
-        // BGP without peers is none.
+        // BGP without peers is refused.
         let made = (kind.create)(device.config(), &());
         assert_eq!(made.is_ok(), kind.standard, "{}", kind.name);
         assert!(made.map_or(true, |protocol| protocol.name() == kind.name && !protocol.matches().is_empty()));
@@ -327,7 +327,7 @@ proptest! {
         prop_assert_eq!(reply.len(), 98);
         reply[at] ^= 1 << bit;
         hosts[0].receive(Instant(2), &reply, &mut |_| {});
-        // Ethernet source and the type of service are under no check that this host relies on.
+        // No check that this host relies on covers the Ethernet source and the type of service.
         let free = (6..12).contains(&at) || (0..6).contains(&at) && bit == 0 && at == 0;
         prop_assert_eq!(ping_stats(&hosts[0], Family::Ipv4).received, u64::from(free));
     }

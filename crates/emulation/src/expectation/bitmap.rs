@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A fixed number of bits, and how many of them are set.
+/// A fixed number of bits, and the number of set ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bitmap {
     words: Vec<u64>,
@@ -15,7 +15,7 @@ impl Bitmap {
         Bitmap { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
     }
 
-    /// Bits that are set.
+    /// Number of set bits.
     pub fn ones(&self) -> u32 {
         self.ones
     }
@@ -25,7 +25,7 @@ impl Bitmap {
         self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
     }
 
-    /// Sets or clears a bit and says whether that changed it.
+    /// Sets or clears a bit and returns whether that changed it.
     #[inline]
     pub fn set(&mut self, i: u32, to: bool) -> bool {
         let (word, bit) = (&mut self.words[(i / 64) as usize], 1 << (i % 64));
@@ -56,7 +56,7 @@ impl Bitmap {
         self.ones = 0;
     }
 
-    /// Bits that are set in both.
+    /// Number of bits that are set in both.
     pub fn common(&self, other: &Bitmap) -> u32 {
         self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum()
     }
@@ -66,13 +66,13 @@ impl Bitmap {
         self.words.iter().zip((0..).step_by(64)).flat_map(|(word, base)| ones(*word, base))
     }
 
-    /// Bits that are set here and not there, in order.
+    /// Bits that are set here but not there, in order.
     pub fn without<'a>(&'a self, other: &'a Bitmap) -> impl Iterator<Item = u32> + 'a {
         self.words.iter().zip(&other.words).zip((0..).step_by(64)).flat_map(|((a, b), base)| ones(a & !b, base))
     }
 }
 
-/// Numbers of the bits of a word whose first one is `base`.
+/// Numbers of the set bits in a word whose first bit is `base`.
 fn ones(mut word: u64, base: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         (word != 0).then(|| {

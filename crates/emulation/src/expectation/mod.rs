@@ -1,8 +1,8 @@
-//! What must have been received, held against what has been: present, missing, wrong, unexpected, and when.
+//! Compares expected with received keys: present, missing, wrong, unexpected, and when.
 //!
-//! An [`Expectation`] is about keys that are numbered ([`Keys`]): prefixes today, labels, FECs, LSPs or LSAs for other protocols. A key costs
-//! three bits, and 4 bytes more where times are kept. Its protocol finds the number of a key, says what was received, withdrawn or
-//! lost, and whether what came with the key is wrong; all counting is here.
+//! The keys of an [`Expectation`] are numbered ([`Keys`]): prefixes today, labels, FECs, LSPs or LSAs for other protocols. A key costs
+//! three bits, and 4 bytes more if times are stored. The protocol maps a key to its number, reports which keys were received, withdrawn or
+//! lost, and decides whether the data received with a key is wrong; this module does all counting.
 
 mod bitmap;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-/// Never, in a list of times.
+/// Stands for "never" in a list of times.
 pub const NEVER: u32 = u32::MAX;
 
 /// The keys of an expectation, numbered from 0. Numbering must not change.
@@ -22,22 +22,22 @@ pub trait Keys {
     /// A key: a prefix, a FEC, an LSA header.
     type Key;
 
-    /// How many there are.
+    /// Number of keys.
     fn len(&self) -> u32;
 
-    /// Is there none?
+    /// True if there are no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of a key; `None` for one that is not expected.
+    /// The number of a key; `None` if it is not expected.
     fn index_of(&self, key: &Self::Key) -> Option<u32>;
 
-    /// The key of this number, which is below [`Keys::len`].
+    /// The key with this number, which is below [`Keys::len`].
     fn key(&self, index: u32) -> Self::Key;
 }
 
-/// Keys one by one, for protocols that have no arithmetic for theirs.
+/// An explicit list of keys, for protocols that cannot compute the numbers of theirs.
 #[derive(Clone, Debug, Default)]
 pub struct KeyList<T> {
     keys: Vec<T>,
@@ -45,7 +45,7 @@ pub struct KeyList<T> {
 }
 
 impl<T: Clone + Eq + Hash> KeyList<T> {
-    /// These keys, in this order; one that comes twice counts once.
+    /// These keys, in this order; duplicates count once.
     pub fn new(keys: impl IntoIterator<Item = T>) -> KeyList<T> {
         let mut list = KeyList { keys: Vec::new(), numbers: HashMap::new() };
         for key in keys {
@@ -74,58 +74,58 @@ impl<T: Clone + Eq + Hash> Keys for KeyList<T> {
     }
 }
 
-/// How an expectation stands.
+/// State of an expectation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Keys that must be there.
+    /// Keys that must be present.
     pub expected: u32,
-    /// Of these, those that are.
+    /// Those of them that are present.
     pub present: u32,
-    /// Of these, those that are not.
+    /// Those of them that are missing.
     pub missing: u32,
-    /// Keys of the expectation that are there and must be gone.
+    /// Keys of the expectation that are present but must be absent.
     pub unexpected: u32,
-    /// Keys that are there with something wrong about them.
+    /// Keys that are present with wrong data.
     pub wrong: u32,
-    /// Times that a key was received, since the beginning.
+    /// Number of receptions of keys since the beginning.
     pub received: u64,
-    /// Of these, those of keys that were there already.
+    /// Those of them that repeated a key that was present already.
     pub repeated: u64,
-    /// Times that a key was withdrawn, since the beginning.
+    /// Number of withdrawals of keys since the beginning.
     pub withdrawn: u64,
-    /// Of these, those of keys that must be there.
+    /// Those of them that withdrew a key that must be present.
     pub withdrawn_in_error: u64,
-    /// When a key came or went for the first time since the beginning or the last change.
+    /// Time of the first reception or withdrawal since the beginning or the last change.
     pub first_at: Option<Instant>,
-    /// When one did for the last time.
+    /// Time of the last one.
     pub last_at: Option<Instant>,
 }
 
 impl Verification {
-    /// All there, nothing else, nothing wrong with what is there?
+    /// True if all expected keys are present, no others, and none with wrong data.
     pub fn is_right(&self) -> bool {
         self.missing == 0 && self.unexpected == 0 && self.wrong == 0
     }
 }
 
-/// Keys that must be received, and which of them are there.
+/// Keys that must be received, and which of them are present.
 #[derive(Clone, Debug)]
 pub struct Expectation<K> {
     keys: K,
-    /// Those that must be there.
+    /// Keys that must be present.
     wanted: Bitmap,
     present: Bitmap,
-    /// Present, and something about them is wrong.
+    /// Keys that are present with wrong data.
     wrong: Bitmap,
     wanted_present: u32,
-    /// Beginning of the expectation or of its last change.
+    /// Start of the expectation or of its last change.
     epoch: Instant,
     times: Option<Vec<u32>>,
     counts: Verification,
 }
 
 impl<K: Keys> Expectation<K> {
-    /// From `now` on all keys must come. `times`: is the time of each kept?
+    /// Expects all keys from `now` on. `times` is true to store the time of each key.
     pub fn new(now: Instant, keys: K, times: bool) -> Expectation<K> {
         let n = keys.len();
         let mut wanted = Bitmap::new(n);
@@ -142,13 +142,13 @@ impl<K: Keys> Expectation<K> {
         }
     }
 
-    /// What it is about.
+    /// Its keys.
     #[inline]
     pub fn keys(&self) -> &K {
         &self.keys
     }
 
-    /// From `now` on the keys of these numbers must be there, or gone. Times count from `now`.
+    /// Expects the keys with these numbers to be present, or absent, from `now` on. Times count from `now`.
     pub fn change(&mut self, now: Instant, numbers: Range<u32>, present: bool) {
         let numbers = numbers.start..numbers.end.min(self.keys.len());
         if !numbers.is_empty() {
@@ -170,7 +170,7 @@ impl<K: Keys> Expectation<K> {
         }
     }
 
-    /// Key `i` was received; `wrong`: with something wrong about it. Was it absent?
+    /// Key `i` was received; `wrong` if its data is wrong. Returns true if it was absent.
     #[inline]
     pub fn received(&mut self, now: Instant, i: u32, wrong: bool) -> bool {
         self.counts.received += 1;
@@ -187,7 +187,7 @@ impl<K: Keys> Expectation<K> {
         new
     }
 
-    /// Key `i` was withdrawn. Was it present?
+    /// Key `i` was withdrawn. Returns true if it was present.
     #[inline]
     pub fn withdrawn(&mut self, now: Instant, i: u32) -> bool {
         self.counts.withdrawn += 1;
@@ -203,7 +203,7 @@ impl<K: Keys> Expectation<K> {
         true
     }
 
-    /// All that are present are gone with the session.
+    /// All present keys are lost with the session.
     pub fn lost(&mut self, now: Instant) {
         let gone: Vec<u32> = match self.times {
             Some(_) => self.present.without(&Bitmap::new(self.keys.len())).collect(),
@@ -215,18 +215,18 @@ impl<K: Keys> Expectation<K> {
         self.wanted_present = 0;
     }
 
-    /// Are all there that must be, and no others?
+    /// True if exactly the expected keys are present.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.wanted_present == self.wanted.ones() && self.present.ones() == self.wanted_present
     }
 
-    /// Keys that are present, wanted or not.
+    /// Number of keys that are present, wanted or not.
     pub fn present(&self) -> u32 {
         self.present.ones()
     }
 
-    /// How it stands.
+    /// Its state.
     pub fn verification(&self) -> Verification {
         Verification {
             expected: self.wanted.ones(),
@@ -242,30 +242,30 @@ impl<K: Keys> Expectation<K> {
         bits.map(|i| self.keys.key(i))
     }
 
-    /// Keys that must be there and are not.
+    /// Keys that must be present but are missing.
     pub fn missing(&self) -> impl Iterator<Item = K::Key> + '_ {
         self.of(self.wanted.without(&self.present))
     }
 
-    /// Keys that are there and must be gone.
+    /// Keys that are present but must be absent.
     pub fn unexpected(&self) -> impl Iterator<Item = K::Key> + '_ {
         self.of(self.present.without(&self.wanted))
     }
 
-    /// Keys that are there with something wrong about them.
+    /// Keys that are present with wrong data.
     pub fn wrong(&self) -> impl Iterator<Item = K::Key> + '_ {
         self.of(self.wrong.numbers())
     }
 
-    /// Keys that came or went at `since` or later; none where times are not kept.
+    /// Keys that were received or withdrawn at `since` or later; none if times are not stored.
     pub fn moved_since(&self, since: Instant) -> impl Iterator<Item = K::Key> + '_ {
         let since = u32::try_from(since.since(self.epoch).as_micros()).unwrap_or(NEVER);
         let times = self.times.as_deref().unwrap_or_default();
         self.of((0..).zip(times).filter(move |(_, at)| **at != NEVER && **at >= since).map(|(i, _)| i))
     }
 
-    /// When each key came or went for the last time, in µs since the expectation or its last change began; [`NEVER`]: not since
-    /// then. `None` where times are not kept.
+    /// Time of the last reception or withdrawal of each key, in µs since the expectation or its last change began; [`NEVER`]
+    /// without one since then. `None` if times are not stored.
     pub fn times(&self) -> Option<&[u32]> {
         self.times.as_deref()
     }

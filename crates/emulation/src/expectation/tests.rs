@@ -1,4 +1,4 @@
-//! Expectations of keys that are no prefixes.
+//! Expectations with keys other than prefixes.
 
 use super::*;
 use std::time::Duration;
@@ -7,7 +7,7 @@ fn at(us: u64) -> Instant {
     Instant(us * 1_000)
 }
 
-/// FECs by name, as LDP would have them.
+/// FECs by name, as in LDP.
 fn fecs() -> Expectation<KeyList<&'static str>> {
     Expectation::new(at(10), KeyList::new(["a", "b", "c", "b"]), true)
 }
@@ -27,7 +27,7 @@ fn what_is_there_missing_wrong_and_unexpected_is_known_by_key() {
     assert_eq!(fecs.times(), Some(&[2, 5, NEVER][..]));
     assert_eq!(fecs.moved_since(at(13)).collect::<Vec<_>>(), ["b"]);
     assert!(!now.is_right() && !fecs.is_complete());
-    // Now `a` must go, and stays for a while.
+    // Now `a` must be absent, but stays present for a while.
     fecs.change(at(20), a..a + 1, false);
     assert_eq!(fecs.unexpected().collect::<Vec<_>>(), ["a"]);
     assert!(fecs.withdrawn(at(23), a) && !fecs.withdrawn(at(24), a));

@@ -12,7 +12,7 @@ use drophammer_wire::{MacAddr, Malformed, ipv6};
 use std::any::Any;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// In the list of protocols. It needs no configuration.
+/// Entry in the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
     summary: "resolves IPv6 addresses of neighbours on the link, and answers for those of the device",
@@ -36,7 +36,7 @@ pub struct Nd {
 }
 
 impl Nd {
-    /// Asks for the gateway of `device` at its first poll.
+    /// Neighbor Discovery for `device`; solicits the gateway at the first poll.
     pub fn new(device: &DeviceConfig) -> Nd {
         let gateway = device.ipv6.map(|a| a.gateway.into());
         Nd {
@@ -70,7 +70,7 @@ impl Nd {
                     }
                     return Ok(());
                 }
-                // A unicast solicitation may be answered without the option: the address is the one asked at. A
+                // A unicast solicitation may be answered without the option: the known address is then confirmed. A
                 // different address counts only with the override flag (RFC 4861 section 7.2.5).
                 let known = out.neighbours().get(target.into()).map(|n| n.mac);
                 if let Some(mac) = target_mac.or(known).filter(|m| over_ride || known.is_none_or(|k| k == *m)) {
@@ -85,7 +85,8 @@ impl Nd {
 
 /// Advertises `target` to `source`, who is at `mac`.
 fn answer(source: Ipv6Addr, mac: MacAddr, target: Ipv6Addr, out: &mut Output<'_>) {
-    // Duplicate address detection asks from the unspecified address; all nodes get the answer (RFC 4861 section 7.2.4).
+    // Duplicate address detection sends from the unspecified address; the answer goes to all nodes (RFC 4861 section
+    // 7.2.4).
     let solicited = !source.is_unspecified();
     let (to, mac) = if solicited { (source, mac) } else { (ALL_NODES, ndp::multicast_mac(ALL_NODES)) };
     let (router, over_ride, target_mac) = (false, true, Some(out.mac()));
@@ -106,8 +107,8 @@ fn send(out: &mut Output<'_>, to: MacAddr, [source, destination]: [Ipv6Addr; 2],
     out.ipv6(to, &header, |payload| message.emit(payload, header.pseudo_header_sum()));
 }
 
-/// Reads which devices a message to a group concerns, given as the IPv6 packet that carries it; `None` when it is no solicitation
-/// or advertisement of a neighbour.
+/// Reads the addresses in a message to a group, given as the IPv6 packet that carries it; `None` if it is no neighbor
+/// solicitation or advertisement.
 pub fn concerns(packet: &[u8]) -> Option<Concerns> {
     let (ip, message) = ipv6::Repr::parse(packet).ok()?;
     if ip.next_header != protocol::ICMPV6 || !matches!(message.first(), Some(135 | 136)) {

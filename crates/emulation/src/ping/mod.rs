@@ -1,5 +1,5 @@
-//! Ping (RFC 792, RFC 4443): answers echo requests for all addresses of its device, and sends them to or through the gateway when it is asked
-//! to.
+//! Ping (RFC 792, RFC 4443): answers echo requests for all addresses of its device, and sends requests to or through the gateway on
+//! command.
 
 mod session;
 
@@ -16,7 +16,7 @@ use session::{Answering, Asked, Departure, Pinger};
 use std::any::Any;
 use std::net::IpAddr;
 
-/// In the list of protocols. It needs no configuration.
+/// Entry in the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
     summary: "answers echo requests, and pings the gateway or somebody behind it on command",
@@ -30,24 +30,24 @@ pub const NAME: &str = "ping";
 const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
 /// Bytes of data that `ping` sends by default.
 const DEFAULT_DATA: u16 = 56;
-/// Data of requests, of the most bytes.
+/// Data of requests, with the maximum length.
 static DATA: [u8; MOST_DATA as usize] = [0x2a; MOST_DATA as usize];
-/// Most bytes of data of a request: more than the largest frame of the tester has room for.
+/// Maximum number of data bytes in a request: more than the tester's largest frame has room for.
 pub const MOST_DATA: u16 = MAX_FRAME - ETHERNET_OVERHEAD;
 
-/// One echo request, sent by the next poll or as soon as the gateway is resolved. Given as [`Command::Own`].
+/// One echo request, sent by the next poll or as soon as the gateway is resolved. Sent as [`Command::Own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// IP version.
     pub family: Family,
-    /// To whom, by the gateway; `None` for the gateway itself.
+    /// Destination, reached through the gateway; `None` for the gateway itself.
     pub to: Option<IpAddr>,
-    /// Bytes of data, [`MOST_DATA`] at most.
+    /// Number of data bytes, [`MOST_DATA`] at most.
     pub data: u16,
 }
 
 impl Echo {
-    /// To the gateway, with the data of `ping`.
+    /// A request to the gateway with the default data of `ping`.
     pub const fn gateway(family: Family) -> Echo {
         Echo { family, to: None, data: DEFAULT_DATA }
     }
@@ -62,7 +62,7 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// Answers, and sends nothing unasked.
+    /// Answers requests, and sends none by itself.
     pub fn new(device: &DeviceConfig) -> Ping {
         let seed = device.seed;
         let identifier = (seed ^ seed >> 16 ^ seed >> 32 ^ seed >> 48) as u16;
@@ -74,7 +74,7 @@ impl Ping {
         }
     }
 
-    /// What came of the pings of `family`; absent when the device does not use it.
+    /// Results of the pings of `family`; absent if the device does not use it.
     pub fn stats(&self, family: Family) -> Option<PingStats> {
         match family {
             Family::Ipv4 => self.v4.as_ref().map(|p| p.stats),
@@ -82,7 +82,7 @@ impl Ping {
         }
     }
 
-    /// What came of each request of `family` that was answered, in the order of the answers.
+    /// The answered requests of `family`, in the order of the answers.
     pub fn trips(&self, family: Family) -> &[Trip] {
         let pinger = match family {
             Family::Ipv4 => &self.v4,
@@ -91,12 +91,12 @@ impl Ping {
         pinger.as_ref().map_or(&[], |p| &p.trips)
     }
 
-    /// The requests of others that it answered since [`Ping::forget`], in the order of their arrival.
+    /// The received requests that it answered since [`Ping::forget`], in the order of arrival.
     pub fn served(&self) -> &[Served] {
         self.answering.served()
     }
 
-    /// Forgets [`Ping::trips`] and [`Ping::served`], of which it keeps so many only.
+    /// Clears [`Ping::trips`] and [`Ping::served`], whose lengths are limited.
     pub fn forget(&mut self) {
         self.answering.forget();
         for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
@@ -131,7 +131,7 @@ impl Ping {
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 match icmpv6::Repr::parse(packet.payload, packet.pseudo_sum)? {
                     icmpv6::Repr::EchoRequest { identifier, sequence, data } => {
-                        // A ping to a group is answered by the device's own address.
+                        // A ping to a group is answered from the device's own address.
                         let own = out.addresses().ipv6.map_or(destination, |a| a.address);
                         let source_own = if out.addresses().owns_v6(destination) { destination } else { own };
                         self.requests_answered += 1;
@@ -234,7 +234,7 @@ impl Protocol for Ping {
     }
 
     fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
-        // What was handed out since the last poll leaves with this one.
+        // Replies since the last poll leave with this one.
         self.answering.depart(now);
         self.send(now, out);
     }

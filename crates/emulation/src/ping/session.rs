@@ -1,23 +1,23 @@
-//! Echo requests to the gateway or beyond it: does somebody answer, and how fast?
+//! Echo requests to the gateway or beyond it, and their round-trip times.
 
 use drophammer_model::Instant;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Answers of which the times are kept.
+/// Maximum number of answers whose times are stored.
 const MOST_TIMES: usize = 1 << 16;
-/// How many requests may be under way before the oldest is forgotten.
+/// Maximum number of requests under way; a further one replaces the oldest.
 const WINDOW: usize = 64;
 
-/// Echo requests and what came of them.
+/// Counts of echo requests and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PingStats {
-    /// Pings asked for; those for which the gateway is not yet resolved wait and are not yet `sent`.
+    /// Requested pings. Those for which the gateway is not resolved yet wait and are not yet `sent`.
     pub asked: u64,
     /// Requests sent.
     pub sent: u64,
-    /// Requests that were answered; each counts once.
+    /// Requests that were answered; each counts once, even if it is answered again.
     pub received: u64,
     /// Round-trip time of the last answer.
     pub last_rtt: Option<Duration>,
@@ -32,35 +32,35 @@ pub struct PingStats {
 pub struct Trip {
     /// Its number among the requests of its family, from 0; its sequence number is the lower half.
     pub number: u64,
-    /// When it departed.
+    /// Departure of the request.
     pub departed: Instant,
-    /// From then to the arrival of the reply.
+    /// Time from then to the arrival of the reply.
     pub took: Duration,
 }
 
-/// A request of somebody else that this device answered.
+/// A request from another host that this device answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Who asked.
+    /// Sender of the request.
     pub source: IpAddr,
     /// Its sequence number.
     pub sequence: u16,
-    /// When it arrived.
+    /// Arrival of the request.
     pub arrived: Instant,
-    /// When the reply departed.
+    /// Departure of the reply.
     pub departed: Instant,
 }
 
-/// The last requests that the device answered, as many as [`MOST_TIMES`].
+/// The first [`MOST_TIMES`] requests that the device answered.
 #[derive(Clone, Debug, Default)]
 pub struct Answering {
     served: Vec<Served>,
-    /// Those at the end whose replies have not departed.
+    /// Number of those at the end whose replies have not left yet.
     waiting: usize,
 }
 
 impl Answering {
-    /// A request came in, and the reply is ready.
+    /// Records a received request, whose reply is ready.
     pub fn take(&mut self, now: Instant, source: IpAddr, sequence: u16) {
         if self.served.len() < MOST_TIMES {
             self.served.push(Served { source, sequence, arrived: now, departed: now });
@@ -68,34 +68,34 @@ impl Answering {
         }
     }
 
-    /// The replies that were ready depart.
+    /// Records that the waiting replies leave.
     pub fn depart(&mut self, now: Instant) {
         let from = self.served.len() - std::mem::take(&mut self.waiting);
         self.served[from..].iter_mut().for_each(|one| one.departed = one.arrived.max(now));
     }
 
-    /// Does a reply wait?
+    /// True if a reply waits.
     pub fn waits(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Those that were answered, in the order of their arrival.
+    /// The answered requests, in the order of arrival.
     pub fn served(&self) -> &[Served] {
         &self.served
     }
 
-    /// Forgets them.
+    /// Forgets all of them.
     pub fn forget(&mut self) {
         (self.served, self.waiting) = (Vec::new(), 0);
     }
 }
 
-/// A request that is to be sent.
+/// A request that waits to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// To whom; `None` for the gateway.
+    /// Destination; `None` for the gateway.
     pub to: Option<IpAddr>,
-    /// Bytes of data.
+    /// Number of data bytes.
     pub data: u16,
 }
 
@@ -104,13 +104,13 @@ pub struct Asked {
 pub struct Pinger {
     /// What was counted.
     pub stats: PingStats,
-    /// By whom the requests go, and from which address.
+    /// Gateway of the requests; `own` is their source address.
     pub gateway: IpAddr,
     /// See `gateway`.
     pub own: IpAddr,
-    /// The gateway's link-layer address was not known at the last attempt.
+    /// True if the gateway's link-layer address was unknown at the last attempt.
     pub waits: bool,
-    /// What came of each request that was answered, in the order of the answers; of the first [`MOST_TIMES`] alone.
+    /// The answered requests, in the order of the answers; only the first [`MOST_TIMES`].
     pub trips: Vec<Trip>,
     identifier: u16,
     due: Instant,
@@ -118,7 +118,7 @@ pub struct Pinger {
     sent: Box<[Option<Departed>; WINDOW]>,
 }
 
-/// A request that is under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Departed {
     number: u64,
@@ -126,21 +126,21 @@ struct Departed {
     at: Instant,
 }
 
-/// A request that departs.
+/// A request to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// To whom.
+    /// Destination address.
     pub to: IpAddr,
     /// Identifier of the device.
     pub identifier: u16,
     /// Sequence number.
     pub sequence: u16,
-    /// Bytes of data.
+    /// Number of data bytes.
     pub data: usize,
 }
 
 impl Pinger {
-    /// None sent yet; `identifier` marks the requests as ours.
+    /// No request sent yet; `identifier` marks the requests of this device.
     pub fn new(identifier: u16, own: IpAddr, gateway: IpAddr) -> Pinger {
         Pinger {
             stats: PingStats::default(),
@@ -155,24 +155,24 @@ impl Pinger {
         }
     }
 
-    /// Wants one more request to be sent.
+    /// Requests one more ping.
     pub fn ask(&mut self, now: Instant, asked: Asked) {
         self.stats.asked += 1;
         self.asked.push_back(asked);
         self.due = now;
     }
 
-    /// When the last request was asked for.
+    /// When the last ping was requested.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Is a request to be sent as soon as the gateway is known?
+    /// True if a request is to be sent as soon as the gateway is resolved.
     pub fn is_due(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// The next request, which now departs; `None` where none is to be sent.
+    /// The next request, which is sent now; `None` if none waits.
     pub fn depart(&mut self, now: Instant) -> Option<Departure> {
         let Asked { to, data } = self.asked.pop_front()?;
         let (number, to) = (self.stats.sent, to.unwrap_or(self.gateway));
@@ -182,7 +182,7 @@ impl Pinger {
         Some(Departure { to, identifier: self.identifier, sequence, data: data.into() })
     }
 
-    /// A reply of `source` came in; false when it answers no request of ours that is still waited for.
+    /// Handles a reply from `source`; false if it answers no request that is in flight.
     pub fn arrive(&mut self, now: Instant, source: IpAddr, identifier: u16, sequence: u16) -> bool {
         let slot = &mut self.sent[usize::from(sequence) % WINDOW];
         let own = |at: &Departed| at.number as u16 == sequence && identifier == self.identifier && at.to == source;
@@ -243,7 +243,7 @@ mod tests {
         answering.depart(Instant(130));
         assert!(!answering.waits());
         answering.take(Instant(200), source, 5);
-        // An arrival has its own time, which may be later than that of the look at the clock.
+        // A frame has its own time of arrival, which may be later than the last reading of the clock.
         answering.depart(Instant(190));
         let times: Vec<_> = answering.served().iter().map(|s| (s.sequence, s.arrived.0, s.departed.0)).collect();
         assert_eq!(times, [(3, 100, 130), (4, 120, 130), (5, 200, 200)]);

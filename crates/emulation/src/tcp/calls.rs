@@ -1,4 +1,4 @@
-//! What the user asks of the stack: connections, listeners, bytes.
+//! User calls of the stack: connections, listeners, bytes.
 
 use super::connection::{Connection, Holder};
 use super::host::PORTS;
@@ -10,7 +10,7 @@ use smoltcp::wire::IpAddress;
 use std::net::{IpAddr, SocketAddr};
 
 impl TcpStack {
-    /// Opens a connection from `local` to `remote`. What cannot be tried ends as [`CloseReason::Unaddressable`].
+    /// Opens a connection from `local` to `remote`. An impossible connection ends with [`CloseReason::Unaddressable`].
     pub fn connect(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> ConnectionId {
         self.now = self.now.max(now);
         let tuple = Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
@@ -35,7 +35,7 @@ impl TcpStack {
         id
     }
 
-    /// The same with a free ephemeral port.
+    /// The tuple with a free ephemeral port.
     fn with_port(&mut self, tuple: Tuple) -> Option<Tuple> {
         let same_family = tuple.local.is_ipv4() == tuple.remote.is_ipv4();
         let host = &mut self.hosts[*self.by_address.get(&tuple.local)?];
@@ -47,7 +47,7 @@ impl TcpStack {
             .find(|t| !self.by_tuple.contains_key(t) && !self.by_port.contains_key(&(t.local, t.local_port)))
     }
 
-    /// Accepts connections to `port` of `local`, which need not be a host yet. Listening twice is the same listener.
+    /// Accepts connections to `port` of `local`, which need not be a host yet. A second call returns the same listener.
     pub fn listen(&mut self, local: IpAddr, port: u16) -> ListenerId {
         let next = ListenerId(self.listeners.len() as u32);
         let id = *self.by_port.entry((local, port)).or_insert(next);
@@ -57,7 +57,7 @@ impl TcpStack {
         id
     }
 
-    /// Ends a listener; connections that nobody has accepted are reset.
+    /// Ends a listener; connections that have not been accepted are reset.
     pub fn unlisten(&mut self, listener: ListenerId) {
         let Some(Listener { local, port, .. }) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take)
         else {
@@ -75,13 +75,13 @@ impl TcpStack {
         }
     }
 
-    /// The next connection that `listener` has got, in the order in which they were established.
+    /// The next connection of `listener`, in the order in which they were established.
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnectionId> {
         let at = self.accepted.iter().position(|(l, _)| *l == listener)?;
         self.take_accepted(at).map(|(_, id)| id)
     }
 
-    /// The next connection that any listener has got.
+    /// The next connection of any listener.
     pub fn accept_any(&mut self) -> Option<(ListenerId, ConnectionId)> {
         self.take_accepted(0)
     }
@@ -96,7 +96,7 @@ impl TcpStack {
         Some((listener, id))
     }
 
-    /// Where the connection is; one that was removed is closed.
+    /// State of the connection; a removed one is closed.
     pub fn state(&self, id: ConnectionId) -> ConnState {
         self.get(id).map_or(ConnState::Closed(CloseReason::Local), Connection::state)
     }
@@ -107,29 +107,29 @@ impl TcpStack {
         Some(((tuple.local, tuple.local_port).into(), (tuple.remote, tuple.remote_port).into()))
     }
 
-    /// Bytes that the send buffer has room for; 0 when nothing may be sent (any more, or yet).
+    /// Free bytes in the send buffer; 0 if nothing may be sent (any more, or yet).
     pub fn can_send(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, Connection::can_send)
     }
 
-    /// Bytes that the peer has not acknowledged yet, sent or not.
+    /// Bytes that the peer has not acknowledged yet, whether sent or not.
     pub fn unacknowledged(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, |c| c.socket().send_queue())
     }
 
-    /// Bytes written that have not been sent once. After a [`TcpStack::poll`] they wait for the peer: its window is closed, or what is
-    /// lost has to be sent first.
+    /// Written bytes that have never been sent. After a [`TcpStack::poll`] they wait for the peer: its window is closed, or lost
+    /// segments must be resent first.
     pub fn unsent(&self, id: ConnectionId) -> u64 {
         self.get(id).map_or(0, Connection::unsent)
     }
 
-    /// Bytes that have come in and were not taken yet.
+    /// Received bytes that have not been taken yet.
     pub fn can_receive(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, |c| c.socket().recv_queue())
     }
 
-    /// Lets `fill` write into the send buffer, once: it gets at least all that is free or 64 KiB in one piece, and returns how
-    /// many bytes it has written at the front. Returns the same.
+    /// Calls `fill` once to write into the send buffer: it gets all free bytes or at least 64 KiB in one piece, and returns
+    /// how many bytes it has written at the front. Returns the same number.
     pub fn send_with(&mut self, id: ConnectionId, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
         let sent = connection.send_with(&mut self.stage, fill);
@@ -139,8 +139,9 @@ impl TcpStack {
         sent
     }
 
-    /// Shows `take` what has come in, in order, until it takes no more of it; it returns how many bytes it is done
-    /// with. What it left is shown again together with what follows, however the buffer wraps. Returns the bytes taken.
+    /// Passes received bytes to `take`, in order, until it takes no more; `take` returns how many bytes it has
+    /// consumed. The rest is passed again together with later bytes, wherever the buffer wraps. Returns the number of
+    /// consumed bytes.
     pub fn receive_with(&mut self, id: ConnectionId, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
         let taken = connection.receive_with(&mut self.stage, take);
@@ -150,7 +151,7 @@ impl TcpStack {
         taken
     }
 
-    /// Sends no more than what is in the send buffer; the peer is told after that.
+    /// Ends sending: the bytes in the send buffer are still sent, followed by FIN.
     pub fn close(&mut self, id: ConnectionId) {
         let Some(connection) = slot_of(&mut self.slots, id) else { return };
         if connection.state() == ConnState::Connecting {
@@ -169,7 +170,8 @@ impl TcpStack {
         }
     }
 
-    /// Forgets the connection: `id` is of no use any more. One that is closing goes on to do so, any other is aborted.
+    /// Forgets the connection: `id` becomes invalid. A connection that is closing continues to close, any other is
+    /// aborted.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = slot_of(&mut self.slots, id) else { return };
         if connection.socket().may_send() || connection.state() == ConnState::Connecting {
@@ -180,21 +182,21 @@ impl TcpStack {
         self.settle(id.slot);
     }
 
-    /// Connections that changed, got data or got room to send since the last call; each once.
+    /// Connections that changed, or have new data or room to send since the last call; each once.
     pub fn ready(&mut self) -> impl Iterator<Item = ConnectionId> + use<> {
         let mut ids = Vec::new();
         self.take_ready(&mut ids);
         ids.into_iter()
     }
 
-    /// The same into memory that is used again: replaces what is in `ids`.
+    /// Like [`TcpStack::ready`], with reused memory: replaces the content of `ids`.
     pub fn take_ready(&mut self, ids: &mut Vec<ConnectionId>) {
         ids.clear();
         std::mem::swap(ids, &mut self.ready);
         ids.retain(|id| slot_of(&mut self.slots, *id).is_some_and(|c| std::mem::take(&mut c.ready)));
     }
 
-    /// Connections that there are, those included that nobody holds any more.
+    /// Number of connections, including those without a user.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.free.len()
     }

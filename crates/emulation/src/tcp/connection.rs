@@ -1,4 +1,4 @@
-//! One connection: a smoltcp socket, how it ended, and the patience with its peer.
+//! One connection: a smoltcp socket, the reason for its end, and the time-outs for its peer.
 
 use super::segment::{Sent, Tuple};
 use super::{CloseReason, ConnState, ListenerId, TcpConfig};
@@ -7,21 +7,21 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use std::time::Duration;
 
-/// Who looks after a connection.
+/// Owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// A listener: the handshake is not over.
+    /// A listener; the handshake is under way.
     Embryo(ListenerId),
-    /// A listener: it waits to be accepted.
+    /// A listener; the connection waits to be accepted.
     Queued(ListenerId),
     /// The user.
     User,
-    /// Nobody any more; it goes when it is over.
+    /// None; it is dropped when it is closed.
     Nobody,
 }
 
-/// Most bytes that are staged where a ring buffer wraps: the longest message of the protocols above (an extended BGP
-/// message, RFC 8654) fits.
+/// Maximum number of bytes that are staged if a ring buffer wraps: the longest message of the upper protocols (an
+/// extended BGP message, RFC 8654) fits.
 pub(super) const STAGE: usize = 65_536;
 
 pub(super) struct Connection {
@@ -30,9 +30,9 @@ pub(super) struct Connection {
     pub holder: Holder,
     pub sockets: SocketSet<'static>,
     handle: SocketHandle,
-    /// Is it in the list of those that may have something to send?
+    /// True if it is in the list of connections that may have segments to send.
     pub dirty: bool,
-    /// Is it in the list of those that the user should look at?
+    /// True if it is in the list of connections for the user.
     pub ready: bool,
     /// Earliest entry in the heap of deadlines.
     pub scheduled: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     /// State when it was last observed.
     seen: State,
     peer_closed: bool,
-    /// Since when the peer has been silent while something is expected of it.
+    /// Since when the peer has been silent while an answer is expected.
     silent_since: Option<Instant>,
     /// Bytes that the user has written.
     written: u64,
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Takes note of a change of state; `reset`: by a segment with RST. True when there was one.
+    /// Detects a change of state; `reset` if a segment with RST caused it. Returns true if there was a change.
     pub fn observe(&mut self, reset: bool) -> bool {
         let (was, state) = (self.seen, self.socket().state());
         self.seen = state;
@@ -115,14 +115,14 @@ impl Connection {
         was != state
     }
 
-    /// Ends it at once; the peer gets an RST with the next packets, if it knows of the connection.
+    /// Ends it at once; the next packets contain an RST for the peer, if it knows the connection.
     pub fn abort(&mut self, reason: CloseReason) {
         self.ended.get_or_insert(reason);
         self.socket_mut().abort();
         self.observe(false);
     }
 
-    /// Something came from the peer.
+    /// Records a packet from the peer.
     pub fn heard(&mut self, now: Instant) {
         // Repeated SYNs do not keep a handshake alive.
         if !matches!(self.seen, State::SynSent | State::SynReceived) {
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// When it is given up unless the peer is heard of: something is expected of it.
+    /// When it is given up unless the peer sends; `None` if no answer is expected.
     pub fn gives_up_at(&mut self, now: Instant, config: &TcpConfig) -> Option<Instant> {
         let opens = matches!(self.seen, State::SynSent | State::SynReceived);
         let closes = matches!(self.seen, State::FinWait1 | State::Closing | State::LastAck)
@@ -144,12 +144,12 @@ impl Connection {
         Some(since + if opens { config.connect_timeout } else { config.timeout })
     }
 
-    /// Nothing will be sent or received any more.
+    /// True if nothing will be sent or received any more.
     pub fn is_over(&self) -> bool {
         self.socket().state() == State::Closed && self.socket().remote_endpoint().is_none()
     }
 
-    /// The peer may open a new connection with the same ends (RFC 9293 section 3.6.1).
+    /// True if the peer may open a new connection with the same ends (RFC 9293 section 3.6.1).
     pub fn may_be_replaced(&self) -> bool {
         matches!(self.socket().state(), State::Closed | State::TimeWait)
     }
@@ -159,7 +159,7 @@ impl Connection {
         if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
     }
 
-    /// Offers room in the send buffer, in one piece of all that is free or of [`STAGE`] bytes or more.
+    /// Offers the free room in the send buffer in one piece, or at least [`STAGE`] bytes of it.
     pub fn send_with(&mut self, stage: &mut Vec<u8>, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let free = self.can_send();
         if free == 0 {
@@ -173,7 +173,7 @@ impl Connection {
         });
         let written = match direct {
             Ok(Some(filled)) => filled,
-            // The ring wraps before: what writes whole messages must not be held up by that.
+            // The ring wraps before that: a writer of whole messages needs a contiguous buffer.
             Ok(None) => {
                 stage.resize(stage.len().max(wanted), 0);
                 let filled = fill(&mut stage[..wanted]).min(wanted);
@@ -185,13 +185,13 @@ impl Connection {
         written
     }
 
-    /// Bytes that the user has written and that have not been sent once.
+    /// Written bytes that have never been sent.
     pub fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.sent.bytes)
     }
 
-    /// Shows what has come in until the user takes no more; what is left over where the ring wraps is shown again
-    /// together with what follows it.
+    /// Passes received bytes to the user until it takes no more; the rest before a wrap of the ring is passed again
+    /// together with the bytes after it.
     pub fn receive_with(&mut self, stage: &mut Vec<u8>, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let socket = self.socket_mut();
         let mut total = 0;
@@ -230,7 +230,7 @@ impl Connection {
     }
 }
 
-/// How long a connection waits.
+/// Time-out of a handshake.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long an established one does.
+/// Time-out of an established connection.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! One local address in front of smoltcp, and the device of one packet through which it speaks.
+//! One local address of smoltcp, and the device of one packet through which smoltcp sends and receives.
 
 use drophammer_model::Instant;
 use smoltcp::iface::{Config, Interface, SocketSet};
@@ -7,16 +7,16 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// smoltcp answers "at once" with instant 0 and puts some first deadlines at 0 plus a delay of at most a minute, so its
-/// clock starts well above.
+/// smoltcp returns instant 0 for "at once", and computes some first deadlines as 0 plus at most a minute, so its clock
+/// starts well above.
 const EPOCH_US: u64 = 100_000_000;
 
-/// Ours (ns) as smoltcp's (µs, rounded down).
+/// Our instant (ns) as smoltcp's (µs, rounded down).
 pub(super) fn to_inner(now: Instant) -> smoltcp::time::Instant {
     smoltcp::time::Instant::from_micros((EPOCH_US + now.0 / 1_000).min(i64::MAX as u64) as i64)
 }
 
-/// smoltcp's as ours: the first instant that it takes for this one. `None` for "at once".
+/// smoltcp's instant as ours: the first one that rounds to it. `None` for "at once".
 fn to_outer(at: smoltcp::time::Instant) -> Option<Instant> {
     let us = u64::try_from(at.total_micros()).unwrap_or(0).checked_sub(EPOCH_US)?;
     Some(Instant(us.saturating_mul(1_000)))
@@ -39,7 +39,7 @@ impl Link {
     }
 }
 
-/// Gives at most one packet to the stack, and takes what it sends.
+/// Passes at most one packet to smoltcp, and takes the packets that it sends.
 pub(super) struct Device<'a> {
     pub link: Link,
     pub arrived: Option<&'a [u8]>,
@@ -112,7 +112,7 @@ pub(super) struct Host {
     port: u16,
 }
 
-/// First ephemeral port (RFC 6335 section 6); they end at 65535.
+/// First ephemeral port (RFC 6335 section 6); the last is 65535.
 const FIRST_PORT: u16 = 49_152;
 pub(super) const PORTS: u32 = 65_536 - FIRST_PORT as u32;
 
@@ -125,7 +125,7 @@ fn mix(seed: u64, value: u64) -> u64 {
 }
 
 impl Host {
-    /// What it chooses (sequence numbers, ports) follows from `seed` and its address alone.
+    /// Its random choices (sequence numbers, ports) depend on `seed` and its address only.
     pub fn new(address: IpAddr, seed: u64, link: Link) -> Host {
         let words = match address {
             IpAddr::V4(a) => [u64::from(a.to_bits()), 4],
@@ -144,17 +144,17 @@ impl Host {
         Host { address, interface, port: FIRST_PORT + (seed % u64::from(PORTS)) as u16 }
     }
 
-    /// The next ephemeral port, round and round.
+    /// The next ephemeral port, cyclically.
     pub fn next_port(&mut self) -> u16 {
         let port = self.port;
         self.port = port.checked_add(1).unwrap_or(FIRST_PORT);
         port
     }
 
-    /// When one of `sockets` wants to send, if nothing arrives before.
+    /// When one of `sockets` must send, unless a packet arrives earlier.
     pub fn poll_at(&mut self, now: Instant, sockets: &SocketSet<'_>) -> Option<Instant> {
         let at = self.interface.poll_at(to_inner(now), sockets)?;
-        // It has just been asked to send and had nothing: "at once" would be for ever.
+        // smoltcp has just been polled and had nothing to send: "at once" would repeat for ever.
         Some(to_outer(at).filter(|at| *at > now).unwrap_or(now + Duration::from_millis(1)))
     }
 }

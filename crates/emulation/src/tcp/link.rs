@@ -1,4 +1,4 @@
-//! From IP packets to Ethernet frames and back, between a [`super::TcpStack`] and a port.
+//! Converts IP packets to Ethernet frames and back, between a [`super::TcpStack`] and a port.
 
 use crate::compose::Link;
 use drophammer_wire::MacAddr;
@@ -10,11 +10,11 @@ pub fn frame_len(packet: &[u8]) -> usize {
     (ethernet::LEN + packet.len()).max(ethernet::MIN_WITHOUT_FCS)
 }
 
-/// Writes the frame that carries `packet` into `frame`, which has [`frame_len`] bytes, a slot of a port for instance. The
-/// destination is the MAC address of the next hop, for instance [`crate::device::Device::gateway_mac`].
+/// Writes the frame that carries `packet` into `frame`, which has [`frame_len`] bytes, for example a slot of a port. The
+/// destination is the MAC address of the next hop, for example [`crate::device::Device::gateway_mac`].
 ///
 /// # Panics
-/// When `frame` is shorter.
+/// If `frame` is shorter.
 #[inline]
 pub fn write_frame(frame: &mut [u8], link: Link, packet: &[u8]) {
     let ethertype = if packet.first().is_some_and(|b| b >> 4 == 6) { ethertype::IPV6 } else { ethertype::IPV4 };
@@ -24,7 +24,7 @@ pub fn write_frame(frame: &mut [u8], link: Link, packet: &[u8]) {
     frame[end..].fill(0);
 }
 
-/// The IP packet, with padding behind it, in a frame to `mac`; `None` for frames to others and of other kinds.
+/// The IP packet, followed by padding, in a frame to `mac`; `None` for frames to other addresses and of other types.
 #[inline]
 pub fn packet(frame: &[u8], mac: MacAddr) -> Option<&[u8]> {
     let (header, packet) = ethernet::Repr::parse(frame).ok()?;

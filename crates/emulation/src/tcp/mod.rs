@@ -1,15 +1,16 @@
-//! TCP (RFC 9293) for many local addresses at once: IP packets and an instant in, IP packets and the next deadline out.
+//! TCP (RFC 9293) for many local addresses at once: the input is IP packets and an instant, the output is IP packets
+//! and the next deadline.
 //!
-//! A [`TcpStack`] is what speaks TCP behind one tester port. It has any number of hosts (local addresses, IPv4 and IPv6),
-//! which open connections and accept them. Frames are not its business: [`link`] joins it to the Ethernet of a port,
-//! and a [`crate::device::Device`] answers ARP and Neighbor Discovery for its addresses.
+//! A [`TcpStack`] is the TCP behind one tester port. It has any number of hosts (local addresses, IPv4 and IPv6), which
+//! open and accept connections. It does not handle frames: [`link`] connects it to the Ethernet of a port, and a
+//! [`crate::device::Device`] answers ARP and Neighbor Discovery for its addresses.
 //!
-//! Segments and timers are smoltcp's; nothing of it is visible outside. Each connection is found by its ends, is touched only
-//! when a packet for it arrives, a deadline of it is due or the user acts, and waits in a heap otherwise: a thousand
-//! idle peers cost next to nothing. Packets of the network are never trusted: what is not a whole TCP segment for one of
-//! our addresses is ignored, half-open connections per listener and answers that wait are bounded.
+//! Segments and timers are those of smoltcp, which is not visible outside. A connection is found by its ends. It is touched
+//! only when a packet for it arrives, one of its deadlines is due or the user acts, and waits in a heap otherwise: a thousand
+//! idle peers cost next to nothing. Packets from the network are never trusted: anything but a whole TCP segment for one of
+//! our addresses is ignored, and half-open connections per listener and waiting answers are bounded.
 //!
-//! The same calls give the same packets, bit by bit: all that is chosen (sequence numbers, ports) follows from the seed and
+//! The same calls produce the same packets, bit by bit: all random choices (sequence numbers, ports) depend on the seed and
 //! the address of the host.
 
 mod calls;
@@ -27,30 +28,32 @@ pub use stack::TcpStack;
 
 use std::time::Duration;
 
-/// What all connections of a stack have in common.
+/// Configuration of all connections of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Longest IP packet sent, in bytes; the MSS follows from it. Longer ones are taken all the same.
+    /// Longest sent IP packet in bytes, from which the MSS follows. Longer ones are accepted.
     pub mtu: usize,
     /// Seed of sequence numbers and ports.
     pub seed: u64,
-    /// Bytes of a connection's send buffer: what is not yet acknowledged and what waits. There is no congestion control, so
-    /// this is also the most that is under way.
+    /// Bytes of a connection's send buffer: unacknowledged and waiting bytes. There is no congestion control, so this is
+    /// also the maximum in flight.
     pub send_buffer: usize,
-    /// Bytes of a connection's receive buffer, and so the window offered to its peer.
+    /// Bytes of a connection's receive buffer, which is the window offered to its peer.
     pub receive_buffer: usize,
-    /// How long a segment may wait for a second one until it is acknowledged (RFC 9293 section 3.8.6.3); `None`: not at all.
+    /// How long the acknowledgment of a segment may wait for a second segment (RFC 9293 section 3.8.6.3); `None`: not at
+    /// all.
     pub ack_delay: Option<Duration>,
-    /// Are segments with a wrong TCP checksum dropped? Segments of a peer in the same kernel arrive with only the
+    /// True to drop segments with a wrong TCP checksum. Segments of a peer in the same kernel arrive with only the
     /// pseudo-header summed unless its transmit offload is off: then this must be false.
     pub verify_checksums: bool,
-    /// TTL or hop limit of what is sent.
+    /// TTL or hop limit of sent packets.
     pub hop_limit: u8,
-    /// How long a handshake may take.
+    /// Maximum duration of a handshake.
     pub connect_timeout: Duration,
-    /// How long a peer may be silent while something waits to be acknowledged.
+    /// How long a peer may be silent while sent data is unacknowledged.
     pub timeout: Duration,
-    /// Connections per listener that may be half open or wait to be accepted; more are left unanswered.
+    /// Maximum number of half-open connections and connections waiting to be accepted, per listener; further SYNs are
+    /// not answered.
     pub backlog: usize,
 }
 
@@ -78,34 +81,34 @@ impl Default for TcpConfig {
     }
 }
 
-/// A connection of one stack. It never names another one, even after [`TcpStack::remove`].
+/// Identifies a connection of one stack. It never refers to another one, even after [`TcpStack::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     slot: u32,
     generation: u32,
 }
 
-/// A listening port of one stack.
+/// Identifies a listening port of one stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(u32);
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnState {
     /// The handshake is under way.
     Connecting,
-    /// Data may come; data may be sent unless [`TcpStack::close`] was called.
+    /// Data may arrive; data may be sent unless [`TcpStack::close`] was called.
     Established,
-    /// The peer sends no more, but still takes data.
+    /// The peer sends no more, but still accepts data.
     PeerClosed,
-    /// It is over. What came before can still be read.
+    /// It is closed. Data received before can still be read.
     Closed(CloseReason),
 }
 
-/// Why a connection is over.
+/// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The peer answered the first segment with RST: nobody listens there.
+    /// The peer answered the first segment with RST: it has no listener there.
     Refused,
     /// The peer sent RST later.
     Reset,
@@ -115,7 +118,8 @@ pub enum CloseReason {
     Peer,
     /// This side closed first or aborted.
     Local,
-    /// It was never tried: the local address is no host of the stack, is of another family than the peer's, or has no port left.
+    /// The connection is impossible: the local address is no host of the stack, is of another family than the peer's, or has no
+    /// free port.
     Unaddressable,
 }
 

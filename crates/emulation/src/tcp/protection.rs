@@ -1,5 +1,5 @@
-//! Protection of TCP against segments that are not its peer's: signatures (TCP MD5, RFC 2385) and the generalised TTL security mechanism
-//! (GTSM, RFC 5082). Segments are signed and verified outside smoltcp, on the packets that it takes and gives.
+//! Protection of TCP against segments that do not come from the peer: signatures (TCP MD5, RFC 2385) and the generalised TTL security
+//! mechanism (GTSM, RFC 5082). Segments are signed and verified outside smoltcp, on the packets that it receives and sends.
 
 use super::TcpStack;
 use super::host::{Host, Link};
@@ -11,25 +11,26 @@ use std::net::IpAddr;
 /// Kind and length of the option of TCP MD5 (RFC 2385 section 2).
 const KIND: u8 = 19;
 const LEN: usize = 18;
-/// Bytes that the option takes in the header: two NOPs align it.
+/// Length of the option in the header; two NOPs align it.
 pub(super) const SPACE: usize = 20;
 /// Longest key, as in Linux.
 const LONGEST_KEY: usize = 80;
-/// TTL or hop limit that is sent where GTSM is used.
+/// TTL or hop limit of sent packets with GTSM.
 const SENT_TTL: u8 = 255;
 
-/// How connections between a local address and a peer are protected.
+/// Protection of connections between a local address and a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// Key of TCP MD5, 1 to 80 bytes: all segments are signed with it, and those that are not are dropped.
+    /// Key of TCP MD5, 1 to 80 bytes: all segments are signed with it, and received segments without a valid signature
+    /// are dropped.
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM: the peer is at most so many hops away, 1 for a peer on the link. Segments are sent with TTL 255, and those that arrive
+    /// GTSM: maximum number of hops to the peer, 1 for a peer on the link. Segments are sent with TTL 255, and segments received
     /// with less than 256 minus this are dropped.
     pub ttl_security_hops: Option<u8>,
 }
 
 impl Protection {
-    /// Can it be used?
+    /// Checks that it can be used.
     ///
     /// # Errors
     /// What is wrong: an empty key or one of more than 80 bytes, or hops outside 1 to 254.
@@ -49,7 +50,7 @@ impl Protection {
 }
 
 impl From<&BgpProtection> for Protection {
-    /// Of connections to a peer on the link.
+    /// Protection of connections to a peer on the link.
     fn from(bgp: &BgpProtection) -> Protection {
         Protection {
             md5_key: bgp.md5.as_ref().map(|key| key.expose().as_bytes().to_vec()),
@@ -58,14 +59,14 @@ impl From<&BgpProtection> for Protection {
     }
 }
 
-/// Segments that were dropped, by reason.
+/// Counts of dropped segments, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// They carried no signature.
+    /// Segments without a signature.
     pub md5_missing: u64,
-    /// Their signature is wrong: another key, or they were changed on the way.
+    /// Segments with a wrong signature: another key, or changed on the way.
     pub md5_wrong: u64,
-    /// They came from too far away.
+    /// Segments from too many hops away.
     pub ttl_low: u64,
 }
 
@@ -74,13 +75,13 @@ pub struct Refusals {
 pub(super) struct Protections {
     by_ends: HashMap<(IpAddr, IpAddr), Protection>,
     refusals: Refusals,
-    /// Memory of one packet that is used again.
+    /// Reused memory of one packet.
     scratch: Vec<u8>,
 }
 
 impl TcpStack {
-    /// Protects all connections between `local`, a host of this stack without connections, and `remote`. With a key the MTU of all
-    /// its connections is 20 bytes less. A protection with neither ends it.
+    /// Protects all connections between `local`, a host of this stack without connections, and `remote`. With a key, the MTU of
+    /// all connections of the host is 20 bytes less. An empty protection removes it.
     pub fn protect(&mut self, local: IpAddr, remote: IpAddr, protection: Protection) {
         let signs = protection.md5_key.is_some();
         if protection.is_none() {
@@ -89,27 +90,27 @@ impl TcpStack {
             self.protections.by_ends.insert((local, remote), protection);
         }
         if let Some(&host) = self.by_address.get(&local).filter(|_| signs) {
-            // smoltcp sizes its segments by the MTU of the interface.
+            // smoltcp derives the segment size from the MTU of the interface.
             let link = Link { mtu: self.link.mtu - SPACE, ..self.link };
             self.hosts[host] = Host::new(local, self.config.seed, link);
         }
     }
 
-    /// Segments that were dropped because of a protection.
+    /// Counts of segments that were dropped because of a protection.
     pub fn refusals(&self) -> Refusals {
         self.protections.refusals
     }
 }
 
 impl Protections {
-    /// Is nothing protected?
+    /// True if nothing is protected.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.by_ends.is_empty()
     }
 
-    /// Verifies an IP packet that carries a whole TCP segment. `None`: it is refused, and counted. Else the packet as TCP may
-    /// take it: the MSS that the peer names leaves no room for our signature, so it is made less.
+    /// Verifies an IP packet that carries a whole TCP segment. `None` if it is refused, which is counted. Otherwise the
+    /// packet for TCP: the peer's MSS leaves no room for our signature, so it is reduced.
     #[inline]
     pub fn verify<'a>(&'a mut self, ends: (IpAddr, IpAddr), packet: &'a [u8]) -> Option<&'a [u8]> {
         let Some(protection) = self.by_ends.get(&ends) else { return Some(packet) };
@@ -147,7 +148,7 @@ impl Protections {
         Some(&self.scratch)
     }
 
-    /// Gives `packet`, of our own, as it must leave.
+    /// Passes our own `packet` to `out`, signed or with the TTL changed as required.
     #[inline]
     pub fn send(&mut self, packet: &[u8], out: &mut dyn FnMut(&[u8])) {
         let protection = match self.is_empty() {
@@ -190,7 +191,7 @@ fn header_len(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// The options of a TCP segment with kind and length, without padding; what is cut off is left out.
+/// The options of a TCP segment with kind and length, without padding; truncated ones are left out.
 fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = (usize::from(segment[12] >> 4) * 4).clamp(20, segment.len());
     let mut rest = &segment[20..end];
@@ -208,8 +209,8 @@ fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Pseudo header, header without options and with checksum zero, data, key (RFC 2385 section 2.0). The pseudo header of IPv6 is
-/// that of its checksum (RFC 8200 section 8.1), as Linux and BSD have it.
+/// MD5 over pseudo header, header without options and with checksum zero, data, and key (RFC 2385 section 2.0). The pseudo
+/// header of IPv6 is that of its checksum (RFC 8200 section 8.1), as in Linux and BSD.
 fn digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; 16] {
     let segment = &packet[at..];
     let mut md5 = Md5::new();
@@ -231,7 +232,8 @@ fn digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; 16] {
     md5.finalize().into()
 }
 
-/// Replaces what is in `out` by `packet` with a signature as its first option. The sum of an IPv4 header is left to the caller.
+/// Replaces the content of `out` with `packet` with a signature as its first option. The caller updates the checksum of an IPv4
+/// header.
 fn sign(packet: &[u8], at: usize, key: &[u8], out: &mut Vec<u8>) {
     let segment = &packet[at..];
     let data = (usize::from(segment[12] >> 4) * 4).clamp(20, segment.len());
@@ -240,7 +242,7 @@ fn sign(packet: &[u8], at: usize, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[1, 1, KIND, LEN as u8]);
     out.extend_from_slice(&[0; 16]);
     for option in options(segment) {
-        // SACK blocks give way: the header has 40 bytes for options (RFC 2018 section 3).
+        // SACK blocks are dropped if necessary: the header has 40 bytes for options (RFC 2018 section 3).
         if out.len() - at + option.len() <= 60 && option[0] != 5 {
             out.extend_from_slice(option);
         }

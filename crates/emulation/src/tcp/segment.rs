@@ -1,13 +1,13 @@
-//! What dispatching needs to know of an arrived packet.
+//! Parsing of received packets, as far as dispatching needs it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Number of TCP in the headers of IPv4 and IPv6.
+/// Protocol number of TCP in IPv4 and IPv6.
 const TCP: u8 = 6;
-/// TCP header without options.
+/// Length of the TCP header without options.
 const TCP_LEN: usize = 20;
 
-/// Both ends of a connection, as this side sees them.
+/// Both ends of a connection, as seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tuple {
     pub local: IpAddr,
@@ -16,7 +16,7 @@ pub(super) struct Tuple {
     pub remote_port: u16,
 }
 
-/// An arrived TCP segment.
+/// A received TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'a> {
     pub tuple: Tuple,
@@ -24,13 +24,13 @@ pub(super) struct Segment<'a> {
     pub reset: bool,
     /// SYN without ACK and RST: the first segment of a connection.
     pub opens: bool,
-    /// The IP packet without what lies behind it in the frame.
+    /// The IP packet without the bytes after it in the frame.
     pub packet: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Reads an IP packet that carries a whole TCP header; `None` for anything else, fragments and IPv6 extension headers
-    /// included. Checksums are left to whoever processes the segment.
+    /// Reads an IP packet that carries a whole TCP header; `None` for anything else, including fragments and IPv6
+    /// extension headers. Checksums are verified later, when the segment is processed.
     pub fn read(packet: &'a [u8]) -> Option<Segment<'a>> {
         let (local, remote, header, len) = match packet.first()? >> 4 {
             4 => read_ipv4(packet)?,
@@ -55,17 +55,17 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// How far a connection has got with what it sends.
+/// How much of its data a connection has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Sequence number behind the last byte that was sent.
+    /// Sequence number after the last byte that was sent.
     next: u32,
     /// Bytes of data sent, each counted once.
     pub bytes: u64,
 }
 
 impl Sent {
-    /// Takes note of a packet of our own, as the stack wrote it.
+    /// Records one of our own packets, as the stack wrote it.
     pub fn note(&mut self, packet: &[u8]) {
         let header = match packet.first().map(|b| b >> 4) {
             Some(4) => usize::from(packet[0] & 15) * 4,
@@ -74,12 +74,12 @@ impl Sent {
         let Some(tcp) = packet.get(header..).filter(|tcp| tcp.len() >= TCP_LEN) else { return };
         let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
         if tcp[13] & 2 != 0 {
-            // A SYN is one number; nothing of ours goes with it.
+            // A SYN uses one sequence number; our SYNs carry no data.
             *self = Sent { next: sequence.wrapping_add(1), bytes: 0 };
             return;
         }
         let data = tcp.len().saturating_sub(usize::from(tcp[12] >> 4) * 4);
-        // What is sent again ends before; an RST may stand anywhere and brings no data.
+        // Retransmissions end before `next`; an RST may have any sequence number and carries no data.
         let ahead = sequence.wrapping_add(data as u32).wrapping_sub(self.next);
         if data > 0 && ahead as i32 > 0 {
             self.next = self.next.wrapping_add(ahead);
@@ -156,7 +156,7 @@ mod tests {
             sent.note(&packet);
             sent.bytes
         };
-        // Across the end of the numbers.
+        // Across the wrap of sequence numbers.
         assert_eq!((send(u32::MAX - 3, true, b""), send(u32::MAX - 2, false, b"12345")), (0, 5));
         assert_eq!((send(u32::MAX - 2, false, b"12345"), send(1, false, b"2"), send(2, false, b"")), (5, 5, 5));
         assert_eq!((send(1, false, b"xyz"), send(4, false, b"!")), (7, 8));

@@ -1,4 +1,4 @@
-//! The stack: hosts, listeners and connections, and who of them has something to do.
+//! The stack: hosts, listeners and connections, and the schedule of their work.
 
 use super::connection::{Connection, Holder};
 use super::host::{Device, Host, Link, to_inner};
@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes and number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; more are not given.
+/// Maximum number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; further ones are dropped.
 const MOST_REPLIES: usize = 4096;
 
-/// Answers to what was received, until the next poll.
+/// Answers to received packets, until the next poll.
 #[derive(Default)]
 struct Replies {
     bytes: Vec<u8>,
@@ -67,13 +67,13 @@ pub struct TcpStack {
     pub(super) listeners: Vec<Option<Listener>>,
     pub(super) by_port: HashMap<(IpAddr, u16), ListenerId>,
     pub(super) accepted: VecDeque<(ListenerId, ConnectionId)>,
-    /// Connections that may have something to send.
+    /// Connections that may have segments to send.
     dirty: Vec<u32>,
     serving: Vec<u32>,
     pub(super) ready: Vec<ConnectionId>,
     deadlines: BinaryHeap<Reverse<(Instant, ConnectionId)>>,
     replies: Replies,
-    /// No sockets: what belongs to no connection is answered by RST.
+    /// An empty socket set: packets for no connection are answered with RST.
     nobody: SocketSet<'static>,
     scratch: Vec<u8>,
     segments_received: u64,
@@ -81,7 +81,7 @@ pub struct TcpStack {
 }
 
 impl TcpStack {
-    /// A stack without hosts. An MTU outside 256 to 65,535 bytes is taken as the nearest in it.
+    /// A stack without hosts. An MTU outside 256 to 65,535 bytes is replaced by the nearest valid one.
     pub fn new(config: TcpConfig) -> TcpStack {
         let mtu = config.mtu.clamp(256, 65_535);
         TcpStack {
@@ -109,7 +109,7 @@ impl TcpStack {
         }
     }
 
-    /// Adds a local address; one that is there already, or is no unicast address, is left alone.
+    /// Adds a local address; one that exists already, or is not a unicast address, is ignored.
     pub fn add_host(&mut self, address: IpAddr) {
         let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
         if address.is_multicast() || address.is_unspecified() || broadcast || self.by_address.contains_key(&address) {
@@ -124,13 +124,13 @@ impl TcpStack {
         self.hosts.iter().map(|h| h.address)
     }
 
-    /// Sizes of the buffers of connections that begin from now on, in bytes.
+    /// Sets the buffer sizes of connections that begin from now on, in bytes.
     pub fn set_buffers(&mut self, send: usize, receive: usize) {
         (self.config.send_buffer, self.config.receive_buffer) = (send, receive);
     }
 
-    /// Takes an IP packet that arrived at `now` (bytes behind its end do no harm); what answers it waits for
-    /// [`TcpStack::poll`]. False for what is not a whole TCP segment for a host of this stack.
+    /// Handles an IP packet that arrived at `now` (bytes after its end are ignored); answers wait for
+    /// [`TcpStack::poll`]. False if it is not a whole TCP segment for a host of this stack.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = self.now.max(now);
         let Some(segment) = Segment::read(packet) else { return false };
@@ -148,7 +148,7 @@ impl TcpStack {
         true
     }
 
-    /// Takes a segment for a host of this stack.
+    /// Handles a segment for a host of this stack.
     fn take(&mut self, host: usize, segment: &Segment<'_>) {
         let known = self.by_tuple.get(&segment.tuple).copied();
         if let Some(slot) = known.filter(|slot| !(segment.opens && self.gives_way(*slot))) {
@@ -158,7 +158,7 @@ impl TcpStack {
         let ends = (segment.tuple.local, segment.tuple.local_port);
         let listener = self.by_port.get(&ends).copied().filter(|_| segment.opens);
         if let Some(listener) = listener {
-            // Where there is no room the peer asks again.
+            // If there is no room, the peer tries again.
             if let Some(slot) = self.embryo(listener, host, segment.tuple) {
                 self.deliver(slot, segment);
             }
@@ -179,7 +179,7 @@ impl TcpStack {
         self.slots[slot as usize].connection.as_ref().is_none_or(|c| c.may_be_replaced())
     }
 
-    /// A new connection for a segment that opens one, if the listener has room.
+    /// Creates a connection for a segment that opens one, if the listener has room.
     fn embryo(&mut self, id: ListenerId, host: usize, tuple: Tuple) -> Option<u32> {
         let listener = self.listeners.get_mut(id.0 as usize)?.as_mut()?;
         if listener.pending >= self.config.backlog {
@@ -189,7 +189,7 @@ impl TcpStack {
         let connection = self.insert(tuple, host, Holder::Embryo(id));
         self.by_tuple.insert(tuple, connection.slot);
         let socket = self.get_mut(connection)?.socket_mut();
-        // It is closed and the port is not 0, so it can listen.
+        // It is closed and the port is not 0, so listening succeeds.
         let _ = socket.listen((IpAddress::from(tuple.local), tuple.local_port));
         Some(connection.slot)
     }
@@ -213,13 +213,13 @@ impl TcpStack {
         self.settle(slot);
     }
 
-    /// Sends what is due and what waits. It gives up peers that have been silent for too long.
+    /// Sends what is due and what waits. Gives up peers that have been silent for too long.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(&[u8])) {
         self.poll_some(now, usize::MAX, out);
     }
 
-    /// The same, for those who must not flood the queue of a port: stops after `limit` packets or a few more, and goes on there
-    /// at the next call, which is due at once.
+    /// Like [`TcpStack::poll`], but bounded, so that it does not flood the queue of a port: stops after `limit` packets or a
+    /// few more, and continues there at the next call, which is due at once.
     pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
         let protections = &mut self.protections;
@@ -239,14 +239,14 @@ impl TcpStack {
         {
             budget = self.serve(slot, budget, out);
         }
-        // Whose turn it was comes again after those whose turn it was not.
+        // Connections that were served come after those that were not.
         let again = self.dirty.len();
         self.dirty.extend(waiting);
         self.dirty.rotate_left(again);
         self.serving = serving;
     }
 
-    /// Lets a connection send up to `budget` packets; returns what is left of it.
+    /// Sends up to `budget` packets of a connection; returns the rest of the budget.
     fn serve(&mut self, slot: u32, mut budget: usize, out: &mut dyn FnMut(&[u8])) -> usize {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
         let Some(connection) = connection.as_mut().filter(|c| c.dirty) else { return budget };
@@ -284,14 +284,14 @@ impl TcpStack {
             self.mark_ready(slot);
         }
         if budget == 0 {
-            // It may have had more to send.
+            // It may have more to send.
             self.touch(slot);
         }
         self.settle(slot);
         budget
     }
 
-    /// When [`TcpStack::poll`] wants to be called again; `Instant(0)` for at once. It may come to be called in vain.
+    /// When [`TcpStack::poll`] must be called again; `Instant(0)` for at once. The call may find nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.replies.ends.is_empty() {
             return Some(Instant(0));
@@ -299,17 +299,17 @@ impl TcpStack {
         self.deadlines.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Segments that came for a host of this stack.
+    /// Number of segments received for hosts of this stack.
     pub fn segments_received(&self) -> u64 {
         self.segments_received
     }
 
-    /// Are there connections to accept, or some that changed ([`TcpStack::take_ready`])?
+    /// True if there are connections to accept, or changed ones ([`TcpStack::take_ready`]).
     pub fn has_news(&self) -> bool {
         !self.accepted.is_empty() || !self.ready.is_empty()
     }
 
-    /// Where a listener listens.
+    /// Address and port of a listener.
     pub fn listener(&self, id: ListenerId) -> Option<SocketAddr> {
         let listener = self.listeners.get(id.0 as usize)?.as_ref()?;
         Some((listener.local, listener.port).into())
@@ -336,7 +336,7 @@ impl TcpStack {
         ConnectionId { slot, generation: *generation }
     }
 
-    /// It may have something to send.
+    /// Schedules a connection that may have segments to send.
     pub(super) fn touch(&mut self, slot: u32) {
         if let Some(connection) = &mut self.slots[slot as usize].connection
             && !std::mem::replace(&mut connection.dirty, true)
@@ -345,7 +345,7 @@ impl TcpStack {
         }
     }
 
-    /// The user should look at it.
+    /// Marks a connection for the user.
     pub(super) fn mark_ready(&mut self, slot: u32) {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
         if let Some(connection) = connection
@@ -356,12 +356,13 @@ impl TcpStack {
         }
     }
 
-    /// After a change of state: hands an established connection to its listener's queue, and lets go of what is over.
+    /// After a change of state: passes an established connection to its listener's queue, and drops a closed one
+    /// without a user.
     pub(super) fn settle(&mut self, slot: u32) {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
         let Some(c) = connection else { return };
         let id = ConnectionId { slot, generation: *generation };
-        // A handshake that the peer reset puts a socket back to listening.
+        // If the peer resets a handshake, smoltcp puts the socket back to listening.
         let over = c.is_over() || c.socket().is_listening();
         if let Holder::Embryo(listener) = c.holder
             && matches!(c.state(), ConnState::Established | ConnState::PeerClosed)
@@ -389,7 +390,7 @@ impl TcpStack {
     }
 }
 
-/// The connection that the user knows as `id`.
+/// The connection with the ID `id`.
 pub(super) fn slot_of(slots: &mut [Slot], id: ConnectionId) -> Option<&mut Connection> {
     let slot = slots.get_mut(id.slot as usize)?;
     slot.connection.as_deref_mut().filter(|c| slot.generation == id.generation && c.holder == Holder::User)

@@ -1,4 +1,4 @@
-//! Routes of each kind as the messages that carry them.
+//! Routes of each kind, and the messages that carry them.
 
 use drophammer_emulation::bgp::{
     AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, SessionConfig,
@@ -43,7 +43,7 @@ pub fn next_hops() -> NextHops {
     }
 }
 
-/// Labels and distinguisher as the family needs them.
+/// Labels and distinguisher as required by the family.
 pub fn encapsulation(family: AfiSafi) -> Encapsulation {
     let labels = Labels::Counting(FIRST_LABEL);
     let kind = match family.safi {
@@ -64,7 +64,7 @@ pub fn routes(family: AfiSafi, count: u32, seed: u64, internet: bool) -> Arc<Rou
     Arc::new(range.unwrap().into())
 }
 
-/// The messages of all routes, one after the other.
+/// The messages for all routes, in order.
 pub fn messages(
     routes: &Arc<Routes>,
     announce: bool,

@@ -1,4 +1,4 @@
-//! UPDATEs under the eyes of others, and what they take of memory.
+//! UPDATEs checked by independent decoders, and their memory use.
 
 mod common;
 mod memory;

@@ -1,4 +1,4 @@
-//! A full table of both families, sent and verified, in little memory.
+//! A full table of both families is sent and verified in little memory.
 
 use super::common::*;
 use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Expected, NextHops, Packing};
@@ -6,7 +6,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use std::sync::Arc;
 
-/// Peak of this process's memory in KiB.
+/// Peak memory of this process in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

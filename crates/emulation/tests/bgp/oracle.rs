@@ -1,4 +1,4 @@
-//! netgauze-bgp-pkt reads in every kind of UPDATE what was put into it.
+//! netgauze-bgp-pkt reads every kind of UPDATE correctly.
 
 use super::common::*;
 use drophammer_emulation::bgp::Packing;
@@ -26,7 +26,7 @@ fn labels(stack: &[MplsLabel]) -> Vec<u32> {
         .collect()
 }
 
-/// Routes of one of their lists.
+/// Routes of one of netgauze's lists.
 macro_rules! routes {
     (plain $nlri:expr) => {
         $nlri.iter().map(|r| (r.path_id(), vec![], None, r.network().address().to_string())).collect::<Vec<Route>>()
@@ -45,7 +45,7 @@ macro_rules! routes {
     };
 }
 
-/// What they read of one message.
+/// The contents of one message, as read by netgauze.
 #[derive(Default, Debug)]
 struct Theirs {
     announced: Vec<Route>,

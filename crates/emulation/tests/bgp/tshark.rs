@@ -1,4 +1,4 @@
-//! tshark reads a capture of every kind of UPDATE and finds nothing wrong; what it does not look at is looked at here.
+//! tshark finds no error in a capture of every kind of UPDATE; properties that tshark does not check are checked here.
 
 use super::common::*;
 use drophammer_emulation::bgp::Packing;
@@ -6,7 +6,8 @@ use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::checksum;
 use std::process::Command;
 
-/// A capture file (libpcap, raw IP) of one TCP connection from port 179 that carries `messages`, one in a segment or more.
+/// A capture file (libpcap, raw IP) of one TCP connection from port 179 that carries `messages`, each in one or more
+/// segments.
 fn pcap(messages: &[Vec<u8>]) -> Vec<u8> {
     const RAW_IP: u32 = 101;
     const MSS: usize = 1460;
@@ -44,7 +45,7 @@ const FIELDS: [&str; 7] = [
     "bgp.update.path_attribute.type_code",
 ];
 
-/// The fields of all frames, each a list; `None` where there is no tshark.
+/// The fields of all frames, each a list; `None` without tshark.
 fn decode(name: &str, messages: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
     let path = std::env::temp_dir().join(format!("drophammer-bgp-{name}-{}.pcap", std::process::id()));
     std::fs::write(&path, pcap(messages)).unwrap();
@@ -77,7 +78,7 @@ fn of_field(lines: &[Vec<String>], field: usize) -> Vec<String> {
     all.filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
-/// Without what tshark lets pass: flags of each attribute, the mandatory ones, their order.
+/// Checks properties that tshark does not: flags of each attribute, the mandatory attributes, their order.
 fn check_attributes(message: &[u8], family: AfiSafi, announce: bool) {
     let body = &message[19..];
     let withdrawn = usize::from(u16::from_be_bytes([body[0], body[1]]));
@@ -135,7 +136,7 @@ fn tshark_finds_every_update_whole() {
             }
         }
     }
-    // The decoder would have said so.
+    // Shows that the decoder reports errors.
     let routes = routes(AfiSafi::IPV4_UNICAST, 5, 5, false);
     let kind = encapsulation(AfiSafi::IPV4_UNICAST);
     let mut all = messages(&routes, true, Packing::default(), kind, &agreed(false, true));

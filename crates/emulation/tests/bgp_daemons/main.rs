@@ -1,6 +1,6 @@
-//! What two emulated routers and a real daemon between them said to each other (`cargo run -p drophammer-testbed --example daemons`
-//! makes the recordings and checks them while it does): add-path, labelled and VPN routes, long messages, refresh, restart. Replayed, each
-//! of our routers says the same bytes, and router b finds in what the daemon told it what router a had said.
+//! Recorded sessions between two emulated routers and a real daemon between them (`cargo run -p drophammer-testbed --example daemons`
+//! makes the recordings and checks them meanwhile): add-path, labelled and VPN routes, long messages, refresh, restart. In the replay,
+//! each of our routers sends the same bytes, and router b receives from the daemon the routes that router a sent.
 
 mod plan;
 
@@ -40,7 +40,7 @@ fn lines(name: &str) -> Vec<Line> {
     text.lines().filter(|l| !l.starts_with('#')).map(line).collect()
 }
 
-/// One of our routers, after the recording.
+/// One of our routers after the replay.
 struct Replayed {
     session: Session,
     adj_rib_in: AdjRibIn,
@@ -49,11 +49,11 @@ struct Replayed {
     updates: Vec<Vec<u8>>,
     /// Subtypes of its ROUTE-REFRESHes.
     refreshes: Vec<u8>,
-    /// Routes that had been withdrawn when each session of router a began.
+    /// Number of routes withdrawn before each session of router a began.
     withdrawn_before: Vec<u64>,
 }
 
-/// Plays the part of router `which`: OPENs, UPDATEs and ROUTE-REFRESHes must be those of the recording.
+/// Replays router `which`: OPENs, UPDATEs and ROUTE-REFRESHes must equal those of the recording.
 fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
     let me = ["a", "b"][which];
     let (mut adj_rib_out, mut adj_rib_in, mut buffer) = (AdjRibOut::new(), AdjRibIn::new(), vec![0; MAX_LEN_EXTENDED]);
@@ -128,7 +128,7 @@ fn all(scene: Scene) -> impl Iterator<Item = (&'static str, &'static str)> {
     found.into_iter()
 }
 
-/// Everything has come to router b as it must, once.
+/// Checks that router b has received every route correctly, and once.
 fn all_right(name: &str, scene: Scene) -> Replayed {
     replay(name, scene, 0);
     let b = replay(name, scene, 1);
@@ -180,7 +180,7 @@ fn both_paths_to_each_prefix_are_passed_on() {
         let b = replay(name, Scene::Paths, 1);
         assert!(a.session.negotiated().unwrap().add_path_send(AfiSafi::IPV4_UNICAST), "{name}");
         assert!(b.session.negotiated().unwrap().add_path_receive(AfiSafi::IPV4_UNICAST), "{name}");
-        // Prefix and the first AS behind router a, by path identifier.
+        // Prefix and first AS after router a, by path identifier.
         let mut paths: BTreeMap<(String, u32), u32> = BTreeMap::new();
         for body in &b.updates {
             let update = Update::parse(body, &context).unwrap();
@@ -208,7 +208,7 @@ fn thousands_of_routes_in_one_message() {
         let longest = |from: &str| lines(name).iter().filter(|l| l.from == from).map(|l| l.bytes.len()).max().unwrap();
         assert!(longest("a") > 12_000, "{name}: router a says all in one");
         assert_eq!(b.session.negotiated().unwrap().max_send, 65_535);
-        // The daemon uses it as well.
+        // The daemon sends long messages as well.
         assert!(longest("daemon") > MAX_LEN, "{name}: {}", longest("daemon"));
     }
 }
@@ -229,7 +229,7 @@ fn routes_of_a_router_that_restarts_stay_until_it_has_said_what_is_left() {
     for (name, daemon) in all(Scene::Restart) {
         let a = replay(name, Scene::Restart, 0);
         let b = replay(name, Scene::Restart, 1);
-        // FRR takes the second session at the second attempt.
+        // FRR accepts the second session at the second attempt.
         assert!(
             b.withdrawn_before.len() > 1 && b.withdrawn_before.iter().all(|n| *n == 0),
             "{name}: nothing goes while router a is away"

@@ -1,4 +1,5 @@
-//! What two emulated routers and a daemon between them do in each recording: router 0 says, the daemon passes on, router 1 is told.
+//! The scenes of the recordings with two emulated routers and a daemon between them: router 0 advertises, the daemon passes on,
+//! router 1 receives.
 
 use drophammer_emulation::bgp::{
     AdjRibIn, AdjRibOut, Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, NextHops,
@@ -13,20 +14,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A recording is of one of these with one daemon.
+/// A recording contains one of these scenes with one daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Unicast with labels (RFC 8277), both families, reflected: labels stay.
+    /// Unicast with labels (RFC 8277), both families, reflected: labels are kept.
     Labelled,
-    /// VPN routes (RFC 4364, RFC 4659), both families, reflected: labels, distinguisher and targets stay.
+    /// VPN routes (RFC 4364, RFC 4659), both families, reflected: labels, distinguisher and targets are kept.
     Vpn,
     /// Two paths to each prefix, in and out (RFC 7911).
     Paths,
     /// Thousands of routes in one message (RFC 8654).
     Long,
-    /// Router 1 asks for all routes again (RFC 2918, RFC 7313).
+    /// Router 1 requests all routes again (RFC 2918, RFC 7313).
     Refresh,
-    /// Router 0 is gone without a word, comes back and says half of its routes (RFC 4724).
+    /// Router 0 disappears without a NOTIFICATION, comes back and advertises half of its routes (RFC 4724).
     Restart,
 }
 
@@ -52,12 +53,12 @@ pub const RECORDINGS: [(&str, &str, Scene); 15] = [
 /// AS of the daemon, and its addresses on the links of the routers.
 pub const DAEMON_AS: u32 = 65000;
 pub const DAEMON: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 1, 1), Ipv4Addr::new(198, 19, 1, 1)];
-/// Of the routers.
+/// Addresses of the routers.
 pub const ROUTERS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 1, 2), Ipv4Addr::new(198, 19, 1, 2)];
 /// Route distinguisher and route target 65000:7.
 pub const DISTINGUISHER: [u8; 8] = [0, 0, 0xfd, 0xe8, 0, 0, 0, 7];
 pub const TARGET: [u8; 8] = [0, 2, 0xfd, 0xe8, 0, 0, 0, 7];
-/// Label of the first route; those after it count on.
+/// Label of the first route; the labels of the others follow.
 pub const LABEL: u32 = 1000;
 
 impl Scene {
@@ -84,7 +85,7 @@ pub fn next_hops(router: usize) -> NextHops {
     NextHops { ipv4: Some(ROUTERS[router]), ipv6: Some(ipv6), link_local: None }
 }
 
-/// The session of a router; `again`: after its restart.
+/// The session of a router; `again` means after its restart.
 pub fn config(scene: Scene, router: usize, again: bool) -> SessionConfig {
     let id = Ipv4Addr::new(100, 64, router as u8, 1);
     let mut config = SessionConfig::new(asn(scene, router), DAEMON_AS, id);
@@ -93,7 +94,7 @@ pub fn config(scene: Scene, router: usize, again: bool) -> SessionConfig {
     if scene == Scene::Paths {
         config.add_path = vec![(AfiSafi::IPV4_UNICAST, PathDirection { receive: router == 1, send: router == 0 })];
     }
-    // FRR answers a ROUTE-REFRESH only after its End-of-RIB, which it sends where graceful restart is agreed on.
+    // FRR answers a ROUTE-REFRESH only after its End-of-RIB, which it sends if graceful restart is negotiated.
     if matches!(scene, Scene::Restart | Scene::Refresh) {
         let (restart_time, notification) = (Duration::from_secs(60), false);
         let config_of = GracefulRestartConfig { restart_time, notification, restarted: again, forwarding: again };
@@ -102,7 +103,7 @@ pub fn config(scene: Scene, router: usize, again: bool) -> SessionConfig {
     config
 }
 
-/// Routes of a scene; `path`: those of the second path.
+/// Routes of a scene; `path` selects those of the second path.
 pub fn routes(scene: Scene, family: Family, path: bool) -> Arc<Routes> {
     let internet = |count| Routes::from(RouteRange::internet(family, count, 3).expect("so many there are"));
     Arc::new(match scene {
@@ -133,7 +134,7 @@ fn families(scene: Scene) -> &'static [Family] {
     if scene.is_internal() { &[Family::Ipv4, Family::Ipv6] } else { &[Family::Ipv4] }
 }
 
-/// What router 0 says once its session is up; `again`: after its restart.
+/// The routes that router 0 advertises once its session is up; `again` means after its restart.
 pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
     for family in families(scene) {
         let all = routes(scene, *family, false);
@@ -153,8 +154,8 @@ pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
     }
 }
 
-/// What router 1 expects from now on. Of two paths to a prefix the Adj-RIB-In knows the last alone, so there what is said of them is not
-/// compared.
+/// Sets the expectations of router 1 from now on. Of two paths to a prefix the Adj-RIB-In knows only the last, so attributes are not
+/// compared in that scene.
 pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<ExpectationId> {
     let one = |family: &Family| {
         let all = routes(scene, *family, false);

@@ -172,7 +172,7 @@ pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
 }
 
 /// In words what bgpd says of a session with another router of the system that is not up.
-fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
+pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     let told = match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
         Ok(told) => told,
         Err(e) => return Some(format!("bgpd does not answer: {e}")),

@@ -6,12 +6,14 @@
 mod agent;
 mod dut;
 pub mod guest;
+mod link_end;
 mod links;
 mod processor;
 
 use super::frr;
 use crate::link_delay::LinkDelay;
 use crate::topology::links_only;
+use crate::traffic_classes::{SCHEDULER, Scheduler};
 use crate::ttl_model::{TTL_MODEL, is_pipe};
 use crate::{Dut, DutKind, Lab, LabError, Links, configuration, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
@@ -34,6 +36,7 @@ static SPEC: KindSpec = KindSpec {
         mpls: true,
         tunnels: true,
         policy_routing: true,
+        classes: true,
         systems: true,
         counters: &[Counters::Interfaces, Counters::Ip],
         ..Capabilities::ROUTER
@@ -65,6 +68,7 @@ static SPEC: KindSpec = KindSpec {
             "what joins it to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have the latter",
         ),
         TTL_MODEL,
+        SCHEDULER.spec(),
         configuration::CONFIG,
         configuration::TEMPLATE,
     ],
@@ -94,6 +98,8 @@ struct Job {
     raw: bool,
     /// What it delays of what arrives from other routers of its system.
     delays: Vec<LinkDelay>,
+    /// What serves classes of service.
+    scheduler: Scheduler,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +141,10 @@ impl DutKind for Uml {
     }
 
     fn delays_links(&self) -> bool {
+        true
+    }
+
+    fn has_own_kernel(&self) -> bool {
         true
     }
 
@@ -193,6 +203,7 @@ impl DutKind for Uml {
             pipe: is_pipe(&dut.params),
             raw: links(dut, role) == Links::Veth,
             delays: Vec::new(),
+            scheduler: SCHEDULER.find(&dut.params).unwrap_or_default(),
         };
         let kept = self.configuration(dut, &role.without_secrets())?;
         let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
@@ -274,6 +285,7 @@ mod tests {
             pipe: false,
             raw: false,
             delays,
+            scheduler: Scheduler::Prio,
         };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);

@@ -36,6 +36,8 @@ pub(super) struct CoreLinks {
     shared: Arc<Shared>,
     /// Those that have been taken down.
     down: BTreeSet<CoreLinkName>,
+    /// The routers have kernels of their own: there links are taken down and have queues of classes, and the ends here stay as they are.
+    inside: bool,
     /// Namespaces of the routers.
     netns: Vec<Netns>,
 }
@@ -65,6 +67,7 @@ impl CoreLinks {
             mtus: system.links.iter().map(mtu).collect(),
             shared: lab.shared().clone(),
             down: BTreeSet::new(),
+            inside: kind.has_own_kernel(),
             netns,
         };
         for (link, mtu) in system.links.iter().zip(&made.mtus) {
@@ -116,6 +119,9 @@ impl CoreLinks {
 
     /// The same to an interface that may have another queue.
     pub(super) fn restore_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
+        if self.inside {
+            return Ok(());
+        }
         let name = dut_interface(interface);
         // Where there is none nothing has to be deleted, and tc says so.
         let _ = self.netns[router].output("tc", "iproute2", &["qdisc", "del", "dev", &name, "root"], None);
@@ -140,9 +146,9 @@ impl CoreLinks {
         })
     }
 
-    /// Takes all links of this name down at both ends, or up; then they have carrier.
+    /// Takes all links of this name down at both ends, or up; then they have carrier. Routers with kernels of their own do that themselves.
     pub(super) fn set(&mut self, name: CoreLinkName, up: bool) -> Result<(), LabError> {
-        let ends = self.ends(name)?;
+        let ends = if self.inside { Vec::new() } else { self.ends(name)? };
         let word = if up { "up" } else { "down" };
         for end in ends {
             self.netns[end.router].ip(&[format!("link set {} {word}", dut_interface(end.interface))])?;

@@ -6,10 +6,10 @@ mod plan;
 mod queues;
 
 pub(super) use plan::CorePlan;
-pub(super) use queues::begin;
+pub(super) use queues::{SHAPES, begin};
 
-use super::rows::{FULL, Fare, Steady, Trial, group, off, rank, weights};
-use super::{CLASSES, FAMILIES, PAUSE, QUEUE, Series, TOLERANCE, headers, loads};
+use super::rows::{FULL, Fare, Steady, Trial, group, off, rank};
+use super::{CLASSES, FAMILIES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, headers, loads};
 use crate::pattern::Pattern;
 use crate::report::{note, note_of};
 use crate::testbed::{PortView, TestError, Testbed};
@@ -29,6 +29,7 @@ struct Case<'a> {
     pattern: &'a Pattern,
     plan: &'a CorePlan,
     classes: &'a [ServiceClass],
+    sharing: Sharing,
     /// Frames per second that each link carries.
     pps: f64,
     /// Frames of each class that may wait.
@@ -43,11 +44,10 @@ impl Case<'_> {
         self.pps * percent / 100.0 / self.plan.loads.most()
     }
 
-    /// Does a class want less of every link than its weight gives it, whatever the others want?
+    /// Does a class want less of every link than it gets in any case?
     fn content(&self, class: usize, percent: f64) -> bool {
-        let weights = weights(self.classes);
         let wanted = self.pps * percent / 100.0 / self.classes.len() as f64;
-        wanted < self.pps * weights[class] / weights.iter().sum::<f64>()
+        wanted < self.sharing.guaranteed(class, self.pps, &vec![wanted; self.classes.len()])
     }
 }
 
@@ -60,11 +60,12 @@ pub(super) fn measure(
     outcome: &mut Outcome,
     index: u32,
 ) -> Result<(), TestError> {
-    let (classes, queue) = (CLASSES.get(params), QUEUE.get(params));
+    let (classes, queue, scheduling) = (CLASSES.get(params), QUEUE.get(params), SCHEDULING.get(params));
     let case = Case {
         pattern,
         plan,
         classes: &classes,
+        sharing: Sharing::of(&classes, scheduling),
         pps: plan.link_pps(pattern),
         queue,
         tolerance: TOLERANCE.get(params).0,
@@ -73,7 +74,10 @@ pub(super) fn measure(
     fits_into_ports(bed.ports(), &case, most)?;
     let flows = flows(bed.ports(), &case)?;
     bed.set_core_links(&plan.down, &FAMILIES.get(params))?;
-    let list = |at| EgressClasses { at: WayOut::Core(at), rate: plan.rate, queue, classes: classes.clone() };
+    let list = |at| {
+        let (at, classes) = (WayOut::Core(at), classes.clone());
+        EgressClasses { at, rate: plan.rate, queue, scheduling, classes }
+    };
     let lists: Vec<EgressClasses> = plan.loads.0.keys().map(|way| list(*way)).collect();
     bed.set_classes(&lists)?;
     bed.settle(PAUSE.get(params))?;
@@ -134,7 +138,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     let queues = Queues::read(case, trial);
     let of_links = queues.as_ref().map(|queues| queues.write(outcome, case, trial));
     let each = case.port_pps(trial.percent) / classes.len() as f64;
-    let expected = fluid::delivered(&case.plan.demands(each), case.pps, &weights(classes));
+    let expected = fluid::delivered(&case.plan.demands(each), case.pps, &case.sharing);
     let shares = steady.shares(&expected);
     let overloaded = trial.percent > 100.0;
     let mut ends = Vec::new();

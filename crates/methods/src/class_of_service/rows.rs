@@ -101,11 +101,6 @@ impl Steady {
     }
 }
 
-/// Weights of classes.
-pub(super) fn weights(classes: &[ServiceClass]) -> Vec<f64> {
-    classes.iter().map(|class| f64::from(class.weight)).collect()
-}
-
 pub(super) fn group<'r>(result: &'r TrialResult, name: &str) -> Option<&'r GroupCounts> {
     result.groups.iter().find(|counts| counts.group == name)
 }

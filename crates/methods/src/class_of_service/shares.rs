@@ -1,4 +1,61 @@
-//! What weights give to those who share something.
+//! What weights, or strict priority, give to those who share something.
+
+use super::rows::FULL;
+use drophammer_model::classes::{Scheduling, ServiceClass};
+
+/// By what the classes share something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sharing {
+    scheduling: Scheduling,
+    weights: Vec<f64>,
+}
+
+impl Sharing {
+    /// That of these classes.
+    pub fn of(classes: &[ServiceClass], scheduling: Scheduling) -> Sharing {
+        Sharing { scheduling, weights: classes.iter().map(|class| f64::from(class.weight)).collect() }
+    }
+
+    /// How many share.
+    pub fn classes(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Parts of `capacity` for classes that want `wanted` of it: no class has more than it wants, and nothing is left while one wants more.
+    pub fn shares(&self, capacity: f64, wanted: &[f64]) -> Vec<f64> {
+        match self.scheduling {
+            Scheduling::Weights => shares(capacity, wanted, &self.weights),
+            Scheduling::Priority => {
+                let mut given = vec![0.0; wanted.len()];
+                let mut left = capacity.max(0.0);
+                for class in self.order() {
+                    given[class] = wanted[class].min(left);
+                    left -= given[class];
+                }
+                given
+            }
+        }
+    }
+
+    /// The part of `capacity` that a class has in any case: by weight whatever the others want, by priority where those before it want `wanted`. Of a line
+    /// that is full to the last frame also a class with priority may lose one.
+    pub fn guaranteed(&self, class: usize, capacity: f64, wanted: &[f64]) -> f64 {
+        match self.scheduling {
+            Scheduling::Weights => capacity * self.weights[class] / self.weights.iter().sum::<f64>(),
+            Scheduling::Priority => {
+                let before: f64 = self.order().into_iter().take_while(|other| *other != class).map(|i| wanted[i]).sum();
+                (capacity * FULL - before).max(0.0)
+            }
+        }
+    }
+
+    /// All classes, the highest weight first, and of the same weight as they stand.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.weights.len()).collect();
+        order.sort_by(|a, b| self.weights[*b].total_cmp(&self.weights[*a]));
+        order
+    }
+}
 
 /// Parts of `capacity` for those that want `wanted` of it, by weight: nobody has more than it wants, and what one leaves the others share.
 pub fn shares(capacity: f64, wanted: &[f64], weights: &[f64]) -> Vec<f64> {
@@ -42,6 +99,25 @@ mod tests {
         near(shares(100.0, &[30.0; 3], &weights), [30.0; 3]);
         near(shares(0.0, &[1.0; 3], &weights), [0.0; 3]);
         near(shares(100.0, &[50.0, 0.0, 60.0], &weights), [50.0, 0.0, 50.0]);
+    }
+
+    #[test]
+    fn with_priority_a_class_has_what_those_before_it_leave() {
+        let class = |weight| ServiceClass { name: String::new(), dscp: 0, weight };
+        let by = |scheduling, weights: [u32; 3]| Sharing::of(&weights.map(class), scheduling);
+        let strict = by(Scheduling::Priority, [20, 5, 70]);
+        assert_eq!(strict.shares(100.0, &[50.0; 3]), [50.0, 0.0, 50.0]);
+        assert_eq!(strict.shares(100.0, &[40.0; 3]), [40.0, 20.0, 40.0]);
+        assert_eq!(strict.shares(100.0, &[100.0; 3]), [0.0, 0.0, 100.0]);
+        assert_eq!(strict.shares(100.0, &[30.0; 3]), [30.0; 3]);
+        assert_eq!(strict.shares(-1.0, &[30.0; 3]), [0.0; 3]);
+        // Of the same weight the first one is before the other.
+        assert_eq!(by(Scheduling::Priority, [1, 1, 1]).shares(100.0, &[60.0; 3]), [60.0, 40.0, 0.0]);
+        assert_eq!([0, 1, 2].map(|class| strict.guaranteed(class, 100.0, &[40.0; 3])), [58.0, 18.0, 98.0]);
+        assert_eq!(strict.guaranteed(0, 100.0, &[50.0, 50.0, 99.0]), 0.0);
+        let weights = by(Scheduling::Weights, [70, 20, 10]);
+        assert_eq!((weights.classes(), weights.guaranteed(1, 50.0, &[0.0; 3])), (3, 10.0));
+        assert_eq!(weights.shares(100.0, &[100.0; 3]), shares(100.0, &[100.0; 3], &[70.0, 20.0, 10.0]));
     }
 
     proptest::proptest! {

@@ -1,8 +1,8 @@
 //! The test at one output port: that of the last port.
 
 use super::congestion::Congestion;
-use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank, weights};
-use super::{CLASSES, PAUSE, QUEUE, Series, TOLERANCE, loads, shares};
+use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank};
+use super::{CLASSES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, loads};
 use crate::pattern::Pattern;
 use crate::report::note_of;
 use crate::testbed::{TestError, Testbed};
@@ -22,9 +22,9 @@ pub(super) fn measure(
     let most = loads(params).into_iter().fold(0.0, f64::max);
     let congestion = Congestion::new(bed.ports(), pattern, params, most)?;
     let flows = congestion.flows(bed.ports(), pattern, &classes)?;
-    let queue = QUEUE.get(params);
+    let (queue, scheduling) = (QUEUE.get(params), SCHEDULING.get(params));
     let (port, rate) = (congestion.to, congestion.rate);
-    bed.set_classes(&[EgressClasses { at: WayOut::Port(port), rate, queue, classes: classes.clone() }])?;
+    bed.set_classes(&[EgressClasses { at: WayOut::Port(port), rate, queue, scheduling, classes: classes.clone() }])?;
     bed.settle(PAUSE.get(params))?;
     note_of(
         outcome,
@@ -46,9 +46,16 @@ pub(super) fn measure(
         // Queues that are full at the end leave at the rate of the output port.
         emptied_s: f64::from(queue) * classes.len() as f64 / congestion.pps,
     };
-    let tolerance = TOLERANCE.get(params).0;
-    series.run(bed, outcome, |outcome, trial| write(outcome, pattern, &classes, &congestion, tolerance, trial))?;
+    let rules = Rules { sharing: Sharing::of(&classes, scheduling), tolerance: TOLERANCE.get(params).0 };
+    series.run(bed, outcome, |outcome, trial| write(outcome, pattern, &classes, &congestion, &rules, trial))?;
     bed.set_classes(&[])
+}
+
+/// What a trial is held against.
+struct Rules {
+    sharing: Sharing,
+    /// In points.
+    tolerance: f64,
 }
 
 fn write(
@@ -56,20 +63,20 @@ fn write(
     pattern: &Pattern,
     classes: &[ServiceClass],
     congestion: &Congestion,
-    tolerance: f64,
+    rules: &Rules,
     trial: &Trial,
 ) {
-    let (result, weights) = (&trial.result, weights(classes));
+    let (result, Rules { sharing, tolerance }) = (&trial.result, rules);
     let steady = Steady::of(trial, classes);
     let rate = steady.rate();
     // Of what the router forwarded in all: how much that is, is another figure.
-    let shares = steady.shares(&shares(rate, &steady.offered, &weights));
+    let shares = steady.shares(&sharing.shares(rate, &steady.offered));
     let overloaded = trial.percent > 100.0;
     let mut errors: Vec<f64> = Vec::new();
     for (i, class) in classes.iter().enumerate() {
         let Some(counts) = group(result, &class.name) else { continue };
-        // What it wants is less than its weight gives it, whatever the others want.
-        let content = steady.offered[i] < congestion.pps * weights[i] / weights.iter().sum::<f64>();
+        // What it wants is less than it gets in any case.
+        let content = steady.offered[i] < sharing.guaranteed(i, congestion.pps, &steady.offered);
         let mut fare = Fare {
             class,
             counts,
@@ -84,7 +91,7 @@ fn write(
         } else if counts.lost > 0 && content {
             fare.faults.push(format!("lost {} frames, though it offers less than its share", counts.lost));
         }
-        fare.faults.extend(off(fare.error(), tolerance));
+        fare.faults.extend(off(fare.error(), *tolerance));
         if shares.is_none() {
             fare.faults.push("nothing arrived".into());
         }
@@ -162,7 +169,8 @@ mod tests {
         let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };
         let mut outcome = Outcome::default();
         let trial = Trial { percent: 150.0, first: true, result, bin_s: 1.0 / BINS as f64 };
-        write(&mut outcome, &pattern, &classes, &congestion, 1.0, &trial);
+        let rules = Rules { sharing: Sharing::of(&classes, SCHEDULING.get(&params)), tolerance: 1.0 };
+        write(&mut outcome, &pattern, &classes, &congestion, &rules, &trial);
         outcome
     }
 

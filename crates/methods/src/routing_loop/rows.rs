@@ -6,6 +6,7 @@ use crate::columns;
 use crate::pattern::Pattern;
 use crate::table::TableSpec;
 use drophammer_model::outcome::Outcome;
+use drophammer_model::registry::TableShape;
 use drophammer_model::router_interfaces::InterfaceOf;
 use drophammer_model::size::PacketSize;
 use drophammer_model::topology::WAN_HOPS;
@@ -67,6 +68,8 @@ const LOADS: TableSpec<LoadRow> = TableSpec::new("routing_loop", "What the loop 
 const RATES: TableSpec<RateRow> = TableSpec::new("routing_loop_rates", "Rates of all interfaces");
 const ACCOUNTING: TableSpec<AccountingRow> =
     TableSpec::new("routing_loop_accounting", "Counters of every interface against what the packets make of them");
+/// All tables.
+pub(super) const SHAPES: [TableShape; 3] = [LOADS.shape(), RATES.shape(), ACCOUNTING.shape()];
 
 /// Bytes in front of an IP packet that the source of the test counts on Ethernet, and that it suspects on a line with HDLC.
 const ETHERNET_BYTES: f64 = 14.0;

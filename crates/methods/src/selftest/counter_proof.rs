@@ -34,6 +34,7 @@ static SPEC: TestSpec = TestSpec {
     source: "own; RFC 1242, RFC 2285, RFC 4737, RFC 5560",
     params: params![&TRAFFIC, &[LOAD.spec(), TRIAL_DURATION.spec(), DRAIN.spec(), FAULT.spec()]],
     figures: &[],
+    tables: &[],
     needs: &[],
 };
 

@@ -30,6 +30,7 @@ static SPEC: TestSpec = TestSpec {
     source: "own; RFC 2544 section 26.2 without a router",
     params: params![&TRAFFIC, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
+    tables: &[],
     needs: &[],
 };
 

@@ -26,6 +26,7 @@ static SPEC: TestSpec = TestSpec {
     source: "own; RFC 2544 section 21 asks for frames at the stated rate, not for bursts of that mean",
     params: params![&TRAFFIC, &[TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[],
+    tables: &[],
     needs: &[],
 };
 

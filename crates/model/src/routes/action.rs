@@ -1,4 +1,4 @@
-//! What emulated routers do: advertise and withdraw routes, end sessions; and what happens to links.
+//! Actions of emulated routers (advertise and withdraw routes, end sessions) and of links.
 
 use super::Routes;
 use crate::trial::PortIndex;
@@ -8,35 +8,35 @@ use std::sync::Arc;
 /// Index of the BGP session of an emulated router, over all ports of a testbed.
 pub type PeerIndex = usize;
 
-/// How routes go into UPDATE messages.
+/// How routes are packed into UPDATE messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packing {
-    /// Routes in an UPDATE at most; 0 for as many as share attributes and fit into 4096 bytes (RFC 4271 section 4).
+    /// Most routes in an UPDATE; 0 for as many as share attributes and fit into 4096 bytes (RFC 4271 section 4).
     pub routes_per_update: u16,
-    /// Routes per second; `None` for as fast as the peer takes them.
+    /// Routes per second; `None` for as fast as the peer accepts them.
     pub pace: Option<f64>,
-    /// Times that the router prepends its own AS beyond the first, so that shorter paths are preferred. In a session within
-    /// one AS, where it does not prepend at all, LOCAL_PREF is lower by this number.
+    /// Additional times that the router prepends its own AS, which makes the route less preferred. In a session within
+    /// one AS, where it does not prepend at all, LOCAL_PREF is lower by this number instead.
     pub prepend: u8,
 }
 
-/// What an UPDATE says of routes.
+/// What an UPDATE announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// They are reachable.
+    /// The routes are reachable.
     Advertise,
-    /// They are not any more.
+    /// The routes are no longer reachable.
     Withdraw,
 }
 
-/// Something that emulated routers do.
+/// An action of the emulated routers.
 #[derive(Clone, Debug)]
 pub enum RouteAction {
     /// Advertise or withdraw a part of `routes`.
     Routes {
-        /// Router that does it.
+        /// Router that sends the UPDATEs.
         peer: PeerIndex,
-        /// Which of the two.
+        /// Advertise or withdraw.
         change: Change,
         /// The routes.
         routes: Arc<Routes>,
@@ -47,10 +47,10 @@ pub enum RouteAction {
     },
     /// End a session with a NOTIFICATION (Cease, RFC 4486). It stays down until it is established again.
     Close {
-        /// Router that does it.
+        /// Router that ends the session.
         peer: PeerIndex,
     },
-    /// Take the link of a port down, as a pulled cable would, or up again.
+    /// Take the link of a port down, like a pulled cable, or up again.
     Link {
         /// The port.
         port: PortIndex,

@@ -1,10 +1,11 @@
-//! A permutation of `0..n` and its inverse, both by multiplications.
+//! A permutation of `0..n` and its inverse, both computed by multiplications.
 
-/// A divisor that stays the same: dividing by it takes two multiplications, a fraction of the time of a division, and is exact.
+/// A constant divisor. Division by it is exact and takes two multiplications, a fraction of the time of a division
+/// instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Divisor {
     n: u32,
-    /// 2^64 / n, too small by 1 at most.
+    /// 2^64 / n, at most 1 too small.
     reciprocal: u64,
 }
 
@@ -24,7 +25,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub fn div_rem(&self, x: u64) -> (u64, u32) {
-        // What the reciprocal lacks makes less than 1 in the quotient, so the estimate is right or too small by 1.
+        // The error of the reciprocal is less than 1 in the quotient, so the estimate is right or 1 too small.
         let estimate = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = x - estimate * u64::from(self.n);
         let more = rest >= u64::from(self.n);
@@ -45,7 +46,8 @@ impl Divisor {
     }
 }
 
-/// Member `i` is `(i * factor + offset) mod n`. Neighbours in order are far apart: the factor is near the golden section of n.
+/// Member `i` is `(i * factor + offset) mod n`. The factor is near the golden section of n, so neighbours in order are
+/// far apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Affine {
     n: Divisor,
@@ -58,7 +60,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// `a` to the power of -1 modulo `n`, to which it is coprime (extended Euclid).
+/// The inverse of `a` modulo `n`, to which it is coprime (extended Euclid).
 fn invert(a: u32, n: u32) -> u32 {
     let (mut r, mut next_r) = (i64::from(n), i64::from(a));
     let (mut t, mut next_t) = (0i64, 1i64);
@@ -94,7 +96,7 @@ impl Affine {
     /// The member that follows `member` in order.
     #[inline]
     pub fn after(&self, member: u32) -> u32 {
-        // Neither sum nor difference leaves 32 bits: both are below n where it counts.
+        // Neither the sum nor the difference overflows 32 bits: both are below n in the branch that computes them.
         let room = self.n.get() - self.factor;
         if member >= room { member - room } else { member + self.factor }
     }
@@ -133,7 +135,7 @@ mod tests {
         fn divides_like_a_division(n in 1u32.., small in 1u32..10_000, x: u64, few in 0u32..64, delta in 0u64..3) {
             for n in [n, small] {
                 let wide = u64::from(n);
-                // Multiples and their neighbours are where an estimate would err.
+                // An estimate would be wrong at multiples and next to them.
                 let near = ((x >> few) / wide * wide).wrapping_add(delta).wrapping_sub(1);
                 for x in [x, x >> few, near] {
                     prop_assert_eq!(Divisor::new(n).div_rem(x), (x / wide, (x % wide) as u32));

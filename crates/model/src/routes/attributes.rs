@@ -1,10 +1,10 @@
-//! Path attributes of routes: given, or derived from a pattern and the number of their group.
+//! Path attributes of routes: given, or derived from a pattern and the number of the group.
 
 use super::mix;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Where a route comes from (RFC 4271 section 5.1.1).
+/// Origin of a route (RFC 4271 section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -34,11 +34,11 @@ impl Origin {
 pub struct RouteAttributes {
     /// Origin.
     pub origin: Origin,
-    /// ASes from the nearest to the originating one, in one sequence, without the speaker's own; at most 254.
+    /// ASes from the nearest to the originating one, in one sequence, without the speaker's AS; at most 254.
     pub as_path: Vec<u32>,
     /// MULTI_EXIT_DISC.
     pub med: Option<u32>,
-    /// LOCAL_PREF, which only a speaker of the same AS sends.
+    /// LOCAL_PREF, sent only to peers of the same AS.
     pub local_pref: Option<u32>,
     /// Communities (RFC 1997), ascending.
     pub communities: Vec<u32>,
@@ -52,29 +52,29 @@ pub struct RouteAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupSizes {
-    /// So many, the last group perhaps fewer.
+    /// Groups of this size; the last one may be smaller.
     Fixed(u32),
-    /// As in a table of the Internet: few on average, in some groups hundreds.
+    /// As in a table of the Internet: small on average, with some groups of hundreds.
     Internet,
 }
 
-/// How many there are of something in a group's attributes.
+/// Number of items in a group's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// Always so many, up to 200.
+    /// A constant number, up to 200.
     Fixed(u8),
     /// As in a table of the Internet.
     Internet,
 }
 
-/// Rule that gives each group of routes its attributes.
+/// Rule that derives the attributes of each group of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttributePattern {
     /// Sizes of groups.
     pub routes_per_group: GroupSizes,
-    /// ASes in a path, without the speaker's own.
+    /// ASes in a path, without the speaker's AS.
     pub as_path: Amount,
     /// Communities.
     pub communities: Amount,
@@ -82,7 +82,7 @@ pub struct AttributePattern {
     pub large_communities: Amount,
     /// Share of groups with a MED, in per cent.
     pub med_percent: u8,
-    /// What all random choices follow from.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -100,8 +100,8 @@ impl Default for AttributePattern {
     }
 }
 
-/// Sizes of groups and how many of 256 groups have each, after public collectors' tables: half of all attribute sets have one
-/// route, a few have hundreds.
+/// Sizes of groups, and how many of 256 groups have each size, after the tables of public collectors: half of all
+/// attribute sets have one route, a few have hundreds.
 const GROUP_SIZES: [(u16, u16); 15] = [
     (1, 106),
     (2, 43),
@@ -119,7 +119,7 @@ const GROUP_SIZES: [(u16, u16); 15] = [
     (250, 1),
     (0, 0),
 ];
-/// Groups in a cycle of sizes.
+/// Groups per cycle of sizes.
 pub(super) const CYCLE_GROUPS: u32 = 256;
 
 /// First route of each group of a cycle, and the end of the last one.
@@ -127,7 +127,7 @@ pub(super) const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
     let mut starts = [0; CYCLE_GROUPS as usize + 1];
     let mut place = 0;
     while place < CYCLE_GROUPS as usize {
-        // An odd factor modulo a power of two: sizes come in no order.
+        // An odd factor modulo a power of two permutes the sizes, so they have no visible order.
         let rank = (place * 157 % CYCLE_GROUPS as usize) as u16;
         let (mut kind, mut below) = (0, GROUP_SIZES[0].1);
         while rank >= below {
@@ -139,7 +139,7 @@ pub(super) const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
     }
     starts
 };
-/// Routes in a cycle of sizes.
+/// Routes per cycle of sizes.
 pub(super) const CYCLE_ROUTES: u32 = CYCLE[CYCLE_GROUPS as usize] as u32;
 
 /// Group of each route of a cycle.
@@ -180,7 +180,7 @@ impl GroupSizes {
     }
 }
 
-/// Of values with their weights, which are 100 together: the value of each per cent.
+/// Expands values with weights, which add up to 100, to a table with the value of each per cent.
 const fn weighted<const N: usize>(table: [(u8, u8); N]) -> [u8; 100] {
     let (mut values, mut at, mut kind) = ([0; 100], 0, 0);
     while kind < N {
@@ -204,10 +204,10 @@ static COMMUNITIES: [u8; 100] =
 static LARGE_COMMUNITIES: [u8; 100] = weighted([(0, 90), (1, 4), (3, 4), (6, 2)]);
 /// ORIGIN.
 static ORIGINS: [u8; 100] = weighted([(0, 91), (1, 1), (2, 8)]);
-/// Share of groups in per cent whose originating AS stands several times in the path.
+/// Share of groups, in per cent, whose path has its originating AS several times.
 const PREPENDED: u64 = 12;
 
-/// Numbers that look random, one after the other; what is not looked at costs an addition.
+/// A sequence of pseudo-random numbers. Skipping a number costs only an addition.
 struct Random(u64);
 
 impl Random {
@@ -245,13 +245,13 @@ impl Amount {
 const ASES_16: u64 = 64_494;
 /// 32-bit ASes from 131072 that registries assign from.
 const ASES_32: u64 = 270_000;
-/// Number of ASes that paths are made of: no divisor of the step below, so that origins differ for as many groups.
+/// Number of ASes in paths. It is coprime to the step below, so that many consecutive groups have different origins.
 const ASES: u64 = ASES_16 + ASES_32;
 const AS_STEP: u64 = 206_911;
 
 #[inline]
 fn as_number(n: u64) -> u32 {
-    // No branches: nobody could predict them.
+    // Without branches, which would be mispredicted.
     let n = (n % ASES) as u32;
     let past_as_trans = u32::from(n >= 23_455);
     let past_16_bits = u32::from(n >= ASES_16 as u32);
@@ -259,7 +259,7 @@ fn as_number(n: u64) -> u32 {
 }
 
 impl AttributePattern {
-    /// As in a table of the Internet.
+    /// A pattern as in a table of the Internet.
     pub fn internet(seed: u64) -> AttributePattern {
         AttributePattern {
             routes_per_group: GroupSizes::Internet,
@@ -278,7 +278,7 @@ impl AttributePattern {
         attributes
     }
 
-    /// The same into memory that is used again.
+    /// As [`AttributePattern::attributes`], into memory that is reused.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
         let RouteAttributes { as_path, communities, large_communities, .. } = out;
         as_path.clear();
@@ -293,7 +293,7 @@ impl AttributePattern {
             length
         };
         as_path.resize(length, origin_as);
-        // Transit is in few hands, so an AS near the speaker is one of few: of 40 << bits.
+        // Few ASes carry most of the transit, so an AS near the speaker is one of few: of 40 << bits.
         for (hop, asn) in as_path.iter_mut().take(distinct.saturating_sub(1)).enumerate() {
             let (random, bits) = (random.next(), 3 * hop.min(4));
             *asn = as_number(mix((((random >> bits) % 40) << bits) | (random & ((1 << bits) - 1))));
@@ -327,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// What [`AttributePattern::attributes`] gives, without tables, one division for each choice.
+    /// [`AttributePattern::attributes`] computed without tables, with one division for each choice.
     fn plainly(pattern: &AttributePattern, group: u32) -> RouteAttributes {
         fn weighted(table: &[(u8, u64)], random: u64) -> u8 {
             let mut left = random % table.iter().map(|(_, weight)| weight).sum::<u64>();

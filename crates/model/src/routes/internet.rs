@@ -1,13 +1,13 @@
-//! Where the prefixes of a table like the Internet's lie.
+//! The layout of prefixes in a table like the Internet's.
 //!
-//! There are two regions: one of a few blocks (/8, /16) with the short prefixes, and one of many blocks with the others. A
-//! region's prefixes lie one after the other from the shortest to the longest, so that each is aligned and none nests; the
-//! blocks of the second region are all alike. A mask for each block, under which aligned prefixes stay aligned, then gives each
-//! block an order of its own.
+//! There are two regions: one of a few blocks (/8, /16) with the short prefixes, and one of many blocks with the
+//! others. The prefixes of a region follow each other from the shortest to the longest, so each is aligned and none
+//! nests. All blocks of the second region have the same layout. A mask for each block, which keeps aligned prefixes
+//! aligned, then gives each block a different order.
 //!
-//! A prefix has three numbers. Its *place* goes through all blocks row by row, so that neighbours are far apart. Its *distance*
-//! goes through one block after the other, so that neighbours are near each other; blocks come in no order. Its *rank* counts
-//! the prefixes with lower addresses.
+//! A prefix has three numbers. Its *place* counts through all blocks row by row, so neighbours are far apart. Its
+//! *distance* counts through one block after the other, so neighbours have near addresses; blocks are in pseudo-random
+//! order. Its *rank* counts the prefixes with lower addresses.
 
 use super::affine::{Affine, Divisor};
 use super::prefix::width;
@@ -17,7 +17,7 @@ use super::{Prefix, mix};
 use crate::trial::Family;
 use std::net::IpAddr;
 
-/// Where the prefixes of a table like the Internet's lie.
+/// The layout of prefixes in a table like the Internet's.
 #[derive(Clone, Debug)]
 pub(super) struct Internet {
     /// Length of the longest prefixes.
@@ -28,7 +28,7 @@ pub(super) struct Internet {
     pub(super) rows: Rows,
 }
 
-/// How many rows the copies of the second region have: the first `longer` have one more than `least`.
+/// Numbers of rows in the copies of the second region: the first `longer` copies have one more than `least`.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     least: Divisor,
@@ -39,7 +39,7 @@ pub(super) struct Rows {
 impl Rows {
     fn new(routes: u32, copies: u32) -> Rows {
         let least = routes / copies;
-        // Where there is no row in every copy, no place is looked up by `least`.
+        // If `least` is 0, no place is looked up by it.
         Rows { least: Divisor::new(least), more: Divisor::new(least + 1), longer: routes % copies }
     }
 
@@ -55,7 +55,7 @@ impl Rows {
         copy * (self.more.get() - 1) + copy.min(self.longer)
     }
 
-    /// Copy and row of a number that counts through the rows of one copy after the other.
+    /// Copy and row of a number that counts through all rows of one copy after the other.
     #[inline]
     fn split(&self, number: u32) -> (u32, u32) {
         let longer = self.longer * self.more.get();
@@ -72,18 +72,18 @@ impl Rows {
     }
 }
 
-/// Places `start` and above lie in blocks `at`, ...: `copies` of the same layout side by side.
+/// The places from `start` on lie in the blocks from `at` on: `copies` of the same layout side by side.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     pub(super) start: u32,
     pub(super) at: u32,
     pub(super) copies: Divisor,
     classes: Vec<Class>,
-    /// By length, where in `classes` it is; beyond them where it is not.
+    /// Index in `classes` by length; out of range if there is no such class.
     by_length: [u8; MOST_LENGTH + 1],
 }
 
-/// Longest prefixes of either family.
+/// Length of the longest prefixes of either family.
 const MOST_LENGTH: usize = 48;
 
 impl Region {
@@ -91,7 +91,7 @@ impl Region {
         Region { start, at, copies: Divisor::new(copies), classes: Vec::new(), by_length: [u8::MAX; MOST_LENGTH + 1] }
     }
 
-    /// The classes, and the row at which each one ends in a copy of this many rows.
+    /// The classes, each with the row at which it ends in a copy of this many rows.
     #[inline]
     pub fn classes(&self, rows: u32) -> impl Iterator<Item = (&Class, u32)> {
         let ends = self.classes.iter().skip(1).map(|next| next.start).chain([rows]);
@@ -109,13 +109,13 @@ impl Region {
 pub(super) struct Class {
     /// Its first place in a copy.
     pub(super) start: u32,
-    /// Where that lies, in prefixes of the longest length.
+    /// Offset of that place, in prefixes of the longest length.
     pub(super) unit: u64,
     pub(super) length: u8,
 }
 
-/// (length, how many in a million routes) of IPv4, without the longest, which are the rest. Tables of route collectors have
-/// more of the short ones, whose space the long ones share.
+/// (length, routes of this length in a million) of IPv4, without the longest length, which has the rest. Tables of
+/// route collectors have more of the short prefixes, because long prefixes nest in them.
 const LENGTHS_IPV4: [(u8, u64); 16] = [
     (8, 10),
     (9, 8),
@@ -134,7 +134,7 @@ const LENGTHS_IPV4: [(u8, u64); 16] = [
     (22, 118_000),
     (23, 102_000),
 ];
-/// The same of IPv6.
+/// The same table for IPv6.
 const LENGTHS_IPV6: [(u8, u64); 24] = [
     (20, 60),
     (24, 90),
@@ -162,10 +162,11 @@ const LENGTHS_IPV6: [(u8, u64); 24] = [
     (47, 19_000),
 ];
 
-/// Routes that a block of the second region has at least, so that it can hold the mix of lengths.
+/// Least number of routes in a block of the second region, so that it can hold the mix of lengths.
 const LEAST_IN_BLOCK: u64 = 256;
 
-/// (length, how many in a million), the length that all others have, the first length of the second region.
+/// (length, routes in a million) of each length, the length of all other routes, and the first length of the second
+/// region.
 fn mix_of(family: Family) -> (&'static [(u8, u64)], u8, u8) {
     match family {
         Family::Ipv4 => (&LENGTHS_IPV4, 24, 16),
@@ -184,7 +185,8 @@ impl Internet {
         let mut lengths: Vec<(u8, u64)> =
             lengths.iter().map(|(length, share)| (*length, (total * share + 500_000) / 1_000_000)).collect();
 
-        // Space lost where the first region ends within a block, and to rounding in each block of the second.
+        // Reserve for the space that is lost at the end of the first region and to rounding in each block of the
+        // second.
         let budget = ((all_blocks - 1) << bits) - all_blocks * 32;
         let mut needed = total + lengths.iter().map(|(length, n)| n * (units(*length) - 1)).sum::<u64>();
         for (length, n) in &mut lengths {
@@ -222,20 +224,20 @@ impl Internet {
         Ok(Internet { finest, seed, block_order, regions: [first, second], rows })
     }
 
-    /// Bytes beside itself.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub fn heap(&self) -> usize {
         self.regions.iter().map(|r| r.classes.capacity() * size_of::<Class>()).sum()
     }
 
-    /// Bits of a unit's number in its block, and the mask of the block at position `at`.
+    /// Number of bits of a unit's offset in its block, and the mask of the block at position `at`.
     #[inline]
     pub(super) fn mask(&self, family: Family, at: u32) -> (u8, u64) {
         let bits = self.finest - blocks::length(family);
         (bits, mix(self.seed ^ u64::from(at) << 40) & ((1 << bits) - 1))
     }
 
-    /// Region, row in a copy, and copy of a place.
+    /// Region of a place, row in a copy, and copy.
     #[inline(always)]
     fn row_of(&self, place: u32) -> (&Region, u32, u32) {
         let region = &self.regions[usize::from(place >= self.regions[1].start)];
@@ -252,7 +254,7 @@ impl Internet {
 
     #[inline(always)]
     fn prefix(&self, family: Family, region: &Region, row: u32, copy: u32) -> Prefix {
-        // Most are of the last class.
+        // Most prefixes are in the last class.
         let class = region.classes.iter().rev().find(|c| c.start <= row).unwrap_or(&region.classes[0]);
         let host_units = self.finest - class.length;
         let unit = class.unit + (u64::from(row - class.start) << host_units);
@@ -284,7 +286,7 @@ impl Internet {
         second.start + self.rows.before(copy) + row
     }
 
-    /// The place of `prefix`, which has this family; perhaps one beyond the last that is in use.
+    /// The place of `prefix`, which must be of this family. It may be beyond the last place in use.
     pub fn place(&self, family: Family, prefix: &Prefix) -> Option<u32> {
         if prefix.length() > self.finest || prefix.length() < blocks::length(family) {
             return None;

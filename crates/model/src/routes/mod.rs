@@ -1,8 +1,8 @@
-//! Routes: a million of them in a few hundred bytes.
+//! Routes: a million of them described in a few hundred bytes.
 //!
-//! A [`RouteRange`] is arithmetic: route `i` has a prefix and a group, a group has attributes, and a prefix says which route it
-//! is, all computed when it is asked for. So a table is expanded while it is sent and recognised while it is received. A
-//! [`RouteTable`] has routes one by one. [`Routes`] is either.
+//! A [`RouteRange`] is arithmetic: the prefix and group of route `i`, the attributes of a group, and the index of a
+//! prefix are computed on request. So a table is expanded while it is sent and recognised while it is received. A
+//! [`RouteTable`] lists routes one by one. [`Routes`] is either.
 
 mod action;
 mod affine;
@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A number that looks random, from one that does not (finalizer of splitmix64).
+/// Mixes the bits of a number to a pseudo-random one (finalizer of splitmix64).
 #[inline]
 pub(crate) fn mix(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,15 +37,15 @@ pub(crate) fn mix(n: u64) -> u64 {
     n ^ n >> 31
 }
 
-/// Routes with indices from 0, in groups of consecutive ones that share their attributes.
+/// Routes with indices from 0, in groups of consecutive routes with the same attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-// There are a handful of them, each behind an `Arc`, and a range is read for every route.
+// There are only a few values of this type, each behind an `Arc`, and a range is read for every route.
 #[allow(clippy::large_enum_variant)]
 pub enum Routes {
-    /// By arithmetic.
+    /// Computed.
     Range(RouteRange),
-    /// One by one; only its description is written to a record.
+    /// Listed one by one. Records contain only the description.
     Table(Arc<RouteTable>),
 }
 
@@ -62,7 +62,7 @@ impl From<RouteTable> for Routes {
 }
 
 impl Routes {
-    /// What they are, in words.
+    /// Description in words.
     pub fn name(&self) -> String {
         match self {
             Routes::Range(range) => match range.description() {
@@ -96,7 +96,7 @@ impl Routes {
         }
     }
 
-    /// Without routes? Only a table can be.
+    /// True if there are no routes, which only a table allows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -119,7 +119,7 @@ impl Routes {
         }
     }
 
-    /// Prefixes of consecutive routes, faster than one by one. The part is cut to what there is.
+    /// Prefixes of consecutive routes; faster than single lookups. The part is clamped to the existing routes.
     pub fn iter(&self, part: Range<u32>) -> Prefixes<'_> {
         let part = part.start.min(self.len())..part.end.min(self.len());
         let left = part.end.saturating_sub(part.start);
@@ -165,7 +165,7 @@ impl Routes {
         }
     }
 
-    /// The same into memory that is used again.
+    /// As [`Routes::attributes`], into memory that is reused.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
         match self {
             Routes::Range(range) => range.attributes.attributes_into(group, out),
@@ -173,8 +173,8 @@ impl Routes {
         }
     }
 
-    /// A host address that longest match among these routes resolves to route `i`, another one for each `salt`. Of a route
-    /// that longer ones of a table cover entirely it is the network address (see [`RouteTable::reachable`]).
+    /// A host address that longest match among these routes resolves to route `i`, a different one for each `salt`. It
+    /// is the network address if longer prefixes of a table cover the whole route (see [`RouteTable::reachable`]).
     pub fn address(&self, i: u32, salt: u32) -> IpAddr {
         match self {
             Routes::Range(_) => self.prefix(i).host(salt),

@@ -1,29 +1,29 @@
 //! The order in which the prefixes of a range are sent.
 //!
-//! Routes of one attribute group have consecutive indices in every order, so an order only decides which prefix each index has.
-//! The prefixes themselves are the same in all orders.
+//! Routes of one attribute group have consecutive indices in every order, so an order only decides the prefix of each
+//! index. The prefixes themselves are the same in all orders.
 
 use super::affine::{Affine, Divisor};
 use super::attributes::{CYCLE, CYCLE_GROUPS, CYCLE_ROUTES, GROUPS, GroupSizes};
 use serde::{Deserialize, Serialize};
 
 crate::choice! {
-    /// Which prefix follows which, when a table is sent from its first route to its last.
+    /// Sequence of prefixes when a table is sent from its first route to its last.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Order {
-        /// Ascending by address. So the prefixes of a group are adjacent, and so are groups that follow each other.
+        /// Ascending by address. The prefixes of a group are adjacent, and so are consecutive groups.
         Sorted = "sorted",
-        /// The prefixes of a group are adjacent, and groups that follow each other are far apart, as in a feed of the Internet.
+        /// The prefixes of a group are adjacent, and consecutive groups are far apart, as in a feed of the Internet.
         Clustered = "clustered",
-        /// Each prefix is far from the one before it, in a group as well.
+        /// Each prefix is far from the previous one, within a group as well.
         Scattered = "scattered",
     }
 }
 
-/// Slot of a group in a cycle: an odd factor modulo a power of two, near the golden section of it.
+/// Maps a group of a cycle to its slot: an odd factor modulo a power of two, near its golden section.
 const SLOT_FACTOR: u32 = 159;
-/// The factor that undoes it.
+/// The inverse of this factor.
 const SLOT_INVERSE: u32 = {
     let mut inverse = 1;
     while inverse * SLOT_FACTOR % CYCLE_GROUPS != 1 {
@@ -32,17 +32,17 @@ const SLOT_INVERSE: u32 = {
     inverse
 };
 
-/// A permutation of routes that keeps each group together and puts the groups far from each other.
+/// A permutation of routes that keeps each group together and places the groups far apart.
 #[derive(Clone, Debug)]
 pub(super) enum Clusters {
-    /// Groups of one size; routes that fill no group stay at the end.
+    /// Groups of one size. Routes that do not fill a group stay at the end.
     Fixed { size: Divisor, groups: Affine, whole: u32 },
     /// Groups in cycles of 256 sizes. The space has one slot for each group of a cycle; a slot holds this group of every cycle.
     Cycles { cycles: Affine, whole: u32, starts: Vec<u32> },
 }
 
 impl Clusters {
-    /// Of `count` routes, at least one.
+    /// A permutation of `count` routes, at least one.
     pub fn new(sizes: GroupSizes, count: u32) -> Clusters {
         match sizes {
             GroupSizes::Fixed(size) => {
@@ -67,7 +67,7 @@ impl Clusters {
         }
     }
 
-    /// Bytes beside itself.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub fn heap(&self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl Clusters {
         }
     }
 
-    /// Where route `i` is.
+    /// Position of route `i`.
     #[inline]
     pub fn at(&self, i: u32) -> u32 {
         match self {
@@ -97,7 +97,7 @@ impl Clusters {
         }
     }
 
-    /// The route that is there.
+    /// The route at position `at`.
     #[inline]
     pub fn place(&self, at: u32) -> u32 {
         match self {

@@ -13,13 +13,13 @@ pub struct Prefix {
     length: u8,
 }
 
-/// Why a text is no prefix.
+/// Why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Not of the form address/length.
     #[error("is not of the form `192.0.2.0/24`")]
     Form,
-    /// The family does not know this length.
+    /// The length is too large for the family.
     #[error("has a length beyond that of an address")]
     Length,
     /// Bits are set beyond the length.
@@ -72,7 +72,7 @@ impl Prefix {
         Some(Prefix { address, length })
     }
 
-    /// Takes what is known to have no host bits.
+    /// A prefix from a number that is known to have no host bits.
     #[inline]
     pub(crate) fn trusted(family: Family, number: u128, length: u8) -> Prefix {
         Prefix { address: address(family, number), length }
@@ -95,17 +95,18 @@ impl Prefix {
         if self.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
-    /// Is the address of this family, and in this prefix?
+    /// True if the address is of this family and in this prefix.
     pub fn contains(&self, address: IpAddr) -> bool {
         Prefix::masked(address, self.length) == Some(*self)
     }
 
-    /// Is `other` this prefix or a part of it?
+    /// True if `other` is this prefix or a part of it.
     pub fn covers(&self, other: &Prefix) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// Addresses of hosts in it from the first on, `most` at most: without its first and last address where there is room for more.
+    /// The first host addresses in the prefix, at most `most`. The first and last address of the prefix are left out if
+    /// there are others.
     pub fn hosts(&self, most: u32) -> AddressRange {
         let (first, last) = self.bounds();
         let reserved = u128::from(last - first >= 3);
@@ -120,8 +121,8 @@ impl Prefix {
         (first, first | u128::MAX.checked_shl(host_bits).map_or(u128::MAX, |mask| !mask))
     }
 
-    /// A host address in this prefix, chosen by `salt`: neither the first nor the last one where there are others (network
-    /// and broadcast address; subnet-router anycast address of RFC 4291 section 2.6.1).
+    /// A host address in this prefix, chosen by `salt`. It is neither the first nor the last address if there are
+    /// others (network and broadcast address; subnet-router anycast address of RFC 4291 section 2.6.1).
     pub fn host(&self, salt: u32) -> IpAddr {
         let (first, last) = self.bounds();
         let mixed =

@@ -1,8 +1,8 @@
-//! Routes by arithmetic: what a range of them is made from, and where each one lies.
+//! Computed routes: the description of a range, and the prefix of each route.
 //!
-//! Route `i` has a place in a permutation of all, and the place says which prefix it is. A uniform range counts prefixes of
-//! one length and leaves forbidden space out; for a table like the Internet's see [`super::internet`]. An [`Order`] is one of
-//! three permutations, each with places of its own.
+//! Route `i` has a place in a permutation of all, and the place determines its prefix. A uniform range counts prefixes
+//! of one length and leaves out forbidden space; for a table like the Internet's see [`super::internet`]. An [`Order`]
+//! selects one of three permutations.
 
 use super::affine::{Affine, Divisor};
 use super::attributes::{AttributePattern, GroupSizes};
@@ -14,16 +14,16 @@ use super::{Prefix, Prefixes, mix};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 
-/// Why there is no such range.
+/// Why a range cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// A range has one route at least.
+    /// A range needs at least one route.
     #[error("a range of no routes")]
     Empty,
     /// Step 0 would repeat one prefix.
     #[error("the step from one prefix to the next is 0")]
     Step,
-    /// The first prefix is where no route may be.
+    /// The first prefix lies in forbidden space.
     #[error("{first} touches {reserved}, which is no space for routes of a test")]
     Forbidden {
         /// First prefix.
@@ -34,24 +34,24 @@ pub enum RouteError {
     /// More routes than there is space for.
     #[error("{asked} routes, but there is space for {fit} of this kind")]
     TooMany {
-        /// Asked for.
+        /// Requested number.
         asked: u32,
-        /// What fits.
+        /// Number that fits.
         fit: u32,
     },
 }
 
-/// What a range is made from.
+/// The description that a range is built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Description {
     /// Prefixes of one length at equal distances.
     Uniform {
-        /// The lowest one.
+        /// The lowest prefix.
         first: Prefix,
-        /// How many.
+        /// Number of prefixes.
         count: u32,
-        /// Distance from one to the next, in prefixes.
+        /// Distance between consecutive prefixes, in prefixes.
         step: u32,
         /// Their attributes.
         attributes: AttributePattern,
@@ -63,9 +63,9 @@ pub enum Description {
     Internet {
         /// IP version.
         family: Family,
-        /// How many.
+        /// Number of prefixes.
         count: u32,
-        /// What the choices follow from.
+        /// Seed of all choices.
         seed: u64,
         /// Sizes of groups.
         #[serde(default = "of_the_internet")]
@@ -76,17 +76,17 @@ pub enum Description {
     },
 }
 
-/// The order of records that name none.
+/// The order of records without this field.
 fn scattered() -> Order {
     Order::Scattered
 }
 
-/// The sizes of records that name none.
+/// The group sizes of records without this field.
 fn of_the_internet() -> GroupSizes {
     GroupSizes::Internet
 }
 
-/// Routes by arithmetic, in some hundred bytes whatever their number.
+/// Computed routes. A value takes some hundred bytes, whatever the number of routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Description", into = "Description")]
 pub struct RouteRange {
@@ -94,7 +94,7 @@ pub struct RouteRange {
     pub(super) family: Family,
     pub(super) count: u32,
     pub(super) attributes: AttributePattern,
-    /// The size of groups that have one size.
+    /// The size of groups, if all have one size.
     group_size: Divisor,
     /// The permutation of the scattered order.
     pub(super) scattered: Affine,
@@ -102,7 +102,7 @@ pub struct RouteRange {
     layout: Layout,
 }
 
-/// The size of all groups, or 1.
+/// The size of groups if all have one size, otherwise 1.
 fn divisor(sizes: GroupSizes) -> Divisor {
     Divisor::new(match sizes {
         GroupSizes::Fixed(size) => size,
@@ -110,12 +110,12 @@ fn divisor(sizes: GroupSizes) -> Divisor {
     })
 }
 
-/// What an order needs beside the layout.
+/// Data that an order needs in addition to the layout.
 #[derive(Clone, Debug)]
 enum Arrangement {
     Scattered,
     Clustered(Clusters),
-    /// Routes before each block, for a table like the Internet's.
+    /// Number of routes before each block, for a table like the Internet's.
     Sorted(Vec<u32>),
 }
 
@@ -126,7 +126,7 @@ impl PartialEq for RouteRange {
 }
 
 #[derive(Clone, Debug)]
-// There is one in each range, and it is read for every route.
+// Each range has one, and it is read for every route.
 #[allow(clippy::large_enum_variant)]
 enum Layout {
     Uniform { length: u8, step: Divisor, pieces: Vec<Piece> },
@@ -143,8 +143,8 @@ struct Piece {
 }
 
 impl RouteRange {
-    /// `count` prefixes of the length of `first`: that one and those above it, each `step` prefixes after the last, forbidden
-    /// space left out. Route 0 is `first`.
+    /// `count` prefixes of the same length as `first`. They ascend from `first`, each `step` prefixes after the
+    /// previous one, without forbidden space. Route 0 is `first`.
     pub fn uniform(
         first: Prefix,
         count: u32,
@@ -167,7 +167,7 @@ impl RouteRange {
         let mut pieces = Vec::new();
         let mut placed = 0u32;
         for (low, high) in space::usable(family) {
-            // The first and last whole prefix of the piece, `origin` being the first of all.
+            // The first and last whole prefix of the piece that are not below `origin`.
             let low = low.div_ceil(1 << host_bits).max(origin);
             let Some(high) = ((high + 1) >> host_bits).checked_sub(1).filter(|high| *high >= low) else { continue };
             let low = origin + (low - origin).div_ceil(step_wide) * step_wide;
@@ -193,8 +193,8 @@ impl RouteRange {
         })
     }
 
-    /// `count` prefixes of the lengths, in groups of the sizes and with the attributes of a table of the Internet. Where space
-    /// is short, the shortest prefixes become long ones.
+    /// `count` prefixes with the lengths, group sizes and attributes of a table of the Internet. If space is short, the
+    /// shortest prefixes are replaced by long ones.
     pub fn internet(family: Family, count: u32, seed: u64) -> Result<RouteRange, RouteError> {
         if count == 0 {
             return Err(RouteError::Empty);
@@ -217,7 +217,7 @@ impl RouteRange {
         })
     }
 
-    /// The same prefixes in another order; a range is scattered until then.
+    /// The same prefixes in another order. A new range is scattered.
     pub fn in_order(mut self, wanted: Order) -> RouteRange {
         let (Description::Uniform { order, .. } | Description::Internet { order, .. }) = &mut self.description;
         *order = wanted;
@@ -232,7 +232,7 @@ impl RouteRange {
         self
     }
 
-    /// The same prefixes in groups of other sizes.
+    /// The same prefixes with other group sizes.
     pub fn in_groups(mut self, sizes: GroupSizes) -> RouteRange {
         let order = self.order();
         match &mut self.description {
@@ -241,7 +241,7 @@ impl RouteRange {
         }
         self.attributes.routes_per_group = sizes;
         self.group_size = divisor(sizes);
-        // The clustered order follows the groups.
+        // The clustered order depends on the group sizes.
         self.in_order(order)
     }
 
@@ -286,7 +286,7 @@ impl RouteRange {
         })
     }
 
-    /// Prefix of route `i`, out of line: inlined into who walks through prefixes, it would slow down the scattered order.
+    /// Prefix of route `i`, out of line: inlined into loops over prefixes, it would slow down the scattered order.
     #[inline(never)]
     pub(super) fn arranged(&self, i: u32) -> Prefix {
         self.prefix(i)
@@ -302,7 +302,7 @@ impl RouteRange {
         }
     }
 
-    /// The prefix at a place of the layout where what is adjacent has adjacent addresses.
+    /// The prefix at a place of the layout in which neighbours have adjacent addresses.
     #[inline]
     pub(super) fn at_distance(&self, distance: u32) -> Prefix {
         match &self.layout {
@@ -311,12 +311,12 @@ impl RouteRange {
         }
     }
 
-    /// What it is made from.
+    /// The description that it was built from.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Bytes beside itself.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub(super) fn heap(&self) -> usize {
         let arrangement = match &self.arrangement {
@@ -357,7 +357,7 @@ impl RouteRange {
                 }
                 let n = number(prefix.address()) >> (width(self.family) - length);
                 let at = pieces.iter().rposition(|p| p.first <= n)?;
-                // Places and steps have 32 bits, so what is further away has none.
+                // Places and steps have 32 bits, so there is no place further away.
                 let (steps, rest) = step.div_rem(u64::try_from(n - pieces[at].first).ok()?);
                 let end = pieces.get(at + 1).map_or(self.count, |next| next.start);
                 let place = u64::from(pieces[at].start).checked_add(steps)?;

@@ -1,8 +1,9 @@
 //! The prefixes of a table like the Internet's in order of addresses.
 //!
-//! Within a block, the layout is a sequence of classes, and the mask of the block exchanges the halves of aligned pieces. So a
-//! prefix is found from the whole block down: a piece has two halves, the mask says which of them is lower, and the layout
-//! says how many prefixes begin in each. The search ends at a piece that lies within one class.
+//! Within a block, the layout is a sequence of classes, and the mask of the block swaps the halves of aligned pieces.
+//! So a prefix is found by bisection, from the whole block down: a piece has two halves, the mask determines which of
+//! them is lower, and the layout gives the number of prefixes that begin in each. The search ends at a piece that lies
+//! within one class.
 
 use super::Prefix;
 use super::internet::{Internet, Region};
@@ -15,7 +16,7 @@ struct Block<'a> {
     region: &'a Region,
     /// The first unit of the block in the region.
     first: u64,
-    /// Rows of the region here.
+    /// Rows of the region in this block.
     rows: u32,
     bits: u8,
     mask: u64,
@@ -23,7 +24,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Prefixes of the region that begin below a unit.
+    /// Number of prefixes of the region that begin below a unit.
     fn below(&self, unit: u64) -> u32 {
         let mut sum = 0;
         for (class, end) in self.region.classes(self.rows) {
@@ -35,7 +36,7 @@ impl Block<'_> {
         sum
     }
 
-    /// Host bits of the prefixes, where only those of one class begin in a piece and they fill it.
+    /// Host bits of the prefixes, if all prefixes in the piece belong to one class and fill the piece.
     fn host_bits(&self, first: u64, size: u64) -> Option<u8> {
         let found = self.region.classes(self.rows).find(|(class, end)| {
             let units = self.finest - class.length;
@@ -44,7 +45,8 @@ impl Block<'_> {
         found.map(|(class, _)| self.finest - class.length).filter(|units| size >> units > 0)
     }
 
-    /// Prefixes of the block with lower addresses than the one that begins at a unit of it, which counts from the mask's zero.
+    /// Number of prefixes of the block with lower addresses than the one that begins at `address`, a unit counted from
+    /// the start of the block.
     fn rank(&self, address: u64) -> u32 {
         let mut rank = 0;
         let (mut piece, mut bits) = (self.first, self.bits);
@@ -65,7 +67,7 @@ impl Block<'_> {
         rank
     }
 
-    /// Address in the block and host bits of the prefix of this rank.
+    /// Address in the block, and host bits, of the prefix with this rank.
     fn at_rank(&self, mut rank: u32) -> (u64, u8) {
         let (mut piece, mut bits, mut address) = (self.first, self.bits, 0);
         while bits > 0 {
@@ -87,7 +89,7 @@ impl Block<'_> {
         (address, 0)
     }
 
-    /// The halves of a piece, that with the lower addresses first.
+    /// The halves of a piece, the one with the lower addresses first.
     fn halves(&self, piece: u64, half: u64) -> (u64, u64) {
         if self.mask & half == 0 { (piece, piece + half) } else { (piece + half, piece) }
     }
@@ -116,7 +118,7 @@ impl Internet {
         }
     }
 
-    /// How many prefixes are in the blocks before each one, in order of addresses, and how many there are.
+    /// Number of prefixes in all blocks before each block, in order of addresses, followed by the total.
     pub fn before_blocks(&self, family: Family) -> Vec<u32> {
         let mut sum = 0;
         let mut before = vec![0];
@@ -128,7 +130,7 @@ impl Internet {
         before
     }
 
-    /// How many prefixes have lower addresses than this one of the table.
+    /// Number of prefixes with lower addresses than this one of the table.
     pub fn rank(&self, family: Family, before: &[u32], prefix: &Prefix) -> Option<u32> {
         let units = (number(prefix.address()) >> (width(family) - self.finest)) as u64;
         let bits = self.finest - blocks::length(family);
@@ -136,7 +138,7 @@ impl Internet {
         Some(before[index as usize] + self.block(family, index).rank(units & ((1 << bits) - 1)))
     }
 
-    /// The prefix of this rank, which is below the number of all.
+    /// The prefix with this rank, which must be below the total number.
     pub fn at_rank(&self, family: Family, before: &[u32], rank: u32) -> Prefix {
         let index = before.partition_point(|before| *before <= rank).saturating_sub(1);
         let block = self.block(family, index as u32);

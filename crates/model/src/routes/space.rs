@@ -1,4 +1,4 @@
-//! Which addresses routes may have: unicast space that a router takes for the Internet's, and none that the test itself uses.
+//! Address space for routes: global unicast addresses without those that the test itself uses.
 
 use super::Prefix;
 use crate::trial::Family;
@@ -12,7 +12,7 @@ const fn v6(a: u16, b: u16, length: u8) -> (IpAddr, u8) {
     (IpAddr::V6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)), length)
 }
 
-/// IPv4 outside global unicast (RFC 6890 and its registry), in order; 198.18.0.0/15 has the links of the testbed.
+/// IPv4 outside global unicast (RFC 6890 and its registry), in order. The links of the testbed are in 198.18.0.0/15.
 const FORBIDDEN_IPV4: [(IpAddr, u8); 14] = [
     v4(0, 0, 0, 8),
     v4(10, 0, 0, 8),
@@ -30,7 +30,8 @@ const FORBIDDEN_IPV4: [(IpAddr, u8); 14] = [
     v4(224, 0, 0, 3),
 ];
 
-/// IPv6 outside global unicast, in order: all but 2000::/3, and of that what is special; 2001:2::/48 has the links.
+/// IPv6 outside global unicast, in order: all but 2000::/3, and special blocks within it. The links of the testbed are
+/// in 2001:2::/48.
 const FORBIDDEN_IPV6: [(IpAddr, u8); 7] = [
     v6(0, 0, 3),
     v6(0x2001, 0, 23),
@@ -48,14 +49,14 @@ fn forbidden(family: Family) -> &'static [(IpAddr, u8)] {
     }
 }
 
-/// The block that routes keep out of and that `prefix` touches.
+/// The forbidden block that overlaps `prefix`, if any.
 pub fn reserved(prefix: &Prefix) -> Option<Prefix> {
     let (first, last) = prefix.bounds();
     let blocks = forbidden(prefix.family()).iter().filter_map(|(a, l)| Prefix::new(*a, *l));
     blocks.into_iter().find(|b| b.bounds().0 <= last && first <= b.bounds().1)
 }
 
-/// What is left between the forbidden blocks, in order: first and last address of each piece as numbers.
+/// The space between the forbidden blocks, in order: first and last address of each piece as numbers.
 pub(super) fn usable(family: Family) -> impl Iterator<Item = (u128, u128)> {
     let blocks = forbidden(family).iter().filter_map(|(a, l)| Prefix::new(*a, *l)).map(|p| p.bounds());
     let gaps = blocks.scan(0u128, |next, (first, last)| {
@@ -66,14 +67,14 @@ pub(super) fn usable(family: Family) -> impl Iterator<Item = (u128, u128)> {
     gaps.flatten()
 }
 
-/// Blocks that tables like the Internet's are laid out in: IPv4 all /8 without a forbidden block in them, IPv6 the /16 in
-/// the /12 that the five registries assign from.
+/// Blocks for tables like the Internet's: in IPv4 all /8 without a forbidden block, in IPv6 each /16 in the /12 that
+/// the five registries assign from.
 pub(super) mod blocks {
     use crate::trial::Family;
 
     const NOT_IPV4: [u32; 9] = [0, 10, 100, 127, 169, 172, 192, 198, 203];
     const COUNT_IPV4: usize = 224 - NOT_IPV4.len();
-    /// Leading bits by index, and the other way round (255: none).
+    /// Leading bits by index, and index by leading bits (255: none).
     static BITS_IPV4: [u8; COUNT_IPV4] = tables_ipv4().0;
     static INDEX_IPV4: [u8; 256] = tables_ipv4().1;
 
@@ -102,7 +103,7 @@ pub(super) mod blocks {
         }
     }
 
-    /// Bits that name a block.
+    /// Number of leading bits that identify a block.
     pub const fn length(family: Family) -> u8 {
         match family {
             Family::Ipv4 => 8,

@@ -1,4 +1,4 @@
-//! Routes that are given one by one.
+//! Routes that are listed one by one.
 
 use super::prefix::{address, number};
 use super::{Prefix, RouteAttributes, mix};
@@ -8,25 +8,26 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// Explicit routes, as from a file: each prefix once, in groups that share their attributes. Prefixes may nest.
+/// Explicit routes, for instance from a file: each prefix once, in groups of routes with the same attributes. Prefixes
+/// may nest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "TableDescription", into = "TableDescription")]
 pub struct RouteTable {
     name: String,
     family: Family,
     count: u32,
-    /// In order of groups.
+    /// Prefixes in order of groups.
     prefixes: Vec<Prefix>,
     /// First route of each group, and the end of the last.
     starts: Vec<u32>,
     attributes: Vec<RouteAttributes>,
-    /// Routes in order of prefixes.
+    /// Routes ordered by prefix.
     sorted: Vec<u32>,
-    /// For each of `sorted` where in it the longest prefix is that covers it.
+    /// For each of `sorted`, the index in `sorted` of the longest prefix that covers it.
     parents: Vec<u32>,
 }
 
-/// What a record keeps of a table: its routes stay in the file they came from.
+/// The part of a table that a record keeps. The routes stay in their file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TableDescription {
     name: String,
@@ -37,8 +38,8 @@ struct TableDescription {
 const NONE: u32 = u32::MAX;
 
 impl RouteTable {
-    /// Routes of one family; those of another are left out, and of two with one prefix the later one counts. Groups keep the
-    /// order of their first routes, and routes the order within their group.
+    /// Builds a table of one family. Routes of another family are left out; of several with the same prefix the last
+    /// one counts. Groups keep the order of their first routes, and routes the order within their group.
     pub fn new(
         name: impl Into<String>,
         family: Family,
@@ -63,7 +64,7 @@ impl RouteTable {
         }
         drop(known);
         all.sort_by_key(|(_, group)| *group);
-        // A group may have lost its last route to a later one.
+        // A group is empty if all its routes were replaced by later ones.
         let mut kept = Vec::new();
         let mut starts = Vec::new();
         for (i, (_, group)) in all.iter().enumerate() {
@@ -90,7 +91,7 @@ impl RouteTable {
         RouteTable { name: name.into(), family, count, prefixes, starts, attributes: kept, sorted, parents }
     }
 
-    /// Where its routes come from.
+    /// Source of the routes.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -105,12 +106,12 @@ impl RouteTable {
         self.count
     }
 
-    /// Without routes?
+    /// True if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Its first `count` routes, or all if there are no more.
+    /// The first `count` routes, or all if there are fewer.
     pub fn first(self, count: u32) -> RouteTable {
         if count >= self.count || !self.is_loaded() {
             return self;
@@ -120,12 +121,12 @@ impl RouteTable {
         RouteTable::new(name, self.family, (0..count).map(route))
     }
 
-    /// Are the routes there? Not in a table that was read from a record.
+    /// True if the routes are loaded. They are not in a table that was read from a record.
     pub fn is_loaded(&self) -> bool {
         self.prefixes.len() == self.count as usize
     }
 
-    /// Route `i`. Panics where the routes are not there.
+    /// Prefix of route `i`. Panics if the routes are not loaded.
     #[inline]
     pub fn prefix(&self, i: u32) -> Prefix {
         self.prefixes[i as usize]
@@ -135,7 +136,7 @@ impl RouteTable {
         &self.prefixes[part.start as usize..part.end as usize]
     }
 
-    /// The route of this prefix.
+    /// The route with this prefix.
     pub fn index_of(&self, prefix: &Prefix) -> Option<u32> {
         let at = self.sorted.binary_search_by_key(prefix, |i| self.prefixes[*i as usize]).ok()?;
         Some(self.sorted[at])
@@ -157,7 +158,7 @@ impl RouteTable {
         self.attributes[group as usize].clone()
     }
 
-    /// The route that longest match finds for an address.
+    /// The route that longest match selects for an address.
     pub fn longest_match(&self, host: IpAddr) -> Option<u32> {
         let below = |i: &u32| {
             let prefix = &self.prefixes[*i as usize];
@@ -174,7 +175,7 @@ impl RouteTable {
         None
     }
 
-    /// An address that longest match resolves to route `i`; `None` where longer prefixes cover all of it.
+    /// An address that longest match resolves to route `i`; `None` if longer prefixes cover all of it.
     pub fn reachable(&self, i: u32, salt: u32) -> Option<IpAddr> {
         let prefix = self.prefix(i);
         let host = prefix.host(salt);
@@ -183,7 +184,7 @@ impl RouteTable {
         }
         let (first, last) = prefix.bounds();
         let from = number(host);
-        // From the host upwards, and once around: past each longer prefix that is in the way.
+        // From the host upwards, then from the start of the prefix, skipping each longer prefix.
         for (mut next, end) in [(from, last), (first, from)] {
             while next <= end {
                 let candidate = address(self.family, next);
@@ -196,7 +197,7 @@ impl RouteTable {
                         next += 1;
                     }
                     Some(found) => {
-                        // What is found may nest in another one of the longer prefixes; its end is never beyond theirs.
+                        // The found prefix may nest in another longer one; its end is never beyond the end of that one.
                         next = match self.prefix(found).bounds().1.checked_add(1) {
                             Some(next) => next,
                             None => break,
@@ -206,7 +207,7 @@ impl RouteTable {
                 }
             }
         }
-        // Perhaps one of its ends is all there is.
+        // Only the first or the last address may be left.
         [first, last].map(|n| address(self.family, n)).into_iter().find(|a| self.longest_match(*a) == Some(i))
     }
 

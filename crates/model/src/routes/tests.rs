@@ -1,4 +1,4 @@
-//! What holds for ranges of any kind.
+//! Properties of ranges of any kind.
 
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn any_range() -> impl Strategy<Value = Routes> {
         .prop_map(|(range, order)| Routes::Range(range.in_order(order)))
 }
 
-/// Ranges of each kind that are large enough to show an order.
+/// Ranges of each kind, large enough for their order to show.
 fn large() -> Vec<RouteRange> {
     let uniform = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 100_000, 1, AttributePattern::internet(1));
     let grouped = RouteRange::internet(Family::Ipv4, 200_000, 3).unwrap().in_groups(GroupSizes::Fixed(500));
@@ -54,8 +54,8 @@ fn all_orders_have_the_same_prefixes_and_groups() {
     }
 }
 
-/// Share of the neighbours within a group, and of those where one group ends and the next one begins, that are less than 64 times
-/// the size of the larger one apart.
+/// Shares of near neighbours within a group, and where one group ends and the next one begins. Neighbours are near if
+/// their distance is less than 64 times the size of the larger one.
 fn near(routes: &Routes) -> [f64; 2] {
     let near = |i: u32, j: u32| {
         let [a, b] = [i, j].map(|i| routes.prefix(i));
@@ -111,7 +111,7 @@ fn a_record_without_order_is_scattered() {
     assert_eq!(range.order(), Order::Scattered);
 }
 
-/// Neither nested nor forbidden, all recognised; and what is not of the range is not.
+/// No prefix nests or is forbidden, all are recognised, and no other prefix is.
 fn check(routes: &Routes) {
     let mut all: Vec<Prefix> = routes.iter(0..routes.len()).collect();
     assert_eq!(all.len(), routes.len() as usize);
@@ -122,7 +122,7 @@ fn check(routes: &Routes) {
     all.sort_unstable();
     for pair in all.windows(2) {
         assert!(pair[0].bounds().1 < pair[1].bounds().0, "{pair:?}");
-        // Parents and children of a route are none.
+        // Parents and children of a route are not in the range.
         for length in [pair[0].length() - 1, pair[0].length() + 1] {
             if let Some(other) = Prefix::masked(pair[0].address(), length) {
                 assert_eq!(routes.index_of(&other), None, "{other}");

@@ -1,4 +1,4 @@
-//! Is one DUT better than another?
+//! Whether one DUT is better than another, by rounds of one run.
 
 use super::Figure;
 use serde::{Deserialize, Serialize};
@@ -11,70 +11,73 @@ pub enum Scale {
     /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
     #[default]
     Ratio,
-    /// By their difference: loss, and whatever may be 0.
+    /// By their difference: loss, and all figures that may be 0.
     Difference,
 }
 
-/// What a figure is like.
+/// How a figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// By ratio or by difference.
     pub scale: Scale,
-    /// Is more better?
+    /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// Figures that are closer together are no different in practice: a share (0.03 is 3 %) or, by difference, in the figure's unit.
+    /// Smaller differences do not matter in practice: a share (0.03 is 3 %) or, by difference, in the figure's unit.
     pub least: f64,
     /// Step of the measurement, for instance the width of a search: a share, or in the figure's unit.
     pub resolution: f64,
 }
 
-/// Rounds from which on the sign test is made beside the t-test. With fewer, its least probability is too large to rank by.
+/// Number of rounds from which the sign test is made beside the t-test. With fewer, its smallest possible probability
+/// is too large to rank by.
 pub const SIGNS_FROM: usize = 10;
 
 /// Tests of paired differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// The paired t-test alone. One round that went far astray hides a difference that all other rounds show.
+    /// The paired t-test alone. A single outlying round can hide a difference that all other rounds show.
     T,
-    /// The t-test and, from [`SIGNS_FROM`] rounds on, the exact sign test: twice the smaller probability, for two tests were made.
+    /// The t-test and, from [`SIGNS_FROM`] rounds on, the exact sign test. The result is twice the smaller probability,
+    /// because two tests were made.
     Either,
 }
 
-/// What the rounds say of two DUTs A and B.
+/// Comparison of two DUTs A and B over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Rounds in which both have a figure.
     pub rounds: usize,
-    /// How much A is above B, as a share of B or in the figure's unit: what is certain of it where figures are bounds.
+    /// How much A is above B, as a share of B or in the figure's unit. Where figures are bounds, it is the part that is
+    /// certain.
     pub difference: f64,
-    /// Is A the better one, if they differ?
+    /// True if A is the better one, provided that they differ.
     pub a_is_better: bool,
-    /// Probability to see such a difference where there is none, in either direction.
+    /// Probability of such a difference, in either direction, if there is none.
     pub p: f64,
     /// Standard deviation of a round's difference (of its logarithm, by ratio).
     pub deviation: f64,
-    /// Is the difference at least [`Rule::least`]?
+    /// True if the difference is at least [`Rule::least`].
     pub matters: bool,
 }
 
-/// Compares the figures of two DUTs round by round; where one of them has none in a round, the round does not count. `None`
-/// with less than two rounds: then nothing is known of the noise.
+/// Compares the figures of two DUTs round by round. A round in which either has no figure does not count. `None` with
+/// fewer than two rounds, because the noise is then unknown.
 ///
-/// A two-sided paired t-test, on logarithms of ratios or on differences. Figures that are bounds enter as the bound that
-/// speaks against the claim: A is shown to be better only if the least that A can be is better than the most that B can be.
-/// The deviation is taken to be at least that of rounding to [`Rule::resolution`]. If it is 0 still, the exact sign test takes
-/// the place of the t-test. From [`SIGNS_FROM`] rounds on, the sign test is made too; see [`Test::Either`].
+/// A two-sided paired t-test, on logarithms of ratios or on differences. A figure that is a bound enters with the value
+/// that speaks against the claim: A is shown to be better only if the least that A can be is better than the most that
+/// B can be. The deviation is at least that of rounding to [`Rule::resolution`]. If it is still 0, the exact sign test
+/// replaces the t-test. From [`SIGNS_FROM`] rounds on, the sign test is made too; see [`Test::Either`].
 pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     compare_by(Test::Either, a, b, rule)
 }
 
-/// [`compare`] by a test of choice, to hold tests against each other.
+/// [`compare`] with a given test, to compare the tests themselves.
 pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     let pairs: Vec<(Figure, Figure)> = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
     if pairs.len() < 2 {
         return None;
     }
-    // Certain differences in the direction of each claim.
+    // Differences that are certain, for each of the two claims.
     let above: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(a.low, b.high)).collect();
     let below: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(b.low, a.high)).collect();
     let (is_above, is_below) = (rule.test(test, &above), rule.test(test, &below));
@@ -83,7 +86,7 @@ pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: 
         Scale::Ratio => (sign * claim.median).exp() - 1.0,
         Scale::Difference => sign * claim.median,
     };
-    // As much above as 1 / (1 + least) is below.
+    // The same threshold for both signs: a ratio of 1 + least above, and of 1 / (1 + least) below.
     let least = match rule.scale {
         Scale::Ratio => rule.least.ln_1p(),
         Scale::Difference => rule.least,
@@ -98,22 +101,24 @@ pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: 
     })
 }
 
-/// Probability to see failures as unevenly distributed as these, or more so, where both DUTs fail equally often: Fisher's exact
-/// test, two-sided. Each is `(rounds that failed, rounds)`; trials may be counted as well, of which there are thousands.
+/// Probability that failures are distributed as unevenly as these, or more so, if both DUTs fail equally often:
+/// Fisher's exact test, two-sided. Each is `(rounds that failed, rounds)`. Trials can be counted as well; there may be
+/// thousands.
 pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
     let (failed, rounds) = ((a.0 + b.0) as u64, (a.1 + b.1) as u64);
     let Ok(by_chance) = Hypergeometric::new(rounds, failed, a.1 as u64) else { return 1.0 };
-    // By logarithms: the binomial coefficients of a thousand trials are beyond any number.
+    // In logarithms: the binomial coefficients of a thousand trials overflow a float.
     let chance = |count: u64| by_chance.ln_pmf(count).exp();
     let seen = chance(a.0 as u64);
     let least = (failed + a.1 as u64).saturating_sub(rounds);
     let all = (least..=failed.min(a.1 as u64)).map(chance);
-    // A hair above: those that are exactly as unlikely count.
+    // With a small tolerance, so that outcomes of equal probability count despite rounding.
     all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
 
-/// Probability that `a` has as many events as it has, or more, where both have them at the same rate: the exact test of two rates, one-sided,
-/// given the sum of both. Each is `(events, opportunities)`; the number of opportunities may be large.
+/// Probability that `a` has at least as many events as observed, if both have the same rate: the exact test of two
+/// rates, one-sided, given the sum of both. Each is `(events, opportunities)`; the number of opportunities may be
+/// large.
 pub fn chance_of_more(a: (u64, u64), b: (u64, u64)) -> f64 {
     let Some(below) = a.0.checked_sub(1) else { return 1.0 };
     let share = a.1 as f64 / (a.1 + b.1).max(1) as f64;
@@ -132,28 +137,29 @@ impl Rule {
     fn difference(&self, a: f64, b: f64) -> f64 {
         match self.scale {
             Scale::Difference => a - b,
-            // Nothing at all is taken for the smallest number: a router that forwards nothing can be compared too.
+            // Zero is replaced by the smallest positive number, so that a router that forwards nothing can be compared
+            // too.
             Scale::Ratio => a.max(f64::MIN_POSITIVE).ln() - b.max(f64::MIN_POSITIVE).ln(),
         }
     }
 
-    /// Standard deviation of the difference of two figures that are rounded to the resolution.
+    /// Standard deviation that rounding to the resolution adds to the difference of two figures.
     pub(super) fn rounding(&self) -> f64 {
         self.resolution.max(0.0) / 6f64.sqrt()
     }
 
-    /// Are these differences, at least two, above 0?
+    /// Tests whether these differences, at least two, are above 0.
     fn test(&self, test: Test, differences: &[f64]) -> Claim {
         let by_mean = self.t_test(differences);
         if test == Test::T || differences.len() < SIGNS_FROM || by_mean.deviation.is_nan() {
             return by_mean;
         }
-        // Differences within a step of the measurement speak for neither.
+        // Differences within one step of the measurement count for neither side.
         let p = by_mean.p.min(sign_test(differences, self.resolution.max(0.0)));
         Claim { p: (2.0 * p).min(1.0), ..by_mean }
     }
 
-    /// Are these differences, at least two, above 0 in the mean?
+    /// Tests whether the mean of these differences, at least two, is above 0.
     fn t_test(&self, differences: &[f64]) -> Claim {
         let n = differences.len();
         let mut sorted = differences.to_vec();
@@ -167,7 +173,7 @@ impl Rule {
         let deviation = variance.sqrt().max(self.rounding());
         let negligible = mean.abs() * 1e-12;
         let p = if deviation <= negligible {
-            // All alike: n times heads.
+            // All are equal: the probability of n heads in n tosses.
             if mean > 0.0 { 0.5f64.powi(n as i32) } else { 1.0 }
         } else if mean == 0.0 {
             0.5
@@ -178,15 +184,16 @@ impl Rule {
         Claim { median, deviation, p }
     }
 
-    /// The smallest difference that `rounds` rounds show with a probability of `power` if a round's difference has this standard
-    /// deviation and a comparison is called at `p` or below: a share or in the figure's unit, not below [`Rule::least`].
-    /// `None` where no difference would be shown: with less than two rounds, with figures that are bounds (their deviation is not
-    /// known), and without any noise in so few rounds that the sign test cannot reach `p`.
+    /// The smallest difference that `rounds` rounds detect with probability `power`, if the difference of a round has
+    /// this standard deviation and a comparison is significant at `p` or below. It is a share or in the figure's unit,
+    /// and at least [`Rule::least`]. `None` where no difference could be detected: with fewer than two rounds, with
+    /// figures that are bounds (their deviation is unknown), and without any noise in so few rounds that the sign test
+    /// cannot reach `p`.
     pub fn detectable(&self, deviation: f64, rounds: usize, p: f64, power: f64) -> Option<f64> {
         if deviation.is_nan() {
             return None;
         }
-        // Of two tests, each has half of the probability.
+        // With two tests, each has half of the probability.
         let each = if rounds < SIGNS_FROM { p } else { p / 2.0 };
         if deviation.max(self.rounding()) == 0.0 {
             return (2.0 * 0.5f64.powi(rounds as i32) <= each).then_some(self.least);
@@ -203,8 +210,8 @@ impl Rule {
     }
 }
 
-/// Probability to see so many differences above 0, or more, where either sign is as likely: the sign test, exact, one-sided. Differences of `step` or
-/// less are left out.
+/// Probability of at least as many differences above 0, if both signs are equally likely: the sign test, exact,
+/// one-sided. Differences of `step` or less are left out.
 fn sign_test(differences: &[f64], step: f64) -> f64 {
     let above = differences.iter().filter(|d| **d > step).count() as u64;
     let below = differences.iter().filter(|d| **d < -step).count() as u64;
@@ -250,20 +257,21 @@ mod tests {
 
     #[test]
     fn one_round_astray_does_not_hide_what_all_rounds_show() {
-        // Frames lost of a million, twelve rounds: the tester's neighbour took 341 at once in one of them.
+        // Frames lost of a million, twelve rounds. In one of them 341 more were lost at once, because another program
+        // disturbed the tester.
         let lossy = [13.0, 10.0, 8.0, 12.0, 354.0, 9.0, 11.0, 14.0, 10.0, 7.0, 12.0, 10.0];
         let rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 5.0, resolution: 0.0 };
         let by = |test| compare_by(test, &exact(&lossy), &exact(&[0.0; 12]), &rule).unwrap();
         assert!(by(Test::T).p > 0.1, "{:?}", by(Test::T));
         let either = by(Test::Either);
-        // Two-sided, of two tests: 4 / 2^12.
+        // Two-sided, and doubled for two tests: 4 / 2^12.
         assert!((either.p - 4.0 / 4_096.0).abs() < 1e-12 && !either.a_is_better && either.matters, "{either:?}");
-        // One round the other way, of three figures, does not either.
+        // One round with the opposite sign does not hide it either, even if three figures are compared.
         let mut one_back = lossy;
         one_back[1] = -200.0;
         let either = compare(&exact(&one_back), &exact(&[0.0; 12]), &rule).unwrap();
         assert!(either.p < 0.05 / 3.0 && !either.a_is_better, "{either:?}");
-        // A step of the measurement is no difference.
+        // A difference within one step of the measurement is no difference.
         let coarse = Rule { resolution: 10.0, ..rule };
         assert!(compare(&exact(&lossy), &exact(&[0.0; 12]), &coarse).unwrap().p > 0.02);
         // Nine rounds: the t-test alone.
@@ -275,14 +283,14 @@ mod tests {
     fn signs_are_counted_exactly() {
         let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
         assert!(near(sign_test(&[-1.0, 2.0, 3.0, 4.0], 0.0), 5.0 / 16.0));
-        // Neither 0 nor what is within a step counts.
+        // Neither 0 nor a difference within the step counts.
         assert!(near(sign_test(&[0.0, 0.1, -0.1, 5.0, 6.0], 0.1), 1.0 / 4.0));
         assert_eq!((sign_test(&[], 0.0), sign_test(&[-1.0, -2.0], 0.0)), (1.0, 1.0));
     }
 
     #[test]
     fn rounds_are_paired() {
-        // Rounds differ by a factor of ten, the two DUTs by 10 % in each.
+        // Rounds differ by a factor of ten, the two DUTs by 10 % in each round.
         let b: Vec<f64> = (0..6).map(|round| 10f64.powi(round)).collect();
         let noise = [0.01, -0.01, 0.005, 0.0, -0.005, 0.002];
         let a: Vec<f64> = b.iter().zip(noise).map(|(b, noise)| b * (1.1 + noise)).collect();
@@ -317,7 +325,7 @@ mod tests {
         let noise = [0.0, 1.0, -1.0, 0.5, -0.5, 0.2];
         let around = |v: f64| noise.map(|n| v + n);
         let at_least = |v: f64| around(v).map(|v| Some(Figure::at_least(v)));
-        // At least 200 is better than 100; whether it is better than 250 is not known.
+        // At least 200 is better than 100; whether it is better than 250 is unknown.
         let compared = compare(&at_least(200.0), &exact(&around(100.0)), &RATE).unwrap();
         assert!(compared.p < 1e-6 && compared.a_is_better && compared.matters);
         assert_eq!(compare(&at_least(200.0), &exact(&around(250.0)), &RATE).unwrap().p, 1.0);
@@ -339,10 +347,11 @@ mod tests {
     fn failures_are_held_against_each_other_by_fishers_test() {
         // 2 of 12 tables have all failures on one side: 2 / C(12, 6).
         assert!((compare_failures((6, 6), (0, 6)) - 2.0 / 924.0).abs() < 1e-9);
-        // The lady who tastes tea: 3 of 4 right, two-sided 0.4857.
+        // The lady tasting tea: 3 of 4 right, two-sided 0.4857.
         assert!((compare_failures((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!((compare_failures((0, 6), (0, 6)) - 1.0).abs() < 1e-9);
-        // Of trials there are so many that their binomial coefficients are beyond a number: by logarithms of the gamma function elsewhere.
+        // With so many trials the binomial coefficients overflow a float. The expected value was computed with the
+        // logarithm of the gamma function.
         assert!((compare_failures((4, 471), (5, 890)) - 0.506_242).abs() < 1e-6);
         assert!((compare_failures((36, 982), (13, 883)) - 0.003_410).abs() < 1e-6);
         assert!((compare_failures((8, 1_150), (3, 538)) - 1.0).abs() < 1e-6);
@@ -363,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_shown_has_no_size() {
-        // Both are bounds: nothing is known of a difference, however large.
+        // Both are bounds: the difference is unknown, however large it looks.
         let at_least = |v: f64| vec![Some(Figure::at_least(v)); 6];
         let compared = compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap();
         assert_eq!(RATE.detectable(compared.deviation, 6, 0.05, 0.9), None);

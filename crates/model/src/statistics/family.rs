@@ -5,23 +5,23 @@ use super::Comparison;
 /// Probability that any of the ranks of a run is false, at most.
 pub const ERROR: f64 = 0.05;
 
-/// What became of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A is better than B.
     ABetter,
     /// B is better than A.
     BBetter,
-    /// They may be alike.
+    /// Neither is proven to be better.
     Undecided,
 }
 
-/// The comparisons of all pairs of DUTs in all figures that are ranked. Each one more makes a chance finding likelier, so they are
-/// judged together, by the method of Holm (1979): the smallest of m probabilities must be within [`ERROR`] / m, the next
-/// within [`ERROR`] / (m - 1), and so on until the first that is not.
+/// The comparisons of all pairs of DUTs in all figures that are ranked. Each additional comparison makes a chance
+/// finding more likely, so they are judged together, by the method of Holm (1979): the smallest of m probabilities must
+/// be within [`ERROR`] / m, the next within [`ERROR`] / (m - 1), and so on until the first that is not.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// By the number of the comparison: proven?
+    /// By the number of the comparison: whether it is proven.
     proven: Vec<bool>,
 }
 
@@ -40,7 +40,7 @@ impl Family {
         Family { proven }
     }
 
-    /// What became of comparison `index`, which is `comparison`.
+    /// Verdict on comparison number `index`.
     pub fn verdict(&self, index: usize, comparison: &Comparison) -> Verdict {
         match (self.proven[index] && comparison.matters, comparison.a_is_better) {
             (false, _) => Verdict::Undecided,
@@ -49,12 +49,12 @@ impl Family {
         }
     }
 
-    /// Is the difference of comparison `index` proven, whatever its size?
+    /// True if the difference of comparison `index` is proven, whatever its size.
     pub fn is_proven(&self, index: usize) -> bool {
         self.proven.get(index) == Some(&true)
     }
 
-    /// Probability that a single comparison among `m` must reach to be proven whatever the others are.
+    /// Probability that is small enough to prove one of `m` comparisons, whatever the others are.
     pub fn strictest(m: usize) -> f64 {
         ERROR / m.max(1) as f64
     }

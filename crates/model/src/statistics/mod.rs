@@ -19,7 +19,7 @@ mod unpaired;
 
 pub use compare::{Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, compare, compare_by, compare_failures};
 pub use family::{ERROR, Family, Verdict};
-pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
+pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, judged_interval, summarize};
 pub use trend::{TREND_CONFIDENCE, Trend, trend};
 pub use unpaired::{UNPAIRED_FROM, Unpaired, compare_unpaired};
 
@@ -53,6 +53,12 @@ pub struct Figure {
     pub low: f64,
     /// It is not above this.
     pub high: f64,
+}
+
+impl From<f64> for Figure {
+    fn from(value: f64) -> Figure {
+        Figure::exactly(value)
+    }
 }
 
 impl Figure {

@@ -67,11 +67,14 @@ pub enum Decision {
     Undecided,
 }
 
-/// Is the figure at least `bound` (or, with `at_least` false, at most)?
-pub fn judge(interval: Figure, at_least: bool, bound: f64) -> Decision {
+/// Is the figure at least `bound` (or, with `at_least` false, at most)? A bound that is itself known within bounds only, such as a share of a
+/// figure of another run, is met for certain where all that it may be is met.
+pub fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision {
+    let bound = bound.into();
     let (surely, possibly) = match at_least {
-        true => (interval.low >= bound, interval.high >= bound),
-        false => (interval.high <= bound, interval.low <= bound),
+        true => (interval.low >= bound.high, interval.high >= bound.low),
+        // What is beyond all numbers meets no bound, also none that nobody knows.
+        false => (interval.high <= bound.low, interval.low <= bound.high && interval.low < f64::INFINITY),
     };
     match (surely, possibly) {
         (true, _) => Decision::Met,
@@ -80,11 +83,16 @@ pub fn judge(interval: Figure, at_least: bool, bound: f64) -> Decision {
     }
 }
 
-/// What all rounds say of the criterion "the figure is at least `bound`" (or at most): the interval of [`summarize`] is held against
+/// What all rounds say of the criterion "the figure is at least `bound`" (or at most): the interval of [`judged_interval`] is held against
 /// it, with one round the figure itself.
+pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: impl Into<Figure>) -> Decision {
+    judged_interval(rounds, at_least).map_or(Decision::Undecided, |interval| judge(interval, at_least, bound))
+}
+
+/// The interval of [`summarize`] over all rounds, as a criterion sees it; `None` without any.
 ///
 /// A round in which the DUT failed has the worst figure there is. A round that was not measured may have any.
-pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: f64) -> Decision {
+pub fn judged_interval(rounds: &[RoundFigure], at_least: bool) -> Option<Figure> {
     let worst = if at_least { f64::NEG_INFINITY } else { f64::INFINITY };
     let figures: Vec<Figure> = rounds
         .iter()
@@ -94,7 +102,7 @@ pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: f64) -> Decis
             RoundFigure::NotMeasured => Figure::unknown(),
         })
         .collect();
-    summarize(&figures).map_or(Decision::Undecided, |summary| judge(summary.interval, at_least, bound))
+    summarize(&figures).map(|summary| summary.interval)
 }
 
 #[cfg(test)]
@@ -187,5 +195,23 @@ mod tests {
         six[2] = at_least[0];
         assert_eq!(judge_rounds(&six, true, 100.0), Decision::Met);
         assert_eq!(judge_rounds(&six, false, 1000.0), Decision::Undecided);
+    }
+    #[test]
+    fn a_bound_that_is_an_interval_is_met_as_a_whole() {
+        let bound = Figure { low: 95.0, high: 100.0 };
+        let at = |low, high| Figure { low, high };
+        assert_eq!(judge(at(100.0, 104.0), true, bound), Decision::Met);
+        assert_eq!(judge(at(99.0, 104.0), true, bound), Decision::Undecided);
+        assert_eq!(judge(at(90.0, 95.0), true, bound), Decision::Undecided);
+        assert_eq!(judge(at(90.0, 94.0), true, bound), Decision::Missed);
+        assert_eq!(judge(at(90.0, 95.0), false, bound), Decision::Met);
+        assert_eq!(judge(at(90.0, 96.0), false, bound), Decision::Undecided);
+        assert_eq!(judge(at(101.0, 104.0), false, bound), Decision::Missed);
+        // Nobody knows how much the other run could do.
+        assert_eq!(judge(at(200.0, 200.0), true, Figure::at_least(95.0)), Decision::Undecided);
+        assert_eq!(judge(at(90.0, 90.0), true, Figure::at_least(95.0)), Decision::Missed);
+        assert_eq!(judge(at(90.0, 90.0), false, Figure::at_least(95.0)), Decision::Met);
+        assert_eq!(judge_rounds(&[RoundFigure::Failed], false, Figure::at_least(95.0)), Decision::Missed);
+        assert_eq!(judge_rounds(&[RoundFigure::NotMeasured], true, bound), Decision::Undecided);
     }
 }

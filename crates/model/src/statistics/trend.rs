@@ -1,10 +1,12 @@
-//! Does a figure drift? A slope that single wild values do not bend, with a confidence interval.
+//! Whether a figure drifts: a slope that single outliers do not change, with a confidence interval.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Confidence of the interval of a slope. Several figures of one measurement are looked at, so that it is more than that of one figure.
+/// Confidence of the interval of a slope. It is higher than that of one figure, because several figures of one
+/// measurement are checked.
 pub const TREND_CONFIDENCE: f64 = 0.99;
-/// Points beyond this many are put together in groups, each by its medians: the number of slopes grows with the square.
+/// More points than this are combined in groups, each represented by its medians, because the number of slopes grows
+/// with the square.
 const MOST_POINTS: usize = 1_000;
 
 /// How a figure changes with time.
@@ -12,22 +14,23 @@ const MOST_POINTS: usize = 1_000;
 pub struct Trend {
     /// Median of the slopes between all pairs of points (Theil and Sen).
     pub slope: f64,
-    /// Lower end of the interval; negative infinity where the points are too few for one.
+    /// Lower end of the interval; negative infinity if there are too few points for an interval.
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Trend {
-    /// Does the interval exclude that there is no slope?
+    /// True if the interval excludes a slope of 0.
     pub fn is_certain(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// The slope of `points`, which are `(time, figure)` at times that differ, and its interval of confidence [`TREND_CONFIDENCE`] (Sen 1968: by
-/// Kendall's tau, without an assumed distribution). `None` for fewer than two times. It takes errors of the points for independent of each other: a figure that
-/// wanders for a long time before it comes back can look like a drift.
+/// The slope of `points`, which are `(time, figure)` at distinct times, and its interval of confidence
+/// [`TREND_CONFIDENCE`] (Sen 1968: by Kendall's tau, without an assumed distribution). `None` for fewer than two times.
+/// The errors of the points are assumed to be independent: a figure that wanders for a long time before it comes back
+/// can look like a drift.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let points = thinned(points);
     let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
@@ -39,9 +42,9 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let slope = middle(&slopes)?;
     let n = points.len() as f64;
     let z = Normal::new(0.0, 1.0).map_or(f64::INFINITY, |normal| normal.inverse_cdf(0.5 + TREND_CONFIDENCE / 2.0));
-    // Standard deviation of Kendall's S without ties; ties make it smaller, so that the interval is wide enough with them.
+    // Standard deviation of Kendall's S without ties. Ties reduce it, so the interval is wide enough with them as well.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    // As many of the ordered slopes are outside of the interval at each end.
+    // The interval leaves out this many of the ordered slopes at each end.
     let outside = ((slopes.len() as f64 - z * deviation) / 2.0).floor();
     if outside < 1.0 {
         return Some(Trend { slope, low: f64::NEG_INFINITY, high: f64::INFINITY });
@@ -104,8 +107,8 @@ mod tests {
         assert!(trend(&line(1.0, 7)).unwrap().is_certain());
     }
 
-    /// Sen's own rule by hand: 8 points have 28 slopes, and Kendall's S of 65.33 a deviation of 8.08, so that 2.576 of it leave 3 slopes outside at each
-    /// end.
+    /// Sen's rule by hand: 8 points have 28 slopes. Kendall's S has a variance of 65.33 and a deviation of 8.08, so
+    /// 2.576 deviations leave out 3 slopes at each end.
     #[test]
     fn the_interval_is_that_of_sen() {
         let values = [3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0];

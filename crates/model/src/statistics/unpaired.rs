@@ -1,35 +1,37 @@
-//! Is a DUT better in one run than in another? The rounds of different runs have nothing in common, so they are not paired.
+//! Whether a DUT is better in one run than in another. Rounds of different runs do not correspond, so they are not
+//! paired.
 
 use super::{CONFIDENCE, Figure, Rule, Scale};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// What two samples A and B say of each other.
+/// Comparison of two samples A and B.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unpaired {
     /// Figures of A and of B.
     pub rounds: (usize, usize),
-    /// How much the mean of A is above that of B: a share of B (by ratio, of the geometric means) or in the figure's unit. Where
-    /// figures are bounds, so is this.
+    /// How much the mean of A is above that of B: a share of B (by ratio, of the geometric means) or in the figure's
+    /// unit. It is a bound where figures are bounds.
     pub difference: Figure,
     /// Confidence interval ([`CONFIDENCE`]) of `difference`; open where figures are bounds.
     pub interval: Figure,
-    /// Is A the better one, if they differ?
+    /// True if A is the better one, provided that they differ.
     pub a_is_better: bool,
-    /// Probability to see such a difference where there is none, in either direction.
+    /// Probability of such a difference, in either direction, if there is none.
     pub p: f64,
-    /// Is the difference that is claimed at least [`Rule::least`]?
+    /// True if the claimed difference is at least [`Rule::least`].
     pub matters: bool,
 }
 
-/// Figures that each sample needs. With two or three the t-test finds differences that are none more often than it claims: where samples
-/// have different sizes, and where a figure is now and then far astray.
+/// Figures that each sample needs. With two or three, the t-test reports false differences more often than its
+/// probability says, if the samples have different sizes or occasional outliers.
 pub const UNPAIRED_FROM: usize = 4;
 
-/// Compares two samples of figures that have nothing in common; `None` with less than [`UNPAIRED_FROM`] figures in either.
+/// Compares two independent samples of figures; `None` if either has fewer than [`UNPAIRED_FROM`].
 ///
-/// A two-sided t-test of Welch (1947), which takes no equal variances for granted, on logarithms or, by difference, on the figures.
-/// Bounds enter as in [`compare`](super::compare): as the bound that speaks against the claim. The variance of each sample is taken to
-/// be at least that of rounding to [`Rule::resolution`]. If both are 0 still, the exact permutation test takes the place of the t-test.
+/// A two-sided t-test of Welch (1947), which does not assume equal variances, on logarithms or, by difference, on the
+/// figures. As in [`compare`](super::compare), a bound enters with the value that speaks against the claim. The
+/// variance of each sample is at least that of rounding to [`Rule::resolution`]. If both are still 0, the exact
+/// permutation test replaces the t-test.
 pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpaired> {
     if a.len().min(b.len()) < UNPAIRED_FROM {
         return None;
@@ -37,7 +39,7 @@ pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpai
     let sample = |figures: &[Figure], end: fn(&Figure) -> f64| rule.sample(figures.iter().map(end));
     let (a_least, a_most) = (sample(a, |f| f.low), sample(a, |f| f.high));
     let (b_least, b_most) = (sample(b, |f| f.low), sample(b, |f| f.high));
-    // What is certain in the direction of each claim.
+    // The part that is certain, for each of the two claims.
     let (above, below) = (Claim::new(&a_least, &b_most), Claim::new(&b_least, &a_most));
     let (claim, a_is_above) = if above.p <= below.p { (&above, true) } else { (&below, false) };
     let least = match rule.scale {
@@ -63,7 +65,7 @@ struct Sample {
     variance: f64,
 }
 
-/// That one sample is above another.
+/// The claim that one sample is above another.
 struct Claim {
     difference: f64,
     /// Lower end of the interval of `difference`.
@@ -73,7 +75,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Negative infinity where nothing is certain.
+    /// A claim about which nothing is certain.
     const NOTHING: Claim = Claim { difference: f64::NEG_INFINITY, low: f64::NEG_INFINITY, p: 1.0 };
 
     fn new(upper: &Sample, lower: &Sample) -> Claim {
@@ -83,10 +85,10 @@ impl Claim {
         if !difference.is_finite() || !error.is_finite() {
             return Claim::NOTHING;
         }
-        // What sums of equal numbers are off by.
+        // Rounding error of sums of equal numbers.
         let negligible = upper.mean.abs().max(lower.mean.abs()) * 1e-12;
         if error <= negligible {
-            // All alike within each sample: of all ways to deal the figures out, one puts them so far apart.
+            // All figures of each sample are equal: only one of all ways to split the figures separates them this far.
             let p = if difference > negligible { 1.0 / ways(upper.size, lower.size) } else { 1.0 };
             return Claim { difference, low: difference, p };
         }
@@ -98,7 +100,7 @@ impl Claim {
     }
 }
 
-/// Ways to deal `a + b` figures out to two samples of these sizes.
+/// Number of ways to split `a + b` figures into two samples of these sizes.
 fn ways(a: f64, b: f64) -> f64 {
     let (mut ways, mut taken) = (1.0, 1.0);
     while taken <= a.min(b) {
@@ -115,24 +117,24 @@ impl Rule {
         let size = values.len() as f64;
         let mean = values.iter().sum::<f64>() / size;
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (size - 1.0);
-        // Half of that of a difference of two figures.
+        // Half of the variance that rounding adds to the difference of two figures.
         let rounding = self.rounding().powi(2) / 2.0;
-        // Not a number where a bound is missing; so it stays.
+        // The variance is NaN if a bound is missing; the comparison keeps it NaN.
         let variance = if variance < rounding { rounding } else { variance };
         Sample { size, mean, variance }
     }
 
-    /// A figure in the scale in which figures are subtracted.
+    /// A figure on the scale on which figures are subtracted.
     fn scaled(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Difference => value,
-            // As in `difference`; what has no lower bound stays without.
+            // As in `difference`, but a missing lower bound stays negative infinity.
             Scale::Ratio if value == f64::NEG_INFINITY => value,
             Scale::Ratio => value.max(f64::MIN_POSITIVE).ln(),
         }
     }
 
-    /// A difference in this scale as a share or in the figure's unit.
+    /// Converts a difference on this scale to a share or to the figure's unit.
     fn change(&self, difference: f64) -> f64 {
         match self.scale {
             Scale::Difference => difference,
@@ -168,7 +170,7 @@ mod tests {
         let turned = compared(&b, &a, &PLAIN);
         assert!((turned.p - found.p).abs() < 1e-12 && turned.a_is_better);
         assert!((turned.interval.low + found.interval.high).abs() < 1e-9);
-        // The interval holds 0 as long as p is above what its confidence leaves.
+        // The interval contains 0 while p is above 1 minus the confidence.
         assert!(found.interval.low < 0.0 && found.interval.high > 0.0);
         let less = PLAIN.higher_is_better;
         assert_ne!(compared(&a, &b, &Rule { higher_is_better: !less, ..PLAIN }).a_is_better, found.a_is_better);
@@ -192,7 +194,7 @@ mod tests {
                 (1..steps).map(|i| density(from + h * f64::from(i)) * if i % 2 == 1 { 4.0 } else { 2.0 }).sum();
             (density(from) + inner + density(to)) * h / 3.0
         };
-        // The density is not normed; what is beyond 2,000 is less than the tolerance.
+        // The density is not normalised. The tail beyond 2,000 is smaller than the tolerance.
         simpson(t, 2_000.0) / simpson(0.0, 2_000.0)
     }
 
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn rounds_are_not_paired() {
-        // The paired test would see 10 % in each round.
+        // A paired test would find 10 % in each round.
         let b = [100.0, 1_000.0, 10_000.0, 100_000.0];
         let a = b.map(|b| b * 1.1);
         assert!(compared(&a, &b, &RATE).p > 0.9);
@@ -245,7 +247,7 @@ mod tests {
         let times = Rule { higher_is_better: false, ..RATE };
         let found = compare_unpaired(&at_most, &exact(&around(20.0)), &times).unwrap();
         assert!(found.a_is_better && found.p < 1e-3 && found.difference.low == f64::NEG_INFINITY, "{found:?}");
-        // One figure of several that is a bound leaves the mean without an end.
+        // A single bound among several figures leaves the mean without an upper end.
         let mut mixed = exact(&around(100.0));
         mixed[0] = Figure::at_least(100.0);
         let found = compare_unpaired(&mixed, &exact(&around(150.0)), &RATE).unwrap();

@@ -19,25 +19,44 @@ pub struct SuiteError {
     pub message: String,
     /// How to put it right.
     pub help: String,
-    /// File, as it was named to [`crate::suite::read::read`].
+    /// File: the suite as it was named to [`crate::suite::read::read`], or a file that it includes.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Bytes of the source text that are meant; within the text and on character boundaries, possibly empty.
+    /// Bytes of the text of this file that are meant; within the text and on character boundaries, possibly empty.
     pub span: Range<usize>,
 }
 
-/// Everything that is wrong with a suite, in order of place; never empty.
+/// A text and the name of its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Name, as errors show it.
+    pub file: String,
+    /// Text.
+    pub text: String,
+}
+
+/// Everything that is wrong with a suite, in order of place, the suite before the files that it includes; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuiteErrors {
     /// The errors, at most 100.
     pub errors: Vec<SuiteError>,
     /// Errors beyond those (counting ends at 1000).
     pub omitted: usize,
-    /// The text that the spans point into.
+    /// The text of the suite, into which the spans of its errors point.
     pub source: String,
+    /// The files that the suite includes.
+    pub included: Vec<Source>,
+}
+
+impl SuiteErrors {
+    /// The text that the span of `error`, one of these, points into.
+    pub fn source_of(&self, error: &SuiteError) -> &str {
+        let included = self.included.iter().find(|source| source.file == error.file);
+        included.map_or(self.source.as_str(), |source| source.text.as_str())
+    }
 }
 
 impl std::error::Error for SuiteErrors {}
@@ -48,7 +67,7 @@ impl fmt::Display for SuiteErrors {
             if i > 0 {
                 writeln!(f)?;
             }
-            error.render(&self.source, f)?;
+            error.render(self.source_of(error), f)?;
         }
         if self.omitted > 0 {
             writeln!(f, "\nand {} more", self.omitted)?;
@@ -84,6 +103,55 @@ impl SuiteError {
     }
 }
 
+/// The texts that a suite is read from. Places count through all of them, so that one range of bytes says which file is meant and
+/// where in it.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    suite: Source,
+    included: Vec<Included>,
+    /// Where the next text begins.
+    next: usize,
+}
+
+/// A text behind that of the suite.
+#[derive(Debug)]
+struct Included {
+    /// Where it begins.
+    start: usize,
+    /// Path, relative to the folder of the suite.
+    path: String,
+    source: Source,
+}
+
+impl Sources {
+    /// A suite that includes nothing yet.
+    pub fn of(file: &str, text: &str) -> Sources {
+        let suite = Source { file: file.to_owned(), text: text.to_owned() };
+        // The end of a text is a place too.
+        Sources { suite, included: Vec::new(), next: text.len() + 1 }
+    }
+
+    /// Adds an included file; returns where its places begin.
+    pub fn add(&mut self, path: String, source: Source) -> usize {
+        let start = self.next;
+        self.next += source.text.len() + 1;
+        self.included.push(Included { start, path, source });
+        start
+    }
+
+    /// The text of the suite, then path and text of each included file.
+    pub fn texts(&self) -> (&str, Vec<(&str, &str)>) {
+        let included = self.included.iter().map(|included| (included.path.as_str(), included.source.text.as_str()));
+        (self.suite.text.as_str(), included.collect())
+    }
+
+    /// The text that holds a place, and where it begins.
+    fn holding(&self, at: usize) -> (usize, &Source) {
+        let found = self.included.iter().rev().find(|included| included.start <= at);
+        found.map_or((0, &self.suite), |included| (included.start, &included.source))
+    }
+}
+
 /// What the readers find, before places are turned into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<(Range<usize>, String, String)>);
@@ -98,6 +166,13 @@ impl Problems {
         self.0.push((span.clone(), clean(message.into()), clean(help.into())));
     }
 
+    /// Notes what is wrong with a text whose places begin at `start`.
+    pub fn add_all(&mut self, others: Problems, start: usize) {
+        for (span, message, help) in others.0 {
+            self.add(&(span.start + start..span.end + start), message, help);
+        }
+    }
+
     /// Number of errors so far.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -109,7 +184,7 @@ impl Problems {
     }
 
     /// `value` when there are no errors, else all of them with lines and columns.
-    pub fn finish<T>(mut self, value: Option<T>, file: &str, source: &str) -> Result<T, SuiteErrors> {
+    pub fn finish<T>(mut self, value: Option<T>, sources: Sources) -> Result<T, SuiteErrors> {
         match value {
             Some(value) if self.0.is_empty() => return Ok(value),
             None if self.0.is_empty() => {
@@ -126,19 +201,21 @@ impl Problems {
             .0
             .into_iter()
             .map(|(span, message, help)| {
-                let span = within(source, span);
-                let line_start = source[..span.start].rfind('\n').map_or(0, |i| i + 1);
+                let (start, Source { file, text }) = sources.holding(span.start);
+                let span = within(text, span.start - start..span.end.saturating_sub(start));
+                let line_start = text[..span.start].rfind('\n').map_or(0, |i| i + 1);
                 SuiteError {
                     message,
                     help,
-                    file: file.to_owned(),
-                    line: source[..span.start].matches('\n').count() + 1,
-                    column: source[line_start..span.start].chars().count() + 1,
+                    file: file.clone(),
+                    line: text[..span.start].matches('\n').count() + 1,
+                    column: text[line_start..span.start].chars().count() + 1,
                     span,
                 }
             })
             .collect();
-        Err(SuiteErrors { errors, omitted, source: source.to_owned() })
+        let included = sources.included.into_iter().map(|included| included.source).collect();
+        Err(SuiteErrors { errors, omitted, source: sources.suite.text, included })
     }
 }
 
@@ -226,6 +303,31 @@ mod tests {
         assert_eq!(d("ab", "ba"), 1);
         assert_eq!(d("", "abc"), 3);
         assert_eq!(d("abc", ""), 3);
+    }
+
+    #[test]
+    fn places_count_through_all_texts() {
+        let mut sources = Sources::of("s.yaml", "ab\n");
+        let source = |file: &str, text: &str| Source { file: file.into(), text: text.into() };
+        let first = sources.add("a.yaml".into(), source("x/a.yaml", "1\n23"));
+        let second = sources.add("b.yaml".into(), source("x/b.yaml", ""));
+        assert_eq!((first, second), (4, 9));
+        let mut problems = Problems::default();
+        for (at, message) in [(second, "nothing"), (first + 4, "end"), (first + 2, "inside"), (3, "suite")] {
+            problems.add(&(at..at), message, "help");
+        }
+        let errors = problems.finish::<()>(None, sources).unwrap_err();
+        let found: Vec<_> =
+            errors.errors.iter().map(|e| (e.message.as_str(), e.file.as_str(), e.line, e.column)).collect();
+        let expected = [
+            ("suite", "s.yaml", 2, 1),
+            ("inside", "x/a.yaml", 2, 1),
+            ("end", "x/a.yaml", 2, 3),
+            ("nothing", "x/b.yaml", 1, 1),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!((errors.source_of(&errors.errors[1]), errors.source_of(&errors.errors[0])), ("1\n23", "ab\n"));
+        assert!(errors.to_string().contains("\n  2 | 23\n"), "{errors}");
     }
 
     #[test]

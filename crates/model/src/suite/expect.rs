@@ -4,7 +4,7 @@ use super::errors::{Problems, did_you_mean, list, quote};
 use super::fields::Fields;
 use super::raw::{Node, Value};
 use super::values::Resolved;
-use super::{Expectation, ParamValue};
+use super::{BaselineFigure, Cells, Expectation, ParamValue, cells};
 use crate::modifier::Modifier;
 use crate::param::ParamType;
 use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
@@ -39,17 +39,35 @@ pub(crate) fn read(
     let mut expectations = Vec::new();
     let mut whole = true;
     for entry in fields.entries() {
-        if !known(&entry.key, spec, &sizes, problems, &entry.key_span) {
+        let figure = spec.figures.iter().any(|f| is_figure(f.key, &entry.key, &sizes));
+        let about = match figure {
+            true => Some((entry.key.clone(), None)),
+            false if Cells::is_meant(&entry.key) => {
+                cells::read(entry, spec, problems).map(|cells| (cells.to_string(), Some(cells)))
+            }
+            false => {
+                unknown(&entry.key, spec, &sizes, problems, &entry.key_span);
+                None
+            }
+        };
+        let Some((figure, cells)) = about else {
             whole = false;
             continue;
-        }
-        let figure = || entry.key.clone();
+        };
+        // The unit is at the end of the name.
+        let key = cells.as_ref().map_or(figure.as_str(), |cells| cells.column.as_str());
+        let expected = |bound: Bound, dut: Option<&String>| Expectation {
+            figure: figure.clone(),
+            at_least: bound.at_least,
+            bound: bound.value,
+            dut: dut.cloned(),
+            cells: cells.clone(),
+            baseline: bound.is_share.then(BaselineFigure::default),
+        };
         // A bound for all DUTs, or one for each that is named.
         let Value::Map(of_duts) = &entry.value.value else {
-            match bound(&entry.value, &entry.key, problems) {
-                Some((at_least, bound)) => {
-                    expectations.push(Expectation { figure: figure(), at_least, bound, dut: None })
-                }
+            match bound(&entry.value, key, problems) {
+                Some(bound) => expectations.push(expected(bound, None)),
                 None => whole = false,
             }
             continue;
@@ -61,11 +79,8 @@ pub(crate) fn read(
                 whole = false;
                 continue;
             }
-            match bound(&of_dut.value, &entry.key, problems) {
-                Some((at_least, bound)) => {
-                    let dut = Some(of_dut.key.clone());
-                    expectations.push(Expectation { figure: figure(), at_least, bound, dut });
-                }
+            match bound(&of_dut.value, key, problems) {
+                Some(bound) => expectations.push(expected(bound, Some(&of_dut.key))),
                 None => whole = false,
             }
         }
@@ -73,16 +88,23 @@ pub(crate) fn read(
     whole.then_some(expectations)
 }
 
-/// Is `key` a figure of this test? An error otherwise.
-fn known(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, span: &std::ops::Range<usize>) -> bool {
-    let key_short = key.len() <= 200;
-    if key_short && spec.figures.iter().any(|f| matches(f.key, key, &|size| sizes.iter().any(|s| s == size))) {
-        return true;
-    }
+/// Longest key that is looked at.
+const LONGEST_KEY: usize = 200;
+
+/// Has `key` the form of a figure of a test that sends these sizes?
+fn is_figure(pattern: &str, key: &str, sizes: &[String]) -> bool {
+    key.len() <= LONGEST_KEY && matches(pattern, key, &|size| sizes.iter().any(|s| s == size))
+}
+
+/// Says what is wrong with a key that is no figure of this test.
+fn unknown(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, span: &std::ops::Range<usize>) {
     if spec.figures.is_empty() {
-        let help = format!("the test `{}` gives no figure to compare; leave `expect` out", spec.name);
+        let help = match spec.tables.first().and_then(|table| Some((table, table.numbers().next()?))) {
+            Some((table, column)) => format!("name a column of a table, for instance `{}.{column}`", table.key),
+            None => format!("the test `{}` gives no figure to compare; leave `expect` out", spec.name),
+        };
         problems.add(span, format!("{} is no figure of this test", quote(key)), help);
-    } else if key_short && spec.figures.iter().any(|f| matches(f.key, key, &|_| true)) {
+    } else if key.len() <= LONGEST_KEY && spec.figures.iter().any(|f| matches(f.key, key, &|_| true)) {
         let help = format!("sizes of this test: {}", list(sizes.iter().map(String::as_str)));
         problems.add(span, format!("{} is about a size that this test does not send", quote(key)), help);
     } else {
@@ -98,7 +120,6 @@ fn known(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, 
         let help = did_you_mean(key, expanded.iter().map(String::as_str));
         problems.add(span, format!("{} is no figure of the test `{}`", quote(key), spec.name), help);
     }
-    false
 }
 
 /// Does `key` have the form of `pattern`? `{size}` stands for text that `is_size` accepts, any other `{…}` for any text.
@@ -112,8 +133,19 @@ pub(crate) fn matches(pattern: &str, key: &str, is_size: &dyn Fn(&str) -> bool) 
     })
 }
 
-/// `>= 100 kfps` as a bound in the unit of the figure: `(at least?, bound)`.
-fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)> {
+/// What a criterion holds a figure against.
+struct Bound {
+    at_least: bool,
+    /// In the unit of the figure, or in per cent of the baseline's figure.
+    value: f64,
+    is_share: bool,
+}
+
+/// Behind the share of a baseline.
+const OF_BASELINE: &str = "of baseline";
+
+/// `>= 100 kfps` as a bound in the unit of the figure, `>= 95 % of baseline` as a share.
+fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     let unit = key.rsplit('_').next().unwrap_or_default();
     let example = match unit {
         "pps" => "\">= 100 kfps\"",
@@ -134,6 +166,18 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)>
             return None;
         }
     };
+    if let Some(share) = rest.strip_suffix(OF_BASELINE) {
+        let percent = share.trim().strip_suffix('%').and_then(|number| grouped_number(number.trim()));
+        return match percent.filter(|percent| *percent > 0.0) {
+            Some(value) => Some(Bound { at_least, value, is_share: true }),
+            None => {
+                let message = format!("{} is no share of a baseline", quote(rest));
+                let sign = if at_least { ">= 95" } else { "<= 105" };
+                problems.add(&node.span, message, format!("write for instance `{key}: \"{sign} % {OF_BASELINE}\"`"));
+                None
+            }
+        };
+    }
     // A bare number is in the unit that the figure's name ends in; a quantity is converted to it.
     let seconds = |per_second: f64| parse_duration(rest).ok().map(|d| d.as_secs_f64() * per_second);
     let value = grouped_number(rest).or_else(|| match unit {
@@ -148,7 +192,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)>
         _ => None,
     });
     match value {
-        Some(value) => Some((at_least, value)),
+        Some(value) => Some(Bound { at_least, value, is_share: false }),
         None => {
             let message = match unit {
                 "pps" => format!("{} is no frame rate to compare {} with", quote(rest), quote(key)),

@@ -5,12 +5,16 @@ mod about;
 mod addresses;
 mod bgp;
 mod blocks;
+mod cells;
 mod dut_list;
 pub mod errors;
 mod expect;
+mod expectation;
 mod fields;
 mod flow_list;
 mod flow_overlap;
+pub mod include;
+mod kept;
 mod label_list;
 pub mod params;
 mod port_list;
@@ -29,7 +33,8 @@ mod vlan_list;
 
 pub use bgp::{BgpConfig, PortBgp};
 pub use blocks::is_lab_address;
-pub use errors::{SuiteError, SuiteErrors};
+pub use errors::{Source, SuiteError, SuiteErrors};
+pub use expectation::{BaselineFigure, Cells, Expectation};
 pub use params::{ParamValue, Params};
 pub use protection::{BgpProtection, Secret};
 pub use read::Overrides;
@@ -37,6 +42,7 @@ pub use read::Overrides;
 use crate::environment::About;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
+use crate::record::Baseline;
 use crate::routes::Prefix;
 use crate::size::PacketSize;
 use crate::topology::Topology;
@@ -92,6 +98,15 @@ pub struct Suite {
     pub flows: Vec<FlowConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
+    /// The earlier run of which bounds are shares. Reading a suite finds the folder only.
+    pub baseline: Option<Baseline>,
+}
+
+impl Suite {
+    /// Is a bound a share of a figure of an earlier run?
+    pub fn needs_baseline(&self) -> bool {
+        self.tests.iter().flat_map(|test| &test.expect).any(|expected| expected.baseline.is_some())
+    }
 }
 
 /// A flow that the suite describes: an entry of `flows:`.
@@ -305,22 +320,22 @@ pub struct Addressing {
 pub struct TestConfig {
     /// Name, an entry of the registry.
     pub test: String,
+    /// What tells it from other tests of this name in the suite, if the suite says so; unique.
+    pub id: Option<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,
     /// Criteria for pass or fail.
     pub expect: Vec<Expectation>,
 }
 
-/// `expect: { throughput_64_pps: ">= 100000" }`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Expectation {
-    /// Key of a [`crate::outcome::RankFigure`].
-    pub figure: String,
-    /// True for `>=`, false for `<=`.
-    pub at_least: bool,
-    /// The bound.
-    pub bound: f64,
-    /// The only DUT that it is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dut: Option<String>,
+impl TestConfig {
+    /// Is it meant by `word`, a name of a test or an id?
+    pub fn is_called(&self, word: &str) -> bool {
+        self.test == word || self.id.as_deref() == Some(word)
+    }
+
+    /// Its name, and its id where it has one: `throughput (small)`.
+    pub fn label(&self) -> String {
+        self.id.as_ref().map_or_else(|| self.test.clone(), |id| format!("{} ({id})", self.test))
+    }
 }

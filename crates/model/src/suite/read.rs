@@ -1,13 +1,19 @@
 //! From the text of a suite file to a [`Suite`], or to everything that is wrong with it.
 
-use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
+use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
+use super::include::{self, Includer, Open, Refusal};
+use super::kept::without_secrets;
 use super::raw::{self, Node};
 use super::set::Setting;
 use super::variables::{self, Variable};
-use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, published, set, test_list};
+use super::{
+    DutConfig, Profile, Suite, TestConfig, about, bgp, dut_list, flow_list, port_list, published, set, test_list,
+};
 use crate::environment::About;
+use crate::record::Baseline;
 use crate::registry::Registry;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -17,7 +23,8 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 16] = [
+pub(crate) const KEYS: [&str; 18] = [
+    include::KEY,
     super::variables::KEY,
     "suite",
     "title",
@@ -33,6 +40,7 @@ pub(crate) const KEYS: [&str; 16] = [
     "defaults",
     "tests",
     "published",
+    "baseline",
     "allow_public_addresses",
 ];
 
@@ -43,7 +51,7 @@ pub struct Overrides {
     pub profile: Option<Profile>,
     /// Run these DUTs only, by name; all when empty.
     pub duts: Vec<String>,
-    /// Run these tests only, by name; all when empty.
+    /// Run these tests only, by name or id; all when empty.
     pub tests: Vec<String>,
     /// Seed instead of the suite's.
     pub seed: Option<u64>,
@@ -62,7 +70,19 @@ pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
 /// More rounds than anybody needs.
 pub const MAX_ROUNDS: u64 = 1_000;
 
-/// Reads a suite. `file_name` is what errors call the file; files that the suite names are relative to its folder.
+/// A suite and the texts that it was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The suite.
+    pub suite: Suite,
+    /// Its text as it may be kept, without keys of BGP sessions.
+    pub text: String,
+    /// Included files: the path from the folder of the suite, and the text likewise.
+    pub included: Vec<(String, String)>,
+}
+
+/// Reads a suite that includes no other file. `file_name` is what errors call the file; files that the suite names are relative to its
+/// folder.
 ///
 /// Order of DUTs and tests is that of the file, whatever the order in `overrides`.
 ///
@@ -70,15 +90,43 @@ pub const MAX_ROUNDS: u64 = 1_000;
 /// All errors that can be told apart, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep
 /// gives one error.
 pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
+    let none = |_: &Path| -> Result<String, Refusal> {
+        Err(Refusal::new("no file can be included here", "write its keys into the suite"))
+    };
+    read_with(text, file_name, &none, registry, overrides).map(|loaded| loaded.suite)
+}
+
+/// The same of a suite that may include files, whose texts `open` gives.
+///
+/// # Errors
+/// Those of [`read`]; mistakes in an included file are told at their places in it. A file that cannot be included ends the reading.
+pub fn read_with(
+    text: &str,
+    file_name: &str,
+    open: Open<'_>,
+    registry: &Registry,
+    overrides: &Overrides,
+) -> Result<Loaded, SuiteErrors> {
     let mut problems = Problems::default();
-    let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
-    let mut root = raw::parse(text, &mut problems);
+    let mut sources = Sources::of(file_name, text);
+    let file = Path::new(file_name);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut root = raw::parse(text, &mut problems)
+        .and_then(|root| Includer::new(file, open, &mut sources, &mut problems).expand(root));
     if let Some(root) = &mut root {
         variables::apply(root, &overrides.variables, &mut problems);
         set::apply(root, &overrides.set, &mut problems);
     }
     let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
-    problems.finish(suite, file_name, text)
+    let (text, included) = sources.texts();
+    let paths: Vec<String> = included.iter().map(|(path, _)| (*path).to_owned()).collect();
+    let texts: Vec<&str> = std::iter::once(text).chain(included.iter().map(|(_, text)| *text)).collect();
+    let loaded = suite.map(|suite| {
+        let mut kept = without_secrets(&texts).into_iter();
+        let text = kept.next().unwrap_or_default();
+        Loaded { suite, text, included: paths.into_iter().zip(kept).collect() }
+    });
+    problems.finish(loaded, sources)
 }
 
 fn suite(
@@ -161,11 +209,21 @@ fn suite(
         Some(node) => published::read(node, tests.as_deref(), problems),
         None => Some(Vec::new()),
     };
+    let baseline = match get("baseline") {
+        Some(node) => Some(text(node, "`baseline`", "results/last-release", problems)?),
+        None => None,
+    };
     let mut duts = duts?;
     let mut tests = tests?;
     let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
-    select("--dut", "DUT", &overrides.duts, &mut duts, |d| &d.name, &span("duts"), problems);
-    select("--test", "test", &overrides.tests, &mut tests, |t| &t.test, &span("tests"), problems);
+    let of_dut = |dut: &DutConfig, word: &str| dut.name == word;
+    let known: Vec<String> = duts.iter().map(|dut| dut.name.clone()).collect();
+    select(("--dut", "DUT"), &overrides.duts, &mut duts, of_dut, &known, &span("duts"), problems);
+    let mut known: Vec<String> =
+        tests.iter().flat_map(|test| [Some(test.test.clone()), test.id.clone()]).flatten().collect();
+    let mut seen = HashSet::new();
+    known.retain(|word| seen.insert(word.clone()));
+    select(("--test", "test"), &overrides.tests, &mut tests, TestConfig::is_called, &known, &span("tests"), problems);
     Some(Suite {
         name: name?,
         title: title?,
@@ -182,6 +240,8 @@ fn suite(
         },
         flows: flows?,
         tests,
+        baseline: baseline
+            .map(|run| Baseline { folder: folder.join(run.trim()).display().to_string(), ..Baseline::default() }),
     })
 }
 
@@ -212,26 +272,22 @@ fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
     })
 }
 
-/// Keeps the items that the command line names; an unknown name is an error at the section that does not have it.
+/// Keeps the items that the command line names; a name that is not `known` is an error at the section that does not have it.
 fn select<T>(
-    option: &str,
-    what: &str,
+    (option, what): (&str, &str),
     wanted: &[String],
     items: &mut Vec<T>,
-    name: impl Fn(&T) -> &str,
+    is_called: impl Fn(&T, &str) -> bool,
+    known: &[String],
     span: &Range<usize>,
     problems: &mut Problems,
 ) {
     if wanted.is_empty() {
         return;
     }
-    for word in wanted {
-        if !items.iter().any(|i| name(i) == word) {
-            let mut known: Vec<_> = items.iter().map(&name).collect();
-            known.dedup();
-            let message = format!("`{option} {}`: this suite has no such {what}", quote(word).trim_matches('`'));
-            problems.add(span, message, did_you_mean(word, known));
-        }
+    for word in wanted.iter().filter(|word| !items.iter().any(|item| is_called(item, word))) {
+        let message = format!("`{option} {}`: this suite has no such {what}", quote(word).trim_matches('`'));
+        problems.add(span, message, did_you_mean(word, known.iter().map(String::as_str)));
     }
-    items.retain(|i| wanted.iter().any(|w| w == name(i)));
+    items.retain(|item| wanted.iter().any(|word| is_called(item, word)));
 }

@@ -4,7 +4,7 @@
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
-use super::{about, label_list, published};
+use super::{about, include, label_list, published, test_list};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,8 @@ pub fn schema(registry: &Registry) -> Value {
         "title": "Drophammer suite",
         "description": "Which routers, on which ports, go through which tests.",
         "type": "object",
-        "required": ["suite", "duts", "ports", "tests"],
+        // What one suite lacks may stand in a file that it includes.
+        "anyOf": [{ "required": ["include"] }, { "required": ["suite", "duts", "ports", "tests"] }],
         "additionalProperties": false,
         "properties": properties,
     })
@@ -35,6 +36,13 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
         }),
         "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": 200 }),
+        "include" => {
+            let file = json!({ "type": "string", "minLength": 1 });
+            json!({
+                "description": "Files with more keys, in the folder of the suite or below it. Those of this file win.",
+                "oneOf": [file, { "type": "array", "minItems": 1, "maxItems": include::MOST, "items": file }],
+            })
+        }
         "about" => {
             let named = format!("^.{{1,{}}}$", about::LONGEST_KEY);
             let fact = json!({ "type": ["string", "number", "boolean"], "maxLength": about::LONGEST_VALUE });
@@ -65,6 +73,10 @@ fn section(key: &str, registry: &Registry) -> Value {
                 },
             })
         }
+        "baseline" => json!({
+            "description": "Folder of an earlier run, relative to that of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
+            "type": "string", "minLength": 1, "examples": ["results/last-release"],
+        }),
         "profile" => json!({
             "description": "Durations and repetitions: `quick` takes seconds per trial and does not conform; `conformant` \
                             takes those of the RFCs.",
@@ -335,19 +347,29 @@ fn tests(registry: &Registry) -> Vec<Value> {
 fn parameters(test: &TestSpec) -> Value {
     let mut properties = Map::new();
     add_params(test.params, &mut properties);
+    properties.insert(
+        test_list::ID.into(),
+        json!({
+            "description": "What tells this test from others of its name, for `--test` and `--set`.",
+            "type": ["string", "number", "boolean"], "pattern": format!("^[a-z0-9_-]{{1,{}}}$", test_list::LONGEST_ID),
+        }),
+    );
     let mut figures = Map::new();
     for figure in test.figures {
-        let bound = json!({
-            "description": figure.help, "type": "string", "pattern": format!("^ *[<>]= *{NUMBER}( *[A-Za-zµ%]+)? *$"),
-            "examples": [">= 100 kfps", "<= 500 us"],
-        });
-        let by_dut = json!({ "description": "Bounds by DUT.", "type": "object", "minProperties": 1, "additionalProperties": bound });
-        figures.insert(figure_pattern(figure), json!({ "description": figure.help, "anyOf": [bound, by_dut] }));
+        figures.insert(figure_pattern(figure), criterion(figure.help));
+    }
+    for table in test.tables {
+        let columns: Vec<&str> = table.numbers().collect();
+        if columns.is_empty() {
+            continue;
+        }
+        let of_table = criterion(&format!("Cells of the table {}.", table.key));
+        figures.insert(format!("^ *{} *(\\[.+\\])? *\\. *({}) *$", table.key, columns.join("|")), of_table);
     }
     properties.insert(
         "expect".into(),
         json!({
-            "description": "Criteria for pass or fail: figure to bound.",
+            "description": "Criteria for pass or fail: figure, or cells of a table, to bound.",
             "type": ["object", "null"], "additionalProperties": false, "patternProperties": figures,
         }),
     );
@@ -355,6 +377,18 @@ fn parameters(test: &TestSpec) -> Value {
         "title": test.title, "description": format!("{} ({})", test.summary, test.source),
         "type": ["object", "null"], "additionalProperties": false, "properties": properties,
     })
+}
+
+/// A bound, or one for each of some DUTs.
+fn criterion(about: &str) -> Value {
+    let bound = json!({
+        "description": about, "type": "string",
+        "pattern": format!("^ *[<>]= *{NUMBER}( *[A-Za-zµ%]+| *% *of baseline)? *$"),
+        "examples": [">= 100 kfps", "<= 500 us", ">= 95 % of baseline"],
+    });
+    let by_dut =
+        json!({ "description": "Bounds by DUT.", "type": "object", "minProperties": 1, "additionalProperties": bound });
+    json!({ "description": about, "anyOf": [bound, by_dut] })
 }
 
 /// `throughput_{size}_pps` as the regular expression `^throughput_.+_pps$`.

@@ -1,14 +1,16 @@
-//! Parameters of tests that the command line sets in place of the suite's: `--set throughput.frame_sizes=[64]`.
+//! Parameters of tests that the command line sets in place of the suite's: `--set throughput.frame_sizes=[64]`, or with the id of one
+//! test `--set small.frame_sizes=[64]`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, Node, Value};
+use super::test_list::ID;
 use std::ops::Range;
 use std::str::FromStr;
 
 /// One parameter of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Name of the test. All tests of this name are meant.
+    /// Id of the test, or the name of all tests that are meant.
     pub test: String,
     /// Its parameter.
     pub key: String,
@@ -46,13 +48,14 @@ pub(crate) fn apply(root: &mut Node, settings: &[Setting], problems: &mut Proble
     for setting in settings {
         let Some(value) = value(setting, &tests.key_span, problems) else { continue };
         let mut found = false;
-        for node in nodes.iter_mut().filter(|node| name(node) == Some(&setting.test)) {
+        for node in nodes.iter_mut().filter(|node| [name(node), id(node)].contains(&Some(setting.test.as_str()))) {
             set(node, &setting.key, value.clone());
             found = true;
         }
         if !found {
             let message = format!("{}: this suite has no such test", quote(&setting.text()));
-            problems.add(&tests.key_span, message, did_you_mean(&setting.test, nodes.iter().filter_map(name)));
+            let known = nodes.iter().filter_map(name).chain(nodes.iter().filter_map(id));
+            problems.add(&tests.key_span, message, did_you_mean(&setting.test, known));
         }
     }
 }
@@ -76,6 +79,16 @@ fn name(node: &Node) -> Option<&str> {
     match &node.value {
         Value::Scalar { text, .. } => Some(text),
         Value::Map(entries) => entries.first().map(|entry| entry.key.as_str()),
+        _ => None,
+    }
+}
+
+/// Id of a test in the list. Whoever reads the list says what is wrong with it.
+fn id(node: &Node) -> Option<&str> {
+    let Value::Map(entries) = &node.value else { return None };
+    let Value::Map(parameters) = &entries.first()?.value.value else { return None };
+    match &parameters.iter().find(|parameter| parameter.key == ID)?.value.value {
+        Value::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }

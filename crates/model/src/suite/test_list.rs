@@ -2,7 +2,7 @@
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::expect;
-use super::fields::{Fields, items};
+use super::fields::{Fields, items, refuse_repeated, text};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
 use super::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
@@ -13,11 +13,25 @@ use std::ops::Range;
 
 const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
 
+/// Key of what tells tests of one name apart. It is no parameter: `defaults` cannot have it.
+pub(crate) const ID: &str = "id";
+/// Longest id.
+pub(crate) const LONGEST_ID: usize = 32;
+
 /// A test as written: its name and, where given, its parameters.
 struct Written<'n> {
     spec: &'n TestSpec,
     name_span: &'n Range<usize>,
     fields: Option<Fields<'n>>,
+    id: Option<(&'n str, &'n Range<usize>)>,
+}
+
+impl Written<'_> {
+    /// Does it run where only the tests of these names and ids do? All do where there are none.
+    fn runs(&self, only: &[String]) -> bool {
+        let is_meant = |word: &String| word == self.spec.name || self.id.is_some_and(|(id, _)| word == id);
+        only.is_empty() || only.iter().any(is_meant)
+    }
 }
 
 /// The rest of the suite, with which tests must agree.
@@ -34,7 +48,7 @@ pub(crate) struct Around<'a> {
     pub bgp: bool,
     /// Names of the flows, where there is a section `flows`.
     pub flows: Option<Vec<&'a str>>,
-    /// Tests that will run, by name; all when empty.
+    /// Tests that will run, by name or id; all when empty.
     pub only: &'a [String],
 }
 
@@ -57,7 +71,8 @@ pub(crate) fn read(
     if let Some(defaults) = defaults {
         refuse_unused(defaults, &written, written.len() == nodes.len(), registry, problems);
     }
-    for test in written.iter().filter(|t| around.only.is_empty() || around.only.iter().any(|n| n == t.spec.name)) {
+    refuse_repeated("tests", written.iter().filter_map(|test| test.id), problems);
+    for test in written.iter().filter(|test| test.runs(around.only)) {
         check_needs(test, test.spec.needs, registry, around, problems);
     }
     let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, registry, around, problems)).collect();
@@ -104,13 +119,31 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
         Some(node) if !matches!(node.value, Value::Null) => {
             let what = format!("what stands below the test `{name}`");
             let fields = Fields::of(node, &what, EXAMPLE, problems)?;
-            let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect"]).collect();
+            let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect", ID]).collect();
             fields.refuse_unknown(&format!("the test `{name}`"), &keys, problems);
             Some(fields)
         }
         _ => None,
     };
-    Some(Written { spec, name_span, fields })
+    let id = fields.and_then(|fields| fields.get(ID)).and_then(|entry| id(entry, registry, problems));
+    Some(Written { spec, name_span, fields, id })
+}
+
+/// The id of a test. It must not be the name of one, or `--test` would mean two things.
+fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Option<(&'n str, &'n Range<usize>)> {
+    let id = text(&entry.value, "`id`", "id: small", problems)?;
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    if id.len() > LONGEST_ID || !id.bytes().all(allowed) {
+        let help = format!("write lower-case letters, digits, `_` and `-`, at most {LONGEST_ID}");
+        problems.add(&entry.value.span, format!("{} cannot be the id of a test", quote(id)), help);
+        return None;
+    }
+    if registry.test(id).is_some() {
+        let message = format!("the id {} is the name of a test", quote(id));
+        problems.add(&entry.value.span, message, "write an id that is no name in `drophammer list tests`");
+        return None;
+    }
+    Some((id, &entry.value.span))
 }
 
 /// Reports the entries of `defaults` that no test of the suite takes: a typing error would otherwise do nothing, silently.
@@ -156,7 +189,7 @@ fn configure(
     check_mix(test, &resolved, problems);
     check_flows(test, &resolved, around.flows.as_deref(), problems);
     let params = params(&resolved);
-    if around.only.is_empty() || around.only.iter().any(|name| name == spec.name) {
+    if test.runs(around.only) {
         let more: Vec<Need> = spec.needs_of(&params).into_iter().filter(|need| !spec.needs.contains(need)).collect();
         check_needs(test, &more, registry, around, problems);
     }
@@ -166,7 +199,8 @@ fn configure(
         }
         _ => Vec::new(),
     };
-    Some(TestConfig { test: spec.name.to_owned(), params, expect })
+    let id = test.id.map(|(id, _)| id.to_owned());
+    Some(TestConfig { test: spec.name.to_owned(), id, params, expect })
 }
 
 /// A test of flows needs the section, and flows that it names must be there.

@@ -259,6 +259,7 @@ impl<'de> VariantAccess<'de> for Contents<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::errors::Sources;
     use crate::suite::raw;
     use crate::traffic::{Arriving, Header};
 
@@ -266,7 +267,7 @@ mod tests {
         let mut problems = Problems::default();
         let node = raw::parse(yaml, &mut problems).unwrap();
         read(&node, "write a list of headers", &mut problems).ok_or_else(|| {
-            let errors = problems.finish::<()>(None, "file", yaml).unwrap_err();
+            let errors = problems.finish::<()>(None, Sources::of("file", yaml)).unwrap_err();
             let first = &errors.errors[0];
             (yaml[first.span.clone()].to_owned(), format!("{} / {}", first.message, first.help))
         })

@@ -41,6 +41,12 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
+/// Names of the variables in a text.
+pub(super) fn names(text: &str) -> Vec<&str> {
+    let behind = text.split("${").skip(1);
+    behind.filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).filter(|name| is_name(name)).collect()
+}
+
 /// Puts the values of all variables in their places.
 pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };

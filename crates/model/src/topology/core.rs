@@ -1,4 +1,4 @@
-//! Links between the routers of a system, and the addresses that only they use.
+//! Links between the routers of a system, and the addresses reserved for them.
 
 use super::{MOST_ROUTERS, Topology, Unsuited, cycle};
 use crate::quantity::Bandwidth;
@@ -12,17 +12,17 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Blocks of the links between routers and of the routers' loopback addresses, which a suite with a system must leave free: shared address
-/// space (RFC 6598), and a prefix of unique local addresses (RFC 4193).
+/// Address blocks for the links between routers and for their loopback addresses: shared address space (RFC 6598), and
+/// a prefix of unique local addresses (RFC 4193). A suite with a system must not use them.
 pub const CORE_BLOCKS: [(IpAddr, u8); 2] = [
     (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
     (IpAddr::V6(Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, 0, 0, 0, 0, 0)), 48),
 ];
 
-/// Fourth group of loopback addresses of IPv6; links count from 1.
+/// Fourth group of IPv6 loopback addresses; links count from 1.
 const LOOPBACKS: u16 = 0xffff;
 
-/// Name of a link between two routers: their numbers, `1-2`. Where two links join them it stands for both.
+/// Name of a link between two routers: their numbers, `1-2`. Two links between the same routers share one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CoreLinkName(pub usize, pub usize);
 
@@ -32,7 +32,7 @@ impl fmt::Display for CoreLinkName {
     }
 }
 
-/// `1-2` or `2-1`: a link has one name.
+/// Parses `1-2` or `2-1`; both name the same link.
 impl FromStr for CoreLinkName {
     type Err = String;
 
@@ -45,12 +45,12 @@ impl FromStr for CoreLinkName {
     }
 }
 
-/// Links between routers that a test takes down: so many, or these.
+/// Links between routers that a test takes down: a number of links, or named ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreLinksDown {
-    /// So many, which [`System::choose_down`](super::System::choose_down) chooses.
+    /// This many links; [`System::choose_down`](super::System::choose_down) selects them.
     Count(usize),
-    /// These, each once.
+    /// These links, each once.
     Named(Vec<CoreLinkName>),
 }
 
@@ -70,26 +70,26 @@ pub struct CoreLink {
     pub name: CoreLinkName,
     /// Its ends, that of the router with the lower number first.
     pub ends: [CoreEnd; 2],
-    /// Speed in each direction; as fast as it goes where it is absent.
+    /// Speed in each direction; absent for no limit.
     pub speed: Option<Bandwidth>,
     /// Delay in each direction.
     pub delay: Duration,
 }
 
 impl CoreLink {
-    /// The end at a router; `None` where the link does not lead to it.
+    /// The end at a router; `None` if the link does not lead to it.
     pub fn end_at(&self, router: usize) -> Option<CoreEnd> {
         self.ends.into_iter().find(|end| end.router == router)
     }
 
-    /// The router at the other end, seen from `router`; `None` where the link does not lead to it.
+    /// The router at the other end, seen from `router`; `None` if the link does not lead to it.
     pub fn beyond(&self, router: usize) -> Option<usize> {
         let [a, b] = self.ends.map(|end| end.router);
         if router == a { Some(b) } else { (router == b).then_some(a) }
     }
 }
 
-/// The links of a system whose routers have `dealt` ports.
+/// The links of a system whose routers have the ports in `dealt`.
 pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink> {
     let mut next: Vec<usize> = dealt.iter().map(ExactSizeIterator::len).collect();
     let mut end = |router: usize| {
@@ -109,7 +109,7 @@ pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink
     topology.joined().into_iter().map(link).collect()
 }
 
-/// Address of a router on link number `link`, whose first end (0) or second end (1) it has.
+/// Address of a router on link number `link`, as its first end (0) or second end (1).
 pub(super) fn address(family: Family, link: usize, end: usize) -> InterfaceAddress {
     let host = end as u32 + 1;
     match family {
@@ -129,7 +129,7 @@ pub(super) fn loopback(family: Family, router: usize) -> IpAddr {
     }
 }
 
-/// BGP identifier of a router by its index: its loopback address of IPv4, whether it has one or not.
+/// BGP identifier of a router by its index. It equals the router's IPv4 loopback address, even if it has none.
 pub(super) fn router_id(router: usize) -> Ipv4Addr {
     Ipv4Addr::new(100, 127, 0, router as u8 + 1)
 }
@@ -138,7 +138,7 @@ fn ipv6(subnet: u16, host: u16) -> IpAddr {
     Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, subnet, 0, 0, 0, host).into()
 }
 
-/// The prefix of `length` around `address`: its network address.
+/// Network address of the prefix of `length` that contains `address`.
 pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(a) => {
@@ -152,7 +152,8 @@ pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. One around the whole block is less specific than all of its prefixes.
+/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. A prefix that contains a whole block is allowed, because
+/// it is less specific than all prefixes in the block.
 pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
     for port in ports {
         let own = [port.ipv4.as_ref(), port.ipv6.as_ref()];

@@ -1,4 +1,4 @@
-//! A routing loop on purpose, which multiplies load: packets to [`LOOP_PREFIX`] go around until their TTL is used up.
+//! A deliberate routing loop that multiplies load: packets to [`LOOP_PREFIX`] circulate until their TTL expires.
 //!
 //! ```text
 //!      1-2        2-3        3-4
@@ -6,9 +6,10 @@
 //!               tunnel
 //! ```
 //!
-//! From r1 the route to the prefix leads over the first link to r2, over 2-3 to r3, over the first link to r4. r4 sends back over the second link. At
-//! r3 whatever comes over that link goes into a GRE tunnel to r2 (policy routing), and at r2 whatever comes out of the tunnel goes over the second
-//! link to r1, where it all begins again. So each round has six hops, passes r2 and r3 twice and 2-3 once in each direction.
+//! r1 routes the prefix over the first link to r2, r2 over 2-3 to r3, and r3 over the first link to r4. r4 sends the
+//! packets back over the second link. r3 sends all packets from that link into a GRE tunnel to r2 (policy routing). r2
+//! sends all packets from the tunnel over the second link to r1, where the next round begins. So each round has six
+//! hops, passes r2 and r3 twice and 2-3 once in each direction.
 
 use super::core::{CoreLink, address};
 use super::{Shape, System};
@@ -16,19 +17,19 @@ use crate::role::{Place, Policy, PolicySource, PolicyTarget, RouterRole, StaticR
 use crate::trial::Family;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Where packets go in circles: in the block of the links between routers, so that no suite uses it.
+/// Destination of packets that circulate. It lies in the block of the links between routers, so no suite uses it.
 pub const LOOP_PREFIX: (Ipv4Addr, u8) = (Ipv4Addr::new(100, 126, 0, 0), 16);
 /// Routers of a loop.
 pub const LOOP_ROUTERS: usize = 4;
-/// Links: which two routers each joins. The first of two is that of the routes.
+/// Links: the two routers that each joins. Of two links between the same routers, the routes use the first.
 pub(super) const JOINED: [(usize, usize); 5] = [(0, 1), (0, 1), (1, 2), (2, 3), (2, 3)];
-/// The link over a long distance.
+/// The long-distance link.
 pub(super) const WAN: (usize, usize) = (1, 2);
-/// Each hop of a round: router, index of the link that it comes over, index of the one that it leaves by.
+/// Each hop of a round: router, index of the incoming link, index of the outgoing link.
 const ROUND: [(usize, usize, usize); 6] = [(0, 1, 0), (1, 0, 2), (2, 2, 3), (3, 3, 4), (2, 4, 2), (1, 2, 1)];
-/// The hops of a round that leave over the long distance, one in each direction.
+/// The hops of a round that leave over the long-distance link, one in each direction.
 pub const WAN_HOPS: [usize; 2] = [1, 4];
-/// The hops between which the tunnel is.
+/// The hops at which packets enter and leave the tunnel.
 const INTO_TUNNEL: usize = 4;
 const OUT_OF_TUNNEL: usize = 5;
 
@@ -37,18 +38,18 @@ const OUT_OF_TUNNEL: usize = 5;
 pub struct CycleHop {
     /// Index of the router.
     pub router: usize,
-    /// Index of the interface that it comes by.
+    /// Index of the incoming interface.
     pub from: usize,
-    /// Index of the interface that it leaves by.
+    /// Index of the outgoing interface.
     pub to: usize,
-    /// It comes in the tunnel.
+    /// It arrives in the tunnel.
     pub from_tunnel: bool,
     /// It leaves in the tunnel.
     pub to_tunnel: bool,
 }
 
 impl System {
-    /// The hops of one round of the loop, from the first router on; `None` where there is no loop.
+    /// The hops of one round of the loop, from the first router on; `None` if the topology is no loop.
     pub fn cycle(&self) -> Option<Vec<CycleHop>> {
         if self.topology.shape != Shape::Loop {
             return None;
@@ -66,8 +67,9 @@ impl System {
         ROUND.iter().enumerate().map(hop).collect()
     }
 
-    /// How often a packet with this TTL that comes in by `port` is sent on at each hop of [`System::cycle`]. The TTL says at how many routers it
-    /// arrives; the last one drops it (RFC 1812 section 5.3.1). `None` without a loop, and for a port that there is not.
+    /// How often a packet that enters by `port` with this TTL is forwarded at each hop of [`System::cycle`]. The TTL is
+    /// the number of routers at which it arrives; the last one drops it (RFC 1812 section 5.3.1). `None` if the
+    /// topology is no loop or there is no such port.
     pub fn passes(&self, port: usize, ttl: u8) -> Option<Vec<u64>> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;
@@ -79,8 +81,8 @@ impl System {
         Some(passes)
     }
 
-    /// Index of the router at which the TTL of a packet that comes in by `port` with this TTL is used up, so that it drops it. `None` as for
-    /// [`System::passes`], and for a TTL of 0.
+    /// Index of the router that drops a packet which enters by `port` with this TTL, because the TTL expires there.
+    /// `None` as for [`System::passes`], and for a TTL of 0.
     pub fn expires_at(&self, port: usize, ttl: u8) -> Option<usize> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;
@@ -89,9 +91,9 @@ impl System {
     }
 }
 
-/// Adds routes to the prefix, tunnel and policies.
+/// Adds the routes to the prefix, the tunnel and the policies.
 pub(super) fn add(roles: &mut [RouterRole], links: &[CoreLink]) {
-    // The way on from router `at` over link number `link`: address of the neighbour, and own interface.
+    // The next hop from router `at` over link number `link`: address of the neighbour, and own interface.
     let hop = |at: usize, link: usize| {
         let end = links[link].ends.iter().position(|end| end.router != at)?;
         let IpAddr::V4(via) = address(Family::Ipv4, link, end).address else { return None };

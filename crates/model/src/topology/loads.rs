@@ -1,33 +1,35 @@
-//! How much traffic the links of a system carry when every port sends to every other one, and which links may go down so that the others carry too
-//! much of it.
+//! Load of the links of a system when every port sends to every other one, and the choice of links whose loss overloads
+//! the others.
 
 use super::{CoreLinkName, CoreWay, System};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets of links that [`System::choose_down`] compares at most.
+/// Most sets of links that [`System::choose_down`] compares.
 const MOST_SETS: usize = 20_000;
 /// Loads that differ by less are the same: they are sums of a few fractions.
 const SAME: f64 = 1e-9;
 
-/// Load of each way between routers, in what one port sends: 1 where it carries as much as one port sends to all others together.
+/// Load of each way between routers, relative to the load of one port: 1 means as much as one port sends to all others
+/// together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreLoads(pub BTreeMap<CoreWay, f64>);
 
 impl CoreLoads {
-    /// The largest of all; 0 where there is none.
+    /// The largest load; 0 if there is none.
     pub fn most(&self) -> f64 {
         self.0.values().copied().fold(0.0, f64::max)
     }
 
-    /// The smallest of all.
+    /// The smallest load.
     pub fn least(&self) -> f64 {
         self.0.values().copied().fold(f64::INFINITY, f64::min)
     }
 }
 
 impl System {
-    /// The load of both ways over each link that is up while these links are down. Every port sends as much to each other one as any other port;
-    /// what has to go around takes the way of [`System::route`]. `None` where some port does not reach another.
+    /// The load of both ways over each link that is up while the links in `down` are down. Every port sends the same
+    /// load to each other port. Diverted traffic takes the way of [`System::route`]. `None` if some port does not reach
+    /// another.
     pub fn full_mesh_loads(&self, down: &BTreeSet<CoreLinkName>) -> Option<CoreLoads> {
         let ports: usize = self.routers.iter().map(|router| router.ports.len()).sum();
         let mut loads: BTreeMap<CoreWay, f64> = self.ways_up(down).into_iter().map(|way| (way, 0.0)).collect();
@@ -43,12 +45,13 @@ impl System {
         Some(CoreLoads(loads))
     }
 
-    /// So many links whose loss overloads the others as evenly as can be, for traffic from every port to every other one. Of all sets of links of that
-    /// number without which every port still reaches every other one, it is that whose most loaded way carries least; of these, that whose least loaded
-    /// way carries most; of these, the first in the order of the links.
+    /// Selects `count` links whose loss overloads the others as evenly as possible, for traffic from every port to
+    /// every other one. Only sets of links without which every port still reaches every other one are considered. The
+    /// best set has the smallest load on the most loaded way; of these, the largest load on the least loaded way; of
+    /// these, the first in the order of the links.
     ///
     /// # Errors
-    /// In words: each such set cuts something off, or there are more sets than can be compared.
+    /// A message if each such set cuts off some port, or if there are more sets than can be compared.
     pub fn choose_down(&self, count: usize) -> Result<BTreeSet<CoreLinkName>, String> {
         let names: Vec<CoreLinkName> = self.links.iter().map(|link| link.name).collect();
         if count > names.len() {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Refuses what one router can do and several together cannot.
+/// Refuses configurations that one router supports and a system does not.
 pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
     let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal());
     if let Some(port) = ports.iter().find(internal) {
@@ -25,7 +25,7 @@ pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
     Ok(())
 }
 
-/// The role of each router with `dealt` ports.
+/// The role of each router; `dealt` has their ports.
 pub(super) fn roles(
     ports: &[PortConfig],
     topology: &Topology,
@@ -68,8 +68,8 @@ fn uses(ports: &[PortConfig], family: Family) -> bool {
     ports.iter().any(|p| p.addressing(family).is_some() || p.vlans.iter().any(|v| v.addressing(family).is_some()))
 }
 
-/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so that they narrow nothing; in a loop
-/// there is room for the tunnel's headers too.
+/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so they do
+/// not restrict packet sizes; a loop adds room for the tunnel's headers.
 fn core_interfaces<'a>(
     ports: &[PortConfig],
     topology: &Topology,
@@ -101,7 +101,7 @@ fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, 
     both.chain(pushed).chain([(loopback(family, router), host)]).collect()
 }
 
-/// Routes from router `at` to what is at router `to`, the best next hop of each prefix first.
+/// Routes from router `at` to the prefixes at router `to`, the best next hop of each prefix first.
 fn routes(
     topology: &Topology,
     links: &[CoreLink],
@@ -122,8 +122,9 @@ fn routes(
     targets.iter().flat_map(|prefix| route(*prefix)).collect()
 }
 
-/// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to the router `to`, whose entry does what the suite says: packets keep
-/// their label until they are there. There is one way; no alternative takes over while a link is down.
+/// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to router `to`, which has the entry of the
+/// suite: packets keep their label until they arrive there. There is only one path; no alternative replaces a link that
+/// is down.
 fn label_path(
     topology: &Topology,
     links: &[CoreLink],
@@ -143,7 +144,8 @@ fn hop(links: &[CoreLink], family: Family, at: usize, neighbour: usize) -> Optio
     Some((address(family, number, end).address, link.end_at(at)?.interface))
 }
 
-/// BGP of one router: its own peers of `own`, and a session with every other router for each family of the `whole` system.
+/// BGP of one router: its own peers from `own`, and a session with every other router for each family of the `whole`
+/// system.
 fn bgp(whole: &BgpRole, own: Option<BgpRole>, topology: &Topology, router: usize) -> BgpRole {
     let others = (0..topology.routers).filter(|other| *other != router);
     let spoken = |family: &Family| whole.groups.iter().any(|group| group.family == *family);

@@ -1,4 +1,4 @@
-//! Links between routers by direction: what leaves one router for another.
+//! Links between routers by direction.
 
 use super::{CoreLinkName, System};
 use crate::classes::{EgressClasses, WayOut, counter_name};
@@ -23,7 +23,7 @@ impl CoreWay {
     }
 }
 
-/// `r1 to r2`
+/// Display form: `r1 to r2`
 impl fmt::Display for CoreWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{} to r{}", self.from, self.to)
@@ -31,8 +31,8 @@ impl fmt::Display for CoreWay {
 }
 
 impl System {
-    /// The ways between routers that a packet takes from one port to another while these links are down: none where both ports are at one router.
-    /// `None` where it is lost on the way.
+    /// The ways between routers that a packet takes from one port to another while the links in `down` are down; empty
+    /// if both ports are at one router. `None` if the packet is lost on the way.
     pub fn ways(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<CoreWay>> {
         let path = self.route(from, to, down)?;
         Some(path.windows(2).map(|hop| CoreWay { from: hop[0] + 1, to: hop[1] + 1 }).collect())
@@ -44,21 +44,22 @@ impl System {
         names.flat_map(|CoreLinkName(a, b)| [CoreWay { from: a, to: b }, CoreWay { from: b, to: a }]).collect()
     }
 
-    /// Index of the interface in the role of the sending router by which this way begins; `None` where there is no such link.
+    /// Index of the sending router's interface to this way, in its role; `None` if there is no such link.
     pub fn interface_of(&self, way: CoreWay) -> Option<usize> {
         let link = self.links.iter().find(|link| link.name == way.link())?;
         Some(link.end_at(way.from.checked_sub(1)?)?.interface)
     }
 
-    /// Name of the counters of a class at this way, as the counters of a system have it: `r1.d3.gold`.
+    /// Name of the counters of a class on this way, as in the counters of a system: `r1.d3.gold`.
     pub fn class_counter(&self, way: CoreWay, class: &str) -> Option<String> {
         Some(format!("r{}.{}", way.from, counter_name(self.interface_of(way)?, class)))
     }
 
-    /// The classes that one router (by its index) gets of those of the system, at interfaces of its own.
+    /// Selects the classes of one router (by its index) from those of the system, and numbers them by the router's own
+    /// interfaces.
     ///
     /// # Errors
-    /// In words a way between routers that there is not.
+    /// A message if a way names a link that does not exist.
     pub fn classes_of(&self, router: usize, lists: &[EgressClasses]) -> Result<Vec<EgressClasses>, String> {
         let ports = &self.routers[router].ports;
         let mut own = Vec::new();

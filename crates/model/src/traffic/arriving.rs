@@ -1,15 +1,15 @@
-//! What must have become of a frame on its way: the encapsulation that must arrive, and in which ways it may differ.
+//! Expected encapsulation of frames that arrive, and the possible deviations from it.
 
 use super::value::Bits;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The encapsulation with which frames of a flow must arrive. A frame that arrives with another one is not received: it is
-/// counted as a [`Deviation`].
+/// The expected encapsulation of a flow's frames when they arrive. A frame that arrives with another one does not count
+/// as received, but as a [`Deviation`].
 ///
-/// Tags, labels and tunnels are always compared: a list that is empty says that none must be there. What else is left out
-/// is not compared.
+/// Tags, labels and tunnels are always compared: an empty list means that the frame must not have any. Other absent
+/// fields are not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Arriving {
@@ -19,7 +19,7 @@ pub struct Arriving {
     /// MPLS labels, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<ArrivingLabel>,
-    /// The tunnel around the packet; without it, the packet must arrive in none.
+    /// The expected tunnel around the packet; without it, the packet must arrive outside of any tunnel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<ArrivingTunnel>,
     /// Differentiated services codepoint of the innermost IP header.
@@ -28,16 +28,17 @@ pub struct Arriving {
     /// Explicit congestion notification of the innermost IP header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Bits<2>>,
-    /// TTL or hop limit of the innermost IP header: 63 behind one router that took it off 64.
+    /// TTL or hop limit of the innermost IP header: 63 after one router, if it was sent with 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u8>,
 }
 
 impl Arriving {
-    /// How [`Arriving::contradicts`] calls a tunnel.
+    /// Name of tunnels in results of [`Arriving::contradicts`].
     pub const TUNNEL: &'static str = "tunnels";
 
-    /// In what no frame can arrive both so and as `other`: `VLAN tags`, `labels`; `None` where some frame is as both want it.
+    /// The first respect in which no frame can match both `self` and `other`: `VLAN tags`, `labels`; `None` if some
+    /// frame matches both.
     pub fn contradicts(&self, other: &Arriving) -> Option<&'static str> {
         fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
             matches!((a, b), (Some(a), Some(b)) if a != b)
@@ -67,7 +68,7 @@ impl Arriving {
     }
 }
 
-/// A VLAN tag that must arrive.
+/// An expected VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivingTag {
@@ -78,7 +79,7 @@ pub struct ArrivingTag {
     pub pcp: Option<Bits<3>>,
 }
 
-/// A label stack entry that must arrive.
+/// An expected label stack entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivingLabel {
@@ -92,11 +93,11 @@ pub struct ArrivingLabel {
     pub ttl: Option<u8>,
 }
 
-/// A tunnel that must arrive around the packet.
+/// An expected tunnel around the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArrivingTunnel {
-    /// Is it GRE? Otherwise the packet lies in the outer one without a header between (IP in IP).
+    /// True for GRE. Otherwise the inner packet follows the outer IP header directly (IP in IP).
     pub gre: bool,
     /// Key of GRE.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +112,8 @@ pub struct ArrivingTunnel {
 
 macro_rules! deviations {
     ($($name:ident $key:literal $text:literal $doc:literal,)*) => {
-        /// How a frame that arrived differs from what must arrive. A sent frame counts once, by the outermost difference of its first arrival.
+        /// How an arrived frame differs from the expected encapsulation. A sent frame counts once, by the outermost
+        /// difference of its first arrival.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Deviation {
@@ -119,7 +121,7 @@ macro_rules! deviations {
         }
 
         impl Deviation {
-            /// All of them, in the order of the headers.
+            /// All deviations, in the order of the headers.
             pub const ALL: &'static [Deviation] = &[$(Deviation::$name,)*];
 
             /// Their names in suites and records, in the same order.
@@ -130,7 +132,7 @@ macro_rules! deviations {
                 match self { $(Deviation::$name => $key,)* }
             }
 
-            /// What it is, for people.
+            /// Description for reports.
             pub fn text(self) -> &'static str {
                 match self { $(Deviation::$name => $text,)* }
             }

@@ -10,25 +10,24 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The values of a field, frame after frame.
+/// The sequence of values of a field, one per frame.
 ///
 /// Written as a plain value (`dscp: 46`), as `{values: [10, 46]}`, as `{start: 100, step: 1, count: 50}` or as
 /// `{random: {min: 1024, max: 65535, count: 1000, seed: 1}}`. A step is a value of the field's type (`0.0.1.0`) or a
-/// whole number, which may be negative. `step` is 1, `seed` is 1 and `count` of `random` the whole range where they are
-/// left out.
+/// whole number, which may be negative. Defaults: `step` is 1, `seed` is 1, and `count` of `random` is the whole range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field<T> {
-    /// The same in all frames.
+    /// The same value in all frames.
     Value(T),
-    /// One after the other, then from the first again.
+    /// One value after the other, then again from the first.
     Values(Vec<T>),
-    /// `start`, `start + step`, and so on, `count` values; it wraps at the width of the field.
+    /// `start`, `start + step`, and so on, `count` values; wraps at the width of the field.
     Increment {
         /// The first value.
         start: T,
-        /// Distance of two values, modulo two to the power of the field's width.
+        /// Difference of consecutive values, modulo two to the power of the field's width.
         step: T,
-        /// How many values before it begins again.
+        /// Number of values, after which they repeat.
         count: u64,
     },
     /// `count` different values between `min` and `max`, both included, in pseudo-random order (RFC 4814). The same seed
@@ -38,29 +37,29 @@ pub enum Field<T> {
         min: T,
         /// Highest value.
         max: T,
-        /// How many of them.
+        /// Number of different values.
         count: u64,
-        /// Chooses values and order.
+        /// Determines the values and their order.
         seed: u64,
     },
 }
 
-/// Why a field can take no values.
+/// Why a field has no valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
-    /// No values.
+    /// The list is empty.
     #[error("the list of values is empty; write at least one")]
     Empty,
-    /// A count of zero.
+    /// The count is zero.
     #[error("`count` is 0; write how many values the field takes, at least 1")]
     NoCount,
-    /// No range.
+    /// The minimum is above the maximum.
     #[error("`min` is above `max`; swap them")]
     Reversed,
-    /// More values than there are.
+    /// More random values than the range has.
     #[error("`count` is {count}, but only {room} values lie between `min` and `max`; write at most {room}")]
     TooMany {
-        /// As written.
+        /// Count in the suite.
         count: u64,
         /// Values in the range.
         room: u64,
@@ -72,13 +71,13 @@ fn room<T: FieldValue>(min: T, max: T) -> u128 {
     (max.to_bits().wrapping_sub(min.to_bits())).wrapping_add(1)
 }
 
-/// [`room`] as far as it can be counted.
+/// [`room`], limited to 64 bits.
 fn countable(room: u128) -> u64 {
     if room == 0 { u64::MAX } else { u64::try_from(room).unwrap_or(u64::MAX) }
 }
 
 impl<T: FieldValue> Field<T> {
-    /// Is there a value for every frame?
+    /// Checks that there is a value for every frame.
     ///
     /// # Errors
     /// An empty list, a count of zero, an empty range, more random values than the range has.
@@ -94,7 +93,7 @@ impl<T: FieldValue> Field<T> {
         }
     }
 
-    /// Values in one round, after which they repeat: the length of a list, else the number of different values. At
+    /// Number of values after which they repeat: the length of a list, otherwise the number of different values. At
     /// least 1 for a field that passes [`Field::check`].
     pub fn count(&self) -> u64 {
         match self {
@@ -137,7 +136,7 @@ impl<T: FieldValue> Field<T> {
     }
 }
 
-/// A [`Field`] whose type of value is not known: values are numbers below two to the power of [`AnyField::width`].
+/// A [`Field`] of any value type: values are numbers below two to the power of [`AnyField::width`].
 pub trait AnyField {
     /// Bits of the field.
     fn width(&self) -> u32;
@@ -153,7 +152,7 @@ pub trait AnyField {
     /// # Panics
     /// As there.
     fn bits(&self, i: u64) -> u128;
-    /// A copy of its own.
+    /// A shared copy.
     fn shared(&self) -> Arc<dyn AnyField + Send + Sync>;
 }
 
@@ -249,7 +248,7 @@ impl<'de, T: FieldValue + Deserialize<'de>> Deserialize<'de> for Step<T> {
     }
 }
 
-/// All that may stand in the braces of a field.
+/// The keys inside the braces of a field.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound = "T: FieldValue + Deserialize<'de>")]
 struct Many<T> {

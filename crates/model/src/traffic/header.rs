@@ -1,5 +1,5 @@
 //! Headers and their fields. `None` in a field means automatic: a type, length or checksum follows from the rest of the
-//! stack; an address or label comes from the device that the flow leaves. A value that is given is sent as it is, right or
+//! stack, and an address or label from the device that sends the flow. A given value is sent unchanged, even if it is
 //! wrong.
 
 use super::field::Field;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// TTL and hop limit where nothing is said.
+/// Default TTL and hop limit.
 pub const HOP_LIMIT: u8 = 64;
-/// Source port where nothing is said: the first dynamic port (RFC 6335).
+/// Default source port: the first dynamic port (RFC 6335).
 const SOURCE_PORT: u16 = 49_152;
-/// Destination port where nothing is said: discard (RFC 863).
+/// Default destination port: discard (RFC 863).
 pub const DISCARD: u16 = 9;
 
 /// One header of a stack, the outermost first.
@@ -36,13 +36,13 @@ pub enum Header {
     Udp(Udp),
     /// TCP.
     Tcp(Tcp),
-    /// An echo request or reply of ICMP or ICMPv6, whichever the IP header below it asks for.
+    /// An ICMP or ICMPv6 echo request or reply, depending on the IP header before it.
     IcmpEcho(IcmpEcho),
-    /// Bytes as they are; the last of a stack.
+    /// Raw bytes; must be the last header of a stack.
     Raw(Raw),
 }
 
-/// Which header.
+/// Kind of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeaderKind {
@@ -89,18 +89,18 @@ impl fmt::Display for HeaderKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ethernet {
-    /// Destination address; automatic: that of the gateway or receiver.
+    /// Destination address; automatic: the address of the gateway or receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<Field<MacAddr>>,
-    /// Source address; automatic: that of the sender.
+    /// Source address; automatic: the address of the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Field<MacAddr>>,
-    /// EtherType; automatic: the next header's. One that is given also replaces the `tpid` of a tag that follows.
+    /// EtherType; automatic: that of the next header. A given value also replaces the `tpid` of a tag that follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<Field<u16>>,
 }
 
-/// A VLAN tag (IEEE 802.1Q): the TPID stands in place of the EtherType of the header before it.
+/// A VLAN tag (IEEE 802.1Q). Its TPID replaces the EtherType of the header before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vlan {
@@ -113,7 +113,7 @@ pub struct Vlan {
     pub dei: Field<bool>,
     /// VLAN identifier.
     pub vid: Field<Bits<12>>,
-    /// EtherType of what follows; automatic: the next header's.
+    /// EtherType of what follows; automatic: that of the next header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<Field<u16>>,
 }
@@ -160,7 +160,7 @@ pub struct Ipv4 {
     pub identification: Field<u16>,
     /// The flag that must be zero.
     pub reserved: Field<bool>,
-    /// Don't fragment; true unless it is said otherwise.
+    /// Don't fragment; true by default.
     pub dont_fragment: Field<bool>,
     /// More fragments.
     pub more_fragments: Field<bool>,
@@ -180,7 +180,7 @@ pub struct Ipv4 {
     /// Destination address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<Field<Ipv4Addr>>,
-    /// Options, at most 40 bytes; filled up with zeros to a multiple of four.
+    /// Options, at most 40 bytes; padded with zeros to a multiple of four.
     #[serde(skip_serializing_if = "is_empty")]
     pub options: Octets,
 }
@@ -221,10 +221,10 @@ pub struct Ipv6 {
     pub ecn: Field<Bits<2>>,
     /// Flow label.
     pub flow_label: Field<Bits<20>>,
-    /// Bytes behind the fixed header, extension headers included.
+    /// Bytes after the fixed header, extension headers included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_length: Option<Field<u16>>,
-    /// Protocol behind the extension headers.
+    /// Protocol after the extension headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_header: Option<Field<u8>>,
     /// Hop limit.
@@ -263,13 +263,13 @@ impl Default for Ipv6 {
 pub enum Extension {
     /// Hop-by-hop options.
     HopByHop {
-        /// Options as type, length and value; filled up with padding options.
+        /// Options as type, length and value; padded with padding options.
         #[serde(default)]
         options: Octets,
     },
     /// Destination options.
     DestinationOptions {
-        /// Options as type, length and value; filled up with padding options.
+        /// Options as type, length and value; padded with padding options.
         #[serde(default)]
         options: Octets,
     },
@@ -279,7 +279,7 @@ pub enum Extension {
         routing_type: u8,
         /// Segments left.
         segments_left: u8,
-        /// What follows, 4 bytes and any multiple of 8.
+        /// Data after the fixed part: 4 bytes and any multiple of 8.
         data: Octets,
     },
     /// Fragment header.
@@ -300,7 +300,7 @@ pub enum Extension {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gre {
-    /// Is there a checksum? A `checksum` that is given says so as well.
+    /// True if there is a checksum. A given `checksum` implies it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub checksum_present: bool,
     /// EtherType of the payload; automatic: the next header's.
@@ -309,10 +309,10 @@ pub struct Gre {
     /// Checksum over header and payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<Field<u16>>,
-    /// Key; left out of the header if none is given.
+    /// Key; absent from the header if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Field<u32>>,
-    /// Sequence number; left out of the header if none is given.
+    /// Sequence number; absent from the header if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence_number: Option<Field<u32>>,
 }
@@ -354,7 +354,7 @@ pub struct Tcp {
     /// Header length in words of four bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_offset: Option<Field<Bits<4>>>,
-    /// Control bits, the reserved ones above them: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    /// Control bits and the reserved bits above them: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
     pub flags: Field<Bits<12>>,
     /// Window.
     pub window: Field<u16>,
@@ -363,7 +363,7 @@ pub struct Tcp {
     pub checksum: Option<Field<u16>>,
     /// Urgent pointer.
     pub urgent_pointer: Field<u16>,
-    /// Options, at most 40 bytes; filled up with zeros to a multiple of four.
+    /// Options, at most 40 bytes; padded with zeros to a multiple of four.
     #[serde(skip_serializing_if = "is_empty")]
     pub options: Octets,
 }
@@ -403,7 +403,7 @@ pub struct IcmpEcho {
     pub sequence_number: Field<u16>,
 }
 
-/// Bytes as they are.
+/// Raw bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {

@@ -8,7 +8,7 @@ use std::fmt;
 
 macro_rules! names {
     ($($name:ident $text:literal,)*) => {
-        /// The name of a field; which header it is of says the header.
+        /// The name of a field. Names repeat in several headers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum FieldName {
@@ -65,7 +65,7 @@ names! {
     Identifier "identifier",
 }
 
-/// A place in a struct for a field, automatic or not.
+/// A field of a header struct, automatic or not.
 trait Slot {
     fn get(&self) -> Option<&dyn AnyField>;
     fn put(&mut self, bits: u128);
@@ -92,7 +92,7 @@ impl<T: FieldValue> Slot for Option<Field<T>> {
 macro_rules! fields {
     ($($header:ident { $($name:ident $field:ident,)* })*) => {
         impl Header {
-            /// Which header it is.
+            /// Kind of the header.
             pub fn kind(&self) -> HeaderKind {
                 match self {
                     $(Header::$header(_) => HeaderKind::$header,)*
@@ -108,8 +108,8 @@ macro_rules! fields {
                 }
             }
 
-            /// Gives a field a value of `bits`, of which only as many count as the field is wide; false if this header
-            /// has no such field.
+            /// Sets a field to the low bits of `bits`, as many as the field is wide. Returns false if this header has
+            /// no such field.
             pub fn set(&mut self, name: FieldName, bits: u128) -> bool {
                 match (self, name) {
                     $($((Header::$header(header), FieldName::$name) => header.$field.put(bits),)*)*
@@ -145,7 +145,7 @@ fields! {
 }
 
 impl Header {
-    /// The field of that name, where this header has it and it is neither automatic nor left out.
+    /// The field of that name, if this header has it and it has a value.
     pub fn field(&self, name: FieldName) -> Option<&dyn AnyField> {
         self.fields().into_iter().find(|(n, _)| *n == name)?.1
     }

@@ -1,4 +1,4 @@
-//! A pseudo-random order of a range that is computed, not stored.
+//! A pseudo-random order of a range, computed instead of stored.
 
 /// A seeded permutation of `0..n`: a Feistel network on the smallest even number of bits that holds `n` members.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Permutation {
-    /// Of `0..n`; 0 stands for two to the power of 128.
+    /// A permutation of `0..n`; 0 stands for two to the power of 128.
     pub(super) fn new(n: u128, seed: u64) -> Permutation {
         let bits = (u128::BITS - n.wrapping_sub(1).leading_zeros()).max(2);
         let key = |round: u64| mix(seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -25,7 +25,7 @@ impl Permutation {
 
     /// Member at place `i`, which must be below `n`.
     pub(super) fn at(&self, i: u128) -> u128 {
-        // Cycle walking: the block is less than four times n, so a few steps always lead back below n.
+        // Cycle walking: the block is less than four times n, so a few steps always return a member below n.
         let mut x = i;
         loop {
             x = self.encrypt(x);

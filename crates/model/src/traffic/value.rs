@@ -11,7 +11,7 @@ pub trait FieldValue: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     const WIDTH: u32;
     /// The value as a number below `2^WIDTH`, in network byte order (an address counts as one big number).
     fn to_bits(self) -> u128;
-    /// The value of the low `WIDTH` bits; higher bits are ignored.
+    /// The value of the low `WIDTH` bits; ignores higher bits.
     fn from_bits(bits: u128) -> Self;
 }
 

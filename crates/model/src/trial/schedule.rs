@@ -1,8 +1,8 @@
-//! A flow that leaves at a rate of its own.
+//! The schedule of a flow with a separate rate.
 
 use serde::{Deserialize, Serialize};
 
-/// When the frames of one flow leave: evenly spaced, at a rate of its own.
+/// Departures of the frames of one flow: evenly spaced, at a separate rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSchedule {
     /// Frames per second.
@@ -10,18 +10,18 @@ pub struct FlowSchedule {
     /// First departure after the start of the trial, in seconds.
     #[serde(default)]
     pub delay_s: f64,
-    /// How much it sends.
+    /// How long it sends.
     pub duration: FlowDuration,
 }
 
-/// How much a flow sends. Whatever it says, a flow ends with the sending time of its trial.
+/// How long a flow sends. In any case it ends with the sending time of its trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowDuration {
     /// Until the trial stops sending.
     Continuous,
-    /// So many frames.
+    /// A number of frames.
     Frames(u64),
-    /// So many seconds.
+    /// A number of seconds.
     Seconds(f64),
 }

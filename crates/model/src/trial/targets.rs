@@ -1,4 +1,4 @@
-//! Where the frames of a flow are to go, and what became of them by destination.
+//! Destinations of the frames of a flow, and counts by destination.
 
 use super::Family;
 use crate::routes::Routes;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A range of addresses `first`, `first + step`, ... of `count` members. Arithmetic, never a table.
+/// A range of addresses `first`, `first + step`, ... with `count` members. Computed, never stored as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressRange {
     /// First address.
@@ -43,14 +43,14 @@ impl AddressRange {
 pub enum Targets {
     /// These addresses.
     Addresses(AddressRange),
-    /// An address within each of the routes `first` to `first + count - 1`, another one in every round
+    /// An address within each of the routes `first` to `first + count - 1`, a different one in every round
     /// ([`Routes::address`]).
     Routes {
         /// The routes, of one family.
         routes: Arc<Routes>,
-        /// The first of them.
+        /// The first route.
         first: u32,
-        /// How many; 1 to [`MAX_TARGETS`].
+        /// Number of routes; 1 to [`MAX_TARGETS`].
         count: u32,
     },
 }
@@ -75,7 +75,7 @@ impl Targets {
         }
     }
 
-    /// Is there an address to each? Not where routes are named that do not exist or were not kept in the record.
+    /// True if every destination has an address. False for routes that do not exist or are not stored in the record.
     pub fn exist(&self) -> bool {
         match self {
             Targets::Addresses(_) => true,
@@ -96,32 +96,32 @@ impl From<AddressRange> for Targets {
     }
 }
 
-/// Frames of one flow by destination; all vectors are by the destination's place in [`Targets`], from 0.
+/// Frames of one flow by destination. All vectors are indexed by the destination's place in [`Targets`], from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationCounts {
-    /// Which of the trial's flows.
+    /// Index of the flow in the trial.
     pub flow: usize,
-    /// Frames offered, those included that the device's receive ring refused.
+    /// Frames offered, including those that the device's receive ring refused.
     pub offered: Vec<u32>,
-    /// Of these, distinct frames that arrived intact at a right port.
+    /// Distinct frames among them that arrived intact at a correct port.
     pub received: Vec<u32>,
-    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] where none
-    /// was lost. Empty when the flow had more frames than the analyzer keeps apart (2^31 over the number of flows).
+    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if none
+    /// was lost. Empty if the flow had more frames than the analyzer can distinguish (2^31 over the number of flows).
     pub first_lost_us: Vec<u32>,
-    /// The same of the last lost frame.
+    /// Planned departure of the last lost frame, in the same form.
     pub last_lost_us: Vec<u32>,
 }
 
 impl DestinationCounts {
-    /// Stands for the departure of a frame that there was not.
+    /// Departure time of a frame that does not exist.
     pub const NEVER: u32 = u32::MAX;
 
-    /// Frames lost of destination `i`.
+    /// Lost frames of destination `i`.
     pub fn lost(&self, i: usize) -> u32 {
         self.offered[i] - self.received[i]
     }
 
-    /// What is stored of it.
+    /// The part that is stored.
     pub fn summary(&self) -> DestinationSummary {
         let pairs = || self.offered.iter().zip(&self.received);
         DestinationSummary {
@@ -134,18 +134,18 @@ impl DestinationCounts {
     }
 }
 
-/// How many destinations of a flow fared how.
+/// Numbers of destinations of a flow, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestinationSummary {
-    /// Which of the trial's flows.
+    /// Index of the flow in the trial.
     pub flow: usize,
-    /// Destinations in all.
+    /// All destinations.
     pub destinations: u64,
-    /// Of these, destinations that at least one frame was offered to.
+    /// Destinations to which at least one frame was offered.
     pub offered: u64,
-    /// Of these, destinations that lost at least one.
+    /// Destinations that lost at least one frame.
     pub with_loss: u64,
-    /// Of these, destinations whose frames were all lost.
+    /// Destinations that lost all their frames.
     pub unreached: u64,
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, missing_docs)]
 
 use drophammer_model::capabilities::{Capabilities, Need, Vlans};
-use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
 use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Suite, SuiteErrors};
 
@@ -39,7 +39,7 @@ const RESET: ParamSpec = ParamSpec::required("reset_command", ParamKind::Command
 const COMMON: [ParamSpec; 4] = [SIZES, FAMILIES, DIRECTION, DURATION];
 
 macro_rules! test {
-    ($id:ident, $name:literal, [$($param:expr),*], [$($figure:literal),*]) => {
+    ($id:ident, $name:literal, [$($param:expr),*], [$($figure:literal),*] $(, $table:expr)?) => {
         static $id: TestSpec = TestSpec {
             name: $name,
             title: $name,
@@ -47,14 +47,27 @@ macro_rules! test {
             source: "RFC 2544",
             params: &[COMMON[0], COMMON[1], COMMON[2], COMMON[3] $(, $param)*],
             figures: &[$(FigureSpec { key: $figure, help: "A figure." }),*],
+            tables: &[$($table)?],
             needs: &[],
         };
     };
 }
 
+const LOSSES: TableShape = TableShape {
+    key: "frame_loss_rate",
+    columns: &[
+        ("frame_size", "Frame size", ""),
+        ("load_percent", "Load", "%"),
+        ("loss_percent", "Loss", "%"),
+        ("latency_us", "Latency", "µs"),
+        ("remark", "Remark", ""),
+    ],
+    numeric: &[false, true, true, true, false],
+};
+
 test!(THROUGHPUT, "throughput", [PRECISION, SETTLE, FLOOR, VERIFY], ["throughput_{size}_pps"]);
 test!(FORWARDING, "forwarding_rate", [], []);
-test!(LOSS, "frame_loss_rate", [LOADS], ["loss_{size}_percent"]);
+test!(LOSS, "frame_loss_rate", [LOADS], ["loss_{size}_percent"], LOSSES);
 test!(LATENCY, "latency", [LOADS, TRIALS], ["latency_{size}_ns"]);
 test!(BACK, "back_to_back", [TRIALS, PACKING], ["burst_{size}_frames"]);
 test!(RECOVERY, "system_recovery", [], ["recovery_{size}_s"]);
@@ -67,6 +80,7 @@ static ROUTES: TestSpec = TestSpec {
     source: "RFC 4271",
     params: &[],
     figures: &[],
+    tables: &[],
     needs: &[Need::Bgp],
 };
 

@@ -1,6 +1,6 @@
-//! What `live_frames` can do on one veth pair: frames per second that the kernel makes on one processor (nobody reads them),
-//! how late they leave at several rates, on a processor of their own and on that of the packet loop, beside a loop that
-//! does nothing but look at the clock, and what arrives when one processor makes and receives.
+//! Performance of `live_frames` on one veth pair: frames per second that the kernel generates on one processor (without a
+//! reader); departure errors at several rates, on a separate processor and on that of the packet loop, compared with a loop
+//! that only reads the clock; and frames received when one processor generates and receives.
 //!
 //! `cargo bench -p drophammer-port --bench live_frames` (as root); `-- capacity`, `-- pacing` or `-- both` for a part.
 
@@ -70,7 +70,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Processor time of the thread that lends the kernel its time, in ns.
+/// Processor time of the thread that makes the kernel's calls, in ns.
 fn processor_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let read = |task: std::fs::DirEntry| {
@@ -91,7 +91,7 @@ fn packets(interface: &str, clock: SystemClock) -> Box<dyn Port> {
     Box::new(AfPacket::open(interface, clock).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// How late frames leave at several rates, and how late a loop would be that only looks whether one is due.
+/// Departure errors at several rates, compared with those of a loop that only checks whether a frame is due.
 fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
     let _far = Discard::attach("t1").unwrap_or_else(|e| panic!("{e}"));
     println!(
@@ -115,7 +115,7 @@ fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
             let late: Vec<_> = results.iter().map(late).collect();
             print(rate_pps, place, &late, median(results.iter().map(unsent).collect()));
         }
-        // The same turns of the same processor, without any work: what no sender can do better.
+        // The same number of processor turns without any work: the lower bound for any sender.
         let late = std::thread::scope(|scope| {
             let looks = || {
                 if let Some(processor) = other {
@@ -130,10 +130,10 @@ fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
     }
 }
 
-/// Lateness, in ns, of a loop that takes everything due at `rate_pps` whenever it looks at the clock: p50, p99, largest.
+/// Lateness, in ns, of a loop that takes all frames due at `rate_pps` whenever it reads the clock: p50, p99, largest.
 fn clock_only(clock: SystemClock, rate_pps: f64) -> [u64; 3] {
     let interval = 1e9 / rate_pps;
-    // Not zero, so that the memory is there before it begins.
+    // Not zero, so that the memory is allocated before the loop begins.
     let mut late = vec![1; (0.2 * rate_pps) as usize];
     let start = clock.now().0 + 1_000_000;
     let mut done = 0;
@@ -152,7 +152,7 @@ fn clock_only(clock: SystemClock, rate_pps: f64) -> [u64; 3] {
     [late[late.len() / 2], late[late.len() * 99 / 100], late[late.len() - 1]]
 }
 
-/// Frames per second that the kernel makes, nobody reads them.
+/// Frames per second that the kernel generates, without a reader.
 fn capacity(clock: SystemClock, other: Option<usize>) {
     println!(
         "made on processor {}, read by nobody, median of {ROUNDS} x 1 s: frames per second, frames per second of \
@@ -191,7 +191,7 @@ fn capacity(clock: SystemClock, other: Option<usize>) {
     std::fs::write("/sys/class/net/t1/threaded", "0").unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// One processor makes and receives.
+/// One processor generates and receives.
 fn made_and_received(clock: SystemClock) {
     println!(
         "made and received on one processor, 64 bytes, 1 s: intended, offered, received, lateness p99, longest gap"

@@ -1,5 +1,5 @@
-//! The limit of system calls: `sendmmsg` and `recvmmsg` over constant frames, nothing else. No timestamps, no look at what
-//! comes in.
+//! The limit of system calls: `sendmmsg` and `recvmmsg` with constant frames and nothing else. No timestamps, and received
+//! frames are not read.
 
 use crate::links::{FROM, LEN, Sample, TO, constant_frame, counted, cpu_seconds};
 use std::ffi::CString;
@@ -39,7 +39,7 @@ fn sender() -> OwnedFd {
     socket
 }
 
-/// Message headers, and what they point at.
+/// Message headers, and the memory that they point to.
 struct Messages {
     headers: Vec<libc::mmsghdr>,
     _vectors: Vec<libc::iovec>,
@@ -81,7 +81,7 @@ impl Messages {
     }
 }
 
-/// Sends to nobody.
+/// Sends without a receiver.
 pub fn send(seconds: f64) -> Sample {
     let socket = sender();
     let mut messages = Messages::new(&constant_frame(), LEN);

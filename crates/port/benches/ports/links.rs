@@ -1,28 +1,28 @@
-//! The two interfaces that all rows use, their counters, and what a row finds.
+//! The two interfaces that all rows use, their counters, and the results of a row.
 
 use std::fs;
 
-/// Who sends.
+/// The sending interface.
 pub const FROM: &str = "t0";
-/// Who receives, or nobody.
+/// The receiving interface, if there is a receiver.
 pub const TO: &str = "t1";
 /// Length of a 64-byte frame without FCS.
 pub const LEN: usize = 60;
-/// Addresses of no interface: the receiving kernel lets go of such a frame at once.
+/// Addresses of no interface: the receiving kernel drops such a frame at once.
 pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-/// What one run of a row found.
+/// Result of one run of a row.
 #[derive(Clone, Copy)]
 pub struct Sample {
-    /// Frames per second: sent, as the interface counts them, or received.
+    /// Frames per second: sent, as counted by the interface, or received.
     pub rate: f64,
-    /// The same per second of processor time that the sender got.
+    /// Frames per second of processor time of the sender.
     pub per_cpu: f64,
-    /// Part of the frames offered that did not come back, where they are received.
+    /// Share of the offered frames that was not received, in rows that receive.
     pub lost: f64,
 }
 
-/// A frame of IPv4 as peers and bare loops send it.
+/// The IPv4 frame that peers and bare loops send.
 pub fn constant_frame() -> [u8; LEN] {
     let mut frame = [0; LEN];
     frame[..6].copy_from_slice(&MACS[1]);
@@ -37,7 +37,7 @@ pub fn counter(interface: &str, name: &str) -> u64 {
     fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| panic!("no {path}"))
 }
 
-/// Processor time that a process or thread has had, in seconds; `thread-self` is the calling thread.
+/// Processor time of a process or thread so far, in seconds; `thread-self` is the calling thread.
 pub fn cpu_seconds(pid: &str) -> f64 {
     let path = format!("/proc/{pid}/schedstat");
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -45,8 +45,8 @@ pub fn cpu_seconds(pid: &str) -> f64 {
     ns.unwrap_or_else(|| panic!("{path} says {text}")) as f64 / 1e9
 }
 
-/// The rate at which the sending interface counts frames while `work` runs, over the seconds that it returns; `pid` is who
-/// sends.
+/// The rate at which the sending interface counts frames while `work` runs, over the seconds that it returns; `pid` is the
+/// sender.
 pub fn counted(pid: &str, work: impl FnOnce() -> f64) -> Sample {
     let (before, cpu) = (counter(FROM, "tx_packets"), cpu_seconds(pid));
     let seconds = work();

@@ -1,14 +1,13 @@
-//! Drophammer's backends beside bare loops of system calls and beside other generators: one veth pair, one processor, one
-//! frame size, in turns.
+//! Compares Drophammer's backends with bare loops of system calls and with other generators: one veth pair, one
+//! processor, one frame size, alternately.
 //!
-//! `cargo bench -p drophammer-port --bench ports` (or `make bench-ports`, which installs the peers first). Needs no privilege
-//! where user namespaces are allowed; backends that want root are left out then, and say so. Arguments after `--`:
-//! `--rounds N`, `--seconds S` per row and round, `--json FILE`, and words: only rows of which the title and the name have all of
-//! them are measured.
+//! `cargo bench -p drophammer-port --bench ports` (or `make bench-ports`, which installs the peers first). Needs no privilege if
+//! user namespaces are allowed; backends that need root are then left out with a message. Arguments after `--`: `--rounds N`,
+//! `--seconds S` per row and round, `--json FILE`, and words: only rows whose title and name contain all of them are measured.
 //!
-//! The sending end carries no address; the receiving end is up with ARP off, and the frames are to a MAC address that is
-//! nobody's, so that the receiving kernel lets go of them at its first look. In rows that receive, a socket of the row
-//! takes them before that.
+//! The sending end has no address; the receiving end is up with ARP off, and the frames have a MAC address of no
+//! interface, so that the receiving kernel drops them at once. In rows that receive, a socket of the row takes them
+//! before that.
 
 mod bare;
 mod links;
@@ -24,7 +23,7 @@ use table::{BARE, Kind, Line, TRAFGEN};
 
 type Run = Box<dyn Fn(&Lab, f64) -> Result<Sample, String>>;
 
-/// All rows. A backend of [`INTERFACE_BACKENDS`] has its rows by being there.
+/// All rows. Each backend of [`INTERFACE_BACKENDS`] has its rows.
 fn rows() -> Vec<(Kind, String, Run)> {
     let mut rows: Vec<(Kind, String, Run)> = vec![
         (Kind::Send, BARE.into(), Box::new(|_, s| Ok(bare::send(s)))),
@@ -40,8 +39,8 @@ fn rows() -> Vec<(Kind, String, Run)> {
             }
         }
     }
-    // One thread that sends without a pause gets each frame's receive work at once, between two frames that it sends.
-    // Behind a router, which sends many at a time, that is not so.
+    // One thread that sends without a pause does the receive work of each frame at once, between two frames that it
+    // sends. Behind a router, which sends many at a time, the receive work is batched.
     for backend in INTERFACE_BACKENDS.iter().filter(|backend| backend.spec.name == af_xdp::SPEC.name) {
         let name = format!("drophammer {}, far end gathers frames", backend.spec.name);
         rows.push((Kind::Both, name, Box::new(move |_, seconds| trial::both_gathered(backend, 1_000_000, seconds))));
@@ -65,7 +64,7 @@ fn arguments() -> Arguments {
             "--rounds" => arguments.rounds = value().parse().expect("--rounds wants a number"),
             "--seconds" => arguments.seconds = value().parse().expect("--seconds wants a number"),
             "--json" => arguments.json = Some(value()),
-            // cargo says this to every benchmark.
+            // cargo passes this to every benchmark.
             "--bench" => {}
             word if !word.starts_with('-') => arguments.only.push(argument),
             other => panic!("unknown argument {other}"),
@@ -77,7 +76,7 @@ fn arguments() -> Arguments {
 
 fn main() {
     let arguments = arguments();
-    // Before the lab, in which relative paths may lead elsewhere.
+    // Opened before entering the lab, where relative paths may differ.
     let json =
         arguments.json.as_ref().map(|path| std::fs::File::create(path).unwrap_or_else(|e| panic!("{path}: {e}")));
     let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));

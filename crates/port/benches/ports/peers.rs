@@ -1,5 +1,5 @@
-//! Other generators on the same interface, each as a process or kernel thread of its own on the same processor. Their rate
-//! is what the interface counts, never what they print.
+//! Other generators on the same interface, each as a separate process or kernel thread on the same processor. Their rate
+//! is the one counted by the interface, never the one they print.
 
 use crate::links::{FROM, LEN, MACS, Sample, constant_frame, counted, counter};
 use drophammer_lab::Lab;
@@ -10,15 +10,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A generator has to send within this time.
+/// Time within which a generator must send.
 const START: Duration = Duration::from_secs(10);
-/// How often it is asked whether it has.
+/// How often this is checked.
 const LOOK: Duration = Duration::from_millis(1);
 /// Frames after which it counts as started.
 const STARTED: u64 = 1_000;
 
-/// Waits until the interface has sent some frames, asks `settle` who sends, then counts over `seconds`. `alive` says why
-/// no more will come.
+/// Waits until the interface has sent some frames, gets the sender from `settle`, then counts over `seconds`. `alive`
+/// returns an error if no more frames will be sent.
 fn measured(
     seconds: f64,
     mut alive: impl FnMut() -> Result<(), String>,
@@ -41,7 +41,7 @@ fn measured(
     alive().map(|()| sample)
 }
 
-/// trafgen, with all processes that it started.
+/// trafgen, with all its child processes.
 struct Trafgen(Child);
 
 impl Drop for Trafgen {
@@ -53,7 +53,7 @@ impl Drop for Trafgen {
     }
 }
 
-/// The processes that `pid` started.
+/// The child processes of `pid`.
 fn workers(pid: u32) -> Vec<libc::pid_t> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
@@ -75,7 +75,8 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     let bytes: Vec<String> = constant_frame().iter().map(|byte| format!("{byte:#04x}")).collect();
     let cpu = lab.cpus().tester;
     let start = || {
-        // It leaves the host's settings and interrupts alone, and its file in a folder that goes with the lab.
+        // It does not change the host's settings and interrupts, and its file is in a folder that is removed with the
+        // lab.
         Command::new("trafgen")
             .args(["--dev", FROM, "--cpus", "1", "--no-sock-mem", "--notouch-irq"])
             .arg(format!("{{ {} }}", bytes.join(", ")))
@@ -86,7 +87,7 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
             .process_group(0)
             .spawn()
     };
-    // Among the processes of the lab, which end with it.
+    // It runs among the processes of the lab, which end with the lab.
     let child = lab.tester().and_then(|netns| netns.run(start)).map_err(|e| e.to_string())?;
     let mut trafgen = Trafgen(child.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => "not installed; Debian package netsniff-ng".to_owned(),
@@ -119,7 +120,7 @@ fn process(name: &str) -> Result<String, String> {
     pids.find(named).ok_or_else(|| format!("there is no process {name}"))
 }
 
-/// The kernel's own generator, with the same frame, every one made anew.
+/// The kernel's own generator, with the same frame, allocated anew each time.
 pub fn pktgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     const FOLDER: &str = "/proc/net/pktgen";
     if fs::metadata(FOLDER).is_err() {

@@ -1,19 +1,19 @@
-//! Medians, ratios, and how they are shown.
+//! Medians and ratios, and their output.
 
 use crate::links::Sample;
 use serde_json::{Value, json};
 
-/// What is measured.
+/// What a row measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Frames sent, nobody reads them.
+    /// Frames sent, without a reader.
     Send,
     /// Frames sent and received on one thread.
     Both,
 }
 
 impl Kind {
-    /// What is measured, in words.
+    /// Description of the measured value.
     pub fn title(self) -> &'static str {
         match self {
             Kind::Send => "transmit only, nobody reads",
@@ -24,15 +24,15 @@ impl Kind {
 
 /// One line of the table.
 pub struct Line {
-    /// What sends.
+    /// Name of the sender.
     pub name: String,
     /// What is measured.
     pub kind: Kind,
-    /// One per round; a reason instead when there is none.
+    /// One per round; if there is none, the reason.
     pub samples: Vec<Result<Sample, String>>,
 }
 
-/// Middle, least and most.
+/// Median, minimum and maximum.
 #[derive(Clone, Copy)]
 pub struct Spread {
     /// Median.
@@ -44,7 +44,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; `None` when there are none.
+    /// Spread of `values`; `None` if there are none.
     fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -63,7 +63,7 @@ impl Line {
         Spread::of(self.samples.iter().flatten().map(|s| s.per_cpu).collect())
     }
 
-    /// Part of the offered frames that was lost.
+    /// Share of the offered frames that was lost.
     fn lost(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().flatten().map(|s| s.lost).collect())
     }
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-/// A line that others are measured against.
+/// The line to compare others with.
 fn named<'a>(lines: &'a [Line], kind: Kind, name: &str) -> Option<&'a Line> {
     lines.iter().find(|l| l.kind == kind && l.name == name)
 }
@@ -127,7 +127,7 @@ pub fn text(lines: &[Line]) -> String {
     out
 }
 
-/// The same for programs, with every round.
+/// The table as JSON, with every round.
 pub fn json(lines: &[Line], rounds: usize, seconds: f64) -> Value {
     let spread = |s: Option<Spread>| s.map(|s| json!({"median": s.median, "min": s.min, "max": s.max}));
     let rows: Vec<Value> = lines

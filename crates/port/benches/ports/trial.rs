@@ -1,4 +1,4 @@
-//! Drophammer's own rows: a trial with all that it does in a run.
+//! Drophammer's own rows: a trial with all its work in a run.
 
 use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
@@ -24,7 +24,7 @@ impl Control for Nobody {
     }
 }
 
-/// One flow from port 0 to port `to`, as fast as it goes.
+/// One flow from port 0 to port `to`, at maximum rate.
 fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
     let spec = TrialSpec {
@@ -58,7 +58,7 @@ fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dy
     Ok(port)
 }
 
-/// Carries a trial out; also returns the processor time that it took.
+/// Runs a trial; also returns the processor time that it took.
 fn run(plan: Plan, ports: &mut [Box<dyn Port>], clock: SystemClock) -> Result<(TrialResult, f64), String> {
     let cpu = cpu_seconds("thread-self");
     let result = drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
@@ -71,9 +71,9 @@ fn all_threads() -> f64 {
     tasks.map(|task| cpu_seconds(&format!("self/task/{}", task.file_name().to_string_lossy()))).sum()
 }
 
-/// Sends frames that the kernel makes, in a thread of the port. Only a far end with NAPI takes such frames: here one with a
-/// program of XDP and a ring that nobody reads, so that they end there, on the sender's processor. What is sent is what
-/// the far end's receive work has seen.
+/// Sends frames that the kernel generates, in a thread of the port. Only a far end with NAPI accepts such frames: here one
+/// with an XDP program and a ring without a reader, so that they end there, on the sender's processor. Sent frames are
+/// those counted by the receive work of the far end.
 fn send_from_kernel(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
     let clock = SystemClock::start();
     let far = Discard::attach(TO).map_err(|e| e.to_string())?;
@@ -95,7 +95,7 @@ fn send_from_kernel(backend: &Backend, destinations: u32, seconds: f64) -> Resul
     Ok(Sample { rate: sent as f64 / result.sending_s, per_cpu: sent as f64 / cpu, lost: 0.0 })
 }
 
-/// Sends only: the other interface is nobody's. The port is asked for what came in after every burst, as in any trial.
+/// Sends only, without a receiver. The port is still polled for received frames after every burst, as in any trial.
 pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
     if backend.spec.name == live_frames::SPEC.name {
         return send_from_kernel(backend, destinations, seconds);
@@ -109,7 +109,7 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     drop(ports);
     let [sent, dropped] = count();
     let (sent, dropped) = (sent - before[0], dropped - before[1]);
-    // What the trial says must be what the interface counts.
+    // The count of the trial must equal that of the interface.
     if sent + dropped != result.offered() {
         return Err(format!(
             "{} frames offered, but the interface counts {sent} and {dropped} dropped",
@@ -119,8 +119,8 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     Ok(Sample { rate: sent as f64 / result.sending_s, per_cpu: sent as f64 / cpu, lost: 0.0 })
 }
 
-/// The kernel gathers what the far end receives for up to so many µs before it looks at it, as network cards do that moderate
-/// their interrupts; 0: it looks at each frame at once.
+/// Makes the kernel collect received frames at the far end for up to this many µs before it processes them, like network
+/// cards with interrupt moderation; 0: it processes each frame at once.
 fn gather(us: u32) -> Result<(), String> {
     let files = [("gro_flush_timeout", us * 1_000), ("napi_defer_hard_irqs", us.min(1) * 100)];
     let put = |(name, value): (&str, u32)| {
@@ -130,16 +130,16 @@ fn gather(us: u32) -> Result<(), String> {
     files.into_iter().try_for_each(put)
 }
 
-/// [`both`] with a receiving end that gathers frames for up to 100 µs.
+/// [`both`] with a receiving end that collects frames for up to 100 µs.
 pub fn both_gathered(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
-    // Its ring has 256 places: more than a hundred frames in this time, and there is room for twice as many.
+    // Its ring has 256 entries: more than a hundred frames arrive in this time, and there is room for twice as many.
     gather(100)?;
     let sample = both(backend, destinations, seconds);
     gather(0)?;
     sample
 }
 
-/// Sends and receives on one thread, with full accounting of what comes.
+/// Sends and receives on one thread, with full accounting of received frames.
 pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
     if backend.spec.name == live_frames::SPEC.name {
         return Err("it sends from a thread of its own, and receives as af_packet does".into());

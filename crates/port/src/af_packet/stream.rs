@@ -1,8 +1,9 @@
-//! Segments of one TCP connection that leave by one call: the kernel gets a frame of up to 64 KiB and cuts it into these very segments.
+//! Sends segments of one TCP connection with one call: the kernel takes a frame of up to 64 KiB and cuts it into exactly these
+//! segments.
 //!
-//! A call per segment costs more than the segment; and where the other end of a veth pair takes its frames on the sender's processor, it
-//! takes them one by one then. The frames on the link are those of the slots, but for the IPv4 identification, which counts up within a
-//! run: it means nothing where fragmenting is forbidden (RFC 6864 section 4.1), and others are left alone.
+//! A call per segment costs more than the segment; and if the far end of a veth pair receives on the sender's processor, it would
+//! receive them one by one. The frames on the link are those of the slots, except for the IPv4 identification, which counts up within a
+//! run: it has no meaning when fragmentation is forbidden (RFC 6864 section 4.1), and other packets are not combined.
 
 use super::sys;
 use crate::{BURST, Batch};
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 
-/// Segments of a run at least; fewer leave one by one.
+/// Minimum number of segments in a run; fewer leave one by one.
 pub const LEAST: usize = 4;
 /// Longest IP packet.
 const LONGEST: usize = 65_535;
@@ -28,7 +29,7 @@ const PUSH: u8 = 0x08;
 struct Segment<'a> {
     frame: &'a [u8],
     ipv6: bool,
-    /// Where TCP begins, and where its payload does.
+    /// Offset of the TCP header, and offset of its payload.
     tcp: usize,
     payload: usize,
 }
@@ -39,7 +40,7 @@ impl<'a> Segment<'a> {
         let ip = frame.get(ethernet::LEN..)?;
         let word = |at: usize| ip.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
         let (ipv6, header) = match u16::from_be_bytes([frame[12], frame[13]]) {
-            // No options, not to be fragmented, no fragment.
+            // No options, Don't Fragment set, not a fragment.
             ethertype::IPV4 if *ip.first()? == 0x45 && word(6)? == 0x4000 && *ip.get(9)? == TCP => {
                 (usize::from(word(2)?) == ip.len()).then_some((false, IPV4_LEN))?
             }
@@ -67,7 +68,7 @@ impl<'a> Segment<'a> {
         self.frame.len() - self.payload
     }
 
-    /// Are the headers alike but for lengths, checksums, PSH and the sequence number?
+    /// True if the headers are equal except for lengths, checksums, PSH and the sequence number.
     fn is_like(&self, other: &Segment<'_>) -> bool {
         let same = |part: std::ops::Range<usize>| self.frame[part.clone()] == other.frame[part];
         let (ip, tcp) = (ethernet::LEN, self.tcp);
@@ -89,19 +90,19 @@ impl<'a> Segment<'a> {
 /// Segments that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How many slots.
+    /// Number of slots.
     pub frames: usize,
     /// Bytes of headers in each.
     pub headers: usize,
     /// Bytes of payload in each but the last, which may have fewer.
     pub segment: usize,
-    /// Where TCP begins.
+    /// Offset of the TCP header.
     pub tcp: usize,
-    /// By IPv6?
+    /// True for IPv6.
     pub ipv6: bool,
 }
 
-/// The run that begins with slot `from`; `None` for a frame that is not the first of [`LEAST`] at least.
+/// The run that begins with slot `from`; `None` if fewer than [`LEAST`] segments follow each other there.
 pub fn run(slots: &Batch, from: usize, to: usize) -> Option<Run> {
     let first = Segment::read(slots.frame(from))?;
     let (mut last, mut end, mut payload) = (first, from + 1, first.len());
@@ -125,7 +126,7 @@ pub fn run(slots: &Batch, from: usize, to: usize) -> Option<Run> {
 }
 
 impl Run {
-    /// The headers of the frame that the kernel cuts, of the run that begins with slot `from`.
+    /// Writes the headers of the large frame for the run that begins with slot `from`.
     pub fn write_headers(&self, slots: &Batch, from: usize, out: &mut Vec<u8>) {
         let last = slots.frame(from + self.frames - 1);
         let payload = self.segment * (self.frames - 1) + last.len() - self.headers;
@@ -144,49 +145,50 @@ impl Run {
             ip + 12..self.tcp
         };
         out[self.tcp + 13] |= last[self.tcp + 13] & PUSH;
-        // Of the pseudo-header alone, not complemented: the rest is added when it is cut.
+        // Sum of the pseudo-header alone, not complemented: the kernel adds the rest when it cuts the frame.
         let pseudo = checksum::sum(&out[addresses]) + u64::from(TCP) + length as u64;
         out[self.tcp + 16..self.tcp + 18].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
     }
 }
 
-/// The way for runs.
+/// Socket for runs of segments.
 pub struct Streams {
-    /// Its frames begin with a [`Directions`], and take the queueing discipline: past it the kernel does not cut them.
+    /// Its frames begin with [`Directions`] and pass through the queueing discipline: the kernel does not cut frames
+    /// that bypass it.
     socket: File,
-    /// Frames that the link has dropped: the kernel tells of the last one of a run alone.
+    /// Number of frames that the link has dropped: the kernel reports only the result of the last frame of a run.
     dropped: File,
     drops: u64,
     headers: Vec<u8>,
 }
 
-/// What became of a run.
+/// Result of sending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It left.
+    /// All segments left.
     Sent,
     /// The send buffer was full.
     Refused,
-    /// Some of it was dropped by the link, which one nobody knows.
+    /// The link dropped some segments; it is unknown which.
     Torn,
     /// The link is down.
     Down,
-    /// The kernel does not take such frames.
+    /// The kernel does not accept such frames.
     Impossible,
 }
 
-/// What the kernel is to do with a frame (`struct virtio_net_hdr` of linux/virtio_net.h): flags and kind, then lengths of headers and
-/// segments, where the checksum begins and where in that it stands.
+/// Instructions to the kernel for a frame (`struct virtio_net_hdr` of linux/virtio_net.h): flags and type, then header length,
+/// segment length, start of the checksummed bytes, and offset of the checksum in them.
 type Directions = [u8; 10];
 
 const NEEDS_CHECKSUM: u8 = 1;
 const CUT_TCP_OF_IPV4: u8 = 1;
 const CUT_TCP_OF_IPV6: u8 = 4;
-/// Where the checksum stands in a TCP header.
+/// Offset of the checksum in a TCP header.
 const CHECKSUM_AT: u16 = 16;
 
 impl Streams {
-    /// `None` where the kernel has no such sockets, or the device would hand on what was not cut.
+    /// `None` if the kernel has no such sockets, or the device would forward the uncut frame.
     pub fn open(interface: &str, index: i32, buffer: usize) -> Option<Streams> {
         if sys::cuts_segments(interface).ok()? {
             return None;
@@ -225,7 +227,7 @@ impl Streams {
         match result.map_err(|e| e.raw_os_error()) {
             Ok(_) => {}
             Err(Some(libc::EAGAIN | libc::ENOMEM | libc::EINTR)) => return Fate::Refused,
-            // The last one was dropped: others may have left.
+            // The last segment was dropped; others may have left.
             Err(Some(libc::ENOBUFS)) => return Fate::Torn,
             Err(Some(libc::ENETDOWN)) => return Fate::Down,
             Err(_) => return Fate::Impossible,
@@ -241,7 +243,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// A frame with a segment of one connection.
+    /// A frame with a TCP segment of one connection.
     fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
         let (header, ethertype) = if ipv6 { (IPV6_LEN, 0x86dd_u16) } else { (IPV4_LEN, 0x0800) };
         let length = (20 + payload) as u16;
@@ -265,7 +267,7 @@ mod tests {
         f
     }
 
-    /// Segments of these lengths, one behind the other from just below the end of the numbers on.
+    /// Consecutive segments of these lengths, whose sequence numbers wrap around.
     fn slots(ipv6: bool, lengths: &[usize]) -> Batch {
         let mut batch = Batch::new(BURST, 2_112);
         let mut sequence = u32::MAX - 2_000;
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn whatever_differs_in_the_headers_ends_a_run() {
         for (ipv6, headers) in [(false, 54), (true, 74)] {
-            // Checksums may, and must.
+            // Checksums may differ, and do.
             let free = if ipv6 { vec![70, 71] } else { vec![24, 25, 50, 51] };
             for at in 0..headers {
                 for bit in 0..8 {
@@ -339,7 +341,8 @@ mod tests {
                 }
             }
         }
-        // What is no run from its first segment on: other flags, a fragment, options, other protocols, cut off.
+        // Frames that end a run at their first segment: other flags, a fragment, options, other protocols, a packet
+        // that was cut off.
         for (at, byte) in
             [(47, 0x18), (47, 0x12), (47, 0x11), (47, 0x14), (20, 0x20), (20, 0), (14, 0x46), (23, 17), (12, 9)]
         {

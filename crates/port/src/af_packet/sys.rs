@@ -1,42 +1,43 @@
-//! The system calls of this backend; every `unsafe` of it is here.
+//! The system calls of this backend, including all its `unsafe` code.
 
 use std::ffi::CString;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for the control messages of a frame: its time (32 bytes), and what the kernel took out of it (40 bytes).
+/// Room for the control messages of a frame: its timestamp (32 bytes), and packet metadata such as the VLAN tag (40
+/// bytes).
 const CONTROL: usize = 80;
-/// Bytes before each slot to receive into, for a VLAN tag that is put back ([`whole`]).
+/// Bytes reserved before each receive slot for a VLAN tag that is put back ([`whole`]).
 pub(crate) const ROOM: usize = 4;
-/// Destination and source address: what stands before a tag.
+/// Destination and source address, which precede a tag.
 const ADDRESSES: usize = 12;
 
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Message headers for a burst, with their vectors and control buffers. Points into the slot memory of its port, which
-/// is boxed, so the addresses stay when the port moves.
+/// Message headers for a burst, with their vectors and control buffers. They point into the slot memory of their port,
+/// which is boxed, so the addresses stay valid when the port moves.
 pub struct Headers {
     messages: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
     control: Box<[[u64; CONTROL / 8]]>,
 }
 
-/// What the kernel tells of a received frame.
+/// Metadata of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Length of what lies in the slot.
+    /// Length of the data in the slot.
     pub len: usize,
     /// Wall-clock time of arrival in ns since 1970.
     pub wall: Option<i128>,
-    /// The outermost VLAN tag, where the kernel took it out of the frame.
+    /// The outermost VLAN tag, if the kernel removed it from the frame.
     pub tag: Option<[u8; 4]>,
 }
 
-/// Makes the frame in `slot`, which begins behind [`ROOM`], as it was sent: the tag goes back behind the addresses, which move to the start
-/// of the slot, and bit `i` of `moved` says so. Returns its length.
+/// Restores the frame in `slot`, which begins after [`ROOM`]: the tag is put back after the addresses, which move to the start of the slot,
+/// and bit `i` of `moved` is set. Returns the length of the frame.
 #[inline]
 pub fn whole(arrived: &Arrived, slot: &mut [u8], moved: &mut u64, i: usize) -> usize {
     let len = arrived.len.min(slot.len() - ROOM);
@@ -57,7 +58,7 @@ impl Headers {
         Headers::new(base, slot, 0)
     }
 
-    /// Headers to receive into the same, [`ROOM`] bytes behind the start of each slot, with control messages.
+    /// Headers to receive into the same slots, [`ROOM`] bytes after the start of each, with control messages.
     pub fn to_receive(base: *mut u8, slot: usize) -> Headers {
         let mut headers = Headers::new(base.wrapping_add(ROOM), slot, ROOM);
         for (message, control) in headers.messages.iter_mut().zip(&mut headers.control) {
@@ -67,7 +68,7 @@ impl Headers {
         headers
     }
 
-    /// Vectors every `slot` bytes from `base`, each of `less` bytes less.
+    /// Vectors every `slot` bytes from `base`, each of `slot - less` bytes.
     fn new(base: *mut u8, slot: usize, less: usize) -> Headers {
         let n = crate::BURST;
         let vector = |i: usize| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot - less };
@@ -84,19 +85,19 @@ impl Headers {
         Headers { messages, vectors, control: vec![[0u64; CONTROL / 8]; n].into_boxed_slice() }
     }
 
-    /// Do the slots begin at `base`?
+    /// True if the slots begin at `base`.
     #[inline]
     pub fn are_over(&self, base: *const u8) -> bool {
         std::ptr::eq(self.vectors[0].iov_base.cast(), base)
     }
 
-    /// Length of the frame in slot `i`.
+    /// Sets the length of the frame in slot `i`.
     #[inline]
     pub fn set_len(&mut self, i: usize, len: usize) {
         self.vectors[i].iov_len = len;
     }
 
-    /// Sends slots `from..to`; returns how many the kernel took.
+    /// Sends slots `from..to`; returns how many the kernel accepted.
     pub fn send(&mut self, socket: &OwnedFd, from: usize, to: usize) -> io::Result<usize> {
         let pointer = self.messages[from..to].as_mut_ptr();
         // SAFETY: the headers of `from..to` point at live slots of the owning port for the length of the call.
@@ -104,7 +105,7 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// Receives into slots `from` to the end of the burst without waiting; returns how many frames came.
+    /// Receives into the slots from `from` to the end of the burst without waiting; returns the number of frames.
     pub fn receive(&mut self, socket: &OwnedFd, from: usize) -> io::Result<usize> {
         let free = &mut self.messages[from..];
         // SAFETY: every header points at a live slot and control buffer of the owning port, with their true sizes.
@@ -120,7 +121,7 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// What the kernel tells of received frame `i`. Makes the header ready for the next call.
+    /// Metadata of received frame `i`. Prepares the header for the next call.
     #[inline]
     pub fn received(&mut self, i: usize) -> Arrived {
         let message = &mut self.messages[i];
@@ -132,7 +133,7 @@ impl Headers {
     }
 }
 
-/// Time of arrival and tag of the control messages of a frame.
+/// Timestamp and VLAN tag from the control messages of a frame.
 #[inline]
 fn read_control(mut words: &[u64]) -> (Option<i128>, Option<[u8; 4]>) {
     // Of `struct tpacket_auxdata` (linux/if_packet.h).
@@ -171,7 +172,7 @@ pub fn packet_socket(protocol: u16) -> io::Result<OwnedFd> {
 
 /// Sets a socket option to a plain struct.
 pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: `value` is a plain struct that lives through the call; its size is told.
+    // SAFETY: `value` is a plain struct that lives through the call; its size is passed.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -184,13 +185,15 @@ pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value
     Ok(())
 }
 
-/// Past the queueing discipline if `bypass`, large buffer, time-out of 100 ms for a receiver that takes nothing.
+/// Configures a sending socket: bypasses the queueing discipline if `bypass`, large buffer, time-out of 100 ms for a
+/// receiver that takes nothing.
 pub fn configure_sender(socket: &OwnedFd, bypass: bool, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(bypass))?;
     configure_buffer(socket, buffer)
 }
 
-/// Through the queueing discipline, each frame behind directions for it; the same buffer and time-out.
+/// Configures a socket for runs of segments: each frame is preceded by instructions and passes through the queueing
+/// discipline; the same buffer and time-out.
 pub fn configure_stream(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     const PACKET_VNET_HDR: libc::c_int = 15;
     set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
@@ -205,7 +208,8 @@ fn configure_buffer(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &timeout)
 }
 
-/// Ignores what we send, sees frames for any address, large buffer, kernel timestamps, and the tags that the kernel takes out.
+/// Configures a receiving socket: ignores sent frames, receives frames for any address, large buffer, kernel timestamps, and
+/// the VLAN tags that the kernel removes.
 pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(buffer as i32)).is_err() {
@@ -229,7 +233,7 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    // SAFETY: `address` lives through the call; its size is told.
+    // SAFETY: `address` lives through the call; its size is passed.
     check(unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -240,8 +244,8 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Spreads what comes in at an interface over `sockets`, which are bound to it: all frames of one flow (addresses and ports) to the
-/// same one, and frames without addresses to any one. They go on to ignore what we send.
+/// Spreads the frames received at an interface over `sockets`, which are bound to it: all frames of one flow (addresses and ports)
+/// arrive at the same one, and frames without addresses at any one. The sockets still ignore sent frames.
 pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<()> {
     const BY_HASH: i32 = 0;
     const UNIQUE_ID: i32 = 0x2000;
@@ -269,25 +273,25 @@ fn fanout(socket: &OwnedFd) -> io::Result<i32> {
     let mut value: libc::c_int = 0;
     let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
     let pointer = (&raw mut value).cast();
-    // SAFETY: `value` is what the option fills; its size is told.
+    // SAFETY: `value` is what the option fills; its size is passed.
     check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, pointer, &mut len) })?;
     Ok(value)
 }
 
-/// Frames that came to a socket.
+/// Frames that arrived at a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
-    /// All of them.
+    /// All frames.
     pub seen: u32,
-    /// Those for which it had no room.
+    /// Frames for which it had no room.
     pub dropped: u32,
 }
 
-/// Frames that came to this socket since the last call.
+/// Frames that arrived at this socket since the last call.
 pub fn take_statistics(socket: &OwnedFd) -> io::Result<Statistics> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = mem::size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: `stats` is what the option fills; its size is told.
+    // SAFETY: `stats` is what the option fills; its size is passed.
     check(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -297,15 +301,15 @@ pub fn take_statistics(socket: &OwnedFd) -> io::Result<Statistics> {
             &mut len,
         )
     })?;
-    // The kernel adds the dropped ones to the others.
+    // The kernel's packet count includes the dropped ones.
     Ok(Statistics { seen: stats.tp_packets, dropped: stats.tp_drops })
 }
 
-/// The error that waits at a socket, if one does; it is told once.
+/// The pending error of a socket, if there is one; it is returned once.
 pub fn take_error(socket: &OwnedFd) -> io::Result<Option<io::Error>> {
     let mut error: libc::c_int = 0;
     let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `error` is what the option fills; its size is told.
+    // SAFETY: `error` is what the option fills; its size is passed.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
     })?;
@@ -340,7 +344,7 @@ fn ioctl(socket: &OwnedFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::
     Ok(())
 }
 
-/// Makes a tap interface, frames without a header of its own, of the opened /dev/net/tun.
+/// Makes the opened /dev/net/tun a tap interface whose frames have no additional header.
 pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
@@ -368,7 +372,7 @@ pub fn interface_mtu(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
-/// Is it administratively up?
+/// True if it is administratively up.
 pub fn interface_is_up(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
@@ -376,7 +380,7 @@ pub fn interface_is_up(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
 }
 
-/// Takes it administratively up or down; at once, also for whoever is at the other end of a veth pair.
+/// Sets it administratively up or down, at once; on a veth pair the other end sees it as well.
 pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
@@ -387,7 +391,7 @@ pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// Is the interface up, with carrier?
+/// True if the interface is up and has carrier.
 pub fn is_running(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
@@ -397,7 +401,8 @@ pub fn is_running(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     Ok(flags & both == both)
 }
 
-/// Does the device itself cut TCP into segments (`tcp-segmentation-offload` of `ethtool -k`)? A virtual one hands it on in one piece.
+/// True if the device itself cuts TCP into segments (`tcp-segmentation-offload` of `ethtool -k`). A virtual one would forward it
+/// uncut.
 pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     const ETHTOOL_GTSO: u32 = 0x1e;
     let socket = packet_socket(0)?;
@@ -408,10 +413,12 @@ pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     Ok(command_and_value[1] != 0)
 }
 
-/// Queues by which the device sends (`ethtool -l`), at least one. A device that does not say has one.
+/// Number of send queues of the device (`ethtool -l`), at least one. A device that does not report it counts as having
+/// one.
 pub fn transmit_queues(interface: &str) -> u32 {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
-    // `struct ethtool_channels`: the command; at most: receive, transmit, other, combined; now: the same four.
+    // `struct ethtool_channels`: the command; maximum numbers of receive, transmit, other and combined channels; the
+    // same four current numbers.
     let mut channels = [0u32; 9];
     channels[0] = ETHTOOL_GCHANNELS;
     let asked = packet_socket(0).and_then(|socket| {
@@ -429,7 +436,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Name of the driver as `ethtool -i` tells it.
+/// Name of the driver, as reported by `ethtool -i`.
 pub fn driver_name(interface: &str) -> io::Result<String> {
     const ETHTOOL_GDRVINFO: u32 = 3;
     let socket = packet_socket(0)?;

@@ -1,8 +1,8 @@
-//! The program that tells test frames from the rest, in the kernel.
+//! The kernel program that separates test frames from all others.
 //!
-//! It redirects to our socket what is UDP to port 9 (IPv4 without options and not a fragment, or IPv6 without extension
-//! headers), whatever its MAC addresses. All else goes on into the kernel, where a packet socket picks it up; so does a
-//! test frame that came in at a queue without socket, with a VLAN tag, or after the socket is gone.
+//! It redirects to our socket UDP packets to port 9 (IPv4 without options and not a fragment, or IPv6 without extension
+//! headers), whatever their MAC addresses. All other frames continue into the kernel, where a packet socket receives
+//! them; so does a test frame at a queue without socket, with a VLAN tag, or after the socket was closed.
 
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Program, Value, Width, wire};
 use crate::bpf::plain::{ETHERNET, IP, Plain, UDP};
@@ -14,17 +14,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Loads the program over `map`.
 ///
 /// # Errors
-/// The system's; what the verifier says is appended.
+/// The system's error, with the message of the verifier appended.
 pub fn load(map: &OwnedFd) -> io::Result<OwnedFd> {
     bpf::load(&assemble(map.as_raw_fd()))
 }
 
 fn assemble(map: i32) -> Vec<Instruction> {
-    // Registers: 1 the context, 2 the frame, 3 its end, 4 how far we look, 5 what we look at, 6 the context, kept.
+    // Registers: 1 the context, 2 the frame, 3 its end, 4 the end of the checked bytes, 5 the checked value, 6 a copy
+    // of the context.
     let mut p = Program::default();
     let (ipv6, redirect, pass) = (p.label(), p.label(), p.label());
     let (four, six) = (Plain::new(false), Plain::new(true));
-    // To `pass` when what we look at ends behind the frame.
+    // Jumps to `pass` if the checked bytes extend beyond the frame.
     let bound = |p: &mut Program, bytes: i32| {
         p.set(4, Is(2));
         p.alu(Alu::Add, 4, Value(bytes));
@@ -33,7 +34,7 @@ fn assemble(map: i32) -> Vec<Instruction> {
     p.set(6, Is(1));
     p.load(Width::Word, 2, 1, 0);
     p.load(Width::Word, 3, 1, 4);
-    // The shorter headers first, which every test frame is long enough for.
+    // The shorter headers first; every test frame is at least this long.
     bound(&mut p, four.headers() as i32);
     let ethertype = FieldName::Ethertype;
     p.load(Width::Half, 5, 2, four.at(ETHERNET, ethertype));
@@ -60,7 +61,7 @@ fn assemble(map: i32) -> Vec<Instruction> {
     p.here(redirect);
     p.load(Width::Word, 2, 6, 16);
     p.set_map(1, map);
-    // What happens to the frame when there is no socket for its queue.
+    // Verdict if there is no socket for the queue of the frame.
     p.set(3, Value(verdict::PASS));
     p.call(Helper::RedirectMap);
     p.exit();

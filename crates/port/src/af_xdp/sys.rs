@@ -1,4 +1,4 @@
-//! The socket, its memory and its four rings; every `unsafe` of them is here.
+//! The socket, its memory and its four rings, including all their `unsafe` code.
 
 use super::umem::Umem;
 use crate::af_packet::sys::{check, set_option};
@@ -8,11 +8,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Memory from `mmap`, given back when dropped.
+/// Memory from `mmap`, unmapped when dropped.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// What is mapped: the memory, and room before it when it was to begin at a multiple of something.
+    /// The whole mapping: the memory, and the space before it that was needed for alignment.
     whole: (NonNull<u8>, usize),
 }
 
@@ -30,14 +30,14 @@ impl Mapping {
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Memory that the kernel has, at `offset` of `fd`.
+    /// Memory of the kernel, at `offset` of `fd`.
     fn shared(len: usize, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
         let start = Mapping::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
         Ok(Mapping { start, len, whole: (start, len) })
     }
 
-    /// Our own memory, in large pages where there are any: frames go round through all of it, and with small pages the
-    /// processor looks up nearly each one's.
+    /// Our own memory, in large pages if available: frames rotate through all of it, and with small pages nearly every
+    /// frame would miss the TLB.
     pub(super) fn own(len: usize) -> io::Result<Mapping> {
         let whole_len = len.next_multiple_of(LARGE_PAGE) + LARGE_PAGE;
         let whole = Mapping::map(whole_len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
@@ -74,14 +74,14 @@ impl Drop for Mapping {
     }
 }
 
-/// One end of a ring that the kernel holds the other end of. `T` is `u64` (an address) or `xdp_desc`.
+/// One end of a ring whose other end the kernel holds. `T` is `u64` (an address) or `xdp_desc`.
 pub struct Ring<T> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own index: of the producer in rings that we fill, of the consumer in the others.
+    /// Our own index: the producer's in rings that we fill, the consumer's in the others.
     own: u32,
-    /// The kernel's index as last seen.
+    /// The kernel's index when it was last read.
     theirs: u32,
     entry: std::marker::PhantomData<T>,
 }
@@ -105,7 +105,7 @@ impl<T: Copy> Ring<T> {
         unsafe { self.mapping.start.add(self.offsets.desc as usize).cast::<T>().add((index & self.mask) as usize) }
     }
 
-    /// Entries that fit in now. For rings that we fill.
+    /// Number of free entries. For rings that we fill.
     #[inline]
     pub fn room(&mut self) -> u32 {
         self.theirs = self.index(self.offsets.consumer).load(Ordering::Acquire);
@@ -120,13 +120,13 @@ impl<T: Copy> Ring<T> {
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Lets the kernel see what was pushed.
+    /// Makes the pushed entries visible to the kernel.
     #[inline]
     pub fn publish(&self) {
         self.index(self.offsets.producer).store(self.own, Ordering::Release);
     }
 
-    /// Next entry that the kernel has put in. For rings that the kernel fills.
+    /// Next entry of the kernel. For rings that the kernel fills.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.own == self.theirs {
@@ -141,7 +141,7 @@ impl<T: Copy> Ring<T> {
         Some(entry)
     }
 
-    /// Gives popped slots back to the kernel.
+    /// Returns popped entries to the kernel.
     #[inline]
     pub fn release(&self) {
         self.index(self.offsets.consumer).store(self.own, Ordering::Release);
@@ -179,8 +179,8 @@ fn get_option<T: Copy>(socket: &OwnedFd, name: i32) -> io::Result<T> {
     }
 }
 
-/// Registers `umem` and makes the rings: `receive` entries for fill and receive, `send` for send and completion; powers
-/// of two.
+/// Registers `umem` and creates the rings: `receive` entries for fill and receive, `send` for send and completion;
+/// powers of two.
 pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::Result<Rings> {
     let (addr, len, chunk_size) = umem.place();
     let registration = libc::xdp_umem_reg { addr, len, chunk_size, headroom: 0, flags: 0, tx_metadata_len: 0 };
@@ -189,7 +189,7 @@ pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &send)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, &receive)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_TX_RING, &send)?;
-    // In copy mode a call sends 32 frames; kernels since 6.17 let us ask for a whole burst. Elsewhere it takes two calls.
+    // In copy mode a call sends 32 frames. Kernels since 6.17 can send a whole burst; older ones need two calls.
     const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
     let _ = set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &(crate::BURST as u32));
     let offsets: libc::xdp_mmap_offsets = get_option(socket, libc::XDP_MMAP_OFFSETS)?;
@@ -201,7 +201,8 @@ pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::
     })
 }
 
-/// Binds to queue `queue` of an interface: without copies where the driver offers that, else with. Returns true without.
+/// Binds to queue `queue` of an interface: without copies if the driver supports that, otherwise with copies. Returns
+/// true if without.
 pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -211,13 +212,13 @@ pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
         sxdp_shared_umem_fd: 0,
     };
     let size = mem::size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    // SAFETY: `address` lives through the call; its size is told.
+    // SAFETY: `address` lives through the call; its size is passed.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
     let options: libc::xdp_options = get_option(socket, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Asks the kernel to send what is in the ring.
+/// Asks the kernel to send the frames in the ring.
 pub fn kick(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: nothing is passed but the descriptor.
     let sent =
@@ -225,7 +226,7 @@ pub fn kick(socket: &OwnedFd) -> io::Result<()> {
     check(sent as libc::c_int).map(drop)
 }
 
-/// Counters of the socket since it exists.
+/// Counters of the socket since its creation.
 pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
     get_option(socket, libc::XDP_STATISTICS)
 }

@@ -1,4 +1,4 @@
-//! Frames in memory that the kernel shares ("UMEM"), which chunk is whose, and views of the chunks that are ours.
+//! Frames in memory shared with the kernel ("UMEM"), the ownership of its chunks, and views of our own chunks.
 
 use super::sys::Mapping;
 use std::io;
@@ -21,7 +21,7 @@ impl Umem {
     /// `count` chunks of `chunk` bytes, all zero.
     ///
     /// # Errors
-    /// The system's: there is no memory.
+    /// The system's error if there is no memory.
     pub(super) fn new(count: usize, chunk: usize) -> io::Result<Umem> {
         assert!(chunk.is_power_of_two(), "chunks of {chunk} bytes");
         Ok(Umem { memory: Mapping::own(count * chunk)?, shift: chunk.trailing_zeros() })
@@ -38,7 +38,7 @@ impl Umem {
         (self.memory.start().as_ptr() as u64, self.memory.len() as u64, self.chunk() as u32)
     }
 
-    /// The `len` bytes at `address`, when they lie within one chunk. May be read or written by the owner of the chunk alone.
+    /// The `len` bytes at `address`, if they lie within one chunk. Only the owner of the chunk may read or write them.
     #[inline]
     pub(super) fn at(&self, address: u64, len: usize) -> Option<NonNull<[u8]>> {
         let address = usize::try_from(address).ok()?;
@@ -55,27 +55,27 @@ pub(crate) struct SendFrames {
     chunks: Range<u32>,
     /// Bytes of a frame.
     room: usize,
-    /// Lines of the cache at which a frame may begin in its chunk, a power of two, less one.
+    /// Number of cache lines at which a frame may begin in its chunk, a power of two, minus one.
     lines: u32,
     /// Frame of each slot.
     of_slot: Vec<u32>,
-    /// Free frames. The one that came back last is taken first: it is the likeliest to be in the cache.
+    /// Free frames. The last one returned is taken first, because it is most likely in the cache.
     free: Vec<u32>,
 }
 
 impl SendFrames {
-    /// `slots` slots with frames of `room` bytes in `chunks`, of which there are more than slots.
+    /// `slots` slots with frames of `room` bytes in `chunks`; there must be more chunks than slots.
     pub(super) fn new(umem: Arc<Umem>, chunks: Range<u32>, slots: usize, room: usize) -> SendFrames {
         let frames = chunks.end - chunks.start;
         let spare = umem.chunk().checked_sub(room).expect("a frame fits into its chunk");
         assert!(slots as u32 <= frames && (chunks.end as usize) << umem.shift <= umem.memory.len());
-        // The greatest power of two that is not above the number of lines with room for a frame behind them.
+        // The greatest power of two that is not above the number of lines with room for a frame after them.
         let lines = (1 << (spare / 64 + 1).ilog2()) - 1;
         let (of_slot, free) = ((0..slots as u32).collect(), (slots as u32..frames).collect());
         SendFrames { umem, chunks, room, lines, of_slot, free }
     }
 
-    /// Frames, those with the kernel included.
+    /// Number of frames, including those owned by the kernel.
     pub(crate) fn frames(&self) -> usize {
         (self.chunks.end - self.chunks.start) as usize
     }
@@ -85,7 +85,7 @@ impl SendFrames {
         self.room
     }
 
-    /// Is this where these frames are?
+    /// True if these frames are in `umem`.
     pub(crate) fn is_in(&self, umem: &Arc<Umem>) -> bool {
         Arc::ptr_eq(&self.umem, umem)
     }
@@ -96,8 +96,8 @@ impl SendFrames {
         self.of_slot[i] as usize
     }
 
-    /// Where the frame of slot `i` begins. Frames begin at different places of their chunks: the same lines of neighbouring
-    /// chunks share few sets of a cache.
+    /// Address of the frame of slot `i`. Frames begin at different offsets in their chunks, because the same lines of
+    /// neighbouring chunks share few sets of a cache.
     #[inline]
     fn address(&self, i: usize) -> u64 {
         let frame = self.of_slot[i];
@@ -113,7 +113,7 @@ impl SendFrames {
     /// The first `len` bytes of the frame of slot `i`.
     ///
     /// # Panics
-    /// When it has fewer.
+    /// If the frame is shorter.
     #[inline]
     pub(crate) fn get(&self, i: usize, len: usize) -> &[u8] {
         // SAFETY: a slot's frame is not in a ring, so the kernel leaves it alone; it is one of these frames alone, and they are
@@ -121,18 +121,18 @@ impl SendFrames {
         unsafe { self.memory(i, len).as_ref() }
     }
 
-    /// The same to write to.
+    /// The same, mutable.
     ///
     /// # Panics
-    /// When it has fewer.
+    /// If the frame is shorter.
     #[inline]
     pub(crate) fn get_mut(&mut self, i: usize, len: usize) -> &mut [u8] {
         // SAFETY: as above; `&mut self` lives as long as the reference, so there is no other one.
         unsafe { self.memory(i, len).as_mut() }
     }
 
-    /// The address of the frame of slot `i`, for the kernel, which owns it until [`SendFrames::take_back`]. The slot gets a free
-    /// frame; `None` when there is none, and the slot keeps its own.
+    /// The address of the frame of slot `i`, which the kernel owns until [`SendFrames::take_back`]. The slot gets a free frame;
+    /// `None` if there is none, and the slot keeps its own.
     #[inline]
     pub(crate) fn hand_over(&mut self, i: usize) -> Option<u64> {
         let fresh = self.free.pop()?;
@@ -141,11 +141,11 @@ impl SendFrames {
         Some(address)
     }
 
-    /// The kernel is through with the frame at `address`.
+    /// Takes back the frame at `address`, which the kernel has finished with.
     #[inline]
     pub(crate) fn take_back(&mut self, address: u64) {
         let chunk = u32::try_from(address >> self.umem.shift).unwrap_or(u32::MAX);
-        // An address of no frame would be a fault of the kernel.
+        // Only a bug in the kernel could return an address outside the frames.
         if self.chunks.contains(&chunk) {
             self.free.push(chunk - self.chunks.start);
         }

@@ -1,4 +1,4 @@
-//! Programs for the kernel, instruction by instruction, with labels in place of distances.
+//! Assembles kernel programs instruction by instruction, with labels in place of jump distances.
 
 /// One instruction in the kernel's layout: opcode, registers (source above destination), offset, immediate.
 #[repr(C)]
@@ -13,7 +13,7 @@ pub struct Instruction {
 /// A register: 0 to 5 are lost in calls, 6 to 9 are kept, 10 is the (read-only) frame pointer.
 pub type Register = u8;
 
-/// A place in the program, told by [`Program::here`] before or after the jumps to it.
+/// A place in the program, set by [`Program::here`] before or after the jumps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -41,7 +41,7 @@ pub enum Alu {
     Move = 0xb0,
 }
 
-/// Comparison of 64 bits; unsigned unless it says otherwise.
+/// Comparison of 64-bit values; unsigned unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum If {
     Equal = 0x10,
@@ -75,9 +75,9 @@ pub enum Helper {
 #[derive(Default)]
 pub struct Program {
     code: Vec<Instruction>,
-    /// Places by label, once told.
+    /// Positions of labels, once set.
     labels: Vec<Option<usize>>,
-    /// Jumps and where they lead.
+    /// Positions of jumps and their labels.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -86,13 +86,13 @@ impl Program {
         self.code.push(Instruction { opcode, registers: source << 4 | destination, offset, immediate });
     }
 
-    /// A label whose place is told later.
+    /// A label whose position is set later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// `label` is here.
+    /// Sets `label` to the current position.
     pub fn here(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
@@ -107,7 +107,7 @@ impl Program {
         self.push(0x63 | width as u8, to, from, offset, 0);
     }
 
-    /// `*(to + offset) += from`, 64 bits at once, whoever else adds.
+    /// `*(to + offset) += from`, 64 bits, atomically.
     pub fn add_shared(&mut self, to: Register, offset: i16, from: Register) {
         self.push(0xdb, to, from, offset, 0);
     }
@@ -131,24 +131,25 @@ impl Program {
         self.push(0, 0, 0, 0, (value >> 32) as i32);
     }
 
-    /// `to` = the map of this descriptor.
+    /// `to` = the map with this descriptor.
     pub fn set_map(&mut self, to: Register, map: i32) {
         self.push(0x18, to, 1, 0, map);
         self.push(0, 0, 0, 0, 0);
     }
 
-    /// `to` = address of the one value of the map of this descriptor.
+    /// `to` = address of the only value of the map with this descriptor.
     pub fn set_map_value(&mut self, to: Register, map: i32) {
         self.push(0x18, to, 2, 0, map);
         self.push(0, 0, 0, 0, 0);
     }
 
-    /// The low `bits` (16, 32, 64) of the register between the machine's order and that of the wire; the rest is zero.
+    /// Converts the low `bits` (16, 32, 64) of the register between the machine's byte order and network byte order;
+    /// the rest becomes zero.
     pub fn big_endian(&mut self, register: Register, bits: i32) {
         self.push(0xdc, register, 0, 0, bits);
     }
 
-    /// Goes on at `label` when `register` compares so.
+    /// Jumps to `label` if the comparison is true.
     pub fn jump_if(&mut self, condition: If, register: Register, operand: Operand, label: Label) {
         self.jumps.push((self.code.len(), label));
         match operand {
@@ -157,7 +158,7 @@ impl Program {
         }
     }
 
-    /// Goes on at `label`.
+    /// Jumps to `label`.
     pub fn jump(&mut self, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.push(0x05, 0, 0, 0, 0);
@@ -168,7 +169,7 @@ impl Program {
         self.push(0x85, 0, 0, 0, helper as i32);
     }
 
-    /// Ends the program with the result in register 0.
+    /// Ends the program; register 0 is its result.
     pub fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
@@ -183,7 +184,7 @@ impl Program {
     }
 }
 
-/// A value of the frame as a load of the machine's own byte order sees it.
+/// A 16-bit value of the frame, as a load in the machine's byte order reads it.
 pub const fn wire(value: u16) -> i32 {
     value.to_be() as i32
 }

@@ -1,4 +1,4 @@
-//! The plain test frame (Ethernet, IP, UDP) as the kernel programs need it: places and values from [`drophammer_wire::stack`].
+//! The plain test frame (Ethernet, IP, UDP) for kernel programs: offsets and values from [`drophammer_wire::stack`].
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Ethernet, FieldName, Header, Ipv4, Ipv6, Udp};
@@ -15,9 +15,9 @@ pub const UDP: usize = 2;
 pub struct Plain(Compiled);
 
 impl Plain {
-    /// Over IPv6, otherwise over IPv4.
+    /// With IPv6 if `ipv6`, otherwise with IPv4.
     pub fn new(ipv6: bool) -> Plain {
-        // Addresses that an automatic field would need; no program reads their values.
+        // Automatic fields need addresses; no program reads their values.
         let mac = || Some(MacAddr([0; 6]).into());
         let ip = match ipv6 {
             true => Header::Ipv6(Ipv6 {
@@ -43,7 +43,7 @@ impl Plain {
         self.0.place(header, field).expect("the header has the field")
     }
 
-    /// First byte of a field, counted from the start of the frame.
+    /// Offset of the first byte of a field from the start of the frame.
     pub fn at(&self, header: usize, field: FieldName) -> i16 {
         self.place(header, field).byte() as i16
     }
@@ -53,7 +53,7 @@ impl Plain {
         self.place(header, field).read(&self.0.bytes).map_or(0, |value| value as u16)
     }
 
-    /// The byte with the first bit of a field.
+    /// The byte that contains the first bit of a field.
     pub fn byte(&self, header: usize, field: FieldName) -> u8 {
         self.0.bytes[self.place(header, field).byte()]
     }

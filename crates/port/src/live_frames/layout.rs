@@ -1,56 +1,56 @@
-//! The memory that the program in the kernel and this process share, word by word (64 bits each).
+//! Memory shared by the kernel program and this process, in words of 64 bits.
 
 use crate::bpf::{SharedArray, device_map};
 use crate::kernel_generator::{HEAD, Lag, LatenessBuckets, Stream, StreamAddresses, StreamFlow};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Words of the one value with settings and counts. The settings come first, in cache lines of their own.
+/// Words of the only value with settings and counts. The settings come first, in their own cache lines.
 pub mod state {
-    /// Start of the trial by `CLOCK_MONOTONIC`, in ns; the rest of the times count from here.
+    /// Start of the trial by `CLOCK_MONOTONIC`, in ns; all other times count from here.
     pub const START: usize = 0;
     /// Start of the run's clock by `CLOCK_MONOTONIC`, in ns.
     pub const CLOCK: usize = 1;
-    /// Nothing leaves from here on.
+    /// No frame leaves from this time on.
     pub const END: usize = 2;
-    /// Frames of the schedule; lowered to stop.
+    /// Number of frames in the schedule; lowered to stop.
     pub const TOTAL: usize = 3;
-    /// Distance of departures: ns, and 2^-32 of it.
+    /// Interval between departures: ns, and units of 2^-32 ns.
     pub const INTERVAL: usize = 4;
     pub const INTERVAL_FRACTION: usize = 5;
     pub const KEY: usize = 6;
-    /// Not zero: a late generator leaves out and catches up slowly.
+    /// Not zero: a late generator skips frames and catches up slowly.
     pub const BOUNDED: usize = 7;
     pub const MAX_BACKLOG: usize = 8;
-    /// The bucket of a generator that catches up, in ns / 256: its size, what a frame takes, what a nanosecond gives.
+    /// Token bucket for catching up, in ns / 256: its size, the tokens per frame, the tokens per nanosecond.
     pub const BUCKET: usize = 9;
     pub const COST: usize = 10;
     pub const SPEED: usize = 11;
     /// Departure of the last frame of the schedule.
     pub const LAST_DUE: usize = 12;
-    /// Distance of departures in 2^-16 ns, for divisions.
+    /// Interval between departures in 2^-16 ns, for divisions.
     pub const INTERVAL_16: usize = 13;
-    /// Width of a time bin; zero for none.
+    /// Width of a time bin; zero without bins.
     pub const BIN: usize = 14;
-    /// Places of the round.
+    /// Number of places in the round.
     pub const ROUND: usize = 15;
 
-    /// Next place in the schedule.
+    /// Next index in the schedule.
     pub const INDEX: usize = 16;
     pub const SENT: usize = 17;
     pub const SKIPPED: usize = 18;
     pub const SKIPS: usize = 19;
-    /// When the next frame is due: ns, and 2^-32 of it.
+    /// Departure of the next frame: ns, and units of 2^-32 ns.
     pub const DUE: usize = 20;
     pub const DUE_FRACTION: usize = 21;
     pub const TOKENS: usize = 22;
-    /// When tokens were last filled in.
+    /// Time at which tokens were last added.
     pub const FILLED: usize = 23;
-    /// Next place of the round.
+    /// Next place in the round.
     pub const PLACE: usize = 24;
-    /// When the last frame left.
+    /// Departure of the last frame that left.
     pub const LAST: usize = 25;
-    /// The bin at this time and when it ends.
+    /// The current bin and its end.
     pub const BIN_AT: usize = 26;
     pub const BIN_END: usize = 27;
     pub const LATENESS: usize = 32;
@@ -82,24 +82,24 @@ pub mod addresses {
     pub const KEYS: usize = 7;
 }
 
-/// Stretches left out that are remembered.
+/// Number of skips that are stored.
 pub const SKIPS: usize = 65_536;
 
 /// The maps of a program.
 pub struct Maps {
     pub state: SharedArray,
     pub flows: SharedArray,
-    /// One word per place: the flow.
+    /// One word per place: the number of the flow.
     pub round: SharedArray,
-    /// Two words per stretch: sent before it, left out up to it.
+    /// Two words per skip: frames sent before it, frames skipped up to it.
     pub skips: SharedArray,
     pub bins: SharedArray,
-    /// Where frames leave.
+    /// The interface by which frames leave.
     pub interface: OwnedFd,
 }
 
 impl Maps {
-    /// With room for so many; frames leave at `interface`.
+    /// Maps with room for these numbers; frames leave by `interface`.
     pub fn new(interface: i32, flows: usize, round: usize, bins: usize) -> io::Result<Maps> {
         Ok(Maps {
             state: SharedArray::new(1, state::WORDS)?,
@@ -111,7 +111,7 @@ impl Maps {
         })
     }
 
-    /// Writes a stream; `clock` is the start of the run's clock. Nothing leaves before [`Maps::start`].
+    /// Writes a stream; `clock` is the start of the run's clock. No frame leaves before [`Maps::start`].
     pub fn fill(&self, stream: &Stream, clock: u64) {
         let put = |word, value| self.state.put(0, word, value);
         (0..state::WORDS).for_each(|word| put(word, 0));
@@ -170,7 +170,7 @@ impl Maps {
         range.keys.iter().enumerate().for_each(|(k, key)| put(addresses::KEYS + k, u64::from(*key)));
     }
 
-    /// How late frames left.
+    /// Departure errors.
     pub fn lateness(&self) -> LatenessBuckets {
         std::array::from_fn(|i| self.state.get(0, state::LATENESS + i))
     }

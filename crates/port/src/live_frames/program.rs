@@ -1,7 +1,7 @@
-//! The program that makes frames: looks whether one is due, writes it, redirects it to the interface.
+//! The program that generates frames: it checks whether one is due, writes it, and redirects it to the interface.
 //!
-//! The kernel runs it over recycled pages: behind the headers a page holds what it held when it was new, in front of that
-//! what the device has made of it. So all headers are written anew in every frame.
+//! The kernel runs it over recycled pages: after the headers a page still has its initial contents, but in the headers
+//! those left by the device. So all headers are written anew in every frame.
 
 mod frame;
 
@@ -11,7 +11,7 @@ use crate::bpf::plain::Plain;
 use crate::bpf::{SharedArray, verdict};
 use std::os::fd::AsRawFd;
 
-/// What is fixed in a program: all else is in its maps.
+/// Constants of a program; everything else is in its maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub ipv6: bool,
@@ -25,7 +25,7 @@ const STATE: Register = 7;
 const FLOW: Register = 8;
 const NOW: Register = 9;
 const STACK: Register = 10;
-/// Places on the stack.
+/// Offsets on the stack.
 const KEY: i16 = -4;
 const LATE: i16 = -16;
 const SEQUENCE: i16 = -24;
@@ -76,7 +76,7 @@ impl Writer<'_> {
         self.p.alu(Alu::Add, to, Value(value));
     }
 
-    /// Register 0 = the value of `map` at the index in register 1; goes on at `otherwise` when there is none.
+    /// Sets register 0 to the value of `map` at the index in register 1; jumps to `otherwise` if there is none.
     fn look_up(&mut self, map: &SharedArray, otherwise: Label) {
         self.p.store(Width::Word, STACK, KEY, 1);
         self.p.set(2, Is(STACK));
@@ -86,7 +86,7 @@ impl Writer<'_> {
         self.p.jump_if(If::Equal, 0, Value(0), otherwise);
     }
 
-    /// Goes on when a frame is due; keeps the time since the start and by the run's clock.
+    /// Continues if a frame is due; stores the time since the start and the time by the run's clock.
     fn is_due(&mut self) {
         let drop = self.drop;
         self.p.set(FRAME, Is(1));
@@ -108,7 +108,7 @@ impl Writer<'_> {
         self.p.store(Width::Long, STACK, TIME, 0);
     }
 
-    /// The frame's place in memory, once its length is known to the verifier.
+    /// Address of the frame, after its length has been checked for the verifier.
     fn find_frame(&mut self) {
         self.p.load(Width::Word, 3, FRAME, 4);
         self.p.load(Width::Word, FRAME, FRAME, 0);
@@ -117,12 +117,12 @@ impl Writer<'_> {
         self.p.jump_if(If::Above, 1, Is(3), self.drop);
     }
 
-    /// A late generator leaves out what is too old, and takes the rest a little faster than asked for.
+    /// A late generator skips frames that are too old, and sends the rest a little faster than the requested rate.
     fn catch_up(&mut self) {
         let (free, in_time, no_skip) = (self.p.label(), self.p.label(), self.p.label());
         self.get(1, state::BOUNDED);
         self.p.jump_if(If::Equal, 1, Value(0), free);
-        // How late, counted to the last departure of the schedule at most: behind it nothing more falls due.
+        // Lateness, up to the last departure of the schedule at most: no frame is due after it.
         self.get(1, state::LAST_DUE);
         self.p.jump_if(If::AtMost, 1, Is(NOW), in_time);
         self.p.set(1, Is(NOW));
@@ -134,7 +134,7 @@ impl Writer<'_> {
         self.p.alu(Alu::Sub, 1, Is(2));
         self.skip(no_skip);
         self.p.here(no_skip);
-        // Tokens: what the time since the last filling gives, up to the size of the bucket.
+        // Adds the tokens for the time since the last addition, up to the size of the bucket.
         let (full, pay) = (self.p.label(), self.p.label());
         self.get(1, state::FILLED);
         self.put(state::FILLED, NOW);
@@ -158,13 +158,13 @@ impl Writer<'_> {
         self.p.here(free);
     }
 
-    /// Leaves out as many frames as register 1 (ns) is long; goes on at `none` when that is less than one.
+    /// Skips the frames of the time in register 1 (ns); jumps to `none` if it is less than one interval.
     fn skip(&mut self, none: Label) {
         let (bounded, forgotten) = (self.p.label(), self.p.label());
         self.p.alu(Alu::ShiftLeft, 1, Value(16));
         self.get(2, state::INTERVAL_16);
         self.p.alu(Alu::Div, 1, Is(2));
-        // At least one frame of the schedule stays.
+        // At least one frame of the schedule remains.
         self.get(2, state::TOTAL);
         self.get(3, state::INDEX);
         self.p.alu(Alu::Sub, 2, Is(3));
@@ -175,7 +175,7 @@ impl Writer<'_> {
         self.p.jump_if(If::Equal, 1, Value(0), none);
         self.p.alu(Alu::Add, 3, Is(1));
         self.put(state::INDEX, 3);
-        // When the next one is due: whole intervals and parts of nanoseconds apart.
+        // Departure of the next frame: whole and fractional nanoseconds.
         self.get(2, state::INTERVAL);
         self.p.alu(Alu::Mul, 2, Is(1));
         self.get(3, state::INTERVAL_FRACTION);
@@ -199,7 +199,7 @@ impl Writer<'_> {
         self.p.here(forgotten);
     }
 
-    /// The next frame is due `whole` ns later than this one, and `fraction` is the new fraction with its carry.
+    /// Sets the next departure to `whole` ns after this one; `fraction` is the new fraction with its carry.
     fn set_due(&mut self, whole: Register, fraction: Register) {
         self.get(4, state::DUE);
         self.p.alu(Alu::Add, whole, Is(4));
@@ -216,11 +216,11 @@ impl Writer<'_> {
         self.p.alu(Alu::ShiftRight, register, Value(32));
     }
 
-    /// The frame will leave: counts it, its lateness, its bin; moves the schedule on.
+    /// The frame will leave: counts it, its lateness and its bin; advances the schedule.
     fn count(&mut self) {
         self.p.set(1, Is(NOW));
         self.get(2, state::DUE);
-        // A frame that moved up when others were left out may be due a moment later than now.
+        // After a skip, the frame may be due a moment later than now.
         let late = self.p.label();
         self.p.alu(Alu::Sub, 1, Is(2));
         self.p.jump_if(If::AtLeast, NOW, Is(2), late);
@@ -228,7 +228,7 @@ impl Writer<'_> {
         self.p.here(late);
         self.p.store(Width::Long, STACK, LATE, 1);
         self.bit_length();
-        // A place of the histogram, of 40.
+        // One of the 40 entries of the histogram.
         self.p.alu(Alu::ShiftLeft, 2, Value(3));
         self.p.set(3, Is(STATE));
         self.p.alu(Alu::Add, 3, Is(2));
@@ -269,7 +269,7 @@ impl Writer<'_> {
         self.p.here(no_bins);
     }
 
-    /// Register 2 = bits that register 1 takes, 39 at most; register 1 is used up.
+    /// Register 2 = bit length of register 1, 39 at most; register 1 is overwritten.
     fn bit_length(&mut self) {
         let bounded = self.p.label();
         self.p.set_long(2, (1 << 39) - 1);
@@ -288,11 +288,11 @@ impl Writer<'_> {
         }
         // One bit is left, or none.
         self.p.alu(Alu::Add, 2, Is(1));
-        // The verifier cannot know that the sum stays below 40.
+        // The verifier cannot prove that the sum stays below 40.
         self.p.jump_if(If::Above, 2, Value(39), self.drop);
     }
 
-    /// The flow whose turn it is.
+    /// Finds the flow at the current place of the round.
     fn find_flow(&mut self) {
         let same_round = self.p.label();
         let (drop, maps) = (self.drop, self.maps);

@@ -1,4 +1,5 @@
-//! The system calls of this backend: an interface for the program to hang on, where a thread runs, what a driver can do.
+//! The system calls of this backend: an interface to attach the program to, processor and priority of a thread, features
+//! of a driver.
 
 use crate::af_packet::sys::{check, interface_index};
 use crate::netlink::{Netlink, attribute};
@@ -8,11 +9,11 @@ use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
 
-/// Makes a tap interface that is down and goes with the returned file. A program that is attached anywhere is ready to
-/// run; one that is not costs the kernel 25 ms per run.
+/// Creates a tap interface that is down and is removed when the returned file is closed. A program that is attached
+/// anywhere is ready to run; one that is not attached costs the kernel 25 ms per run.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn tap() -> io::Result<(File, i32)> {
     let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: all-zero is a valid request.
@@ -37,21 +38,21 @@ pub fn monotonic_ns() -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
-/// Processors that a thread may use.
+/// A set of processors that a thread may use.
 #[derive(Clone, Copy)]
 pub struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Those of the calling thread.
+    /// The processors of the calling thread.
     pub fn mine() -> io::Result<Processors> {
         // SAFETY: all-zero is a valid set.
         let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-        // SAFETY: the kernel fills the set, whose size is told; 0 names the calling thread.
+        // SAFETY: the kernel fills the set, whose size is passed; 0 names the calling thread.
         check(unsafe { libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &mut set) })?;
         Ok(Processors(set))
     }
 
-    /// This one alone.
+    /// The set of this processor.
     pub fn one(processor: usize) -> Processors {
         // SAFETY: all-zero is a valid set, and `CPU_SET` ignores what is out of its range.
         let set = unsafe {
@@ -62,15 +63,15 @@ impl Processors {
         Processors(set)
     }
 
-    /// Lets the calling thread run there only.
+    /// Restricts the calling thread to this set.
     pub fn take(&self) -> io::Result<()> {
-        // SAFETY: the set is valid and its size is told; 0 names the calling thread.
+        // SAFETY: the set is valid and its size is passed; 0 names the calling thread.
         check(unsafe { libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &self.0) })?;
         Ok(())
     }
 }
 
-/// How much later than asked for the calling thread may be woken, in ns; sets it and returns what it was.
+/// Sets how late the calling thread may be woken, in ns; returns the previous value.
 pub fn timer_slack(ns: u64) -> u64 {
     // SAFETY: plain calls.
     unsafe {
@@ -93,25 +94,25 @@ struct Attributes {
     period: u64,
 }
 
-/// Gives the calling thread turns of this length on its processor (0: the usual ones) and this priority (`None`: that which
-/// it has), as far as they may be chosen; the length since Linux 6.12.
+/// Gives the calling thread time slices of this length (0: the default) and this priority (`None`: unchanged), as far as
+/// permitted; the length requires Linux 6.12.
 pub fn take_turns(turn_ns: u64, nice: Option<i32>) {
     let mut attributes = Attributes { size: mem::size_of::<Attributes>() as u32, ..Attributes::default() };
-    // SAFETY: the kernel fills the struct, whose size is told; 0 names the calling thread.
+    // SAFETY: the kernel fills the struct, whose size is passed; 0 names the calling thread.
     if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, attributes.size, 0) } != 0 {
         return;
     }
     attributes.runtime = turn_ns;
     attributes.nice = nice.unwrap_or(attributes.nice);
-    // SAFETY: the kernel reads the struct, whose size is told.
+    // SAFETY: the kernel reads the struct, whose size is passed.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// Does the interface take frames that a program redirects to it? On veth that is so when the *other* end receives by
-/// NAPI (`gro on`, or an XDP program): then only is there a ring to put them into.
+/// True if the interface accepts frames that a program redirects to it. On veth this requires that the *other* end
+/// receives by NAPI (`gro on`, or an XDP program): only then is there a ring for them.
 ///
 /// # Errors
-/// The system's; the kernel is older than 6.3.
+/// The system's error; the kernel is older than 6.3.
 pub fn takes_redirected(interface: i32) -> io::Result<bool> {
     const CONTROL: u16 = 0x10;
     const GET_FAMILY: u8 = 3;
@@ -121,7 +122,7 @@ pub fn takes_redirected(interface: i32) -> io::Result<bool> {
     const INTERFACE: u16 = 1;
     const XDP_FEATURES: u16 = 3;
     const TRANSMIT: u64 = 1 << 2;
-    // `struct genlmsghdr`: the attributes follow its command, version and two bytes that are 0.
+    // `struct genlmsghdr`: the attributes follow its command, its version and two zero bytes.
     let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
     let mut ask = |family: u16, command: u8, kind: u16, value: &[u8]| {
         let len = 4 + value.len();

@@ -1,4 +1,4 @@
-//! The thread that lends the kernel its time: it makes the blocking calls in which frames are made.
+//! The thread in which the kernel generates frames: it makes the blocking calls.
 
 use super::layout::{Maps, state};
 use super::sys;
@@ -9,32 +9,33 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Runs of the program per call. A call costs about 17 µs in which no frame leaves, and a run in which none is due about
+/// Runs of the program per call. A call costs about 17 µs in which no frame leaves, and a run without a due frame about
 /// 60 ns: 0.2 % of the time. The last call ends some 10 ms after the last frame.
 const REPEAT: u32 = 131_072;
-/// Runs between two looks of the kernel at other work; frames leave at the end of such a batch at the latest.
+/// Runs between two points at which the kernel does other work; frames leave at the end of such a batch at the latest.
 const BATCH: u32 = 32;
-/// A call that does not come back within this time never will.
+/// A call that does not return within this time never will.
 const STOP: Duration = Duration::from_secs(5);
-/// Before other ordinary work: on its own processor as the packet loop is on its, otherwise behind that.
+/// Nice values: high priority on its own processor, like the packet loop on its own; otherwise lower than the packet
+/// loop.
 const ALONE: i32 = -20;
 const SHARED: i32 = -10;
-/// Where several such threads share a processor, each gets it for about this long; longer than the turns of the packet loop
-/// ([`super::TURN_NS`]), so that it comes first whenever it wakes up.
+/// Time slice of such threads, in ns, if several share a processor. It is longer than that of the packet loop
+/// ([`super::TURN_NS`]), so that the packet loop runs first whenever it wakes up.
 const TURN_NS: u64 = 300_000;
 
 /// A program that is ready to run.
 pub struct Loaded {
-    // The link goes before the program.
+    // The link is dropped before the program.
     pub _link: OwnedFd,
     pub program: OwnedFd,
     pub maps: Maps,
-    /// What pages hold when they are new.
+    /// Initial contents of pages.
     pub frame: Vec<u8>,
 }
 
 impl Loaded {
-    /// Will it never send another frame?
+    /// True if it will never send another frame.
     fn finished(&self) -> bool {
         let state = |word| self.maps.state.get(0, word);
         let elapsed = sys::monotonic_ns().checked_sub(state(state::START));
@@ -42,11 +43,11 @@ impl Loaded {
     }
 }
 
-/// Where the thread runs.
+/// Processors of the thread.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub processors: sys::Processors,
-    /// With the packet loop.
+    /// True if it shares the processor of the packet loop.
     pub shared: bool,
 }
 
@@ -59,10 +60,10 @@ enum Work {
 struct Shared {
     work: Mutex<Work>,
     changed: Condvar,
-    /// From the order to run until the last call has come back.
+    /// True from the request to run until the last call has returned.
     running: AtomicBool,
     stop: AtomicBool,
-    /// Error of the kernel that ended the run.
+    /// Error of the kernel that ended the run; see [`Runner::failure`].
     error: AtomicI32,
 }
 
@@ -86,7 +87,7 @@ impl Shared {
             if let Err(e) = place.processors.take().and_then(|()| self.run(&loaded)) {
                 self.error.store(e.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
             }
-            // The program is the port's again before it is told.
+            // Releases the program before the port is notified.
             drop(loaded);
             let work = self.lock();
             self.running.store(false, Ordering::Release);
@@ -106,14 +107,14 @@ impl Shared {
     }
 }
 
-/// The thread; ends when this is dropped.
+/// Handle of the thread, which ends when this is dropped.
 pub struct Runner {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Runner {
-    /// Starts it, in the network namespace of the caller, without work.
+    /// Starts the thread in the network namespace of the caller, idle.
     pub fn new() -> io::Result<Runner> {
         let shared = Arc::new(Shared {
             work: Mutex::new(Work::None),
@@ -137,7 +138,7 @@ impl Runner {
         self.shared.changed.notify_all();
     }
 
-    /// Is it at work?
+    /// True while the thread runs a program.
     pub fn is_running(&self) -> bool {
         self.shared.running.load(Ordering::Acquire)
     }
@@ -150,7 +151,7 @@ impl Runner {
         }
     }
 
-    /// Waits until the run has ended; ends it.
+    /// Stops the run and waits until it has ended.
     pub fn stop(&self) -> io::Result<()> {
         self.shared.stop.store(true, Ordering::Release);
         let work = self.shared.lock();

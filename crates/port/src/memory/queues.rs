@@ -1,25 +1,25 @@
 //! Two joined interfaces in memory with several queues each.
 //!
-//! A ring has one writer and one reader, so there is one from each queue to each queue of the other end. The queue at which a
-//! frame arrives follows from its addresses and ports.
+//! A ring has one writer and one reader, so there is one ring from each queue to each queue of the other end. Addresses and
+//! ports determine the queue at which a frame arrives.
 
 use super::{MemoryPort, pair};
 use crate::spread::queue_of;
 use crate::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
 use drophammer_wire::MacAddr;
 
-/// One queue of an end. Different queues may be on different threads.
+/// One queue of an end. Different queues may be used by different threads.
 pub struct MemoryQueue {
     info: PortInfo,
     slots: Batch,
-    /// One to each queue of the other end.
+    /// One port to each queue of the other end.
     ways: Vec<MemoryPort>,
-    /// The way that is read first at the next call.
+    /// The one of them that is read first at the next call.
     turn: usize,
 }
 
-/// The queues, at least one, of two joined interfaces with these addresses, `m0` and `m1`; they do what those of
-/// [`super::pair`] do. Frames with the same addresses and ports that one queue sends arrive at one queue, in order.
+/// The queues, at least one, of two joined interfaces with these addresses, `m0` and `m1`; they behave like those of
+/// [`super::pair`]. Frames with the same addresses and ports that are sent by one queue arrive at one queue, in order.
 pub fn queues(macs: [MacAddr; 2], mtu: u32, clock: SystemClock, queues: [u32; 2]) -> [Vec<MemoryQueue>; 2] {
     let counts = queues.map(|count| count.max(1));
     let mut ends = [0, 1].map(|end| (0..counts[end]).map(|_| Vec::new()).collect::<Vec<Vec<MemoryPort>>>());
@@ -81,7 +81,7 @@ impl Port for MemoryQueue {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let count = self.ways.len();
         let from = self.turn;
-        // Where nothing waits, any way gives nothing.
+        // If no frame waits, any of them returns none.
         let found = (0..count).map(|n| (from + n) % count).find(|way| self.ways[*way].waits());
         let way = found.unwrap_or(from);
         self.turn = (way + 1) % count;
@@ -138,7 +138,7 @@ mod tests {
         assert!(came.values().all(|(_, numbers)| *numbers == (0..50).collect::<Vec<_>>()));
         let used: std::collections::BTreeSet<_> = came.values().map(|(queue, _)| *queue).collect();
         assert_eq!(used.len(), 3);
-        // And back.
+        // The reverse direction.
         far[1].slots().put(0, &frame(9, 9));
         far[1].send(1).unwrap();
         assert_eq!(near.iter_mut().map(|port| port.receive().unwrap().len()).sum::<usize>(), 1);

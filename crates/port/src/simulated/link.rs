@@ -1,5 +1,5 @@
-//! What is between a tester port and the device, in both directions. Frames change hands with their memory wherever the
-//! device agrees, so that one is written once and read where it was written.
+//! The links between tester ports and the device, in both directions. Frames change hands with their memory if the
+//! device supports it, so that a frame is written once and read in place.
 
 use crate::spread::queue_of;
 use crate::{BURST, Batch, Queue};
@@ -7,17 +7,17 @@ use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 use std::collections::VecDeque;
 
-/// Later than anything.
+/// Later than any event.
 const NEVER: Instant = Instant(u64::MAX);
 
-/// Frames on their way to the device: the slots from `next` on, each with its instant.
+/// Frames on their way to the device: the slots from `next` on, each with its time.
 struct Burst {
     slots: Batch,
     at: Vec<Instant>,
     next: usize,
 }
 
-/// Frames that arrive together at the tester.
+/// Frames that the tester receives together.
 pub(super) struct Block {
     pub(super) frames: Vec<Frame>,
     /// Length and arrival of each.
@@ -30,10 +30,10 @@ impl Block {
     }
 }
 
-/// Memory that holds no frame. What was used last is taken first, because it is in the cache yet.
+/// Unused memory. The last used one is taken first, because it is still in the cache.
 pub(super) struct Spares {
     memory: Vec<Frame>,
-    /// Bytes of a slot, as of any port of this MTU.
+    /// Bytes of a slot of a port with this MTU.
     slot: usize,
 }
 
@@ -42,26 +42,26 @@ impl Spares {
         Spares { memory: Vec::new(), slot }
     }
 
-    /// Memory with anything in it and room for a slot.
+    /// Memory with arbitrary content and room for a slot.
     #[inline]
     fn take(&mut self) -> Frame {
         self.memory.pop().unwrap_or_else(|| Frame::with_room(self.slot))
     }
 
-    /// Puts memory where there is none in `slots`.
+    /// Provides memory for the slots that have none.
     pub(super) fn fill(&mut self, slots: &mut Batch) {
         slots.fill(|| self.take());
     }
 }
 
-/// One link, or what a queue has of it. Full and spare bursts and blocks go round, so nothing is allocated for long.
+/// One link, or a queue's part of it. Bursts and blocks are reused, so allocation soon ends.
 pub(super) struct Link {
-    /// Port at its ends.
+    /// Port number at both ends.
     pub(super) port: usize,
     queue: Queue,
     out: VecDeque<Burst>,
     out_spare: Vec<Burst>,
-    /// When the next frame of `out` reaches the device.
+    /// Time at which the next frame of `out` reaches the device.
     next_out: Instant,
     back: VecDeque<Block>,
     back_spare: Vec<Block>,
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// Sends `slots` on their way, each at its instant but for the first `gone`, and leaves a spare batch in their place.
+    /// Sends `slots`, each at its time, except the first `gone`, and replaces them with a spare batch.
     pub(super) fn send(&mut self, slots: &mut Batch, at: &[Instant], gone: usize) {
         self.retire();
         let mut burst = self.out_spare.pop().unwrap_or_else(|| Burst {
@@ -101,14 +101,14 @@ impl Link {
         self.out.push_back(burst);
     }
 
-    /// Bursts that have left make room. Not at once, because the last frame may be in use yet.
+    /// Recycles bursts that have left. Not at once, because the last frame may still be in use.
     fn retire(&mut self) {
         while let Some(burst) = self.out.pop_front_if(|b| b.next == b.at.len()) {
             self.out_spare.push(burst);
         }
     }
 
-    /// The next frame leaves: the batch that it is in, and its place there.
+    /// Removes the next frame: returns its batch and its index there.
     #[inline]
     fn leave(&mut self) -> Option<(&mut Batch, usize)> {
         if self.out.front().is_some_and(|b| b.next == b.at.len()) {
@@ -124,7 +124,7 @@ impl Link {
         Some((&mut self.out.front_mut()?.slots, place))
     }
 
-    /// `frame` arrives at `at`.
+    /// Stores `frame`, which arrives at `at`.
     #[inline]
     fn arrive(&mut self, at: Instant, frame: Frame) {
         if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// What has come in takes the place of `lent`, which was read.
+    /// Replaces `lent`, which has been read, with received frames.
     pub(super) fn lend(&mut self, lent: &mut Block, spares: &mut Spares) {
         lent.slots.clear();
         spares.memory.extend(lent.frames.drain(..).rev());
@@ -146,12 +146,12 @@ impl Link {
     }
 }
 
-/// When the next frame under way reaches the device.
+/// Time at which the next frame in flight reaches the device.
 pub(super) fn next_out(links: &[Link]) -> Instant {
     links.iter().map(|link| link.next_out).min().unwrap_or(NEVER)
 }
 
-/// Frames that reach the device, in order of time; of those at the same instant the one by the first port comes first.
+/// Frames that reach the device, in order of time; at the same time, the one by the first port comes first.
 pub struct Arrivals<'a> {
     links: &'a mut [Link],
     now: &'a mut Instant,
@@ -161,21 +161,21 @@ pub struct Arrivals<'a> {
 
 /// A frame that reaches the device.
 pub struct Arriving<'a> {
-    /// When its last bit is in.
+    /// Time at which its last bit arrives.
     pub at: Instant,
-    /// By which port.
+    /// The port at which it arrives.
     pub port: usize,
     slots: &'a mut Batch,
     place: usize,
 }
 
 impl<'a> Arrivals<'a> {
-    /// Of those by `links` that come before `before` the first `most`; `now` follows them.
+    /// The first `most` of the frames on `links` that arrive before `before`; `now` advances with them.
     pub(super) fn new(links: &'a mut [Link], now: &'a mut Instant, before: Instant, most: usize) -> Self {
         Arrivals { links, now, before, left: most }
     }
 
-    /// The next one, which the device has to take. What comes by a link that is down does not come.
+    /// The next frame, which the device has to take. Frames on a link that is down are lost.
     #[inline]
     #[allow(clippy::should_implement_trait)] // lends itself
     pub fn next(&mut self) -> Option<Arriving<'_>> {
@@ -211,20 +211,20 @@ impl Arriving<'_> {
         self.slots.frame(self.place)
     }
 
-    /// Its memory, exactly as long as the frame. The device may take it, and leave other memory in its place or none.
+    /// Its memory, exactly as long as the frame. The device may take it, and leave other memory or none in its place.
     #[inline]
     pub fn memory(&mut self) -> &mut Frame {
         self.slots.give_away(self.place).expect("slots on a link are apart")
     }
 }
 
-/// Takes what leaves the device to the tester's ports.
+/// Delivers frames that leave the device to the tester's ports.
 pub struct Deliveries<'a> {
     pub(super) links: &'a mut [Link],
     pub(super) spares: &'a mut Spares,
 }
 
-/// The link by which `frame` leaves `port`. All ports have as many queues.
+/// The link by which `frame` leaves `port`. All ports have the same number of queues.
 #[inline]
 fn link_of<'a>(links: &'a mut [Link], port: usize, frame: &[u8]) -> &'a mut Link {
     let queues = links[0].queue.count as usize;

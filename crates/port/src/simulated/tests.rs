@@ -2,7 +2,7 @@ use super::*;
 use drophammer_wire::frame::Frame;
 use std::time::Duration;
 
-/// Sends everything on to the next port after as many ns as its first byte says.
+/// Forwards every frame to the next port, after as many ns as its first byte says.
 #[derive(Default)]
 struct Relay(Vec<(Instant, usize, Vec<u8>)>);
 
@@ -66,7 +66,7 @@ fn time_jumps_from_event_to_event_and_never_stands_still() {
         clock.wait(Instant(1_000));
         seen.push((clock.now().0, take(&mut ports[1])));
     }
-    // What departed at 1 is looked at a nanosecond later and keeps its own instant.
+    // The frame that left at 1 is seen a nanosecond later but keeps its own time.
     let expected =
         [(2, vec![(1, vec![0, 9])]), (51, vec![(51, vec![50, 9])]), (201, vec![(201, vec![200, 9])]), (1_000, vec![])];
     assert_eq!(seen, expected);
@@ -75,8 +75,8 @@ fn time_jumps_from_event_to_event_and_never_stands_still() {
     assert!(take(&mut ports[0]).is_empty());
 }
 
-/// Sends back at once what begins with 1, which somebody may answer; the rest goes on 100 ns later and is not worth a
-/// notice. Keeps what reached it.
+/// Returns frames that begin with 1 at once, and these may be answered; forwards all others 100 ns later without a
+/// notice. Records all frames that reach it.
 #[derive(Default)]
 struct Echo {
     reached: Rc<RefCell<Vec<(u64, usize, u8)>>>,
@@ -118,11 +118,11 @@ fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_bef
     }
     assert_eq!(ports[0].send_at(&[1, 20, 40].map(Instant)).unwrap().accepted, 3);
     assert_eq!(ports[1].send_at(&[10, 20, 30].map(Instant)).unwrap().accepted, 3);
-    // The echo of 11 leaves at 20 and is looked at a nanosecond later, before anything else arrives.
+    // The echo of 11 leaves at 20 and is seen a nanosecond later, before any other frame arrives.
     clock.pass(Instant(1_000));
     assert_eq!(clock.now(), Instant(21));
     assert_eq!(take(&mut ports[0]), [(20, vec![1, 11])]);
-    // A burst of its own is on its way; what is sent now overtakes it.
+    // Another burst is in flight; the frame sent now overtakes it.
     ports[0].slots().put(0, &[0, 13]);
     ports[0].send(1).unwrap();
     clock.pass(Instant(1_000));
@@ -150,7 +150,7 @@ fn a_batch_that_comes_back_has_forgotten_what_the_port_forgot() {
         }
         same
     };
-    // Two batches go round: each is written once.
+    // Two batches alternate: each is written once.
     assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
     ports[0].slots().forget();
     assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
@@ -183,7 +183,7 @@ fn a_burst_of_frames_comes_in_bursts_and_whole() {
     assert_eq!(ports[0].counters().unwrap().receive_drops, 0);
 }
 
-/// Keeps the memory of each frame and sends it on to the next port 100 ns later; may be asked for a stop behind each.
+/// Keeps the memory of each frame and forwards it to the next port 100 ns later; may request a stop after each.
 struct Keeper {
     frames: Vec<(Instant, usize, Frame)>,
     together: bool,
@@ -261,7 +261,7 @@ fn memory_goes_round_and_a_known_body_is_written_once() {
             }
         }
         assert_eq!(seen, 20 * 6);
-        // No head is as it was left, and no body is in memory that was never used.
+        // No head is unchanged, and no body is in memory that was never used.
         assert!(!held.contains(&Held::Frame) && held[..6] == [Held::Nothing; 6]);
         assert!(held.iter().filter(|h| **h == Held::Body).count() > 60, "{held:?}");
     }

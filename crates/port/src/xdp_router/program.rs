@@ -1,17 +1,18 @@
-//! The program: looks a packet up in the kernel's tables, writes its new headers, and sends it out of the interface that they name.
+//! The program: looks a packet up in the kernel's tables, writes its new headers, and sends it by the output interface.
 
 use super::Counter;
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width, wire};
 use crate::bpf::verdict;
 
-// Registers that are kept: the context, the frame, the length of the frame. Before the length is known: the end of its first page.
+// Registers that are preserved: the context, the frame, the length of the frame. Before the length is known, the end of the
+// frame's first page.
 const CONTEXT: Register = 6;
 const FRAME: Register = 7;
 const END: Register = 8;
 const LENGTH: Register = 9;
 const STACK: Register = 10;
 
-/// Places in the context (`struct xdp_md`).
+/// Offsets in the context (`struct xdp_md`).
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const INGRESS: i16 = 12;
@@ -33,7 +34,7 @@ const ETHERNET: i16 = 14;
 const IPV4: i16 = 20;
 const IPV6: i16 = 40;
 
-/// Answers of the look-up, of `BPF_FIB_LKUP_RET_*`.
+/// Results of the look-up, from `BPF_FIB_LKUP_RET_*`.
 const FOUND: i32 = 0;
 const NO_NEIGHBOUR: i32 = 7;
 const TOO_BIG: i32 = 8;
@@ -42,7 +43,7 @@ const TOO_BIG: i32 = 8;
 const AF_INET: i32 = libc::AF_INET;
 const AF_INET6: i32 = libc::AF_INET6;
 
-/// Where a packet ends that this program does not forward: one place for each counter.
+/// Where processing of a packet that is not forwarded ends: one label for each counter.
 struct Ends(Vec<(Counter, Label)>);
 
 impl Ends {
@@ -51,7 +52,7 @@ impl Ends {
     }
 }
 
-/// The program for an interface with this address, which counts in this map.
+/// The program for an interface with this MAC address, which counts in this map.
 pub(super) fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     let mut p = Program::default();
     let ends = Ends(Counter::PASSED.iter().map(|counter| (*counter, p.label())).collect());
@@ -59,7 +60,7 @@ pub(super) fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.set(CONTEXT, Is(1));
     p.load(Width::Word, FRAME, CONTEXT, DATA);
     p.load(Width::Word, END, CONTEXT, DATA_END);
-    // The shorter headers first, which every packet is long enough for.
+    // The shorter headers first; every packet is at least this long.
     bound(&mut p, (ETHERNET + IPV4).into(), ends.at(Counter::PassedOther));
     to_us(&mut p, mac, ends.at(Counter::PassedOther));
     p.load(Width::Half, 5, FRAME, 12);
@@ -67,7 +68,7 @@ pub(super) fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.jump_if(If::Unequal, 5, Value(wire(0x0800)), ends.at(Counter::PassedOther));
     read_ipv4(&mut p, &ends);
     look_up(&mut p, &ends);
-    // RFC 1624: one less in the TTL is one more in the checksum, and a carry comes back in.
+    // RFC 1624: a TTL that is lower by one makes the checksum higher by one; a carry is added at the bottom.
     p.load(Width::Half, 5, FRAME, ETHERNET + 10);
     p.alu(Alu::Add, 5, Value(wire(0x0100)));
     let no_carry = p.label();
@@ -90,14 +91,14 @@ pub(super) fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.assemble()
 }
 
-/// To `pass` when the first page of the frame is shorter.
+/// Jumps to `pass` if the first page of the frame is shorter.
 fn bound(p: &mut Program, bytes: i32, pass: Label) {
     p.set(4, Is(FRAME));
     p.alu(Alu::Add, 4, Value(bytes));
     p.jump_if(If::Above, 4, Is(END), pass);
 }
 
-/// To `pass` with a frame that is for another station, or for several.
+/// Jumps to `pass` for a frame to another station or to a group.
 fn to_us(p: &mut Program, mac: [u8; 6], pass: Label) {
     let [a, b, c, d, e, f] = mac;
     p.load(Width::Word, 5, FRAME, 0);
@@ -107,7 +108,7 @@ fn to_us(p: &mut Program, mac: [u8; 6], pass: Label) {
     p.jump_if(If::Unequal, 5, Value(u16::from_ne_bytes([e, f]).into()), pass);
 }
 
-/// All zero, but for the family and the interface on which the packet came.
+/// All zero, except the family and the interface at which the packet arrived.
 fn begin_ask(p: &mut Program, family: i32) {
     p.set(1, Is(CONTEXT));
     p.call(Helper::FrameLength);
@@ -120,14 +121,15 @@ fn begin_ask(p: &mut Program, family: i32) {
     p.store(Width::Word, STACK, INTERFACE, 1);
 }
 
-/// To `pass` with a packet of `5` bytes where the frame, which may be longer, is shorter. Puts the length into the question.
+/// Jumps to `pass` if the frame, which may be longer than the packet, is shorter than the packet length in register 5.
+/// Stores the length in the look-up parameters.
 fn fits(p: &mut Program, pass: Label) {
     p.store(Width::Half, STACK, PACKET_LENGTH, 5);
     p.alu(Alu::Add, 5, Value(ETHERNET.into()));
     p.jump_if(If::Above, 5, Is(LENGTH), pass);
 }
 
-/// What RFC 1812 section 5.2.2 says of a header before it is used; what is wrong goes to the kernel, which drops and counts it.
+/// Header checks of RFC 1812 section 5.2.2. Invalid packets go to the kernel, which drops and counts them.
 fn read_ipv4(p: &mut Program, ends: &Ends) {
     begin_ask(p, AF_INET);
     let wrong = ends.at(Counter::PassedHeader);
@@ -154,7 +156,8 @@ fn read_ipv4(p: &mut Program, ends: &Ends) {
     p.jump_if(If::AtMost, 5, Value(1), ends.at(Counter::PassedTtl));
     p.load(Width::Byte, 5, FRAME, ETHERNET + 9);
     p.store(Width::Byte, STACK, PROTOCOL, 5);
-    // RFC 1812 section 5.3.7: sources 0/8, 127/8, groups and beyond are no hosts. The look-up does not ask.
+    // RFC 1812 section 5.3.7: source addresses in 0/8 and 127/8, multicast groups and above are no hosts. The look-up
+    // does not check this.
     p.load(Width::Byte, 5, FRAME, ETHERNET + 12);
     for first in [0, 127] {
         p.jump_if(If::Equal, 5, Value(first), wrong);
@@ -166,14 +169,15 @@ fn read_ipv4(p: &mut Program, ends: &Ends) {
     }
 }
 
-/// The same of RFC 8200 section 3. The look-up itself refuses groups, and addresses of the link or of the host.
+/// Header checks of RFC 8200 section 3. The look-up itself refuses multicast groups, and link-local and host-local
+/// addresses.
 fn read_ipv6(p: &mut Program, ends: &Ends) {
     begin_ask(p, AF_INET6);
     let wrong = ends.at(Counter::PassedHeader);
     p.load(Width::Byte, 5, FRAME, ETHERNET);
     p.alu(Alu::ShiftRight, 5, Value(4));
     p.jump_if(If::Unequal, 5, Value(6), wrong);
-    // Every router on the way reads hop-by-hop options.
+    // Every router on the path processes hop-by-hop options.
     p.load(Width::Byte, 5, FRAME, ETHERNET + 6);
     p.jump_if(If::Equal, 5, Value(0), wrong);
     p.store(Width::Byte, STACK, PROTOCOL, 5);
@@ -187,14 +191,14 @@ fn read_ipv6(p: &mut Program, ends: &Ends) {
         p.load(Width::Long, 5, FRAME, ETHERNET + at);
         p.store(Width::Long, STACK, to, 5);
     }
-    // RFC 4291 section 2.5.2: nothing from the unspecified address is forwarded.
+    // RFC 4291 section 2.5.2: packets from the unspecified address are not forwarded.
     p.load(Width::Long, 5, STACK, SOURCE);
     p.load(Width::Long, 4, STACK, SOURCE + 8);
     p.alu(Alu::Or, 5, Is(4));
     p.jump_if(If::Equal, 5, Value(0), wrong);
 }
 
-/// Asks the kernel's tables, and goes on with a packet that has an output port and a neighbour.
+/// Queries the kernel's tables; continues with packets that have an output port and a neighbour.
 fn look_up(p: &mut Program, ends: &Ends) {
     p.set(1, Is(CONTEXT));
     p.set(2, Is(STACK));
@@ -207,7 +211,7 @@ fn look_up(p: &mut Program, ends: &Ends) {
     p.jump_if(If::Unequal, 0, Value(FOUND), ends.at(Counter::PassedNoRoute));
 }
 
-/// One less in the TTL at `ttl`, the addresses of the next link, and out.
+/// Decrements the TTL at `ttl`, writes the addresses of the next link, and sends the packet.
 fn leave(p: &mut Program, ttl: i16, counter: Counter, map: i32) {
     p.load(Width::Byte, 5, FRAME, ttl);
     p.alu(Alu::Sub, 5, Value(1));

@@ -1,4 +1,4 @@
-//! Several queues of one interface, each a port of its own.
+//! Several queues of one interface, each opened as a port.
 
 use super::{Bench, Checked, check, frame, sign};
 use drophammer_port::{BURST, Clock, Port, PortError, Queue};
@@ -33,7 +33,7 @@ fn frame_of(flow: u32, sequence: u64) -> Vec<u8> {
     f
 }
 
-/// Takes what comes at any queue until nothing has for a while; gives queue and frame to `see`.
+/// Takes frames at any queue until none has arrived for a while; passes queue and frame to `see`.
 fn take_all(bench: &Bench, ports: &mut Queues, mut see: impl FnMut(usize, &[u8]) -> Checked) -> Checked {
     let mut last = bench.clock.now();
     while bench.clock.now().since(last) < Duration::from_millis(100) {
@@ -59,7 +59,7 @@ fn send(port: &mut dyn Port, frames: &[Vec<u8>]) -> Checked {
     check(sent.accepted as usize == frames.len(), || format!("{sent:?} of {}", frames.len()))
 }
 
-/// Opens two queues at each end; what `live_frames` says instead is checked.
+/// Opens two queues at each end; for `live_frames` the error message is checked instead.
 fn both_ends(bench: &Bench) -> Result<Option<[Queues; 2]>, String> {
     if links(bench, bench.name).is_err() {
         return match open(bench, "t0", 2) {
@@ -78,7 +78,7 @@ fn both_ends(bench: &Bench) -> Result<Option<[Queues; 2]>, String> {
     Ok(Some([near, far]))
 }
 
-/// What is sent from any queue arrives once; each flow at one queue, in its order.
+/// A frame sent from any queue arrives once; each flow arrives at one queue, in order.
 pub fn every_frame(bench: &Bench) -> Checked {
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };
     let mut next = [0u64; FLOWS as usize];
@@ -110,7 +110,7 @@ pub fn every_frame(bench: &Bench) -> Checked {
     println!("    {} and {} frames at the two queues", came[0], came[1]);
     check(next == [FRAMES; FLOWS as usize], || format!("{next:?} frames came"))?;
     check(came.iter().all(|n| *n > 0), || "one queue got nothing".into())?;
-    // What af_xdp sends from a queue of veth arrives at the same queue of the other end.
+    // Frames that af_xdp sends from a queue of veth arrive at the same queue of the other end.
     let same = at.iter().enumerate().all(|(flow, queue)| *queue == Some(flow % 2));
     check(same || bench.name != "af_xdp", || format!("{at:?}"))?;
     let back = near.iter_mut().map(|p| p.receive().map_or(0, |r| r.len())).sum::<usize>();
@@ -118,7 +118,7 @@ pub fn every_frame(bench: &Bench) -> Checked {
     check(back == 0 && lost == [0, 0], || format!("{back} frames came back, {lost:?} were dropped"))
 }
 
-/// What is no test traffic comes once as well, at whatever queue.
+/// Frames that are not test frames arrive once as well, at any queue.
 pub fn other_frames(bench: &Bench) -> Checked {
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };
     let mut other = |flow: u32| {
@@ -140,7 +140,7 @@ pub fn other_frames(bench: &Bench) -> Checked {
     check(came == wanted, || format!("{} of {} frames came", came.len(), wanted.len()))
 }
 
-/// What one queue has lost is counted there.
+/// Frames that one queue has lost are counted there.
 pub fn overflow(bench: &Bench) -> Checked {
     const COUNT: u64 = 200_000;
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };
@@ -160,7 +160,7 @@ pub fn overflow(bench: &Bench) -> Checked {
     check(one, || "the loss is not where the frames came".into())
 }
 
-/// A link that one queue takes down is down for all, and no error.
+/// A link that one queue takes down is down for all queues, without an error.
 pub fn unplugged(bench: &Bench) -> Checked {
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };
     for up in [false, true, false, true] {
@@ -174,14 +174,14 @@ pub fn unplugged(bench: &Bench) -> Checked {
             Ok(())
         })?;
         take_all(bench, &mut near, |_, _| Err("nobody sends to here".into()))?;
-        // A socket that learns only now that the link was down meanwhile loses that burst.
+        // A socket that is informed only now that the link was down in the meantime loses that burst.
         let fine = if up { came >= 1 } else { came == 0 };
         check(fine, || format!("up {up}: {came} frames came"))?;
     }
     Ok(())
 }
 
-/// Queues that are not there.
+/// Opening queues that do not exist fails.
 pub fn refusals(bench: &Bench) -> Checked {
     if both_ends(bench)?.is_none() || bench.name != "af_xdp" {
         return Ok(());

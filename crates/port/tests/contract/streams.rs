@@ -1,10 +1,10 @@
-//! Segments of TCP connections that leave together are those of the slots.
+//! TCP segments that leave together equal those of the slots.
 
 use super::{Bench, Checked, check, frame, take_all};
 use drophammer_wire::checksum;
 use std::process::Command;
 
-/// A frame with a TCP segment whose checksums hold.
+/// A frame with a TCP segment with correct checksums.
 fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
     let length = (20 + payload) as u16;
     let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
@@ -31,10 +31,10 @@ fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
     f
 }
 
-/// Runs with other frames before, between and behind them come out as if each frame had left by itself.
+/// Runs with other frames before, between and after them arrive as if each frame had been sent alone.
 pub fn streams(bench: &Bench) -> Checked {
     if bench.name != "af_packet" {
-        // Live frames leave it to this one, and the others have no way of their own.
+        // `live_frames` uses the packet sockets of this backend, and the others do not send runs.
         return Ok(());
     }
     let ethtool = |features: &[&str]| {
@@ -43,7 +43,8 @@ pub fn streams(bench: &Bench) -> Checked {
             check(status.is_ok_and(|s| s.success()), || "ethtool".into())
         })
     };
-    // As the lab has it, what leaves is cut and summed up; and what comes is not put together again.
+    // With the lab's settings, segments are cut and checksummed before they leave, and are not combined again on
+    // receipt.
     ethtool(&["tx", "off", "gro", "off"])?;
     exchange(bench)?;
     ethtool(&["tx", "on"])
@@ -84,13 +85,14 @@ fn exchange(bench: &Bench) -> Checked {
                 check(frame == expected, || format!("frame {at} of {} bytes is another", expected.len()))?;
             }
             if !ipv6 {
-                // Of what the kernel has cut they count up.
+                // The identifications of cut segments count up.
                 let found = [40, 41, 53, 54].map(|at: usize| identifications[at]);
                 check(found == [40, 0, 11, 0], || format!("identifications {found:?}"))?;
             }
         }
     }
-    // What the link drops is refused, with the rest of its run, of which the last one gets through; later all arrives.
+    // Frames that the link drops are refused together with the rest of their run, of which the last one passes; later
+    // all arrive.
     let mut send = |mtu: u32| {
         bench.ip(&[&format!("link set t1 mtu {mtu}")])?;
         let port = ports[0].as_mut();

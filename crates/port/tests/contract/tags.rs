@@ -1,4 +1,4 @@
-//! A VLAN tag is part of the frame, whether the kernel has taken it out on the way or the sender has left it to the interface.
+//! A VLAN tag is part of the frame, whether the kernel has removed it on the way or the sender has left it to the interface.
 
 use super::{Bench, Checked, check, frame, take_all};
 use drophammer_port::Port;
@@ -19,8 +19,8 @@ fn tagged(frame: &[u8], tags: &[[u8; 4]]) -> Vec<u8> {
     [&frame[..12], &tags.concat(), &frame[12..]].concat()
 }
 
-/// Frames of many lengths and tags, tagged and untagged in turns. The kernel takes a frame of MTU and header, with one tag of IEEE 802.1Q
-/// more.
+/// Frames of many lengths and tags, alternately tagged and untagged. The kernel accepts frames of MTU and header, plus one IEEE 802.1Q
+/// tag.
 fn burst() -> Vec<Vec<u8>> {
     let stacks: [&[[u8; 4]]; 8] = [
         &[],
@@ -42,12 +42,12 @@ fn burst() -> Vec<Vec<u8>> {
     frames
 }
 
-/// What one port sends the other receives as it was.
+/// Checks that every frame that one port sends arrives unchanged at the other.
 fn pass(bench: &Bench, from: &mut dyn Port, to: &mut dyn Port, frames: &[Vec<u8>], what: &str) -> Checked {
     frames.iter().enumerate().for_each(|(i, f)| from.slots().put(i, f));
     let sent = from.send(frames.len()).map_err(|e| format!("{what}: {e}"))?;
     check(sent.accepted as usize == frames.len(), || format!("{what}: {sent:?}"))?;
-    // A backend with two ways on which frames come keeps the order of each.
+    // A backend with two receive paths keeps the order within each.
     let (mut came, mut wanted) = (Vec::new(), frames.to_vec());
     take_all(&bench.clock, to, |_, frame| {
         came.push(frame.to_vec());
@@ -71,7 +71,8 @@ fn features(interface: &str, on: bool) -> Checked {
     check(status.is_ok_and(|s| s.success()), || format!("ethtool -K {interface} {features:?}"))
 }
 
-/// Over the veth pair, and from it through the kernel, which holds the outer tag beside the frame, on to another veth pair and to a tap.
+/// Over the veth pair, and from it through the kernel, which keeps the outer tag apart from the frame, on to another veth pair and to a
+/// tap.
 pub fn tags(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     let [near, far] = &mut ports;
@@ -90,7 +91,8 @@ pub fn tags(bench: &Bench) -> Checked {
     made.and(removed)
 }
 
-/// A full-size frame leaves with one tag; with two when the MTU has room for the second one, and else the reason is told.
+/// A full-size frame leaves with one tag, and with two if the MTU has room for the second; otherwise the error gives the
+/// reason.
 fn longest(bench: &Bench) -> Checked {
     let plain = frame(false, FULL, 3, 0);
     let (one, two) = (tagged(&plain, &[CUSTOMER]), tagged(&plain, &[SERVICE, CUSTOMER]));
@@ -137,7 +139,7 @@ fn further(bench: &Bench) -> Checked {
     pass(bench, &mut own, &mut tap, &burst(), "into the tap")
 }
 
-/// All that comes in at one interface goes out of the other; before that its tag was taken out.
+/// Redirects all frames received at one interface to the other; before that the kernel has removed their tag.
 fn redirect(from: &str, to: &str) -> Checked {
     let _ = Command::new("tc").args(["qdisc", "del", "dev", from, "clsact"]).output();
     let filter =

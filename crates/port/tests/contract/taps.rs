@@ -1,4 +1,5 @@
-//! What a tap takes from its device and the port does not get is a loss of the tester, and counted by the port.
+//! Frames that a tap takes from its device but does not deliver to the port are losses of the tester, and the port
+//! counts them.
 
 use super::{Bench, Checked, check, frame, take_all};
 use drophammer_port::af_packet::AfPacket;
@@ -11,7 +12,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 const NAME: &str = "p0";
 const FRAMES: usize = 60;
 
-/// A program that throws away all that an interface receives, before any socket sees it. It goes with the value.
+/// A program that drops all frames that an interface receives before any socket sees them. It is removed with the
+/// value.
 struct Thief {
     _link: OwnedFd,
     _program: OwnedFd,
@@ -27,11 +29,11 @@ impl Thief {
         // r0 = XDP_DROP; exit.
         let program: [u64; 2] = [0x0000_0001_0000_00b7, 0x0000_0000_0000_0095];
         let bpf = |command: libc::c_long, attributes: &[u32]| {
-            // SAFETY: the attributes of the command, as long as is told; what they point at lives through the call.
+            // SAFETY: the attributes of the command, with their true length; what they point at lives through the call.
             let fd = unsafe {
                 libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), std::mem::size_of_val(attributes))
             };
-            // SAFETY: the descriptor is new, and nobody else's.
+            // SAFETY: the descriptor is new and owned by nobody else.
             if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }) }
         };
         let halves = |pointer: u64| [pointer as u32, (pointer >> 32) as u32];
@@ -44,7 +46,8 @@ impl Thief {
     }
 }
 
-/// A burst from the device of the tap. Says how many frames came to the port, and how many it counts as dropped.
+/// Sends a burst from the device of the tap. Returns how many frames reached the port, and how many it counts as
+/// dropped.
 fn burst(bench: &Bench, tap: &mut Tap, port: &mut AfPacket, wrapped: &[u8]) -> Result<(u64, u64), String> {
     let mut whole = frame(false, 200, 3, 0);
     whole.splice(12..12, wrapped.iter().copied());
@@ -60,7 +63,7 @@ fn burst(bench: &Bench, tap: &mut Tap, port: &mut AfPacket, wrapped: &[u8]) -> R
 }
 
 pub fn lost(bench: &Bench) -> Checked {
-    // A user who may not load programs, and ports that are no packet sockets, are tried elsewhere.
+    // Users who may not load programs, and other backends, are tested elsewhere.
     if bench.name != "af_packet" || bench.captured {
         return Ok(());
     }
@@ -69,7 +72,7 @@ pub fn lost(bench: &Bench) -> Checked {
     bench.ip(&[&format!("link set {NAME} arp off multicast off addrgenmode none up")])?;
     let mut port = AfPacket::open(NAME, bench.clock).map_err(|e| e.to_string())?;
     let all = FRAMES as u64;
-    // The kernel takes no frame with two tags, and counts it as dropped although the port has got it.
+    // The kernel accepts no frame with two tags, and counts it as dropped although the port has received it.
     let dropped = || std::fs::read_to_string(format!("/sys/class/net/{NAME}/statistics/rx_dropped"));
     let before = dropped();
     let two_tags = [0x88, 0xa8, 0, 200, 0x81, 0, 0, 100];

@@ -1,4 +1,4 @@
-//! What tshark makes of frames.
+//! Decodes frames with tshark.
 
 use crate::check;
 use std::process::Command;
@@ -12,7 +12,7 @@ const FIELDS: [&str; 6] = [
     "frame.protocols",
 ];
 
-/// The fields of each frame; `None` where there is no tshark.
+/// The fields of each frame; `None` without tshark.
 pub fn decode(frames: &[Vec<u8>]) -> Result<Option<Vec<Vec<String>>>, String> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
@@ -44,7 +44,7 @@ pub fn decode(frames: &[Vec<u8>]) -> Result<Option<Vec<Vec<String>>>, String> {
     Ok(Some(lines))
 }
 
-/// Good checksums ("1"), no malformation, nothing that the expert calls an error.
+/// True with correct checksums ("1"), no malformation, and no error of tshark's expert information.
 pub fn is_whole(line: &[String]) -> bool {
     const ERROR: u32 = 0x0080_0000;
     let severe = line[1].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= ERROR);

@@ -1,4 +1,4 @@
-//! A process that is killed while the kernel makes frames for it, and the counts of interfaces that tell.
+//! A process that is killed while the kernel generates frames for it, and the interface counters that show the effect.
 
 use crate::{Bench, Checked, Nobody, check, flow, spec};
 use drophammer_model::trial::{Family, Load};
@@ -14,13 +14,13 @@ use std::time::Duration;
 /// Argument of the process that is killed.
 pub const TO_KILL: &str = "--to-be-killed";
 
-/// Interfaces of this namespace that a port has made.
+/// Number of interfaces in this namespace that ports have created.
 fn taps() -> usize {
     let entries = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
     entries.lines().filter(|l| l.trim_start().starts_with("dhlive")).count()
 }
 
-/// A count of `t1`'s receive side.
+/// A receive counter of `t1`.
 fn statistic(place: usize) -> u64 {
     let lines = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
     let line = lines.lines().find_map(|l| l.trim_start().strip_prefix("t1:"));
@@ -46,7 +46,7 @@ fn await_that(what: &str, mut is: impl FnMut() -> bool) -> Checked {
     Ok(())
 }
 
-/// This program once more, sending until it is killed.
+/// Runs this program again; it sends until it is killed.
 pub fn killed(_: &Bench) -> Checked {
     check(taps() == 0, || "there is a tap before".into())?;
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -67,7 +67,7 @@ pub fn killed(_: &Bench) -> Checked {
     })
 }
 
-/// In the namespace of the parent, with whose end it ends.
+/// Runs in the namespace of the parent, and ends with it.
 pub fn send_for_ever() -> ExitCode {
     let clock = SystemClock::start();
     let port = LiveFrames::open("t0", clock).and_then(|port| {

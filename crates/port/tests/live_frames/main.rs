@@ -1,8 +1,8 @@
-//! Frames made in the kernel, over a veth pair: every one arrives once, in order and whole, is what user space would have
-//! sent, and is counted exactly; nothing stays behind.
+//! Frames generated in the kernel, over a veth pair: every one arrives once, in order and intact, equals the frame that
+//! user space would have sent, and is counted exactly; nothing is left behind.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. It needs root and is skipped
-//! without.
+//! Only a process with one thread can enter the lab, so this test has no harness. It needs root and is skipped
+//! otherwise.
 
 mod decode;
 mod leftovers;
@@ -49,7 +49,7 @@ struct Bench<'a> {
     clock: SystemClock,
 }
 
-/// Nobody, who may stop the trial at some time.
+/// No hosts; may stop the trial at a given time.
 struct Nobody(Option<(SystemClock, Instant)>);
 
 impl Control for Nobody {
@@ -171,9 +171,9 @@ impl Bench<'_> {
         drophammer_traffic::run(plan, ports, &mut { self.clock }, &mut control).map_err(|e| e.to_string())
     }
 
-    /// A trial of `frames` frames, with everything accounted for: what was not offered in time is unsent (a busy machine
-    /// holds the tester up), what the ring of `t1` had no room for was dropped there, all else has come, once, in order and
-    /// whole.
+    /// A trial of `frames` frames with full accounting. Frames that were not offered in time are unsent (a busy machine
+    /// delays the tester), frames for which the ring of `t1` had no room were dropped there, and all others have arrived
+    /// once, in order and intact.
     fn exact(&self, ports: &mut [Box<dyn Port>], spec: &TrialSpec, frames: u64) -> Result<TrialResult, String> {
         let before = dropped();
         let result = self.run(ports, spec)?;
@@ -190,8 +190,8 @@ impl Bench<'_> {
     }
 }
 
-/// With [`Discard`] nothing comes, and the interface has counted every frame that its ring had room for; without it frames
-/// come as before.
+/// With [`Discard`] no frame arrives, and the interface has counted every frame that its ring had room for; without it
+/// frames arrive as before.
 fn thrown_away(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     let spec = spec("64", vec![flow("all", Family::Ipv4, 1_000, 1.0)], Load::Constant { rate_pps: 100_000.0 }, 0.5);
@@ -201,7 +201,7 @@ fn thrown_away(bench: &Bench) -> Checked {
     let (seen, full) = (leftovers::received() - before, dropped() - full);
     println!("    {} offered, {seen} seen, {full} dropped", result.offered());
     check(result.received() == 0 && seen > 0, || format!("{result:#?}"))?;
-    // Frames that the program throws away may count as dropped, too.
+    // Frames that the program drops may also count as dropped.
     check(seen <= result.offered() && seen + full >= result.offered(), || format!("{seen} seen, {full} dropped"))?;
     drop(discard);
     bench.exact(&mut ports, &spec, 50_000).map(drop)
@@ -226,7 +226,7 @@ fn two_million(bench: &Bench) -> Checked {
     Err(format!("only {received} frames in 150 s"))
 }
 
-/// All but the time, and what follows from it: check and UDP checksum.
+/// The frame without its time and the fields that depend on it: check and UDP checksum.
 fn timeless(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let ipv6 = frame[12] == 0x86;
@@ -292,7 +292,7 @@ fn decoded(bench: &Bench) -> Checked {
         bench.exact(&mut ports, &spec, 100)?;
     }
     let mut frames = kept.lock().expect("one thread").clone();
-    // The decoder would say so.
+    // Shows that the decoder reports broken frames.
     for at in [24, 48] {
         let mut broken = frames[0].clone();
         broken[at] ^= 1;
@@ -338,7 +338,7 @@ fn groups(bench: &Bench) -> Checked {
         check(rounds.contains(&group.offered), || format!("{group:?}"))?;
         let sum = |count: fn(&drophammer_model::trial::Bin) -> u64| group.bins.iter().map(count).sum::<u64>();
         check((sum(|b| b.offered), sum(|b| b.delivered)) == (group.offered, group.received), || format!("{group:?}"))?;
-        // A frame says itself when it left: the kernel has put it into the same bin.
+        // A frame carries its departure time: the kernel has counted it in the same bin.
         let same = group.bins.iter().all(|b| b.offered == b.delivered);
         check(same || group.lost > 0, || format!("{:?}", group.bins))?;
     }
@@ -355,7 +355,7 @@ fn bursts(bench: &Bench) -> Checked {
     Ok(())
 }
 
-/// More than can be made: what was not, is counted as unsent, and never as loss.
+/// A load above the maximum: frames that were not generated count as unsent, never as lost.
 fn left_out(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     let flows = vec![flow("all", Family::Ipv4, 1, 1.0)];
@@ -372,7 +372,7 @@ fn left_out(bench: &Bench) -> Checked {
     check(result.received() + result.lost() == result.offered(), || format!("{result:#?}"))
 }
 
-/// Frames that were under way when the trial ended are lost, but none is sent afterwards.
+/// Frames in flight when the trial ended are lost, but none is sent afterwards.
 fn stopped(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     let spec = spec("64", vec![flow("all", Family::Ipv4, 1, 1.0)], Load::Constant { rate_pps: 10_000.0 }, 600.0);
@@ -382,7 +382,7 @@ fn stopped(bench: &Bench) -> Checked {
     let sent = leftovers::received() + dropped() - before;
     check(sent == result.offered() && sent > 0, || format!("{sent} frames sent, {} counted", result.offered()))?;
     check(result.offered() + result.health.unsent == 6_000_000, || format!("{result:#?}"))?;
-    // The next one is as if nothing had been.
+    // The next trial is not affected.
     let burst = TrialSpec { load: Load::Burst { frames: 50, rate_pps: 1e5 }, ..spec };
     check(bench.exact(&mut ports, &burst, 50)?.offered() == 50, || "the next trial".into())
 }
@@ -408,7 +408,7 @@ fn otherwise(bench: &Bench) -> Checked {
         let good = result.health.kernel_generators == 0 && result.received() == result.offered();
         check(good && result.received() > 50, || format!("{what}: {result:#?}"))?;
     }
-    // Without a ring at the other end the frames would vanish.
+    // Without a ring at the other end the frames would be lost.
     ethtool(&["-K", "t1", "gro", "off"])?;
     let refused = match LiveFrames::open("t0", bench.clock) {
         Err(e) => e.to_string(),

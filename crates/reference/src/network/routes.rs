@@ -1,16 +1,16 @@
-//! Static routes of which the best is used whose link is up.
+//! Static routes, of which the best one with its link up is used.
 
 use crate::config::{ConfigError, Route};
 use crate::router::Router;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// A static route with its place among those to the same prefix.
+/// A static route with its rank among those to the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankedRoute {
     /// The route; its port is a port, not a sub-interface.
     pub route: Route,
-    /// The route with the lowest rank is used whose link is not known to be down.
+    /// The route with the lowest rank is used among those whose link is not known to be down.
     pub rank: u32,
 }
 
@@ -18,7 +18,7 @@ pub struct RankedRoute {
 struct Choice {
     /// In order of rank.
     routes: Vec<Route>,
-    /// Which one the router has.
+    /// Index of the route that the router has.
     used: Option<usize>,
 }
 
@@ -30,7 +30,7 @@ pub struct Routes {
 }
 
 impl Choice {
-    /// Gives the router the best route that there is.
+    /// Gives the router the best available route.
     fn choose(&mut self, down: &BTreeSet<usize>, router: &mut Router) -> Result<(), ConfigError> {
         let best = self.routes.iter().position(|route| !down.contains(&route.port));
         if best == self.used {
@@ -69,7 +69,7 @@ impl Routes {
         self.choices.values_mut().try_for_each(|choice| choice.choose(&self.down, router))
     }
 
-    /// The link of a port is known to be down, or up again.
+    /// Notes that the link of a port is known to be down, or up again.
     pub fn link(&mut self, port: usize, up: bool, router: &mut Router) {
         let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
         if changed {

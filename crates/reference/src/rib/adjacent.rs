@@ -1,9 +1,9 @@
-//! What one peer has been told, and what it is still to be told.
+//! Routes that have been advertised to one peer, and those that are still to be advertised.
 
 use super::AttributesId;
 use std::collections::VecDeque;
 
-/// Not told.
+/// Not advertised.
 const NOTHING: u32 = u32::MAX;
 
 /// An Adj-RIB-Out, by index of the prefix.
@@ -11,33 +11,33 @@ const NOTHING: u32 = u32::MAX;
 pub struct AdjRibOut {
     told: Vec<u32>,
     count: usize,
-    /// Prefixes about which there may be news, each once, in the order in which they changed.
+    /// Prefixes that may have changed for this peer, each once, in the order in which they changed.
     news: VecDeque<u32>,
     waits: Vec<bool>,
 }
 
 impl AdjRibOut {
-    /// As for a new session.
+    /// Resets it as for a new session.
     pub fn clear(&mut self) {
         *self = AdjRibOut::default();
     }
 
-    /// Nothing told, nothing to tell.
+    /// True if nothing has been advertised and nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.news.is_empty()
     }
 
-    /// How many prefixes it has been told.
+    /// Number of advertised prefixes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// What it has been told of a prefix.
+    /// The attributes advertised for a prefix.
     pub fn told(&self, i: u32) -> Option<AttributesId> {
         self.told.get(i as usize).copied().filter(|told| *told != NOTHING)
     }
 
-    /// It has been told so.
+    /// Records what has been advertised for a prefix.
     pub fn tell(&mut self, i: u32, attributes: Option<AttributesId>) {
         let at = i as usize;
         if self.told.len() <= at {
@@ -47,7 +47,7 @@ impl AdjRibOut {
         self.told[at] = attributes.unwrap_or(NOTHING);
     }
 
-    /// There may be news about a prefix.
+    /// Marks a prefix as possibly changed.
     pub fn mark(&mut self, i: u32) {
         let at = i as usize;
         if self.waits.len() <= at {
@@ -58,12 +58,12 @@ impl AdjRibOut {
         }
     }
 
-    /// The prefix whose turn it is.
+    /// The marked prefix whose turn it is.
     pub fn first(&self) -> Option<u32> {
         self.news.front().copied()
     }
 
-    /// Its turn is over.
+    /// Removes that prefix from the marked ones.
     pub fn pop(&mut self) {
         if let Some(i) = self.news.pop_front() {
             self.waits[i as usize] = false;

@@ -9,7 +9,7 @@ mod segment {
     pub const SEQUENCE: u8 = 2;
 }
 
-/// LOCAL_PREF of a path that came without.
+/// LOCAL_PREF of a path without one.
 const LOCAL_PREF: u32 = 100;
 
 /// The path attributes of a route as it was received.
@@ -25,15 +25,15 @@ pub struct Attributes {
     pub med: Option<u32>,
     /// LOCAL_PREF; of internal peers only.
     pub local_pref: Option<u32>,
-    /// ORIGINATOR_ID; of a path from an internal peer that came without, that peer. None of external paths.
+    /// ORIGINATOR_ID; that peer's identifier for a path from an internal peer that came without one. `None` for external paths.
     pub originator: Option<u32>,
     /// CLUSTER_LIST: 4 bytes each, as on the wire; of internal peers only.
     pub clusters: Vec<u8>,
-    /// All others that are passed on, whole and as they are passed on.
+    /// All other attributes that are passed on, complete and as they are passed on.
     pub others: Vec<u8>,
 }
 
-/// What the decision asks of a set of attributes.
+/// The properties of a set of attributes that the decision compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// LOCAL_PREF, or its default.
@@ -46,13 +46,13 @@ pub struct Rank {
     pub neighbour: u32,
     /// MULTI_EXIT_DISC; a missing one is 0, the best.
     pub med: u32,
-    /// Who brought the route into the AS.
+    /// Originator of the route in the AS.
     pub originator: Option<u32>,
-    /// Reflectors that it came through.
+    /// Number of reflectors that it passed.
     pub clusters: u32,
 }
 
-/// Number and ASes of each segment.
+/// Type and ASes of each segment.
 fn segments(path: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = path;
     std::iter::from_fn(move || {
@@ -83,17 +83,17 @@ pub fn prepended(path: &[u8], asn: u32, times: u8) -> Vec<u8> {
 }
 
 impl Attributes {
-    /// Is `asn` in the path?
+    /// Whether `asn` is in the path.
     pub fn passed(&self, asn: u32) -> bool {
         segments(&self.as_path).any(|(_, ases)| ases.chunks_exact(4).any(|a| a == asn.to_be_bytes()))
     }
 
-    /// Has it been reflected by this device before (RFC 4456 section 8)?
+    /// Whether this device has reflected it before (RFC 4456 section 8).
     pub fn reflected_by(&self, router_id: u32) -> bool {
         self.originator == Some(router_id) || self.clusters.chunks_exact(4).any(|id| id == router_id.to_be_bytes())
     }
 
-    /// What the decision asks.
+    /// The properties that the decision compares.
     pub fn rank(&self) -> Rank {
         let mut length = 0;
         for (kind, ases) in segments(&self.as_path) {
@@ -119,7 +119,7 @@ impl Attributes {
     }
 }
 
-/// What an external peer is told, but for the next hop: one number for all sets of attributes that read the same there.
+/// Identifies the attributes that an external peer receives, except the next hop: sets that are the same there share one number.
 pub type ExportId = u32;
 /// A set of attributes.
 pub type AttributesId = u32;
@@ -129,7 +129,7 @@ pub type AttributesId = u32;
 pub struct Interned {
     all: Vec<(Attributes, Rank, ExportId)>,
     ids: HashMap<Attributes, AttributesId>,
-    /// The same without what stays here, each by the first set that has it.
+    /// Attributes that an external peer receives, with the first set that leads to them.
     exports: HashMap<(u8, Vec<u8>, Vec<u8>), ExportId>,
 }
 
@@ -152,12 +152,12 @@ impl Interned {
         &self.all[id as usize].0
     }
 
-    /// What the decision asks of it.
+    /// The properties that the decision compares.
     pub fn rank(&self, id: AttributesId) -> Rank {
         self.all[id as usize].1
     }
 
-    /// The first set of which an external peer is told the same.
+    /// The first set that is the same for an external peer.
     pub fn export(&self, id: AttributesId) -> ExportId {
         self.all[id as usize].2
     }

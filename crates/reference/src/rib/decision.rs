@@ -1,4 +1,4 @@
-//! Which of several paths is the best: RFC 4271 section 9.1.2.2, with what RFC 4456 section 9 adds.
+//! Selection of the best of several paths: RFC 4271 section 9.1.2.2, with the additions of RFC 4456 section 9.
 
 use super::attributes::Rank;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::net::IpAddr;
 /// A path that may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// What its attributes say.
+    /// Rank of its attributes.
     pub rank: Rank,
-    /// Heard from an internal peer.
+    /// Received from an internal peer.
     pub internal: bool,
     /// BGP identifier of the peer.
     pub router_id: u32,
@@ -16,7 +16,7 @@ pub struct Candidate {
     pub address: IpAddr,
 }
 
-/// Index of the best one; `None` of none. What was learned first does not matter, and all next hops cost the same.
+/// Index of the best one; `None` if there are none. The age of a path does not matter, and all next hops cost the same.
 pub fn best(candidates: &[Candidate]) -> Option<usize> {
     if candidates.len() < 2 {
         return (!candidates.is_empty()).then_some(0);
@@ -25,11 +25,11 @@ pub fn best(candidates: &[Candidate]) -> Option<usize> {
     keep_least(&mut left, |c| u32::MAX - c.rank.local_pref);
     keep_least(&mut left, |c| c.rank.length);
     keep_least(&mut left, |c| c.rank.origin);
-    // MEDs are compared among paths by way of the same neighbouring AS only.
+    // MEDs are compared only among paths through the same neighbouring AS.
     let meds: Vec<(u32, u32)> = left.iter().map(|(_, c)| (c.rank.neighbour, c.rank.med)).collect();
     left.retain(|(_, c)| !meds.iter().any(|(neighbour, med)| *neighbour == c.rank.neighbour && *med < c.rank.med));
     keep_least(&mut left, |c| c.internal);
-    // Of a reflected path it is the originator that counts, then the number of reflectors.
+    // Of a reflected path the originator counts, then the number of reflectors.
     keep_least(&mut left, |c| c.rank.originator.unwrap_or(c.router_id));
     keep_least(&mut left, |c| c.rank.clusters);
     keep_least(&mut left, |c| c.address);
@@ -53,7 +53,7 @@ mod tests {
         Candidate { rank, internal: false, router_id: 100, address }
     }
 
-    /// The second one wins for what `change` makes better, whatever speaks for the first by later rules.
+    /// Asserts that the second one wins by `change`, although later rules prefer the first.
     fn wins(change: impl Fn(&mut Candidate)) {
         let mut better = plain(9);
         change(&mut better);
@@ -90,7 +90,7 @@ mod tests {
             (c.rank.neighbour, c.rank.med, c.router_id) = (neighbour, med, router_id);
             c
         };
-        // The known case in which the order is no order: 1 beats 2 by MED, 2 beats 3 and 3 beats 1 by router id.
+        // The known case without a total order: 1 beats 2 by MED, 2 beats 3 and 3 beats 1 by router id.
         let (one, two, three) = (with(1, 65_001, 1, 30), with(2, 65_001, 2, 10), with(3, 65_002, 0, 20));
         assert_eq!(best(&[one, two]), Some(0));
         assert_eq!(best(&[two, three]), Some(0));

@@ -1,4 +1,4 @@
-//! What a routing table is made of.
+//! Elements of a routing table.
 
 use super::attributes::{AttributesId, Interned};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,52 +13,52 @@ pub type PeerId = u16;
 /// Times of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// From reception to re-advertisement.
+    /// Time from reception to re-advertisement.
     pub propagation_delay: Duration,
-    /// From a change of the best path to the forwarding table.
+    /// Time from a change of the best path to the forwarding table.
     pub fib_delay: Duration,
-    /// Time of each further route.
+    /// Additional time for each further route.
     pub fib_time_per_route: Duration,
 }
 
 /// A session that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Of the same AS.
+    /// True if it is in the same AS.
     pub internal: bool,
-    /// Routes are reflected for it.
+    /// True if routes are reflected for it.
     pub client: bool,
     /// BGP identifier.
     pub router_id: u32,
     /// Address.
     pub address: IpAddr,
-    /// Are IPv4 routes told?
+    /// Whether IPv4 routes are advertised.
     pub ipv4: bool,
-    /// Are IPv6 routes told?
+    /// Whether IPv6 routes are advertised.
     pub ipv6: bool,
 }
 
-/// A path that a peer told.
+/// A path received from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// What was told.
+    /// Its attributes.
     pub attributes: AttributesId,
-    /// The way there, a number of the caller's; `None` makes the path one that is never used.
+    /// Its next hop, as a number chosen by the caller; a path with `None` is never used.
     pub hop: Option<u32>,
-    /// Who told it.
+    /// The peer that advertised it.
     pub peer: PeerId,
-    /// Is that an internal peer?
+    /// Whether that peer is internal.
     pub internal: bool,
-    /// And one for which routes are reflected?
+    /// Whether routes are reflected for that peer.
     pub client: bool,
 }
 
-/// What a peer is to be told about a prefix.
+/// What is to be sent to a peer about a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
-    /// A route with the attributes of this set; to external peers, of the first set that reads the same there.
+    /// A route with the attributes of this set; to external peers, of the first set that is the same for them.
     Announce(AttributesId),
-    /// No route any more.
+    /// A withdrawal.
     Withdraw,
 }
 
@@ -69,25 +69,25 @@ pub struct FibChange {
     pub net: Net,
     /// Its number, from 1.
     pub number: u32,
-    /// The way; `None` when the route goes.
+    /// The next hop; `None` if the route is removed.
     pub hop: Option<u32>,
 }
 
-/// A prefix with all that is known of it.
+/// A prefix with all its state.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub net: Net,
     pub paths: Paths,
     pub best: Option<Path>,
-    /// The best path as far as peers are told of it.
+    /// The best path as it is advertised to peers.
     pub exported: Option<Path>,
-    /// The way that the forwarding table has or will have.
+    /// The next hop that the forwarding table has or will have.
     pub hop: Option<u32>,
-    /// Withdrawals of it that are kept back.
+    /// Delayed withdrawals of it.
     pub late: u32,
 }
 
-/// Mostly one or two.
+/// Paths to a prefix, mostly one or two.
 #[derive(Clone, Debug)]
 pub(super) enum Paths {
     None,
@@ -134,8 +134,8 @@ impl Paths {
     }
 }
 
-/// What peer `id` should know of a prefix: no route goes back to where it came from, nor from one internal peer to another
-/// (RFC 4271 section 9.2) unless one of them is a client (RFC 4456 section 6).
+/// The attributes that should be advertised to peer `id` for a prefix: no route goes back to the peer that it came
+/// from, nor from one internal peer to another (RFC 4271 section 9.2) unless one of them is a client (RFC 4456 section 6).
 pub(super) fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
     let path = entry.exported.filter(|p| p.peer != id)?;
     let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };

@@ -1,14 +1,16 @@
-//! The routing table of BGP (RFC 4271 section 3.2): what each peer has told (Adj-RIBs-In), the best of it (Loc-RIB), what
-//! each peer is told (Adj-RIBs-Out), and the way from there to the forwarding table. Instants in, changes and deadlines out.
+//! The routing table of BGP (RFC 4271 section 3.2): the routes received from each peer (Adj-RIBs-In), the best of them
+//! (Loc-RIB), the routes advertised to each peer (Adj-RIBs-Out), and their way to the forwarding table. Instants in,
+//! changes and deadlines out.
 //!
 //! # What is exact
 //!
-//! - A route counts when the segment with the last byte of its UPDATE is in. The best path is chosen in that instant.
-//! - Prefixes are numbered from 1 in the order in which the device learned them, since its table was last empty; a prefix
-//!   keeps its number when it goes and comes back.
-//! - A change of the best path is told to the other peers `propagation_delay` later, whatever its first instant there.
-//! - A change of the next hop enters the forwarding table as [`FibQueue`] says, in the order of the changes; changes of
-//!   one instant in the order in which the UPDATE lists them, and those of a peer that went in the order of their numbers.
+//! - A route takes effect when the segment with the last byte of its UPDATE has arrived. The best path is chosen at that instant.
+//! - Prefixes are numbered from 1 in the order in which the device learned them, since its table was last empty; a
+//!   prefix keeps its number when it is withdrawn and comes back.
+//! - A change of the best path is advertised to the other peers `propagation_delay` later, whatever its first instant there.
+//! - A change of the next hop enters the forwarding table as [`FibQueue`] specifies, in the order of the changes;
+//!   changes of one instant in the order in which the UPDATE lists them, and those of a peer that went down in the
+//!   order of their numbers.
 //! - A path whose next hop is not on the link of its peer, or that has passed this AS, is kept and never used.
 
 mod adjacent;
@@ -47,24 +49,24 @@ pub struct Rib {
     exports: VecDeque<(Instant, u32, Option<Path>)>,
     fib: FibQueue<(u32, Option<u32>)>,
     scratch: Vec<Candidate>,
-    /// Peers that had no news and have some now.
+    /// Peers that had nothing pending and have something now.
     awake: Vec<PeerId>,
     flap: Option<Flap>,
 }
 
-/// Prefixes that are taken back and told again.
+/// Prefixes that are withdrawn and advertised again.
 #[derive(Clone, Copy, Debug)]
 struct Flap {
     every: u64,
     interval: u64,
-    /// The next change, once there has been an instant.
+    /// The next change, once the first instant is known.
     next: Option<Instant>,
-    /// They are taken back.
+    /// True while they are withdrawn.
     away: bool,
 }
 
 impl Flap {
-    /// The indices of those among `count`.
+    /// The indices of these prefixes among `count`.
     fn all(&self, count: usize) -> impl Iterator<Item = u32> + use<> {
         let every = usize::try_from(self.every).unwrap_or(usize::MAX);
         (every - 1..count).step_by(every).map(|i| i as u32)
@@ -76,7 +78,7 @@ impl Flap {
 }
 
 impl Rib {
-    /// An empty table for so many peers, all of them down, that keeps `limit` paths.
+    /// An empty table for `peers` peers, all of them down, that keeps `limit` paths.
     pub fn new(timing: Timing, peers: usize, limit: Option<usize>) -> Rib {
         Rib {
             timing,
@@ -98,13 +100,14 @@ impl Rib {
         }
     }
 
-    /// From now on the loss of a prefix's last path takes so much longer to have any effect. What is kept back already is
-    /// not hurried.
+    /// From now on the loss of a prefix's last path takes effect this much later. Withdrawals that are already delayed
+    /// keep their instants.
     pub fn set_withdraw_late(&mut self, late: Duration) {
         self.withdraw_late = late;
     }
 
-    /// From now on every `every`-th prefix is taken back and told again, in turn, at each multiple of `interval`; 0 for none.
+    /// From now on every `every`-th prefix is withdrawn and advertised again, alternately, at each multiple of
+    /// `interval`; 0 for none.
     pub fn set_flap(&mut self, every: u64, interval: Duration) {
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let new = (every > 0).then_some(Flap { every, interval, next: None, away: false });
@@ -122,7 +125,7 @@ impl Rib {
         }
     }
 
-    /// What a peer should know of entry `i`.
+    /// The attributes that should be advertised to a peer for entry `i`.
     fn wanted(&self, i: u32, id: PeerId, peer: &Peer) -> Option<AttributesId> {
         if self.flap.is_some_and(|flap| flap.hides(i)) {
             return None;
@@ -160,7 +163,7 @@ impl Rib {
         self.interned.get(id)
     }
 
-    /// A session came up: its peer will be told all there is.
+    /// A session came up: all routes will be advertised to its peer.
     pub fn peer_up(&mut self, now: Instant, id: PeerId, peer: Peer) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -174,7 +177,7 @@ impl Rib {
         self.awake.extend(self.peers[usize::from(id)].1.first().map(|_| id));
     }
 
-    /// A peer asks to be told all routes of a family again (RFC 2918).
+    /// A peer requests all routes of a family again (RFC 2918).
     pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
         let Some((Some(peer), _)) = self.peers.get(usize::from(id)) else { return };
         let peer = *peer;
@@ -187,7 +190,7 @@ impl Rib {
         }
     }
 
-    /// A session ended: its paths go, in the order of the numbers of their prefixes.
+    /// A session ended: its paths are removed, in the order of the numbers of their prefixes.
     pub fn peer_down(&mut self, now: Instant, id: PeerId) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -203,7 +206,7 @@ impl Rib {
         }
     }
 
-    /// A peer that is up tells a path, which takes the place of its former one; false when there is no room for another.
+    /// A peer that is up advertises a path, which replaces its former one; false if there is no room for another.
     pub fn announce(&mut self, now: Instant, net: Net, path: Path) -> bool {
         self.advance(now);
         let known = self.find(net);
@@ -218,7 +221,7 @@ impl Rib {
         true
     }
 
-    /// A peer takes its path back; false when there was none.
+    /// A peer withdraws its path; false if there was none.
     pub fn withdraw(&mut self, now: Instant, net: Net, peer: PeerId) -> bool {
         self.advance(now);
         let Some(i) = self.find(net).filter(|i| self.entries[*i as usize].paths.remove(peer)) else { return false };
@@ -227,8 +230,8 @@ impl Rib {
         true
     }
 
-    /// Forgets numbers and attributes if there is nothing left anywhere; true when it did. Attributes that were interned
-    /// before mean nothing then.
+    /// Forgets numbers and attributes if nothing is left anywhere; true if it did. Attributes that were interned before
+    /// are invalid then.
     pub fn forget(&mut self) -> bool {
         let idle = self.paths == 0
             && self.late.is_empty()
@@ -317,7 +320,7 @@ impl Rib {
                     self.late.pop_front();
                     let entry = &mut self.entries[i as usize];
                     entry.late -= 1;
-                    // It came back in the meantime, or a younger withdrawal is kept back.
+                    // Otherwise it came back in the meantime, or a later withdrawal is still delayed.
                     if entry.late == 0 && entry.best.is_none() {
                         self.changed(at, i);
                     }
@@ -346,12 +349,12 @@ impl Rib {
         }
     }
 
-    /// The next peer about which there is something to tell since this was asked last.
+    /// The next peer for which something has become pending since the last call.
     pub fn take_awake(&mut self) -> Option<PeerId> {
         self.awake.pop()
     }
 
-    /// When something is due that peers are to be told.
+    /// When something is due that is to be advertised to peers.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (late, export) = (self.late.front().map(|l| l.0), self.exports.front().map(|e| e.0));
         let flap = self.flap.filter(|_| !self.entries.is_empty()).map(|flap| flap.next.unwrap_or(Instant(0)));
@@ -363,13 +366,14 @@ impl Rib {
         self.fib.end()
     }
 
-    /// The next change of the forwarding table until `now`, with its instant. What [`Rib::advance`] has not done is not in it.
+    /// The next change of the forwarding table until `now`, with its instant. Changes that [`Rib::advance`] has not
+    /// processed are not included.
     pub fn take_fib(&mut self, now: Instant) -> Option<(Instant, FibChange)> {
         let (at, (i, hop)) = self.fib.take(now)?;
         Some((at, FibChange { net: self.entries[i as usize].net, number: i + 1, hop }))
     }
 
-    /// What a peer is to be told next: the prefix, its number, the path that it is about unless it goes, and what.
+    /// The next message to a peer: the prefix, its number, the path (none for a withdrawal), and the content.
     pub fn next_telling(&mut self, id: PeerId) -> Option<(Net, u32, Option<Path>, Telling)> {
         let peer = self.peers.get(usize::from(id))?.0?;
         loop {
@@ -377,7 +381,7 @@ impl Rib {
             let (entry, wanted) = (&self.entries[i as usize], self.wanted(i, id, &peer));
             let out = &mut self.peers[usize::from(id)].1;
             if wanted == out.told(i) {
-                // It changed and changed back while the peer was not listening.
+                // It changed and changed back before anything was sent to the peer.
                 out.pop();
                 continue;
             }
@@ -386,7 +390,7 @@ impl Rib {
         }
     }
 
-    /// The peer has been told what [`Rib::next_telling`] said.
+    /// The message of [`Rib::next_telling`] has been sent to the peer.
     pub fn told(&mut self, id: PeerId) {
         let Some((Some(peer), out)) = self.peers.get(usize::from(id)) else { return };
         if let Some(i) = out.first() {
@@ -397,12 +401,12 @@ impl Rib {
         }
     }
 
-    /// Is there something to tell this peer?
+    /// Whether something is pending for this peer.
     pub fn has_news(&self, id: PeerId) -> bool {
         self.peers.get(usize::from(id)).is_some_and(|(_, out)| out.first().is_some())
     }
 
-    /// Prefixes that this peer has been told and not been told to forget.
+    /// Prefixes that are advertised to this peer and not withdrawn.
     pub fn told_count(&self, id: PeerId) -> usize {
         self.peers.get(usize::from(id)).map_or(0, |(_, out)| out.count())
     }

@@ -16,12 +16,12 @@ pub struct FibQueue<T> {
 }
 
 impl<T> FibQueue<T> {
-    /// Nothing on its way.
+    /// An empty queue.
     pub fn new(delay: Duration, each: Duration) -> FibQueue<T> {
         FibQueue { delay, each, waiting: VecDeque::new(), last: None }
     }
 
-    /// A change of `now`; when it will be done.
+    /// Adds a change of instant `now`; returns when it will be done.
     pub fn push(&mut self, now: Instant, change: T) -> Instant {
         let at = (now + self.delay).max(self.last.map_or(Instant(0), |last| last + self.each));
         self.last = Some(at);
@@ -39,7 +39,7 @@ impl<T> FibQueue<T> {
         self.waiting.back().map(|w| w.0)
     }
 
-    /// How many wait.
+    /// Number of waiting changes.
     pub fn backlog(&self) -> usize {
         self.waiting.len()
     }

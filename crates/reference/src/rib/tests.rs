@@ -33,7 +33,7 @@ fn prefix(n: u8) -> Net {
 
 struct Bench {
     rib: Rib,
-    /// Per peer what it knows.
+    /// The routes that each peer knows.
     known: Vec<BTreeMap<Net, AttributesId>>,
     fib: BTreeMap<Net, u32>,
 }
@@ -58,7 +58,7 @@ impl Bench {
         assert!(self.rib.withdraw(Instant(now), prefix(n), from));
     }
 
-    /// All that a peer is told until `now`.
+    /// All messages to a peer until `now`.
     fn tell(&mut self, now: u64, to: PeerId) -> Vec<(Net, Telling)> {
         self.rib.advance(Instant(now));
         let mut told = Vec::new();
@@ -129,14 +129,14 @@ fn the_best_path_moves_and_falls_back_when_a_session_ends() {
     for peer in [0, 1, 2] {
         b.tell(20, peer);
     }
-    // Each of the two hears of what the other one is best for.
+    // Each of the two receives the routes for which the other one is best.
     assert_eq!([0, 1, 2].map(|p: usize| b.known[p].len()), [2, 2, 4]);
     b.rib.peer_down(Instant(30), 1);
     assert_eq!(b.install(30), [(30, 1, Some(0)), (30, 3, Some(0))]);
     assert_eq!(b.tell(30, 0), [(prefix(0), Telling::Withdraw), (prefix(2), Telling::Withdraw)]);
     assert_eq!(b.tell(30, 2).len(), 2, "the alternates");
     assert_eq!((b.rib.paths(), b.rib.routes(), b.rib.best(prefix(0)).unwrap().peer), (4, 4, 0));
-    // It comes back and is told all anew.
+    // It comes back, and all routes are advertised to it again.
     b.rib.peer_up(Instant(40), 1, peer(1));
     b.known[1].clear();
     assert_eq!(b.tell(40, 1).len(), 4);
@@ -270,7 +270,7 @@ fn numbers_begin_anew_when_nothing_is_left() {
     assert_eq!(b.install(130), [(130, 1, Some(0))]);
 }
 
-/// One thing that happens.
+/// An event.
 #[derive(Clone, Debug)]
 enum Event {
     Announce(u8, u8, u8, Option<u32>, bool),
@@ -292,8 +292,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A table that is made anew from all paths after each event has the same best paths; in the end every peer knows what it
-    /// should and the forwarding table holds the ways of the best paths.
+    /// A table that is rebuilt from all paths after each event has the same best paths. In the end every peer knows the
+    /// routes that it should, and the forwarding table holds the next hops of the best paths.
     #[test]
     fn it_equals_a_naive_table(
         events in proptest::collection::vec((event(), 0u64..30), 1..150), propagation in 0u64..50, fib in 0u64..50, each in 0u64..9,

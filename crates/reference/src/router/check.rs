@@ -1,4 +1,4 @@
-//! Is a configuration one of a device that there can be?
+//! Checks that a configuration is possible.
 
 use crate::config::{Config, ConfigError};
 use crate::faults::Faults;

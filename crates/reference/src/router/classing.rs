@@ -13,17 +13,17 @@ use drophammer_model::classes::{EgressClasses, by_port};
 /// A frame in the queues of a line.
 pub(super) struct OnLine {
     slot: Slot,
-    /// Nobody answers it.
+    /// True for a datagram, which nobody answers.
     datagram: bool,
 }
 
 impl Router {
-    /// Puts classes of service at the lines of its ports in place of those that are there, from now on; none takes them back, and the line of
-    /// a port is as its configuration says again. Frames that wait at such a line are dropped. A frame of a line with classes is neither held nor
-    /// reordered by a fault.
+    /// Replaces the classes of service at the lines of its ports from now on; an empty list removes them, and the line
+    /// of a port follows the configuration again. Frames that wait at a line with classes are dropped. Faults neither
+    /// hold nor reorder frames of a line with classes.
     ///
     /// # Errors
-    /// [`ConfigError::Classes`]; all is as before then.
+    /// [`ConfigError::Classes`]; nothing changes then.
     pub fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), ConfigError> {
         let by_port = by_port(lists, self.ports.len()).map_err(ConfigError::Classes)?;
         let line = |(port, list): (usize, &EgressClasses)| Ok((port, ClassLine::new(list, self.faults.classes)?));
@@ -40,7 +40,7 @@ impl Router {
         Ok(())
     }
 
-    /// What became of the frames of each class of its server.
+    /// Counters of each class of its server.
     pub fn class_counters(&self) -> &[ClassCounters] {
         self.classes.as_ref().map_or(&[], |c| &c.counters)
     }
@@ -51,7 +51,7 @@ impl Router {
         lines.flat_map(|(port, line)| line.counters().map(move |(name, counters)| (port, name, counters)))
     }
 
-    /// Takes what the classes of the server have served until `now` on its way.
+    /// Sends the frames that the classes of the server have served until `now` on their way.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
             let Waiting { slot, arrived, ingress, port, contents } = frame;
@@ -71,7 +71,7 @@ impl Router {
         }
     }
 
-    /// Does what happens at lines with classes until `now`.
+    /// Processes the events at lines with classes until `now`.
     pub(super) fn serve_lines(&mut self, now: Instant) {
         if !self.classed {
             return;
@@ -103,7 +103,7 @@ impl Router {
         self.discard(frame.slot, cause);
     }
 
-    /// When something happens next at a line with classes.
+    /// Instant of the next event at a line with classes.
     pub(super) fn next_on_lines(&self) -> Option<Instant> {
         if !self.classed {
             return None;
@@ -111,7 +111,7 @@ impl Router {
         self.ports.iter().filter_map(|port| port.classes.as_ref()?.next_event()).min()
     }
 
-    /// The same where somebody may answer what happens.
+    /// As `next_on_lines`, but only while a frame in the queues may be answered.
     pub(super) fn next_answerable_on_lines(&self) -> Option<Instant> {
         if self.answerable == 0 { None } else { self.next_on_lines() }
     }

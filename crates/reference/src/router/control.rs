@@ -1,4 +1,4 @@
-//! The control plane: ARP, Neighbor Discovery, echo, and frames of its own.
+//! The control plane: ARP, Neighbor Discovery, echo, and the device's other own frames.
 
 use super::Router;
 use super::forward::push_tags;
@@ -15,7 +15,7 @@ use drophammer_wire::{MacAddr, arp, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
 impl Router {
-    /// Sends a frame of its own: `compose` fills the buffer.
+    /// Sends one of the device's own frames: `compose` fills the buffer.
     pub(super) fn send(&mut self, now: Instant, interface: usize, compose: impl FnOnce(&mut Vec<u8>)) {
         let Interface { port, tags, .. } = &self.interfaces[interface];
         let port = *port;
@@ -56,7 +56,7 @@ impl Router {
         self.truth.resolution_requests += 1;
     }
 
-    /// A station said where it is. `asked`: it did so to this device, which is worth a new entry.
+    /// Learns the MAC address of a station. `asked`: its message was for this device, which justifies a new entry.
     fn learn(&mut self, now: Instant, interface: usize, address: IpAddr, mac: MacAddr, asked: bool) {
         if mac.is_group() || mac == MacAddr::default() || !self.interfaces[interface].on_link(address) {
             return;
@@ -208,15 +208,15 @@ impl Router {
 /// Type of "parameter problem" (RFC 4443 section 3.4).
 const PARAMETER_PROBLEM: u8 = 4;
 
-/// What a node that is the destination of `packet` cannot process in its extension headers: code of the parameter problem, and where in
-/// the packet it is.
+/// The first part of its extension headers that the destination of `packet` cannot process: code of the parameter
+/// problem, and its position in the packet.
 fn unprocessable(packet: &[u8]) -> Option<(u8, u16)> {
     let (mut next, mut next_at, mut at) = (packet[6], 6, ipv6::LEN);
     loop {
         match next {
             // Hop-by-hop options stand directly behind the fixed header (RFC 8200 section 4.1).
             0 if at > ipv6::LEN => return Some((1, next_at)),
-            // A routing header of an unknown or withdrawn type with a way to go (RFC 8200 section 4.4, RFC 5095).
+            // A routing header of an unknown or withdrawn type with segments left (RFC 8200 section 4.4, RFC 5095).
             43 if packet.get(at + 3).is_some_and(|left| *left > 0) => return Some((0, at as u16 + 2)),
             0 | 43 | 60 => {}
             // Fragments, TCP, UDP, ICMPv6, nothing.

@@ -1,4 +1,4 @@
-//! The filter of the router: changed while it runs, and asked for every frame in transit.
+//! The filter of the router: changed while it runs, and applied to every frame in transit.
 
 use super::Router;
 use crate::config::ConfigError;
@@ -7,11 +7,11 @@ use crate::filter::{Filter, Packet};
 use drophammer_model::filter::{FilterDirection, FilterList};
 
 impl Router {
-    /// Puts these lists in place of its filter from now on; none: that of its configuration again. The counters of the rules begin
-    /// at 0.
+    /// Replaces its filter by these lists from now on; an empty list restores that of its configuration. The counters
+    /// of the rules begin at 0.
     ///
     /// # Errors
-    /// [`ConfigError::Filter`]; the filter is as before then.
+    /// [`ConfigError::Filter`]; the filter does not change then.
     pub fn set_filter(&mut self, lists: Vec<FilterList>) -> Result<(), ConfigError> {
         self.filter = if lists.is_empty() { self.own_filter.clone() } else { Filter::new(lists, self.ports.len())? };
         self.rules_read = 0;
@@ -23,14 +23,14 @@ impl Router {
         &self.filter.matches
     }
 
-    /// Does the filter of the way in let the packet pass? Interface `ingress` is that by which it came.
+    /// Whether the filter on ingress permits the packet, which came by interface `ingress`.
     #[inline(never)]
     pub(super) fn passes_ingress(&mut self, ingress: usize, packet: &Packet) -> bool {
         self.rules_read = 0;
         self.passes(FilterDirection::Ingress, ingress, packet)
     }
 
-    /// The same of the output port to `next_hop`.
+    /// Whether the filter on egress of the output port to `next_hop` permits it.
     #[inline(never)]
     pub(super) fn passes_egress(&mut self, next_hop: usize, packet: &Packet) -> bool {
         self.passes(FilterDirection::Egress, self.neighbours.get(next_hop).interface, packet)

@@ -36,8 +36,8 @@ pub(super) struct Waiting {
     pub contents: Contents,
 }
 
-/// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short with
-/// `tags` bytes of tags.
+/// Removes the padding behind a packet of `total` bytes, and adds new padding if the frame, with `tags` bytes of tags,
+/// is too short.
 #[inline(always)]
 pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     let (end, shortest) = (IP + total, ethernet::MIN_WITHOUT_FCS - tags);
@@ -48,7 +48,7 @@ pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     }
 }
 
-/// Counts down the TTL of the IPv4 packet in an untagged frame (RFC 1812 section 5.3.1), and mends its header checksum.
+/// Decrements the TTL of the IPv4 packet in an untagged frame (RFC 1812 section 5.3.1), and updates its header checksum.
 #[inline(always)]
 pub(super) fn count_down(frame: &mut Frame) {
     let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
@@ -75,8 +75,8 @@ fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
 }
 
 impl Router {
-    /// Takes a frame that is of no type that a port itself knows: one with tags goes to its sub-interface, one with labels to their
-    /// entry.
+    /// Takes a frame of a type that a port itself does not handle: one with tags goes to its sub-interface, one with
+    /// labels to their entry.
     #[cold]
     pub(super) fn take_tagged(
         &mut self,
@@ -341,7 +341,7 @@ impl Router {
         self.forward(now, port, next_hop, frame)
     }
 
-    /// Takes a frame in transit, whose header is as it leaves but for the addresses of its link, on its way to `next_hop`.
+    /// Takes a frame in transit on its way to `next_hop`. Its headers are final, except for the addresses of its link.
     #[inline(always)]
     pub(super) fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
         let extension_ns = std::mem::take(&mut self.extension_ns.1);
@@ -396,7 +396,7 @@ impl Router {
         for Pending { slot, ingress } in pending.drain(..) {
             self.serve(now, ingress, out, mac, slot);
         }
-        // Hands the room back, so that the next time allocates nothing.
+        // Returns the memory, so that the next time allocates nothing.
         let neighbour = self.neighbours.get_mut(next_hop);
         neighbour.pending = pending;
         let port = self.interfaces[out].port;
@@ -455,14 +455,14 @@ impl Router {
             }
             return true;
         }
-        // What is parked is waited for.
+        // A parked frame changes the next notice.
         let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
         let noticed = served.contents != Contents::Datagram;
         self.mistreat(served);
         !parks && !noticed
     }
 
-    /// Must test frames to a port go through the faults?
+    /// Whether test frames to a port must go through the faults.
     #[inline(always)]
     fn mistreats(&self, port: usize) -> bool {
         self.faulty || !self.ports[port].parked.is_empty()

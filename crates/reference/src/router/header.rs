@@ -1,4 +1,4 @@
-//! What the data plane looks at in a frame, and what a fault changes there.
+//! The fields of a frame that the data plane reads, and those that a fault changes.
 
 use super::routing::TCP;
 use drophammer_model::traffic::HeaderKind;
@@ -12,19 +12,18 @@ pub(super) const TAGS: usize = 12;
 /// Where the IP header starts in a frame without tags.
 pub(super) const IP: usize = ethernet::LEN;
 
-/// Addresses that are neither source nor destination of anything that is forwarded: "this network", loopback, multicast,
-/// reserved.
+/// Addresses that are never source or destination of a forwarded packet: "this network", loopback, multicast, reserved.
 pub(super) fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// Is a loose (131) or strict (137) source route among these options?
+/// Whether a loose (131) or strict (137) source route is among these options.
 #[cold]
 pub(super) fn has_source_route(mut options: &[u8]) -> bool {
     loop {
         match options {
             [131 | 137, ..] => return true,
-            // No operation has no length.
+            // The option "no operation" has no length.
             [1, rest @ ..] => options = rest,
             [kind, length, ..] if *kind != 0 && *length >= 2 => {
                 let Some(rest) = options.get(usize::from(*length)..) else { return false };
@@ -35,7 +34,7 @@ pub(super) fn has_source_route(mut options: &[u8]) -> bool {
     }
 }
 
-/// The codepoint of an IP packet; 0 of one with labels.
+/// The codepoint of an IP packet; 0 for one with labels.
 pub(super) fn dscp(frame: &[u8]) -> u8 {
     match frame[12] {
         0x08 => frame[IP + 1] >> 2,
@@ -50,13 +49,13 @@ fn tag_bytes(frame: &[u8]) -> usize {
     (0..).map(|n| 4 * n).find(|n| !is_tag(TAGS + n)).unwrap_or(0)
 }
 
-/// The codepoint of the packet in a frame that is ready for its line; 0 of what has none.
+/// The codepoint of the packet in a frame that is ready for its line; 0 if it has none.
 pub(super) fn dscp_on_line(frame: &[u8]) -> u8 {
     let untagged = &frame[tag_bytes(frame)..];
     if untagged.len() > IP + 1 { dscp(untagged) } else { 0 }
 }
 
-/// What a frame that is ready for its line carries.
+/// The contents of a frame that is ready for its line.
 pub(super) fn contents_on_line(frame: &[u8]) -> Contents {
     contents(&frame[tag_bytes(frame)..])
 }
@@ -67,23 +66,23 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
     matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }
 
-/// What a transit frame carries, as far as faults and departures care.
+/// The contents of a transit frame, as far as faults and departures depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     /// A datagram, which nobody answers.
     Datagram,
     /// TCP, ICMP echo, or any transport behind more than one IP header and its options.
     Transport,
-    /// Fragments, other protocols, what cannot be read.
+    /// Fragments, other protocols, unreadable frames.
     Other,
 }
 
-/// Is this number of a next header that of an extension header: hop-by-hop options, routing, fragment or destination options?
+/// Whether this next header is an extension header: hop-by-hop options, routing, fragment or destination options.
 pub(super) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, 0 | 43 | 44 | 60)
 }
 
-/// What a frame without tags carries.
+/// The contents of a frame without tags.
 #[inline(always)]
 pub(super) fn contents(frame: &[u8]) -> Contents {
     if is_datagram(frame) { Contents::Datagram } else { contents_by_layers(frame) }
@@ -94,7 +93,7 @@ fn contents_by_layers(frame: &[u8]) -> Contents {
     if locate(frame).stop() == Stop::Transport { Contents::Transport } else { Contents::Other }
 }
 
-/// The short way to know the frames that are many: UDP behind an IP header without extensions.
+/// A fast check for the most frequent frames: UDP behind an IP header without extensions.
 #[inline(always)]
 fn is_datagram(frame: &[u8]) -> bool {
     let Some(frame) = frame.first_chunk::<{ IP + ipv4::LEN }>() else { return false };

@@ -1,4 +1,4 @@
-//! ICMP errors: what a router says of packets that it does not forward, within a rate limit.
+//! ICMP errors: reports on packets that a router does not forward, within a rate limit.
 
 use super::Router;
 use crate::faults::is_nth;
@@ -24,15 +24,15 @@ impl Router {
         allowed
     }
 
-    /// How often the error that may be sent now is.
+    /// How many times the error at hand is sent.
     fn times(&mut self) -> u32 {
         let twice = is_nth(self.truth.icmp_errors, self.faults.icmp_twice_every);
         self.truth.icmp_repeated += u64::from(twice);
         1 + u32::from(twice)
     }
 
-    /// Reports on `packet` to its source: by the routes where they lead to a neighbour that is known, else by the way that it came. Not on ICMP errors
-    /// nor on later fragments (RFC 1812 section 4.3.2.7).
+    /// Reports on `packet` to its source: by the routes if they lead to a known neighbour, else on the link that it
+    /// came by. There are no reports on ICMP errors and later fragments (RFC 1812 section 4.3.2.7).
     pub(super) fn report4<'p>(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl Router {
         Some((neighbour.interface, neighbour.mac?))
     }
 
-    /// The same for IPv6 (RFC 4443 section 2.4 e).
+    /// As `report4`, for IPv6 (RFC 4443 section 2.4 e).
     pub(super) fn report6<'p>(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Packets with MPLS labels, and those that get some.
+//! Packets with MPLS labels, and packets that get labels.
 
 use super::Router;
 use super::forward::trim;
@@ -39,7 +39,7 @@ impl Router {
         self.forward(now, port, next_hop, frame)
     }
 
-    /// Gives a packet of `total` bytes, whose TTL has been counted down to `ttl`, the labels of `entry`.
+    /// Pushes the labels of `entry` onto a packet of `total` bytes, whose TTL has been decremented to `ttl`.
     pub(super) fn push(
         &mut self,
         now: Instant,

@@ -7,7 +7,7 @@ use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
 
 impl Router {
-    /// What it does wrong.
+    /// Its faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -18,10 +18,10 @@ impl Router {
         self.pool.release(slot);
     }
 
-    /// Does what the faults say with a frame to a group that has a type which the device does not know. True if the frame is forwarded.
+    /// Applies the faults to a frame to a group whose type the device does not know. True if the frame is forwarded.
     pub(super) fn suffers_broadcast(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         for _ in 0..self.faults.broadcast_services {
-            // One that finds the buffer full takes no time.
+            // A frame that finds the buffer full takes no time.
             let _ = self.server.offer(now, 0);
         }
         if !self.faults.broadcast_flooded {
@@ -69,8 +69,8 @@ impl Router {
         departure
     }
 
-    /// When a frame that is ready at `ready` comes out of the queue of the port by which it came ([`crate::Faults::input_queue`]); `None` where it found no
-    /// place there.
+    /// When a frame that is ready at `ready` leaves the input queue of the port by which it came
+    /// ([`crate::Faults::input_queue`]); `None` if the queue was full.
     #[cold]
     fn leave_input(&mut self, ingress: usize, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let Some(first) = self.ports[ingress].input.behind(ready, self.faults.input_queue) else {

@@ -1,4 +1,4 @@
-//! What the faults do to a test frame on its way from the server to the line.
+//! The faults that act on a test frame on its way from the server to the line.
 
 use super::Router;
 use super::forward::Served;
@@ -16,7 +16,7 @@ impl Router {
         let Served { slot, arrived, end, ingress, mut port, contents } = served;
         self.truth.test_frames += 1;
         let number = self.truth.test_frames;
-        // Before all drops: the load is what arrives.
+        // Before all drops, because the load counts arrivals.
         let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
         if is_nth(number, self.faults.drop_every) {
             return self.discard(slot, |d| &mut d.fault_every);
@@ -81,7 +81,7 @@ impl Router {
         }
     }
 
-    /// A test frame takes its turn on `port` at `at`: the parked ones that it is the last to pass go behind it.
+    /// A test frame takes its turn on `port` at `at`: parked frames for which it is the last to pass go behind it.
     fn pass(&mut self, port: usize, at: Instant) {
         let parked = &mut self.ports[port].parked;
         let mut i = 0;

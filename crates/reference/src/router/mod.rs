@@ -48,44 +48,44 @@ use std::time::Duration;
 /// A reference device; see the crate for what is exact about it.
 pub struct Router {
     ports: Vec<Port>,
-    /// That of each port at the index of the port, then the sub-interfaces.
+    /// Those of the ports at the index of the port, then the sub-interfaces.
     interfaces: Vec<Interface>,
     by_tags: ByTags,
     fib: Fib,
     labels: Labels,
     pushed: Pushed,
-    /// Have labels a TTL of their own?
+    /// Whether labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
-    /// From where, and where to: a neighbour or a tunnel.
+    /// Source of the packets, and target: a neighbour or a tunnel.
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
-    /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
+    /// Packets of the speaker, one behind the other, with the end and the output interface of each.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
-    /// That of the configuration.
+    /// The filter of the configuration.
     own_filter: Filter,
     filter_ns_per_rule: u64,
-    /// What extension headers take, and how much of it the packet in hand does.
+    /// Time for extension headers, and the part of it that the current packet needs.
     extension_ns: (u64, u64),
     /// Packets with extension headers.
     extended: u64,
-    /// Rules that were looked at for the frame at hand.
+    /// Rules that were examined for the current frame.
     rules_read: u64,
     /// Decisions of the filter so far: permitted, denied.
     decisions: (u64, u64),
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
-    /// Some line has classes.
+    /// True if some line has classes.
     classed: bool,
-    /// Frames in the queues of such lines that somebody may answer.
+    /// Frames in the queues of such lines that another station may answer.
     answerable: usize,
     delay: Duration,
     jitter: Duration,
     faults: Faults,
-    /// Some of them act on test frames.
+    /// True if some faults act on test frames.
     faulty: bool,
     departures: Departures,
     pool: Pool,
@@ -94,7 +94,7 @@ pub struct Router {
     next_own: Instant,
     pending_limit: usize,
     errors: ErrorLimit,
-    /// For the delay, and for faults: apart, so that a fault does not change the delays.
+    /// Two generators, for the delay and for faults, so that a fault does not change the delays.
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
@@ -109,12 +109,12 @@ struct Port {
     mac: MacAddr,
     /// Length of the longest frame with a packet that it takes, without FCS.
     longest: usize,
-    /// The link is down.
+    /// True while the link is down.
     down: bool,
     line: Line,
     /// For [`Faults::input_queue`].
     input: InputQueue,
-    /// In place of the line, where it has classes.
+    /// Replaces the line, if it has classes.
     classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
     counters: PortCounters,
@@ -124,7 +124,7 @@ struct Port {
 const TWO_TAGS: usize = 8;
 
 impl Router {
-    /// A device that has seen nothing yet.
+    /// A new device.
     ///
     /// # Errors
     /// [`ConfigError`] when the configuration contradicts itself.
@@ -225,7 +225,7 @@ impl Router {
         Ok(router)
     }
 
-    /// Changes what it does wrong from now on. Numbering of frames goes on; its own frames start one interval from now.
+    /// Changes its faults from now on. Numbering of frames goes on; its own frames start one interval from now.
     ///
     /// # Errors
     /// [`ConfigError`] when a fault names a port that is not there or a capacity out of range.
@@ -246,7 +246,7 @@ impl Router {
         Ok(())
     }
 
-    /// The latest instant that it was told.
+    /// The latest instant that was passed to it.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -256,7 +256,7 @@ impl Router {
         &self.truth
     }
 
-    /// What its counters for `port` tell (see [`Faults::counter_error`]); `None` for a port that is not there.
+    /// Its counters for `port` as it reports them (see [`Faults::counter_error`]); `None` for a port that does not exist.
     pub fn counters(&self, port: usize) -> Option<PortCounters> {
         let mut told = self.ports.get(port)?.counters;
         let after = self.faults.counter_error_after;
@@ -266,23 +266,23 @@ impl Router {
         Some(told)
     }
 
-    /// `frames` were lost between a link and the device, because whoever moves its frames did not keep up.
+    /// Notes that `frames` were lost between a link and the device, because the code that moves its frames did not keep up.
     pub fn note_receive_overflow(&mut self, frames: u64) {
         self.truth.receive_overflow += frames;
     }
 
-    /// `frames` that [`Router::poll`] gave out were refused by their link.
+    /// Notes that links refused `frames` that [`Router::poll`] sent.
     pub fn note_transmit_refused(&mut self, frames: u64) {
         self.truth.transmit_refused += frames;
     }
 
-    /// Where it believes a neighbour on a port, or on the interface of this number, to be.
+    /// The MAC address that it has for a neighbour on a port, or on the interface of this number.
     pub fn neighbour(&self, interface: usize, address: IpAddr) -> Option<MacAddr> {
         self.neighbours.find(interface, address).and_then(|i| self.neighbours.get(i).mac)
     }
 
-    /// Takes a frame (without FCS) whose last bit came in at `now`. What leaves because of it is given by
-    /// [`Router::poll`], also what leaves in the same instant.
+    /// Takes a frame (without FCS) whose last bit came in at `now`. [`Router::poll`] returns the frames that leave
+    /// because of it, also those that leave at the same instant.
     ///
     /// # Panics
     /// When there is no such port.
@@ -295,8 +295,8 @@ impl Router {
         self.spare = copy;
     }
 
-    /// The same of a frame whose memory the device may keep; it leaves other memory in its place then, or none. Returns whether
-    /// [`Router::next_notice`] is certain to be as before.
+    /// As [`Router::receive`], for a frame whose memory the device may keep; it then leaves other memory or none in its
+    /// place. Returns whether [`Router::next_notice`] is certain to be unchanged.
     ///
     /// # Panics
     /// When there is no such port.
@@ -311,7 +311,7 @@ impl Router {
         self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
-    /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
+    /// True if nothing happened that may change [`Router::next_notice`]; likewise for all functions that it calls.
     #[inline(always)]
     fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
@@ -358,13 +358,13 @@ impl Router {
         }
     }
 
-    /// Is it a fault of this device to forward such frames?
+    /// Whether a fault makes this device forward such frames.
     #[inline(always)]
     pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
         self.faults.forwards == Some(wrong)
     }
 
-    /// A frame that is none.
+    /// Counts a frame that is not a valid Ethernet frame.
     #[cold]
     fn refuse(&mut self, port: usize) -> bool {
         self.ports[port].counters.in_errors += 1;
@@ -372,12 +372,12 @@ impl Router {
         false
     }
 
-    /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.
+    /// Processes everything due until `now` and passes every frame that departs until then to `out`, in order of departure.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
         self.give(now, |at, port, frame| out(at, port, frame));
     }
 
-    /// The same with frames whose memory `out` may keep.
+    /// As [`Router::poll`], with frames whose memory `out` may keep.
     pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -414,13 +414,14 @@ impl Router {
         earlier(installed, earlier(leaving, self.next_timer()))
     }
 
-    /// The same without test frames on their output port: until then one call of [`Router::poll`] is as good as many.
+    /// As [`Router::next_deadline`], without test frames on their output port: until then one call of [`Router::poll`]
+    /// has the effect of many.
     pub fn next_notice(&self) -> Option<Instant> {
         let leaving = earlier(self.departures.next_notice(), self.next_answerable_on_lines());
         earlier(leaving, self.next_timer())
     }
 
-    /// The same, with all frames on their way to the ports that `ports` names.
+    /// As [`Router::next_notice`], with all frames on their way to the ports that `ports` names.
     pub fn next_notice_or_at(&self, ports: &[bool]) -> Option<Instant> {
         let leaving = earlier(self.departures.next_at(ports), self.next_on_lines());
         earlier(leaving, self.next_notice())
@@ -433,7 +434,7 @@ impl Router {
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         for port in &self.ports {
-            // Asked for at every frame, and mostly empty.
+            // Queried at every frame, and mostly empty.
             if !port.parked.is_empty() {
                 next = earlier(next, port.parked.iter().map(|f| f.limit).min());
             }

@@ -1,4 +1,4 @@
-//! What the router does with routes: BGP's packets, the forwarding table, links that go and come.
+//! Routes of the router: BGP's packets, the forwarding table, links that go down and come up.
 
 use super::Router;
 use super::forward::push_tags;
@@ -33,7 +33,7 @@ impl Router {
         self.fib.add_static(route.prefix, route.prefix_len, next_hop)
     }
 
-    /// Adds what a configuration has of routes.
+    /// Adds the routes of a configuration.
     pub(super) fn add_configured(
         &mut self,
         routes: Vec<Route>,
@@ -61,14 +61,14 @@ impl Router {
         self.pushed.add(route, next_hop)
     }
 
-    /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
-    /// those that found no room before stay without.
+    /// Removes a route; false if there is none. Its place in the forwarding table goes to a route that is added later:
+    /// routes that found no room before stay without.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
         self.fib.remove_static(prefix, prefix_len)
     }
 
-    /// The link of a port goes down or comes up at `now`. While it is down nothing is received by it (such frames count as
-    /// ignored) and nothing sent: frames that would get to the line then are dropped, and BGP sessions over it end at once.
+    /// The link of a port goes down or comes up at `now`. While it is down, nothing is received (such frames count as
+    /// ignored) and nothing sent: frames that would reach the line then are dropped, and BGP sessions over it end at once.
     ///
     /// # Panics
     /// When there is no such port.
@@ -151,8 +151,9 @@ impl Router {
         self.spoken = (bytes, ends);
     }
 
-    /// Sends an IP packet of its own to a neighbour. One whose MAC address is not known is asked for it, and the packet waits for the
-    /// answer, behind as many others as of transit frames; what is more is lost, and TCP sends it again.
+    /// Sends an IP packet of its own to a neighbour. If the neighbour's MAC address is not known, the device asks for
+    /// it, and the packet waits for the answer, with the same limit as for transit frames; packets beyond it are lost,
+    /// and TCP sends them again.
     fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),

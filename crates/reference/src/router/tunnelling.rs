@@ -25,7 +25,7 @@ impl Router {
         Ok(())
     }
 
-    /// Adds a policy; tunnels and interfaces are there already.
+    /// Adds a policy; its tunnels and interfaces must exist.
     pub(super) fn add_policy(&mut self, policy: &Policy) -> Result<(), ConfigError> {
         let is_there = |interface: usize| {
             let known = interface < self.interfaces.len();
@@ -52,7 +52,7 @@ impl Router {
         Ok(())
     }
 
-    /// What tunnel number `tunnel` of its configuration has carried; `None` for one that is not there.
+    /// Counters of tunnel number `tunnel` of its configuration; `None` if it does not exist.
     pub fn tunnel_counters(&self, tunnel: usize) -> Option<TunnelCounters> {
         Some(self.tunnels.get(tunnel)?.counters)
     }
@@ -62,7 +62,8 @@ impl Router {
         self.tunnels.iter().position(|end| (end.tunnel.local, end.tunnel.remote) == (local, remote))
     }
 
-    /// Where a packet from there goes, for which the routes say `target`. What is for nobody else than this link goes no other way.
+    /// The target of a packet from this source, for which the routes give `target`. Broadcasts of a connected prefix
+    /// are exempt from policies.
     pub(super) fn by_policy(&self, from: PolicySource, target: Option<Target>) -> Option<Target> {
         if target == Some(Target::Broadcast) || self.faults.policy_ignored {
             return target;
@@ -70,7 +71,7 @@ impl Router {
         self.policies.iter().find(|policy| policy.0 == from).map(|policy| policy.1).or(target)
     }
 
-    /// Takes a packet of a tunnel, and sends on what it carries.
+    /// Takes a packet of a tunnel, and forwards the packet in it.
     #[cold]
     pub(super) fn take_tunnelled(
         &mut self,
@@ -198,7 +199,7 @@ impl Router {
         self.forward(now, ingress, next_hop, frame)
     }
 
-    /// Drops a packet that does not fit, and says so to its source if it may not be fragmented (RFC 1191 section 4).
+    /// Drops a packet that does not fit, and informs its source if it may not be fragmented (RFC 1191 section 4).
     fn refuse_large(&mut self, now: Instant, ingress: usize, from: MacAddr, mtu: usize, packet: &[u8]) {
         self.truth.dropped.mtu += 1;
         if packet[6] & 0x40 != 0 {

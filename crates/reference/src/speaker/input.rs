@@ -1,4 +1,4 @@
-//! What UPDATEs do to the routing table.
+//! Effects of UPDATEs on the routing table.
 
 use super::{Hops, read};
 use crate::config::{Beyond, RibLimit};
@@ -9,37 +9,37 @@ use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::{Notification, cease, code};
 use std::net::IpAddr;
 
-/// The routing table and what goes with it.
+/// The routing table and related state.
 pub(super) struct Table {
     pub rib: Rib,
     pub asn: u32,
     /// BGP identifier of the device, and its cluster's.
     pub router_id: u32,
-    /// External routes are told to internal peers with the device as next hop.
+    /// External routes are advertised to internal peers with the device as next hop.
     pub next_hop_self: bool,
     pub limit: Option<RibLimit>,
     /// Routes that may still come before the session is reset.
     pub until_reset: Option<u64>,
-    /// Routes that may still be told before a malformed UPDATE follows.
+    /// Routes that may still be advertised before a malformed UPDATE follows.
     pub until_malformed: Option<u64>,
     pub truth: BgpTruth,
 }
 
-/// Where an UPDATE comes from.
+/// Origin of an UPDATE.
 pub(super) struct Source<'a, 'b> {
     pub now: Instant,
     pub peer: PeerId,
     pub port: usize,
-    /// Are its routes reflected?
+    /// Whether its routes are reflected.
     pub client: bool,
     pub hops: &'a mut Hops<'b>,
 }
 
 impl Table {
-    /// Takes the body of an UPDATE.
+    /// Processes the body of an UPDATE.
     ///
     /// # Errors
-    /// The NOTIFICATION that ends the session. What came before the point of error counts.
+    /// The NOTIFICATION that ends the session. The part before the point of error takes effect.
     pub fn update(&mut self, from: Source<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
         let Source { now, peer, port, client, hops } = from;
         let update = read::read(body, with.ibgp)?;
@@ -63,7 +63,7 @@ impl Table {
             let (mut attributes, next_hop) = attributes;
             attributes.next_hop = next_hop;
             if with.ibgp {
-                // Who brought it into the AS, as those will be told to whom it is reflected.
+                // Its originator in the AS, which is advertised to the peers to which it is reflected.
                 attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
             }
             let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);

@@ -1,8 +1,8 @@
 //! BGP of the device: sessions over TCP on the addresses of its ports, and its routing table between them. Packets and instants
 //! in, packets and deadlines out.
 //!
-//! What arrives at an instant is read, decided upon and answered in that instant, unless the device is told to take its
-//! time; see [`crate::rib`] for the instants of routes.
+//! What arrives at an instant is read, processed and answered at that instant, unless delays are configured; see
+//! [`crate::rib`] for the instants of routes.
 
 mod input;
 mod peer;
@@ -27,13 +27,13 @@ use std::net::IpAddr;
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
 
-/// What the speaker asks of the device: number of the neighbour with this address on the link of this interface, `None` when
-/// there can be none.
+/// Lookup that the device provides to the speaker: number of the neighbour with this address on the link of this
+/// interface, `None` when there can be none.
 pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
 /// The speaker.
 pub(crate) struct Speaker {
-    /// By interface.
+    /// One stack per interface.
     stacks: Vec<TcpStack>,
     peers: Vec<Peer>,
     by_address: HashMap<(usize, IpAddr), PeerId>,
@@ -42,15 +42,15 @@ pub(crate) struct Speaker {
     faults: BgpFaults,
     /// Peers that have something to do, each once.
     busy: Vec<PeerId>,
-    /// When peers want to be looked at; some entries are out of date.
+    /// When peers need attention; some entries are out of date.
     timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
-    /// When [`Speaker::poll`] has something to do, kept so that asking costs nothing.
+    /// Next deadline of [`Speaker::poll`], cached because it is queried often.
     wake: Option<Instant>,
     ready: Vec<ConnectionId>,
 }
 
 impl Speaker {
-    /// A speaker that has not said anything yet.
+    /// A new speaker.
     ///
     /// # Errors
     /// A peer on a port or address where none can be.
@@ -117,7 +117,7 @@ impl Speaker {
         Ok(speaker)
     }
 
-    /// Does wrong from now on what it is told, and nothing else.
+    /// Replaces its faults from now on.
     pub fn set_faults(&mut self, faults: BgpFaults) {
         self.faults = faults;
         self.table.rib.set_withdraw_late(faults.withdraw_late);
@@ -139,7 +139,7 @@ impl Speaker {
         }
     }
 
-    /// A packet for an address of the device arrives; false when it is not of TCP.
+    /// A packet for an address of the device arrives; false if it is not TCP.
     pub fn receive(&mut self, now: Instant, port: usize, packet: &[u8], hops: Hops<'_>) -> bool {
         if !self.stacks[port].receive(now, packet) {
             return false;
@@ -185,7 +185,7 @@ impl Speaker {
         Some(change)
     }
 
-    /// The link under some interfaces went down (`over`: which): their sessions end without a word.
+    /// The links of the interfaces that `over` marks went down: their sessions end silently.
     pub fn link_down(&mut self, now: Instant, over: &[bool], hops: Hops<'_>) {
         for id in 0..self.peers.len() {
             if over[self.peers[id].port] {
@@ -240,7 +240,7 @@ impl Speaker {
         self.wake = [tcp, timer, self.table.rib.next_deadline()].into_iter().flatten().min();
     }
 
-    /// Connections that peers have opened.
+    /// Accepts connections that peers have opened.
     fn accept(&mut self, now: Instant) {
         for port in 0..self.stacks.len() {
             while let Some((_, connection)) = self.stacks[port].accept_any() {
@@ -257,7 +257,7 @@ impl Speaker {
                         self.by_connection.insert((port, connection), id);
                         self.mark(id);
                     }
-                    // Nobody's, or one too many.
+                    // From no configured peer, or a second one of a peer.
                     None => {
                         stack.abort(connection);
                         stack.remove(connection);

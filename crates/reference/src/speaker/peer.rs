@@ -1,4 +1,4 @@
-//! One peer: its connection, its session, and what it is told.
+//! One peer: its connection, its session, and the messages to it.
 
 use super::input::Source;
 use super::{Hops, Speaker, write};
@@ -28,15 +28,15 @@ pub(super) struct Peer {
     own: [Option<IpAddr>; 2],
     pub session: Session,
     pub connection: Option<ConnectionId>,
-    /// Its routes are in the table.
+    /// True while its routes are in the table.
     up: bool,
-    /// Its End-of-RIB has not been sent.
+    /// True until its End-of-RIB has been sent.
     end_of_rib: bool,
     /// UPDATEs that wait for room in TCP.
     staged: Vec<u8>,
-    /// How much of them is gone.
+    /// Bytes of them that TCP has taken.
     sent: usize,
-    /// What may be read, where that is limited.
+    /// Bytes that may be read, if that is limited.
     share: Share,
     /// NOTIFICATIONs received before.
     notifications: u64,
@@ -51,12 +51,12 @@ const READ_EVERY: u64 = 10_000_000;
 #[derive(Default)]
 struct Share {
     bytes: u64,
-    /// In which interval that was reckoned.
+    /// The interval for which `bytes` was computed.
     interval: u64,
 }
 
 impl Share {
-    /// What there is at `now`.
+    /// The bytes at `now`.
     fn at(&mut self, now: Instant, per_second: u64) -> &mut u64 {
         let intervals = now.0 / READ_EVERY - self.interval;
         self.interval += intervals;
@@ -64,25 +64,25 @@ impl Share {
         match intervals {
             0 => {}
             1 => self.bytes = (self.bytes + each).min(each.max(MAX_LEN_EXTENDED as u64)),
-            // Nobody waited in between.
+            // Nothing was waiting in between, so nothing is carried over.
             _ => self.bytes = each,
         }
         &mut self.bytes
     }
 
-    /// That of one interval.
+    /// The share of one interval.
     fn of(per_second: u64) -> u64 {
         (per_second / (1_000_000_000 / READ_EVERY)).max(1)
     }
 
-    /// When there is more.
+    /// When the next share begins.
     fn next(&self) -> Instant {
         Instant((self.interval + 1) * READ_EVERY)
     }
 }
 
 impl Peer {
-    /// On `interface`.
+    /// A peer on `interface`.
     pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, interface: &Interface) -> Peer {
         let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
@@ -91,7 +91,7 @@ impl Peer {
         session.passive = !peer.connect;
         session.seed = seed;
         if !peer.connect {
-            // Whoever waits may do so at once.
+            // A passive session may wait again at once.
             session.idle_hold = Duration::ZERO;
         }
         Peer {
@@ -130,7 +130,7 @@ fn closed(reason: CloseReason) -> Closed {
 impl Speaker {
     /// Does what can be done for a peer now.
     pub(super) fn serve(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
-        // Each round may be the reason for another: an OPEN for an answer, an answer for a close.
+        // Each round may cause another: an OPEN an answer, an answer a close.
         for _ in 0..16 {
             let before = self.peers[usize::from(id)].session.state();
             self.read(now, id, hops);
@@ -153,14 +153,14 @@ impl Speaker {
         }
     }
 
-    /// Is there more to read than may be read now?
+    /// Whether there is more data than may be read now.
     fn reads_later(&self, id: PeerId) -> bool {
         let peer = &self.peers[usize::from(id)];
         let slow = self.faults.reads_per_second > 0 && !self.faults.never_reads;
         slow && peer.connection.is_some_and(|c| self.stacks[peer.port].can_receive(c) > 0)
     }
 
-    /// Takes what has come in, and learns of the end of the connection behind it.
+    /// Reads received data, and then notices the end of the connection.
     fn read(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
         let Speaker { peers, stacks, table, faults, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -188,7 +188,7 @@ impl Speaker {
             });
         }
         if let Some(most) = most.as_deref_mut().filter(|_| stack.can_receive(connection) == 0) {
-            // What was not needed is not saved up.
+            // An unused share is not saved up.
             *most = (*most).min(Share::of(faults.reads_per_second));
         }
         let heard = session.received().notifications;
@@ -197,7 +197,7 @@ impl Speaker {
         let how = match stack.state(connection) {
             ConnState::Connecting | ConnState::Established => return,
             ConnState::PeerClosed if faults.never_reads => return,
-            // A slow reader has not got to the end yet.
+            // A slow reader has not reached the end yet.
             ConnState::PeerClosed if most.is_some() && stack.can_receive(connection) > 0 => return,
             ConnState::PeerClosed => Closed::ByPeer,
             ConnState::Closed(reason) => closed(reason),
@@ -211,7 +211,7 @@ impl Speaker {
         by_connection.remove(&(port, connection));
     }
 
-    /// Tells the routing table that the session came up or ended.
+    /// Informs the routing table that the session came up or ended.
     fn follow(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, table, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -232,7 +232,7 @@ impl Speaker {
                 (peer.up, peer.end_of_rib) = (true, true);
             }
             (Some(_), false) => {
-                // AS paths of 2 octets are not spoken here.
+                // AS paths of 2 octets are not supported here.
                 peer.session.reset(now, Notification::bare(code::CEASE, cease::CONNECTION_REJECTED));
             }
             (None, true) => {
@@ -248,7 +248,7 @@ impl Speaker {
         }
     }
 
-    /// Hands messages to TCP: first what was begun, then control messages, then UPDATEs.
+    /// Hands messages to TCP: first the rest of a started one, then control messages, then UPDATEs.
     fn write(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, table, faults, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -294,7 +294,7 @@ impl Speaker {
                     len
                 });
                 if peer.session.wants_write() {
-                    // TCP has no room; it tells when it has.
+                    // TCP has no room; it reports when it has.
                     return;
                 }
             }
@@ -326,7 +326,7 @@ impl Speaker {
         }
     }
 
-    /// Carries out what the session wants of TCP.
+    /// Carries out the session's requests to TCP.
     fn carry_out(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -357,7 +357,7 @@ impl Speaker {
     }
 }
 
-/// Takes KEEPALIVEs out of whole messages; what is left is at the front, and this long.
+/// Removes KEEPALIVEs from whole messages; returns the length of the rest, which is at the front.
 fn without_keepalives(messages: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(&[high, low, message]) = messages.get(from + HEADER_LEN - 3..).and_then(|m| m.first_chunk()) {

@@ -1,5 +1,5 @@
-//! UPDATEs that arrive (RFC 4271 section 4.3, RFC 4760), and what is wrong with them (RFC 7606). The device has a reader and a
-//! writer of its own: a mistake in those of the tester shows, and is not answered by the same mistake.
+//! Received UPDATEs (RFC 4271 section 4.3, RFC 4760) and their errors (RFC 7606). The device has its own reader and
+//! writer: a mistake in those of the tester shows, because the device does not share it.
 
 use crate::rib::{Attributes, Net, net};
 use drophammer_wire::bgp::AfiSafi;
@@ -42,7 +42,7 @@ pub(super) struct Nets<'a> {
 }
 
 impl<'a> Nets<'a> {
-    /// Prefixes that are all whole and of a length of their family.
+    /// Reads prefixes, which must all be complete and of a length of their family.
     fn read(ipv6: bool, bytes: &'a [u8]) -> Result<Nets<'a>, Notification> {
         let mut rest = bytes;
         while let Some((&len, after)) = rest.split_first() {
@@ -79,11 +79,11 @@ impl Iterator for Nets<'_> {
 /// An UPDATE.
 #[derive(Debug)]
 pub(super) struct Update<'a> {
-    /// Withdrawn, of either kind.
+    /// Withdrawn prefixes, of both kinds.
     pub withdrawn: [Nets<'a>; 2],
-    /// Announced, of either kind, and the next hop of each; without one they are to be treated as withdrawn.
+    /// Announced prefixes, of both kinds, and the next hop of each; without one they are to be treated as withdrawn.
     pub announced: [(Nets<'a>, Option<IpAddr>); 2],
-    /// What is said of the announced ones; the next hop in it means nothing. `None`: treat them as withdrawn.
+    /// Attributes of the announced ones; the next hop in them is not used. `None`: treat them as withdrawn.
     pub attributes: Option<Attributes>,
 }
 
@@ -120,8 +120,7 @@ fn is_path(value: &[u8]) -> bool {
 /// Reads the body of an UPDATE of a session with ASes of 4 octets; `internal`: the peer is of the same AS.
 ///
 /// # Errors
-/// The NOTIFICATION for an UPDATE of which it cannot be told what routes it is about. Other errors make its routes count as
-/// withdrawn.
+/// The NOTIFICATION for an UPDATE whose routes cannot be determined. Other errors make its routes count as withdrawn.
 pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notification> {
     let (withdrawn, rest) = counted(body).ok_or_else(bad_list)?;
     let (mut attributes, announced) = counted(rest).ok_or_else(bad_list)?;
@@ -134,12 +133,12 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
     while !attributes.is_empty() {
         let Some((flags, code, value)) = attribute(&mut attributes) else {
-            // Lengths within the list are wrong: the routes are known, what is said of them is not.
+            // Lengths within the list are wrong: the routes are known, but not their attributes.
             sound = false;
             break;
         };
         if std::mem::replace(&mut seen[usize::from(code)], true) {
-            // Of two alike the first counts; the routes of two are not known (RFC 7606 section 3 g).
+            // Of two equal attributes the first counts; with two of these the routes are not known (RFC 7606 section 3 g).
             if matches!(code, attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI) {
                 return Err(bad_list());
             }
@@ -172,7 +171,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             (attribute::NEXT_HOP, &[a, b, c, d]) => next_hop = Some(IpAddr::from([a, b, c, d])),
             (attribute::MULTI_EXIT_DISC, &[a, b, c, d]) => med = Some(u32::from_be_bytes([a, b, c, d])),
             (attribute::LOCAL_PREF, &[a, b, c, d]) if internal => local_pref = Some(u32::from_be_bytes([a, b, c, d])),
-            // RFC 7606 sections 7.5, 7.9 and 7.10: they say nothing here.
+            // RFC 7606 sections 7.5, 7.9 and 7.10: ignored from external peers.
             (attribute::LOCAL_PREF | attribute::ORIGINATOR_ID | attribute::CLUSTER_LIST, _) if !internal => {}
             (attribute::ORIGINATOR_ID, &[a, b, c, d]) => originator = Some(u32::from_be_bytes([a, b, c, d])),
             (attribute::CLUSTER_LIST, value) if value.len().is_multiple_of(4) && !value.is_empty() => {
@@ -194,7 +193,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             }
             (attribute::MP_REACH_NLRI, value) => reached = reach(value)?,
             (attribute::MP_UNREACH_NLRI, value) => unreached = unreach(value)?,
-            // Of no use where all speak in 4 octets (RFC 6793 section 6).
+            // Not used if all speakers use 4 octets (RFC 6793 section 6).
             (attribute::AS4_PATH | attribute::AS4_AGGREGATOR, _) => {}
             (
                 attribute::ORIGIN
@@ -209,7 +208,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
                 | attribute::LARGE_COMMUNITIES,
                 _,
             ) => sound = false,
-            // RFC 4271 section 9: what is not known is passed on if it is transitive, marked as partial.
+            // RFC 4271 section 9: an unknown attribute is passed on if it is transitive, marked as partial.
             (_, _) if kind == flag::OPTIONAL | flag::TRANSITIVE => pass_on(flags | flag::PARTIAL),
             (_, _) if flags & flag::OPTIONAL != 0 => {}
             (_, _) => return Err(Notification::bare(code::UPDATE, subcode::UNRECOGNIZED_WELL_KNOWN)),
@@ -249,7 +248,7 @@ fn reach(value: &[u8]) -> Result<(Nets<'_>, Option<IpAddr>), Notification> {
             let next_hop = next_hop.first_chunk::<16>().map(|a| IpAddr::from(*a));
             Ok((Nets::read(true, nets)?, next_hop))
         }
-        // RFC 7606 section 7.11: the routes cannot be told for certain.
+        // RFC 7606 section 7.11: the routes cannot be determined.
         (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST, _) => Err(malformed()),
         _ => Ok((Nets::default(), None)),
     }

@@ -1,4 +1,4 @@
-//! UPDATEs that leave.
+//! UPDATEs to be sent.
 
 use super::input::Table;
 use super::read::{attribute, flag};
@@ -9,7 +9,7 @@ use drophammer_model::Instant;
 use drophammer_wire::bgp::message::{self, HEADER_LEN, kind};
 use std::net::IpAddr;
 
-/// A session as what is written depends on it.
+/// The properties of a session on which UPDATEs depend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub peer: PeerId,
@@ -19,7 +19,7 @@ pub(super) struct Way {
     pub router_id: u32,
     /// The device's address on the link of the peer, by family.
     pub own: [Option<IpAddr>; 2],
-    /// Of the same AS.
+    /// True if the peer is in the same AS.
     pub internal: bool,
     /// The device is the next hop of external routes, also for an internal peer.
     pub next_hop_self: bool,
@@ -32,15 +32,15 @@ pub(super) struct Way {
 struct Common {
     telling: Telling,
     ipv6: bool,
-    /// Instead of the device's own.
+    /// Replaces the device's own address.
     next_hop: Option<IpAddr>,
-    /// It is not the right one.
+    /// True if that is wrong.
     strange: bool,
     doubled: bool,
 }
 
-/// Appends UPDATEs for what there is to tell until `out` has `enough` bytes or more, or the routes before a malformed one
-/// have been told.
+/// Appends UPDATEs for pending routes until `out` has `enough` bytes or more, or the routes before a malformed one have
+/// been advertised.
 pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut Vec<u8>, enough: usize, now: Instant) {
     let Table { rib, truth, until_malformed: until, .. } = table;
     let mut nets = Vec::new();
@@ -78,7 +78,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
             }
         }
         if count == 0 {
-            // Attributes that leave no room for a prefix cannot be told.
+            // Attributes that leave no room for a prefix cannot be advertised.
             truth.lost += 1;
             rib.told(way.peer);
             continue;
@@ -93,7 +93,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
     }
 }
 
-/// The next prefix that this peer is to be told of, faults included.
+/// The next prefix to advertise to this peer, faults included.
 fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> Option<(Net, Common)> {
     loop {
         let (net, number, path, telling) = rib.next_telling(way.peer)?;
@@ -174,7 +174,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
             out.extend_from_slice(announced);
             return;
         }
-        // First, as RFC 7606 section 5.1 asks.
+        // First, as RFC 7606 section 5.1 requires.
         let mut value = vec![0, 2, 1];
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,

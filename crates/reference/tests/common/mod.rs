@@ -12,7 +12,7 @@ use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::{MacAddr, ipv4, ipv6, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A frame that departed: when, by which port, what.
+/// A frame that departed: instant, port, content.
 pub type Sent = (Instant, usize, Vec<u8>);
 
 pub const MS: u64 = 1_000_000;
@@ -21,9 +21,9 @@ pub const SECOND: u64 = 1_000 * MS;
 pub struct Bench {
     pub router: Router,
     pub hosts: Vec<Device>,
-    /// All that the router sent.
+    /// All frames that the router sent.
     pub sent: Vec<Sent>,
-    /// All that the hosts sent.
+    /// All frames that the hosts sent.
     pub control: Vec<Vec<u8>>,
 }
 
@@ -75,7 +75,7 @@ pub fn host(port: usize) -> Device {
     })
 }
 
-/// Lets a host ping its gateway; false when it does not use this family.
+/// Makes a host ping its gateway; false if it does not use this family.
 pub fn ping(host: &mut Device, now: Instant, family: Family) -> bool {
     host.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok()
 }
@@ -88,13 +88,13 @@ pub fn ping_stats(host: &Device, family: Family) -> Option<PingStats> {
 pub const BUDGET: usize = 64 << 10;
 
 impl Bench {
-    /// Nobody knows anybody yet.
+    /// No neighbour is resolved yet.
     pub fn cold(config: Config) -> Bench {
         let hosts = (0..config.ports.len()).map(host).collect();
         Bench { router: Router::new(config).unwrap(), hosts, sent: Vec::new(), control: Vec::new() }
     }
 
-    /// The hosts have resolved the router, which thereby knows them.
+    /// The hosts have resolved the router, and the router has learned them from that.
     pub fn new(config: Config) -> Bench {
         let mut bench = Bench::cold(config);
         bench.wake_hosts(Instant(0));
@@ -103,7 +103,7 @@ impl Bench {
         bench
     }
 
-    /// Polls the hosts and carries what they say.
+    /// Polls the hosts and delivers their frames.
     pub fn wake_hosts(&mut self, now: Instant) {
         let mut outgoing = Vec::new();
         for (i, host) in self.hosts.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ impl Bench {
         self.run_until(now);
     }
 
-    /// Polls the router at each of its deadlines until `end`; the hosts get what it sends, and answer.
+    /// Polls the router at each of its deadlines until `end`; the hosts receive its frames, and answer.
     pub fn run_until(&mut self, end: Instant) {
         while let Some(at) = self.router.next_deadline().filter(|d| *d <= end) {
             let mut sent = Vec::new();
@@ -140,7 +140,7 @@ impl Bench {
         self.router.receive(now, port, frame);
     }
 
-    /// Lets everything in the box depart.
+    /// Runs until every frame in the box has departed.
     pub fn finish(&mut self) -> Vec<Sent> {
         self.run_until(Instant(1_000_000 * SECOND));
         assert_eq!(self.router.truth().queued, 0);
@@ -154,7 +154,7 @@ impl Bench {
     }
 }
 
-/// What a test frame is.
+/// Properties of a test frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     pub from: usize,
@@ -216,12 +216,12 @@ impl Test {
     }
 }
 
-/// A test frame as it arrived.
+/// A received test frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub number: u32,
     pub ttl: u8,
-    /// IP and UDP checksums hold.
+    /// IP and UDP checksums are correct.
     pub intact: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A reference device with an emulated BGP speaker on each port, in virtual time, on links that take none.
+//! A reference device with an emulated BGP speaker on each port, in virtual time, on links without delay.
 
 use crate::common::{self, host, net4, net6};
 use drophammer_emulation::Device;
@@ -28,14 +28,14 @@ pub fn asn(port: usize) -> u32 {
     65_001 + port as u32
 }
 
-/// What of an UPDATE came at one instant.
+/// The content of an UPDATE received at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     pub at: Instant,
-    /// `10.0.0.0/8`; or an End-of-RIB: no prefix at all.
+    /// `10.0.0.0/8`; an End-of-RIB has no prefix at all.
     pub withdrawn: Vec<String>,
     pub announced: Vec<String>,
-    /// All attributes but those of routes, as they stand there.
+    /// All attributes except those of routes, as in the message.
     pub attributes: Vec<u8>,
     /// Next hop of MP_REACH_NLRI.
     pub next_hop: Option<IpAddr>,
@@ -126,16 +126,16 @@ pub struct Speaker {
     address: IpAddr,
     stack: TcpStack,
     connection: Option<ConnectionId>,
-    /// What waits for room.
+    /// Data that waits for room.
     out: Vec<u8>,
     pub heard: Vec<Heard>,
-    /// What it hears is only checked, not kept.
+    /// Received messages are only checked, not kept.
     pub forgetful: bool,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
-    /// It takes no connection and opens none.
+    /// It accepts no connection and opens none.
     pub quiet: bool,
-    /// It judges UPDATEs, and ends the session for those that are malformed.
+    /// It validates UPDATEs, and ends the session for those that are malformed.
     pub strict: bool,
 }
 
@@ -285,7 +285,7 @@ impl World {
         let mut world = World::idle(config);
         world.run_until(Instant(20 * common::MS));
         assert!(world.speakers.iter().all(|s| s.session.state() == State::Established));
-        // Nothing but an End-of-RIB was said.
+        // Only an End-of-RIB was received.
         assert!(world.speakers.iter().all(|s| s.forgetful || s.heard.len() == 1 && s.heard[0].announced.is_empty()));
         world.speakers.iter_mut().for_each(|s| s.heard.clear());
         world
@@ -319,7 +319,7 @@ impl World {
         self.router.receive(self.now, port, frame);
     }
 
-    /// Lets everything of this instant happen.
+    /// Processes everything at this instant.
     pub fn settle(&mut self) {
         let now = self.now;
         loop {
@@ -376,7 +376,7 @@ impl World {
         self.settle();
     }
 
-    /// What was heard on a port since this was asked last.
+    /// What was received on a port since the last call.
     pub fn heard(&mut self, port: usize) -> Vec<Heard> {
         std::mem::take(&mut self.speakers[port].heard)
     }
@@ -415,7 +415,7 @@ pub fn net24(n: u32) -> [u8; 4] {
     [24, 10 + a, b, c]
 }
 
-/// UPDATEs that announce routes `from..to` by way of the speaker on `port`, 100 in each.
+/// UPDATEs that announce routes `from..to` through the speaker on `port`, 100 in each.
 pub fn announce(port: usize, from: u32, to: u32) -> Vec<u8> {
     let with = [attributes(&[asn(port), 64_999]), next_hop(net4(port, 2))].concat();
     let all: Vec<u32> = (from..to).collect();

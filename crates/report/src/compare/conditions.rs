@@ -2,7 +2,7 @@
 
 use super::{Line, letter};
 use crate::view::{Section, View};
-use drophammer_model::environment::{DutRecord, PortRecord};
+use drophammer_model::environment::{DutRecord, Environment, PortRecord};
 use drophammer_model::medium::Medium;
 use drophammer_model::outcome::{Cell, SAME_LOAD};
 use drophammer_model::quantity::{Bandwidth, group_digits};
@@ -113,28 +113,16 @@ fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
     add("Rounds", started.rounds.to_string());
     add("Seed", started.seed.to_string());
     add("State", view.run.state().to_string());
-    let e = &started.environment;
-    for (name, value) in [
-        ("Drophammer", &e.drophammer),
-        ("Kernel", &e.kernel),
-        ("Kernel command line", &e.kernel_command_line),
-        ("Distribution", &e.distribution),
-        ("Processor", &e.cpu_model),
-        ("Processors", &e.cpus),
-        ("Virtualization", &e.virtualization),
-        ("Clock source", &e.clock_source),
-        ("Privilege", &e.privilege),
-    ] {
-        add(name, value.clone());
-    }
-    add("Threads of the tester", e.tester_threads.to_string());
-    add("Memory", format!("{} MiB", group_digits(e.memory_bytes >> 20)));
-    for (name, value) in &e.more {
-        add(name, value.clone());
+    for (name, value) in of_machine(&started.environment) {
+        add(&name, value);
     }
     for dut in view.duts.iter().chain(&view.tester) {
         if let Some(record) = dut.records.first() {
-            of_dut(&mut out, record);
+            let configurations =
+                record.config.iter().map(|(file, text)| (format!("configuration {file}"), text.clone()));
+            for (what, value) in of_dut(record).into_iter().chain(configurations) {
+                out.push((format!("{}: {what}", record.name), Value::Text(value)));
+            }
         }
     }
     for section in &view.sections {
@@ -158,19 +146,38 @@ fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
     out
 }
 
-fn of_dut(out: &mut Facts, record: &DutRecord) {
-    let name = &record.name;
-    let mut add = |what: &str, value: String| out.push((format!("{name}: {what}"), Value::Text(value)));
-    add("kind", record.kind.clone());
-    add("version", record.version.clone());
-    add("confinement", record.confinement.clone());
-    add("simulated", if record.simulated { "yes" } else { "no" }.into());
-    for port in &record.ports {
-        add(&format!("port {}", port.name), of_port(port));
-    }
-    for (file, text) in &record.config {
-        add(&format!("configuration {file}"), text.clone());
-    }
+/// The machine and the program, in words.
+pub fn of_machine(e: &Environment) -> Vec<(String, String)> {
+    let named = [
+        ("Drophammer", &e.drophammer),
+        ("Kernel", &e.kernel),
+        ("Kernel command line", &e.kernel_command_line),
+        ("Distribution", &e.distribution),
+        ("Processor", &e.cpu_model),
+        ("Processors", &e.cpus),
+        ("Virtualization", &e.virtualization),
+        ("Clock source", &e.clock_source),
+        ("Privilege", &e.privilege),
+    ];
+    let counted = [
+        ("Threads of the tester", e.tester_threads.to_string()),
+        ("Memory", format!("{} MiB", group_digits(e.memory_bytes >> 20))),
+    ];
+    let named = named.map(|(name, value)| (name, value.clone()));
+    let first = named.into_iter().chain(counted).map(|(name, value)| (name.to_owned(), value));
+    first.chain(e.more.iter().map(|(name, value)| (name.clone(), value.clone()))).collect()
+}
+
+/// A DUT without its configuration, in words.
+pub fn of_dut(record: &DutRecord) -> Vec<(String, String)> {
+    let mut out = vec![
+        ("kind".to_owned(), record.kind.clone()),
+        ("version".to_owned(), record.version.clone()),
+        ("confinement".to_owned(), record.confinement.clone()),
+        ("simulated".to_owned(), if record.simulated { "yes" } else { "no" }.to_owned()),
+    ];
+    out.extend(record.ports.iter().map(|port| (format!("port {}", port.name), of_port(port))));
+    out
 }
 
 fn of_port(port: &PortRecord) -> String {

@@ -1,4 +1,4 @@
-//! The figures of a suite over time: each run held against the one before it.
+//! The figures of a suite over time: each run compared with the one before it.
 
 use super::{Compared, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
 use crate::format::{plain, shorten};
@@ -40,7 +40,7 @@ pub struct Past {
 /// One figure of one DUT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is. Its entries are those of the newest two runs that have it.
+    /// Test, figure and DUT. Its entries are those of the newest two runs that have it.
     pub line: Line,
     /// In each run.
     pub points: Vec<Point>,
@@ -49,13 +49,13 @@ pub struct Series {
 /// A figure in one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// What the run has of it.
+    /// The figure in this run.
     pub entry: Option<Entry>,
     /// How it compares with the run before; absent in the first.
     pub finding: Option<Finding>,
 }
 
-/// Of runs of one suite, which are in the order of time.
+/// The history of runs of one suite, which are in the order of time.
 pub fn history(runs: &[Run]) -> History {
     let suite = runs.first().map_or(String::new(), |run| run.started.suite.clone());
     let mut history = History { suite, runs: Vec::new(), series: Vec::new() };
@@ -77,7 +77,7 @@ impl History {
         }));
     }
 
-    /// A further run, held against the last one.
+    /// Adds a run, compared with the last one.
     fn add(&mut self, mut pair: Compared) {
         let count = pair.count(1);
         let before = self.runs.len();
@@ -116,7 +116,7 @@ impl History {
         self.series.retain(|series| wanted(&series.line));
     }
 
-    /// Is anything in the newest run proven to be worse than in the one before?
+    /// Whether anything in the newest run is proven to be worse than in the one before.
     pub fn is_worse(&self) -> bool {
         self.series.iter().filter_map(|series| series.points.last()?.finding.as_ref()).any(Finding::is_worse)
     }
@@ -168,7 +168,7 @@ impl History {
         out
     }
 
-    /// The rules, for below all tables.
+    /// The rules, to be printed below all tables.
     pub fn how() -> String {
         wrap(HOW, WIDTH)
     }
@@ -205,24 +205,24 @@ pub fn json_of(histories: &[History]) -> String {
 }
 
 impl Finding {
-    /// Is it proven to be worse?
+    /// Whether it is proven to be worse.
     pub fn is_worse(&self) -> bool {
         self.verdict == Verdict::Worse
     }
 }
 
 impl Point {
-    /// The middle of the median, where it is known on both sides.
+    /// The middle of the median, if both sides are known.
     fn median(&self) -> Option<f64> {
         let median = self.entry.as_ref()?.summary?.median;
         let middle = f64::midpoint(median.low, median.high);
-        // What is a bound is drawn as that.
+        // An unknown middle is drawn as the bound that is known.
         let known = [middle, median.low, median.high].into_iter().find(|value| value.is_finite());
         known.filter(|value| *value >= 0.0)
     }
 }
 
-/// A bar whose length says how much of `most` it is.
+/// A bar whose length shows the share of `most`.
 fn bar(part: Option<f64>, most: f64) -> String {
     let share = part.map_or(0.0, |part| if most > 0.0 { part / most } else { 0.0 });
     "\u{2587}".repeat((share * BAR).round() as usize)

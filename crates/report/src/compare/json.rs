@@ -1,4 +1,4 @@
-//! Runs beside each other for machines.
+//! The comparison of runs for machines.
 
 use super::{Compared, Finding, HOW, Line, Verdict};
 use crate::json::{bounds, escaped};

@@ -7,7 +7,7 @@
 //! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures of different loads, a simulated DUT
 //!    with a real one, and DUTs that the host held up too often or unequally.
 
-mod conditions;
+pub(crate) mod conditions;
 pub mod history;
 mod json;
 mod text;

@@ -1,4 +1,4 @@
-//! Runs beside each other for a terminal.
+//! The comparison of runs for a terminal.
 
 use super::{Compared, Count, Finding, HOW, Line, Verdict};
 use crate::format::{DASH, number, plain, shorten};
@@ -124,7 +124,7 @@ pub(super) fn entry(line: &Line, entry: Option<&Entry>) -> String {
     out
 }
 
-/// What became of the comparison: `worse`, the difference, its interval.
+/// Result of the comparison: `worse`, the difference, its interval.
 pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let word = match &finding.verdict {
         Verdict::Better => "better",
@@ -136,7 +136,7 @@ pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let change = |value: f64| match (line.by_difference, line.unit.as_str()) {
         (true, "%") => format!("{} pp", signed(value, &number(value.abs(), "%"))),
         (true, unit) => format!("{} {}", signed(value, &number(value.abs(), unit)), plain(unit)),
-        // From twice as much on a factor says more.
+        // From twice as much on a factor is easier to read.
         (false, _) if value >= 1.0 => format!("{} times", number(1.0 + value, "")),
         (false, _) => format!("{} %", signed(value, &number(100.0 * value.abs(), ""))),
     };
@@ -152,7 +152,7 @@ fn signed(value: f64, size: &str) -> String {
     if value == 0.0 { size.to_owned() } else { format!("{sign}{size}") }
 }
 
-/// A value, or what is known of it.
+/// A value, or its known bounds.
 pub(super) fn bounds(figure: Figure, show: &dyn Fn(f64) -> String) -> String {
     match (figure.low.is_finite(), figure.high.is_finite()) {
         (true, true) => {

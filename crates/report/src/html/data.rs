@@ -1,10 +1,10 @@
-//! The CSV files within the page, so that its links work wherever the page goes alone.
+//! The CSV files within the page, so that its links work without any other file.
 
 use maud::{Markup, html};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Bytes of data in a page. A mail server takes about 10 MB, and the page itself needs its part.
+/// Most bytes of data in a page. A mail server takes about 10 MB, and the page itself needs its part.
 const MOST: usize = 6 << 20;
 
 /// The CSV files of a report: small ones are in the page, the largest only beside it.
@@ -51,7 +51,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The section that says where the data is.
+    /// The section that lists the data files.
     pub fn section(&self) -> Markup {
         html! {
             section #data {

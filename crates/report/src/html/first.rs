@@ -1,4 +1,4 @@
-//! The first screen: what the run says, the figures that carry it, and what was tested how.
+//! The first screen: the conclusion of the run, the main figures, and what was tested how.
 
 use crate::conclusion::conclusion;
 use crate::format::{number, shorten};
@@ -46,7 +46,7 @@ fn verdict_line(view: &View) -> Option<Markup> {
     })
 }
 
-/// The figures that say the most: one per test, those that tell DUTs apart before those that do not.
+/// The main figures: one per test, those in which DUTs differ before the others.
 fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
     let apart = |figure: &Ranked| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut));
     let known = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.value().is_some());
@@ -119,7 +119,7 @@ fn dots(entry: &Entry) -> Vec<f64> {
     figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
 }
 
-/// So much of a name as fits before the scale.
+/// As many characters of a name as fit before the scale.
 fn name(text: &str) -> String {
     match text.chars().count() {
         0..=13 => text.to_owned(),

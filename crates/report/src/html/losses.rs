@@ -1,4 +1,4 @@
-//! Lost frames over time, beside what tester and host did then.
+//! Lost frames over time, and what tester and host did at that time.
 
 use crate::format::nanoseconds;
 use crate::losses::{Lossy, explained};
@@ -17,7 +17,7 @@ const ROW: f64 = 14.0;
 /// Place for the names of the rows.
 const LEFT: f64 = 110.0;
 
-/// What a cause is called in the legend.
+/// The name of a cause in the legend.
 fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Overload => "overload",
@@ -28,7 +28,8 @@ fn name(cause: Cause) -> &'static str {
     }
 }
 
-/// Lossy trials of one DUT, folded: a sentence, and one drawing for each, those below the overload first. Nothing where none is below it.
+/// Lossy trials of one DUT, folded: a sentence, and one drawing for each, those below the overload first. Nothing if
+/// none is below it.
 pub fn section(who: &Markup, trials: &[&TrialRecord]) -> Markup {
     let (mut lossy, told) = explained(trials);
     let all = lossy.len();

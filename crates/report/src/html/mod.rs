@@ -24,9 +24,9 @@ use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Characters of a name that get a line of their own.
+/// A name with more characters gets its own line.
 const LONG: usize = 24;
-/// Nothing is ever fetched, whatever a DUT wrote into its configuration.
+/// The page fetches nothing, whatever a DUT has written into its configuration.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The whole page; `files` are the CSV files.
@@ -63,7 +63,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
             }
         }
     };
-    // A text that turns its own direction around, or takes no room, would do the same to what stands around it.
+    // Characters that reverse the text or have no width would affect the text around them too.
     visible(&markup.into_string(), &['\n', '\t'])
 }
 
@@ -114,7 +114,7 @@ fn head(view: &View) -> Markup {
     }
 }
 
-/// Why the figures do not conform, each deviation once with the tests that have it.
+/// Why the figures do not conform, each deviation once with the tests concerned.
 fn deviations(view: &View) -> Markup {
     let all = view.deviations();
     html! {
@@ -205,7 +205,7 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    // Short names stay on one line; one that is too long for a column must not make the column so wide.
+    // Short names stay on one line; a name that is too long for a column must not widen it.
     let class = if dut.name.chars().count() > LONG { "who long" } else { "who" };
     html! { span class=(class) { (dut.name) } @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
@@ -276,7 +276,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
     }
 }
 
-/// Notes of a section, each once, with the DUTs that it is about.
+/// Notes of a section, each once, with the DUTs concerned.
 fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
     let mut out: Vec<(Vec<usize>, &str)> = Vec::new();
     for r in &section.results {
@@ -295,7 +295,7 @@ fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
     out.into_iter().map(|(duts, note)| (who(&duts), note)).collect()
 }
 
-/// A stored number of seconds, which may be anything, as a duration.
+/// A stored number of seconds as a duration; it may have any value.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Plots of the HTML report: heading, legend, drawing, and what the drawing could not hold.
+//! Plots of the HTML report: heading, legend, drawing, and the events that did not fit into the drawing.
 
 use crate::format::{DASH, number};
 use crate::svg::sorted::{Figures, unit, value};
@@ -39,7 +39,7 @@ pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     }
 }
 
-/// Events for whose texts the drawing had no room, by the number that it gives them.
+/// Events whose texts did not fit into the drawing, by the number that it gives them.
 fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     let unit = unit(&plot.plot.x);
     html! {
@@ -54,7 +54,7 @@ fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     }
 }
 
-/// The four figures of each sorted curve, and the share that ended at all where one did not.
+/// The four figures of each sorted curve, and the share that ended at all if that is not everything.
 fn figures(plot: &MergedPlot, many: bool) -> Markup {
     let all: Vec<(usize, Figures)> = (0..plot.plot.series.len())
         .filter(|i| in_figures(plot, *i))
@@ -79,13 +79,13 @@ fn figures(plot: &MergedPlot, many: bool) -> Markup {
     }
 }
 
-/// Does the table of figures below a sorted plot have this series? It is the legend then.
+/// Whether the table of figures below a sorted plot has this series. The table is then the legend.
 fn in_figures(plot: &MergedPlot, index: usize) -> bool {
     let series = &plot.plot.series[index];
     plot.plot.kind == PlotKind::Sorted && !series.dots && !series.reference && Figures::new(series).is_some()
 }
 
-/// Dots of single trials behind a curve of the same DUT need no entry of their own in the legend.
+/// Whether these dots are single trials behind a curve of the same DUT, which need no entry in the legend.
 fn beside_curve(plot: &MergedPlot, index: usize) -> bool {
     let curve = |i: usize| plot.dut_of[i] == plot.dut_of[index] && !plot.plot.series[i].dots;
     plot.plot.series[index].dots && (0..plot.plot.series.len()).any(curve)

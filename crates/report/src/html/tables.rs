@@ -13,7 +13,7 @@ use drophammer_model::quantity::Bandwidth;
 use drophammer_model::statistics::Figure;
 use maud::{Markup, html};
 
-/// So many trials of a row are named at once; more open by a click.
+/// This many trials of a row are named at once; the others open by a click.
 const FEW: usize = 3;
 
 /// Characters of a text that may stand on one line of a table.
@@ -38,7 +38,7 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
             @if entry.doubtful() { " " small.refuted title=(doubts(entry)) { "doubtful" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
-                // Keeps the figures of a column of DUTs with and without rank in line.
+                // Aligns the figures in a column of DUTs with and without rank.
                 None if view.duts.len() > 1 => { span.rank.none {} }
                 None => {}
             }
@@ -65,7 +65,7 @@ fn doubts(entry: &Entry) -> String {
 /// Width and height of [`strip`].
 const STRIP: (f64, f64) = (120.0, 12.0);
 
-/// One dot per round on a line from the least to the most that any DUT has in this figure, and a mark at the median.
+/// One dot per round on a line from the lowest to the highest value of any DUT in this figure, and a mark at the median.
 fn strip(figure: &Ranked, dut: usize) -> Markup {
     let bounds = |entry: &Entry| -> Vec<f64> {
         let figures = entry.rounds.iter().filter_map(|round| round.figure());
@@ -91,7 +91,7 @@ fn strip(figure: &Ranked, dut: usize) -> Markup {
     }
 }
 
-/// What a script may sort by: the number, or the text.
+/// The key by which a script sorts: the number, or the text.
 fn sort_key(cell: &Cell) -> String {
     match cell {
         Cell::None => String::new(),
@@ -101,12 +101,12 @@ fn sort_key(cell: &Cell) -> String {
     }
 }
 
-/// Is this a text that must not make its column so wide?
+/// Whether this text is too long to determine the width of its column.
 fn is_long(cell: &Cell) -> bool {
     matches!(cell, Cell::Text(text) if text.chars().count() > WIDE)
 }
 
-/// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
+/// A merged table. Each row is a separate `tbody` and names its trials, which the list of all trials has in full.
 /// `file` is the CSV file with all rows.
 pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data): (&str, &Data)) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
@@ -175,7 +175,7 @@ pub fn words(grid: &Grid) -> Markup {
     }
 }
 
-/// A table of figures that others have published.
+/// A table of published figures of others.
 pub fn published(table: &Published) -> Markup {
     html! {
         h3 { (table.title) " " small { "published: " (table.source) } }

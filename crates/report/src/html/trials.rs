@@ -1,4 +1,4 @@
-//! The list of trials with their conditions: no result without them.
+//! The list of trials with their conditions, so that no result is without them.
 
 use crate::csv::intended_load;
 use crate::format::{DASH, nanoseconds, number};
@@ -45,8 +45,8 @@ const HEAD: [(&str, &str); 29] = [
 /// Trials in one table; more are in further ones, each opened by a click.
 const PART: usize = 250;
 
-/// All trials, folded. A browser that runs scripts takes what is in `noscript` for a text, so that thousands of trials cost nothing
-/// until somebody opens them; one that does not shows them at once.
+/// All trials, folded. A browser that runs scripts treats the content of `noscript` as text, so that thousands of
+/// trials cost nothing until the list is opened. A browser without scripts shows them at once.
 pub fn list(trials: &[&TrialRecord]) -> Markup {
     let parts: Vec<_> = trials.chunks(PART).collect();
     let number = |t: Option<&&TrialRecord>| t.map_or(0, |t| t.result.trial);
@@ -82,7 +82,7 @@ pub fn links(trials: &[&TrialRecord]) -> Markup {
     html! { @for t in trials { a href={ "#t" (t.result.trial) } { (t.result.trial) } " " } }
 }
 
-/// What the load was, for the tooltip where one rate does not tell it.
+/// The load, for the tooltip if one rate does not describe it.
 fn load_text(t: &TrialRecord) -> String {
     let load = match &t.spec.load {
         Load::Constant { .. } => "constant".into(),
@@ -153,7 +153,7 @@ fn tester_part(r: &TrialResult) -> String {
     }
 }
 
-/// What the DUT counted, folded.
+/// The DUT's counters, folded.
 fn counters(r: &TrialResult) -> Markup {
     html! {
         @if r.dut_counters.is_empty() { (DASH) } @else {
@@ -168,7 +168,7 @@ fn counters(r: &TrialResult) -> Markup {
 fn group(g: &GroupCounts) -> Markup {
     let loss =
         if g.offered == 0 { DASH.to_owned() } else { number(g.lost as f64 * 100.0 / g.offered as f64, "%") + " %" };
-    // Latency of nothing is unknown, not 0.
+    // The latency of no frames is unknown, not 0.
     let latency = |ns: Option<f64>| ns.filter(|_| g.latency.frames > 0).map_or(DASH.to_owned(), nanoseconds);
     html! {
         td.l { (g.group) }

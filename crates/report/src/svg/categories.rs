@@ -9,12 +9,12 @@ use crate::view::MergedPlot;
 use drophammer_model::outcome::{PlotKind, Point, Series};
 use std::fmt::Write;
 
-/// A reference that many times above what was measured is not shown in scale.
+/// A reference that is this many times above the measured values is not shown to scale.
 const FAR_ABOVE: f64 = 4.0;
 /// About the width of one character of a value within the plot.
 const SMALL_CHAR: f64 = 6.0;
 
-/// Does a series that is not a reference lack a category that others have?
+/// Whether a series that is not a reference lacks a category that others have.
 pub fn gaps(series: &[Series]) -> bool {
     let names = categories(series);
     series.iter().filter(|s| !s.reference && !s.dots).any(|s| names.iter().any(|n| !has(s, n)))
@@ -47,7 +47,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let values = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
     let own = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points);
     let measured = own.map(|p| p.range.map_or(p.y, |r| p.y.max(r.1))).filter(|y| y.is_finite()).fold(0.0, f64::max);
-    // A theoretical rate far above would press the bars flat: the scale is made for the bars and what lies near them, and
+    // A theoretical rate far above would flatten the bars: the scale fits the bars and the values close to them, and
     // the reference leaves it with an arrow and its value.
     let near = |s: &&Series| !s.reference || s.points.iter().all(|p| measured <= 0.0 || p.y <= FAR_ABOVE * measured);
     let far = !plot.series.iter().all(|s| near(&s));
@@ -56,7 +56,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let high = tops.fold(if far { measured * 1.25 } else { 0.0 }, f64::max);
     let low = values().fold(0.0, f64::min);
     let linear = || Axis::linear(low, high, 5, true);
-    // Bars begin a whole decade below the least, or the shortest would look like nothing.
+    // Bars begin a whole decade below the lowest value; otherwise the shortest would have no height.
     let least = values().filter(|v| *v > 0.0 && plot.kind == PlotKind::Bars).fold(f64::INFINITY, f64::min);
     let foot = least.is_finite().then(|| 10f64.powf((least / 2.0).log10().floor()));
     let (y, y_name) = y_axis(plot, Axis::log(values().chain(foot)).filter(|_| plot.log_y), linear);
@@ -64,7 +64,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let mut frame = Frame::new(&y, 0);
     frame.y_axis(&y, y_name);
     let slot = (frame.right - frame.left) / names.len().max(1) as f64;
-    // A reference is a line across; what belongs to a DUT gets a place of its own within each category.
+    // A reference is a line across; each series of a DUT has its own place within each category.
     let bars: Vec<usize> =
         (0..plot.series.len()).filter(|i| !plot.series[*i].reference && !plot.series[*i].dots).collect();
     let group = (slot * 0.78).min(bars.len().max(1) as f64 * 74.0);
@@ -140,7 +140,7 @@ fn tip(series: &Series, p: &Point, y: &str) -> String {
 fn bar(p: &Point, x: f64, width: f64, place: usize, base: f64, at: &impl Fn(f64) -> f64, tip: &str) -> String {
     let gap = (width * 0.08).min(2.0);
     let (top, bottom) = (at(p.y).min(base), at(p.y).max(base));
-    // A bar of nothing still shows as a hair, so that it differs from a bar that is not there.
+    // A bar of value 0 is still a thin line, so that it differs from a missing bar.
     let height = (bottom - top).max(1.0);
     let inner = width - 2.0 * gap;
     let mut out = format!(
@@ -190,7 +190,7 @@ fn range(p: &Point, x: f64, width: f64, at: &impl Fn(f64) -> f64, tip: &str) -> 
     )
 }
 
-/// A tick across every category at the reference value, joined by a dashed line; an arrow with the value where it lies
+/// A tick across every category at the reference value, joined by a dashed line; an arrow with the value if it lies
 /// above the scale.
 fn reference(
     (series, place_of): (&Series, usize),
@@ -212,7 +212,7 @@ fn reference(
         let title = format!("<title>{}</title>", escape(&tip(series, p, unit)));
         let _ = write!(line, "{}{middle:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
         if share > 1.0 {
-            // With its name where there is room; a second reference below the first.
+            // With its name if there is room; a second reference below the first.
             let long = format!("{} {}", short(p.y), series.name);
             let room = (frame.right - frame.left) / names.len().max(1) as f64 - 10.0;
             let wide = long.chars().count() as f64 * SMALL_CHAR + 12.0;
@@ -232,7 +232,7 @@ fn reference(
                 write!(out, "<path class=\"reftick\" d=\"M{:.1} {y:.1}h{:.1}\">{title}</path>", x - 4.0, group + 8.0);
         }
     }
-    // A nested drawing cuts the line at the upper end of the scale.
+    // A nested drawing clips the line at the upper end of the scale.
     let (width, height) = (frame.right - frame.left, frame.bottom - frame.top);
     format!(
         "<g class=\"cr\"><svg x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \

@@ -11,7 +11,7 @@ use crate::view::MergedPlot;
 use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::fmt::Write;
 
-/// A curve with more points than this has no marker at each: they would merge into a worm.
+/// A curve with more points than this has no markers, because they would merge.
 const MOST_MARKERS: usize = 60;
 
 pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
@@ -29,14 +29,14 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     frame.base();
     frame.x_axis(&x, &plot.x);
     let all: Vec<Curve> = (0..plot.series.len()).map(|i| Curve::new(merged, i, many_duts, (&x, &y, &frame))).collect();
-    // Fills lie below everything, so that none veils the line of another DUT.
+    // Fills lie below everything, so that none covers the line of another DUT.
     if plot.kind == PlotKind::Area {
         let foot = frame.y(y.at(0.0));
         let fills: String = all.iter().filter(|c| !c.is_dots() && !c.series.reference).map(|c| c.fill(foot)).collect();
         frame.push(&fills);
     }
     marks.draw(&x, &mut frame);
-    // Dots first, so that the answers lie on top of the trials.
+    // Dots first, so that the results lie on top of the trials.
     let mut order: Vec<&Curve> = all.iter().collect();
     order.sort_by_key(|c| (!c.series.dots, !c.series.reference));
     for curve in order {
@@ -46,7 +46,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     Drawing { svg: frame.finish(&plot.title, 50.0), numbered: marks.numbered() }
 }
 
-/// The events in the colour of the DUT that they are of, and the lines by which a sorted curve is read.
+/// The events in the colour of their DUT, and the lines by which a sorted curve is read.
 fn marks(merged: &MergedPlot, many_duts: bool) -> Vec<Mark> {
     let class = |duts: &[usize]| match duts {
         [dut] if many_duts => class(Style { colour: Some(dut % super::COLOURS), place: 0 }),
@@ -113,7 +113,7 @@ impl<'a> Curve<'a> {
 
     fn dots(&self, merged: &MergedPlot) -> String {
         let invalid = |p: &Point| p.trial.is_some_and(|n| merged.invalid.contains(&n));
-        // Behind a curve dots are faint; where they are all there is, they are not.
+        // Dots behind a curve are faint; without a curve they are not.
         let faint = if self.series.dots && self.kind != PlotKind::Dots { "faint" } else { "" };
         let size = if self.series.dots { 2.4 } else { 3.2 };
         let few = self.points.len() <= MOST_DOTS;
@@ -151,7 +151,7 @@ impl<'a> Curve<'a> {
             }
         }
         match self.kind {
-            // A skyline has corners enough.
+            // A skyline has enough corners.
             PlotKind::Area => {}
             PlotKind::Sorted => {
                 for (name, p) in Figures::new(series).iter().flat_map(Figures::named) {

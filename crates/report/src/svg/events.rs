@@ -1,4 +1,4 @@
-//! Vertical marks: where their texts go, so that none hides another one or is crossed by a line.
+//! Vertical marks: places for their texts, so that none hides another one or is crossed by a line.
 
 use super::escape;
 use super::frame::{CHAR, Frame, WIDTH};
@@ -10,10 +10,10 @@ use std::fmt::Write;
 const ROWS: usize = 4;
 /// Height of a row.
 pub const ROW: f64 = 15.0;
-/// Longer texts end with an ellipsis; the tooltip has all of it.
+/// Longer texts end with an ellipsis; the tooltip has the whole text.
 const LONGEST: usize = 46;
 
-/// Class of what is no event but a line to read by; it never gets a number.
+/// Class of a line to read by, which is not an event; it never gets a number.
 pub const GUIDE: &str = "guide";
 
 /// A vertical mark.
@@ -23,17 +23,17 @@ pub struct Mark {
     pub x: f64,
     /// Its text.
     pub text: String,
-    /// What the tooltip says.
+    /// Text of the tooltip.
     pub tip: String,
-    /// Class beside `event`: a colour, or [`GUIDE`].
+    /// Class in addition to `event`: a colour, or [`GUIDE`].
     pub class: String,
 }
 
-/// Where the text of a mark goes.
+/// Place of the text of a mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     row: usize,
-    /// The text lies left of its line.
+    /// True if the text lies left of its line.
     left: bool,
 }
 
@@ -51,7 +51,7 @@ fn shown(text: &str) -> String {
     text.chars().take(LONGEST - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
 }
 
-/// A place for each text, found one after the other in this order; `sides` (is it left?) in the order in which they are tried.
+/// A place for each text, found one after the other in this order; `sides` (true for left) are tried in this order.
 fn arrange(lines: &[f64], widths: &[f64], order: &[usize], sides: [bool; 2]) -> Vec<Option<Place>> {
     let span = |i: usize, p: Place| {
         if p.left { (lines[i] - widths[i], lines[i]) } else { (lines[i], lines[i] + widths[i]) }
@@ -79,16 +79,17 @@ fn arrange(lines: &[f64], widths: &[f64], order: &[usize], sides: [bool; 2]) -> 
 }
 
 impl<'a> Marks<'a> {
-    /// Finds a place for each text, the lowest that is free; `left` and `right` bound the data area. A text that finds none gets
-    /// a number instead, in a row of its own below the texts.
+    /// Finds a place for each text, the lowest that is free; `left` and `right` bound the data area. A text without a
+    /// free place gets a number instead, in a separate row below the texts.
     pub fn new(axis: &Axis, marks: &'a [Mark], left: f64, right: f64) -> Marks<'a> {
         let lines: Vec<f64> = marks.iter().map(|m| left + (right - left) * axis.at(m.x)).collect();
         let widths: Vec<f64> = marks.iter().map(|m| shown(&m.text).chars().count() as f64 * CHAR + 10.0).collect();
         let mut rising: Vec<usize> = (0..marks.len()).collect();
         rising.sort_by(|a, b| lines[*a].total_cmp(&lines[*b]).then(a.cmp(b)));
         let falling: Vec<usize> = rising.iter().rev().copied().collect();
-        // Texts go right of their lines, from the last to the first, each above those that it would reach. Near the right end
-        // they go left, from the first to the last. Whether all do, none, or those that must: what names the most.
+        // Texts go right of their lines, from the last to the first, each above those that it would reach. Near the
+        // right end they go left, from the first to the last. Of the variants all, none and only the necessary ones,
+        // the one that shows the most texts is taken.
         let at_end = |i: &usize| lines[*i] + widths[*i] > WIDTH;
         let mixed: Vec<usize> =
             rising.iter().filter(|i| at_end(i)).chain(falling.iter().filter(|i| !at_end(i))).copied().collect();
@@ -172,7 +173,7 @@ mod tests {
     fn texts_do_not_overlap_and_those_without_room_are_numbered() {
         let axis = Axis::linear(0.0, 10.0, 5, true);
         let events = marks(&[1.0, 1.1, 9.9, 1.2, 1.3, 1.4], "withdraw 1000 routes");
-        // Of the five at the left the earliest would need a fifth row; that at the right has its text on its left.
+        // Of the five at the left the earliest would need a fifth row; the one at the right has its text on its left.
         let laid = Marks::new(&axis, &events, 50.0, 700.0);
         let rows: Vec<_> = laid.places.iter().map(|p| p.map(|p| (p.row, p.left))).collect();
         let right = |row| Some((row, false));

@@ -91,7 +91,7 @@ impl Frame {
         self.x_name(title, 38.0);
     }
 
-    /// Title of the x axis, so far below the data area.
+    /// Title of the x axis, `below` this far below the data area.
     pub fn x_name(&mut self, title: &str, below: f64) {
         let _ = write!(
             self.body,
@@ -119,7 +119,7 @@ impl Frame {
     }
 }
 
-/// A dot of a single trial: shape `place`, of radius about `r`, with its tooltip; `class` is put beside its own.
+/// A dot of a single trial: shape `place`, of radius about `r`, with its tooltip; `class` is added to its own.
 pub fn dot(class: &str, place: usize, x: f64, y: f64, r: f64, tip: &str) -> String {
     let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
     let space = if class.is_empty() { "" } else { " " };

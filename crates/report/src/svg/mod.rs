@@ -34,7 +34,7 @@ pub fn style(plot: &MergedPlot, series: usize, many_duts: bool) -> Style {
     }
 }
 
-/// Do bars or ranges lack a category that others have?
+/// Whether bars or ranges lack a category that others have.
 pub fn has_gaps(plot: &MergedPlot) -> bool {
     matches!(plot.plot.kind, PlotKind::Bars | PlotKind::Ranges) && categories::gaps(&plot.plot.series)
 }
@@ -44,7 +44,7 @@ pub fn has_gaps(plot: &MergedPlot) -> bool {
 pub struct Drawing {
     /// The `<svg>` element.
     pub svg: String,
-    /// Events for whose texts the drawing had no room, as indices of [`MergedPlot::events`]; it calls them 1, 2, 3 in this order.
+    /// Events whose texts did not fit into the drawing, as indices of [`MergedPlot::events`]; it calls them 1, 2, 3 in this order.
     pub numbered: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<Drawing> {
     })
 }
 
-/// A swatch for the legend: what the series looks like in this kind of plot.
+/// A swatch for the legend: the appearance of the series in this kind of plot.
 pub fn swatch(plot: &MergedPlot, series: usize, many_duts: bool) -> String {
     let style = style(plot, series, many_duts);
     let class = class(style);

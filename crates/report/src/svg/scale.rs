@@ -1,4 +1,4 @@
-//! Axes: where a value lies, and which values get a tick.
+//! Axes: the position of a value, and the values with a tick.
 
 /// An axis with its ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +41,8 @@ impl Axis {
         Axis { kind: Kind::Linear, low, high, ticks: values.into_iter().zip(labels).collect() }
     }
 
-    /// A logarithmic axis over the positive ones of `values`, from and to a 1, 2 or 5 of a decade; zeros get a place of their own at the lower end.
-    /// Absent when no value is positive.
+    /// A logarithmic axis over the positive ones of `values`, from and to a 1, 2 or 5 of a decade; zeros get a separate
+    /// place at the lower end. Absent when no value is positive.
     pub fn log(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
         let positive = values.clone().filter(|v| *v > 0.0);
         let low = positive.clone().fold(f64::INFINITY, f64::min);
@@ -84,8 +84,8 @@ impl Axis {
         self
     }
 
-    /// The axis of nines for percentiles up to `largest` (below 100); 100 itself, the maximum, stands one nine further, if
-    /// the data have it.
+    /// The axis of nines for percentiles up to `largest` (below 100). If the data have 100 itself, the maximum, it
+    /// stands one nine further.
     pub fn nines(largest: f64, maximum: bool) -> Axis {
         let all = [
             (0.0, "0"),
@@ -114,7 +114,7 @@ impl Axis {
         }
     }
 
-    /// Where `value` lies: 0 at the lower end, 1 at the upper; outside values stop at the ends.
+    /// Position of `value`: 0 at the lower end, 1 at the upper; outside values stop at the ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = |v: f64| ((v - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         match self.kind {
@@ -148,7 +148,7 @@ fn widen(value: f64) -> (f64, f64) {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `raw`.
+/// The smallest of 1, 2, 5 times a power of ten that is not below `raw`.
 fn nice_step(raw: f64) -> f64 {
     let base = 10f64.powf(raw.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|f| f * base >= raw * (1.0 - 1e-9)).unwrap_or(10.0);

@@ -1,4 +1,4 @@
-//! What a sorted curve says in four figures: minimum, median, 99 % and maximum.
+//! A sorted curve in four figures: minimum, median, 99 % and maximum.
 
 use crate::format::{nanoseconds, number};
 use drophammer_model::outcome::{Point, Series};
@@ -15,7 +15,7 @@ pub struct Figures<'a> {
     pub median: Option<&'a Point>,
     /// The first point at 99 % or beyond.
     pub p99: Option<&'a Point>,
-    /// The last point; its x is the share that came at all.
+    /// The last point; its x is the share that arrived at all.
     pub maximum: &'a Point,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Figures<'a> {
     pub fn new(series: &'a Series) -> Option<Figures<'a>> {
         let mut points: Vec<&Point> = series.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite()).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        // A share of 49.999999999 is the half of it, written in binary.
+        // A share of 49.999999999 is one half with a binary rounding error.
         let from = |share: f64| points.iter().copied().find(|p| p.x >= share - 1e-9);
         Some(Figures { minimum: points.first()?, median: from(50.0), p99: from(99.0), maximum: points.last()? })
     }
@@ -34,7 +34,7 @@ impl<'a> Figures<'a> {
         [("minimum", Some(self.minimum)), ("median", self.median), ("99 %", self.p99), ("maximum", Some(self.maximum))]
     }
 
-    /// Did a part never come?
+    /// Whether a part never arrived.
     pub fn is_partial(&self) -> bool {
         self.maximum.x < 100.0 - 1e-9
     }

@@ -1,16 +1,16 @@
-//! Long series in few bytes: what a column of pixels can show of them and no more.
+//! Long series in few bytes: only what a column of pixels can show of them.
 
 use super::frame::WIDTH;
 use std::fmt::Write;
 
 /// Series with fewer points than this are drawn point by point.
 const LONG: f64 = 3.0 * WIDTH;
-/// So many dots are shapes of their own, with tooltips; more become one path.
+/// This many dots are separate shapes with tooltips; more become one path.
 pub const MOST_DOTS: usize = 2_000;
-/// Dots of a long series share cells of so many pixels.
+/// Dots of a long series share cells of this many pixels.
 const CELL: f64 = 3.0;
 
-/// How y goes on between two points.
+/// The course of y between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// Straight.
@@ -21,8 +21,8 @@ pub enum Join {
     Before,
 }
 
-/// Indices of the pixels to draw, of pixels in x order. Where many fall on one column the first, the lowest, the highest and the
-/// last are kept, so that no peak is lost.
+/// Indices of the pixels to draw, of pixels in x order. If many are in one column the first, the lowest, the highest
+/// and the last are kept, so that no peak is lost.
 fn kept(pixels: &[(f64, f64)]) -> Vec<usize> {
     if (pixels.len() as f64) < LONG {
         return (0..pixels.len()).collect();
@@ -45,7 +45,7 @@ fn kept(pixels: &[(f64, f64)]) -> Vec<usize> {
 /// The path through pixels in x order.
 pub fn path(pixels: &[(f64, f64)], join: Join) -> String {
     let mut out = String::new();
-    // Coordinates as they are written, so that a move of nothing is left out.
+    // Coordinates as they are written, so that a move of length 0 is left out.
     let tenths = |v: f64| (v * 10.0).round();
     let mut last: Option<(f64, f64)> = None;
     for i in kept(pixels) {

@@ -371,6 +371,7 @@ pub fn run(duts: usize) -> Run {
                 more: [("governor".to_owned(), "performance".to_owned())].into(),
                 ..Default::default()
             },
+            baseline: None,
         },
         duts: vec![],
         trials: vec![],
@@ -412,8 +413,7 @@ pub fn run(duts: usize) -> Run {
             ..Default::default()
         });
         let done = || TestStatus::Completed;
-        let outcome = throughput(dut, &mut run.trials);
-        run.tests.push(record(dut, "throughput", "Throughput", done(), outcome));
+        run.tests.push(record(dut, "throughput", "Throughput", done(), throughput(dut, &mut run.trials)));
         run.tests.push(record(dut, "latency", "Latency", done(), latency_test(dut)));
         let outcome = loss_test(dut, &mut run.trials);
         run.tests.push(record(dut, "frame_loss_rate", "Frame loss rate", done(), outcome));

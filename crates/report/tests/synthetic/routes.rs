@@ -74,7 +74,7 @@ fn stairs(slow: f64) -> Plot {
     out
 }
 
-/// Convergence times; on a slow DUT a part of the routes never came.
+/// Convergence times; on a slow DUT some of the routes never arrived.
 fn sorted(slow: f64, long: u32) -> Plot {
     let reached = if slow > 1.5 { 97.5 } else { 100.0 };
     let curve = |scale: f64| {

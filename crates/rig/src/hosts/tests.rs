@@ -21,7 +21,7 @@ fn a_lane_passes_what_is_for_the_devices_of_another() {
     })
     .unwrap();
     assert_eq!(asked.len(), 2, "each host asks for the other");
-    // What port 1 asks arrives at the second queue of port 0, which is another lane's.
+    // The request of port 1 arrives at the second queue of port 0, which belongs to another lane.
     let layout = Layout::queues(&[2, 1], 2);
     let mut lanes: Vec<_> = all
         .by_lane(&layout)
@@ -43,7 +43,7 @@ fn a_lane_passes_what_is_for_the_devices_of_another() {
     assert_eq!(answers, [(0, vec![0, 2])], "an ARP reply");
     assert!(next <= Instant(4) + PASSED, "there may be more soon");
     assert_eq!(poll(0, 5, &mut lanes).0, []);
-    // What is passed and not taken in time is taken at the end.
+    // Passed frames that the lane has not taken are taken at the end.
     Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(6) }).unwrap();
     drop(lanes);
     all.take_passed();

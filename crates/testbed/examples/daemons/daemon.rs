@@ -1,4 +1,4 @@
-//! Daemons in a namespace of the lab, with configurations of their own.
+//! Daemons in a namespace of the lab, with their own configurations.
 
 use drophammer_lab::{Lab, Netns};
 use std::fs::{self, File};
@@ -33,8 +33,8 @@ pub fn links(lab: &Lab) -> Result<[Netns; 2], String> {
     Ok([netns, routers])
 }
 
-/// Makes root a member of FRR's groups, which its daemons insist on, and gives OpenBGPD the folder in which it locks itself up. The lab
-/// alone sees either.
+/// Makes root a member of FRR's groups, which its daemons require, and creates the folder to which OpenBGPD confines
+/// itself. Only the lab sees either.
 pub fn surroundings(folder: &Path) -> Result<(), String> {
     let text = |e: std::io::Error| e.to_string();
     let (groups, own) = (fs::read_to_string("/etc/group").map_err(text)?, folder.join("group"));
@@ -51,14 +51,14 @@ pub fn surroundings(folder: &Path) -> Result<(), String> {
 /// Daemons that run; they end with this value.
 pub struct Daemon {
     children: Vec<Child>,
-    /// What it calls itself.
+    /// The version that it reports.
     pub version: String,
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // OpenBGPD's parent takes its children along when it is asked to end.
+            // OpenBGPD's parent ends its children when it is asked to end.
             let _ = Command::new("kill").arg(child.id().to_string()).status();
         }
         for child in &mut self.children {

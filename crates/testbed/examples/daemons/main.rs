@@ -1,5 +1,6 @@
-//! Makes the recordings of real daemons that tests read: `cargo run -p drophammer-testbed --example daemons` as root, with the packages
-//! bird2, frr and openbgpd; `-- mrt`, `-- paths`, `-- frr` and the like make a part of them. Each is checked while it is made, and nothing is kept of what is not right.
+//! Makes the recordings of real daemons that tests read: `cargo run -p drophammer-testbed --example daemons` as root,
+//! with the packages bird2, frr and openbgpd; `-- mrt`, `-- paths`, `-- frr` and the like make a part of them. Each is
+//! checked while it is made, and faulty ones are not kept.
 
 mod daemon;
 mod mrt;

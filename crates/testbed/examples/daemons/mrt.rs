@@ -1,4 +1,4 @@
-//! RIBs of real daemons as MRT files: emulated routers tell them routes, they write what they hold.
+//! RIBs of real daemons as MRT files: emulated routers advertise routes to them, and they write their tables.
 
 use crate::daemon::{self, LINKS};
 use crate::plan;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Daemon, whether it is told to write path identifiers, name of the file that is kept.
+/// Daemon, whether it is configured to write path identifiers, name of the file that is kept.
 const FILES: [(&str, bool, &str); 4] = [
     ("bird", false, "bird.mrt"),
     ("bird", true, "bird-paths.mrt"),
@@ -115,7 +115,7 @@ pub fn record([netns, routers]: &[Netns; 2], folder: &Path) -> Result<(), String
             let count = if port == 0 { routes.len() } else { plan::SECOND };
             speaker.adj_rib_out.advertise(routes, 0..count, Packing::default());
         }
-        // A file is whole when every route is in it; before, it may be half written.
+        // A file is complete when every route is in it; before that it may be partly written.
         let wanted = SESSIONS.map(|(port, family)| if port == 0 { plan::routes(family).len() } else { plan::SECOND });
         let (mut whole, copy) = (Vec::new(), work.path().join("copy.mrt"));
         until(&mut speakers, &format!("a file of {kind} with {wanted:?} routes"), limit, |_| {

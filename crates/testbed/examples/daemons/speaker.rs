@@ -1,4 +1,4 @@
-//! An emulated router over the kernel's TCP: session, Adj-RIB-Out and Adj-RIB-In, and all messages of both sides kept.
+//! An emulated router over the kernel's TCP: session, Adj-RIB-Out and Adj-RIB-In, with all messages of both sides.
 
 use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Closed, NextHops, Session, SessionConfig, State, TcpAction};
 use drophammer_lab::Netns;
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant as Clock};
 
-/// A whole message: when, whether the daemon sent it, its bytes.
+/// A whole message: time, whether the daemon sent it, its bytes.
 pub type Exchanged = (Duration, bool, Vec<u8>);
 
 /// One router with one session.
@@ -28,7 +28,7 @@ pub struct Speaker<'a> {
 }
 
 impl<'a> Speaker<'a> {
-    /// A router in this namespace that names these next hops and connects to the daemon at once; times count from `begun`.
+    /// A router in this namespace that uses these next hops and connects to the daemon at once; times count from `begun`.
     pub fn start(netns: &'a Netns, config: SessionConfig, daemon: IpAddr, hops: NextHops, begun: Clock) -> Speaker<'a> {
         let mut speaker = Speaker {
             netns,
@@ -55,7 +55,7 @@ impl<'a> Speaker<'a> {
         self.session.state() == State::Established
     }
 
-    /// Ends the connection without a word, as if the router had crashed, and its session with it.
+    /// Ends the connection without a NOTIFICATION, as if the router had crashed, and its session with it.
     pub fn crash(&mut self, again: SessionConfig) {
         self.stream = None;
         self.held.clear();
@@ -73,13 +73,13 @@ impl<'a> Speaker<'a> {
                 self.stream = Some(stream);
                 self.session.connected(self.now());
             }
-            // It does not listen yet.
+            // The daemon does not listen yet.
             Err(_) => self.session.closed(self.now(), Closed::Refused),
         }
         Ok(())
     }
 
-    /// Does what can be done now.
+    /// Does all work that is due now.
     pub fn serve(&mut self) -> Result<(), String> {
         let now = self.now();
         loop {
@@ -90,7 +90,7 @@ impl<'a> Speaker<'a> {
                 TcpAction::Close | TcpAction::Abort => self.stream = None,
             }
         }
-        // First what it has to say, so that the order of messages is that of their causes.
+        // Own messages first, so that the order of messages is that of their causes.
         self.write();
         self.read()?;
         self.write();
@@ -124,7 +124,7 @@ impl<'a> Speaker<'a> {
                 match stream.write(unsent) {
                     Ok(n) => _ = unsent.drain(..n),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    // What it said last is still to be read.
+                    // Its last messages are still to be read.
                     Err(_) => unsent.clear(),
                 }
             }
@@ -171,7 +171,7 @@ fn messages(mut bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
 /// Serves all until `enough`.
 ///
 /// # Errors
-/// What is waited for, where it does not come within `limit`.
+/// What it waits for, if that does not happen within `limit`.
 pub fn until(
     speakers: &mut [Speaker<'_>],
     what: &str,
@@ -188,7 +188,7 @@ pub fn until(
             let ended: Vec<_> = speakers.iter().filter_map(|s| s.session.ended().map(ToString::to_string)).collect();
             return Err(format!("{what}: not within {limit:?}; sessions ended: {ended:?}"));
         }
-        // Sockets are looked at a thousand times a second: nothing is measured here.
+        // Sockets are polled a thousand times a second: nothing is measured here.
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Links between the routers of a device of several: taken down for a test, and up again behind it.
+//! Links between the routers of a device of several routers: taken down for a test, and up again after it.
 
 use super::{Bench, Failure, failed};
 use crate::learning::between_all;
@@ -9,18 +9,19 @@ use drophammer_model::trial::{Family, GroupCounts};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// One frame of so many may be missing between two routers.
+/// Between two routers at most one frame in this many may be missing.
 const LOSSY_BELOW: u64 = 100;
 
-/// Time for the routers of a system to find other ways. A daemon that still takes the routes of the test before out of the kernel is late.
+/// Time for the routers of a system to find other ways. A daemon that is still removing the routes of the previous test
+/// from the kernel is slow.
 const WAYS: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
-    /// Takes these links between routers of the device down and brings all others up, records that, and waits until frames of `families` take the
-    /// ways that are left.
+    /// Takes these links between the device's routers down and brings all others up, records that, and waits until
+    /// frames of `families` take the remaining ways.
     ///
     /// # Errors
-    /// No such links, what the device says against it, that it does not forward afterwards, or that it could not be stored.
+    /// A link does not exist, the device refuses, it does not forward afterwards, or the record could not be stored.
     pub(crate) fn set_core_links(
         &mut self,
         down: &BTreeSet<CoreLinkName>,
@@ -33,7 +34,7 @@ impl Bench<'_> {
             return Err(TestError::NotApplicable(why));
         }
         self.around = families.to_vec();
-        // First those that come up, so that nothing is cut off in between. All of them, whatever becomes of one.
+        // Links come up first, so that no router is cut off in between. All are tried, even if one fails.
         let mut set = Ok(());
         for name in self.links_down.difference(down).copied().collect::<Vec<_>>() {
             match self.device.set_core_link(name, true) {
@@ -43,7 +44,7 @@ impl Bench<'_> {
         }
         set?;
         for name in down {
-            // One that is down at one end only has to come up again too.
+            // Inserted first: a link that is down at one end only must be brought up again too.
             if self.links_down.insert(*name) {
                 self.device.set_core_link(*name, false).map_err(failed)?;
             }
@@ -51,11 +52,12 @@ impl Bench<'_> {
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
         let record = CoreLinkRecord { dut, test, round, down: down.iter().copied().collect() };
         self.observer.record(&Record::CoreLinks(record)).map_err(TestError::Store)?;
-        // A run that was stopped has no more trials.
+        // A stopped run has no further trials.
         if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
     }
 
-    /// Waits until frames from each port to each other one pass as many routers as they must; at once for a device of one.
+    /// Waits until frames from each port to each other one pass the expected number of routers; returns at once for a
+    /// device of one router.
     pub(super) fn await_ways(&mut self, families: &[Family]) -> Result<(), TestError> {
         let probe = match self.device.system() {
             Some(system) => between_all(&self.ports, families, system, &self.links_down),
@@ -66,7 +68,7 @@ impl Bench<'_> {
             let spec = self.through(&probe).into_owned();
             let problem = match self.execute(&spec, &[]) {
                 Ok(result) => {
-                    // A router that loses a frame now and then has found its ways all the same.
+                    // A router that loses a frame now and then has found its ways nevertheless.
                     let lossy: Vec<_> =
                         result.groups.iter().filter(|group| group.lost * LOSSY_BELOW > group.offered).collect();
                     if lossy.is_empty() {

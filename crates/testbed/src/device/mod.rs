@@ -1,7 +1,7 @@
-//! The reference device in a process of its own, on real links: this program once more, started by the lab.
+//! The reference device in a separate process, on real links: another instance of this program, started by the lab.
 //!
-//! The router is the one of virtual time; a port of crate `port` moves its frames, and its clock is a real one. So
-//! generator, analyzer, sockets and timestamps of the tester are held against a device that knows what it did.
+//! The router is the same as in virtual time, but a port of crate `port` moves its frames, and its clock is a real one.
+//! This checks generator, analyzer, sockets and timestamps of the tester against a device that knows what it did.
 
 mod process;
 
@@ -16,7 +16,7 @@ use drophammer_reference::{Config, Router};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// First argument of this program when it is to be the device; what follows is given by [`Program`].
+/// First argument that makes this program run as the device; [`Program`] gives the others.
 pub const SUBCOMMAND: &str = "reference-device";
 
 /// The configuration file of the process.
@@ -26,7 +26,7 @@ pub(crate) struct Job {
     /// TCP MD5 key of its sessions, [`Secret::HIDDEN`] in the file that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     md5: Option<String>,
-    /// Do its sessions use GTSM?
+    /// Whether its sessions use GTSM.
     #[serde(default)]
     gtsm: bool,
     /// The device. Its faults begin with the command `begin`.
@@ -68,7 +68,7 @@ enum JobLinks {
     Tap,
 }
 
-/// The links that a DUT of kind `reference` asks for; `None` for virtual time.
+/// The links that a DUT of kind `reference` is configured with; `None` for virtual time.
 pub fn links(dut: &DutConfig) -> Option<Links> {
     match dut.params.text("links").as_deref() {
         Some("veth") => Some(Links::Veth),
@@ -95,7 +95,7 @@ pub fn bring_up(
     bring_up_with(lab, dut, ports, work_dir, links, config, stop)
 }
 
-/// The same with a configuration that says more than the parameters of a DUT can.
+/// As [`bring_up`], with a configuration that can express more than the parameters of a DUT.
 ///
 /// # Errors
 /// Those of [`bring_up`].
@@ -123,7 +123,7 @@ pub fn bring_up_with(
         kind: &crate::kinds::REFERENCE_SPEC,
         version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
         links,
-        // By the process rather than by its path, which another program may have taken since.
+        // Through `/proc` rather than by path: the file at that path may have been replaced since.
         executable: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
         arguments: vec![SUBCOMMAND.into()],
         file: "reference.json".into(),

@@ -1,4 +1,4 @@
-//! The process of the device: frames in, router, frames out, and answers to the tester's questions.
+//! The process of the device: frames in, router, frames out, and answers to the tester's requests.
 
 use super::{Job, JobLinks};
 use crate::simulated::class_counters;
@@ -17,24 +17,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Without traffic for this long it sleeps until frames come. Not longer: the kernel's receive work for its links has the
-/// same processor, and gets it only then.
+/// After this long without traffic it sleeps until frames arrive. It is this short because the kernel's receive work
+/// for its links shares the processor, and runs only while the device sleeps.
 const AWAKE: Duration = Duration::from_micros(30);
 /// Shorter sleeps are not worth it.
 const NAP: Duration = Duration::from_micros(5);
-/// Questions are looked for this often while traffic flows.
+/// Interval at which it checks for requests while traffic flows.
 const LISTEN: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_millis(200);
-/// Longest sleep of a device that speaks BGP, and so looks after its links.
+/// Longest sleep of a device that speaks BGP: it must notice changes of its links.
 const NOTICE: Duration = Duration::from_millis(5);
-/// A question comes at once, or its asker is gone.
+/// Time limit for reading a request: a client that does not send it at once is gone.
 const QUESTION: Duration = Duration::from_millis(100);
 
-/// Is the device until something ends the process: `CONFIGURATION SOCKET INTERFACE...`.
+/// Runs the device until the process is ended. Arguments: `CONFIGURATION SOCKET INTERFACE...`.
 ///
 /// # Errors
-/// What is wrong with the arguments or the configuration, or a link that stopped working.
+/// Wrong arguments, a wrong configuration, or a link that stopped working.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let [file, socket, interfaces @ ..] = arguments else {
         return Err("the device is started by the lab: CONFIGURATION SOCKET INTERFACE...".into());
@@ -88,11 +88,11 @@ struct Process {
     /// Faults that begin on command.
     faults: Faults,
     listener: UnixListener,
-    /// Overflow of the links that the router knows of.
+    /// Overflow of the links that has been reported to the router.
     overflow: u64,
-    /// It speaks BGP.
+    /// Whether it speaks BGP.
     speaks: bool,
-    /// The links that had a carrier when they were looked at last.
+    /// Carrier of each link when it was last checked.
     carriers: Vec<bool>,
     /// Longest delay between a frame's arrival and its processing since the last query.
     longest_wait: Duration,
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// One burst of every link, in order of arrival.
+    /// Passes one burst of every link to the router, in order of arrival.
     fn take(&mut self) -> Result<usize, PortError> {
         let mut bursts: Vec<(Received<'_>, usize)> = Vec::with_capacity(self.ports.len());
         for port in &mut self.ports {
@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// Sends what departs until `now`.
+    /// Sends the frames that depart until `now`.
     fn give(&mut self, now: Instant) -> Result<usize, PortError> {
         let Process { router, ports, filled, .. } = self;
         let (mut left, mut refused, mut failed) = (0, 0, Ok(()));
@@ -175,7 +175,7 @@ impl Process {
         wait::until_readable(&all, time).map(drop).map_err(|e| format!("cannot sleep: {e}"))
     }
 
-    /// Passes changes of carrier on to the router.
+    /// Reports changes of carrier to the router.
     fn look_at_links(&mut self, now: Instant) -> Result<(), PortError> {
         for (i, (port, carrier)) in self.ports.iter_mut().zip(&mut self.carriers).enumerate() {
             let has = port.has_carrier()?;
@@ -190,7 +190,7 @@ impl Process {
     fn listen(&mut self) -> Result<(), String> {
         loop {
             match self.listener.accept() {
-                // An asker that went away is no reason to end.
+                // A client that disconnected does not end the device.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -228,25 +228,25 @@ impl Process {
         }
     }
 
-    /// Faults from now on.
+    /// Applies faults from now on.
     fn begin(&mut self, faults: Faults) -> Result<Value, String> {
         let faults = faults.from_instant(self.clock.now());
         self.router.set_faults(faults).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// These lists in place of its filter from now on.
+    /// Replaces its filter by these lists from now on.
     fn set_filter(&mut self, lists: &str) -> Result<Value, String> {
         let lists = serde_json::from_str(lists).map_err(|e| format!("no filter: {e}"))?;
         self.router.set_filter(lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// These classes of service in place of those that it has.
+    /// Replaces its classes of service by these from now on.
     fn set_classes(&mut self, lists: &str) -> Result<Value, String> {
         let lists: Vec<EgressClasses> = serde_json::from_str(lists).map_err(|e| format!("no classes: {e}"))?;
         self.router.set_classes(&lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// The link of a port goes down or comes up: `PORT down`, `PORT up`.
+    /// Sets the link of a port: `PORT down` or `PORT up`.
     fn set_link(&mut self, what: &str) -> Result<Value, String> {
         let ports = self.ports.len();
         let (port, up) = match what.split_once(' ') {
@@ -288,7 +288,7 @@ impl Process {
     }
 }
 
-/// Sends what is filled; returns how many frames the link refused.
+/// Sends the filled slots; returns how many frames the link refused.
 fn flush(port: &mut dyn Port, filled: &mut usize) -> Result<u64, PortError> {
     match std::mem::take(filled) {
         0 => Ok(0),

@@ -47,7 +47,7 @@ impl Lately {
 }
 
 impl BgpRouting<'_> {
-    /// Does [`drophammer_methods::Routing::await_settled`].
+    /// Implements [`drophammer_methods::Routing::await_settled`].
     pub(super) fn settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
         let begun = self.instant();
         let before = self.state.pressure(&self.bench.rig.hosts, begun);

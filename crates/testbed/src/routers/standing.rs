@@ -1,4 +1,4 @@
-//! How the routers behind the ports stand: what is up, said, complete, moving.
+//! State of the routers behind the ports: sessions, acknowledgements, completeness, progress.
 
 use super::RoutingState;
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
@@ -40,7 +40,7 @@ impl RoutingState {
             .all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.all_acknowledged(router)))
     }
 
-    /// Sessions that were asked to end, and have.
+    /// True if all sessions that were asked to end have ended.
     pub(super) fn ended(&self, hosts: &Hosts) -> bool {
         (0..self.peers.len())
             .filter(|peer| !self.wanted.contains(peer))
@@ -57,7 +57,7 @@ impl RoutingState {
         })
     }
 
-    /// Everything that has been sent and received, so that a change shows.
+    /// Sum of everything that was sent and received; it changes while routes move.
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;

@@ -10,7 +10,7 @@ use std::path::Path;
 /// `count` routes of a table.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] for more than there are, and for a file that cannot be read.
+/// [`TestError::NotApplicable`] if the table has fewer routes, and for a file that cannot be read.
 pub(crate) fn routes(choice: &TableChoice, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
     let TableChoice { source, order, routes_per_set } = choice;
     let arranged = |range: RouteRange| Routes::Range(range.in_groups(*routes_per_set).in_order(*order));

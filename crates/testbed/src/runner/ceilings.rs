@@ -1,4 +1,4 @@
-//! What is measured of the tester itself before, or without, a router.
+//! Measurements of the tester itself, before or without a router.
 
 use super::{RunError, Runner, method, own_delay};
 use crate::config::joined_in_pairs;
@@ -129,7 +129,7 @@ impl Runner<'_> {
     }
 }
 
-/// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all sizes of it.
+/// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all its sizes.
 pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
     let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
@@ -177,7 +177,7 @@ pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
     found
 }
 
-/// Notes what the ceiling's trials found while they are stored.
+/// Collects the ceiling's trials while they are stored.
 pub(super) struct CeilingObserver<'a> {
     pub(super) inner: &'a mut dyn Observer,
     pub(super) trials: Vec<TrialRecord>,
@@ -213,8 +213,8 @@ columns! {
 const OFFERED: TableSpec<OfferedRow> =
     TableSpec::new("offered_load", "What the tester can offer on these ports, per sending port");
 
-/// What the tester can send through these ports, if no loop gives its ceiling: as much as they take, into the DUT. It
-/// bounds the loads that tests ask for; what the tester can receive is not known by it.
+/// Measures what the tester can send through these ports if no loop gives its ceiling: it sends into the DUT as fast as
+/// the ports accept. The result bounds the loads of tests; it does not show what the tester can receive.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
     setup.begin_test("offered_load", setup.left);
     let begun = Instant::now();
@@ -238,7 +238,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
                     };
                     OFFERED.add(&mut outcome, row, [result.trial], []);
                 }
-                // A size that these ports cannot carry is the tests' to refuse.
+                // The tests refuse sizes that these ports cannot carry.
                 Err(TestError::NotApplicable(_)) => {}
                 Err(e) => return Err(e),
             }

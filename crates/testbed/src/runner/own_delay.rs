@@ -1,4 +1,4 @@
-//! What the tester itself needs for pings and test frames at a low load, on a loop without DUT.
+//! The tester's own delay of pings and test frames at a low load, on a loop without DUT.
 
 use crate::config::joined_in_pairs_of;
 use crate::observer::Progress;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 const TITLE: &str = "Tester's own delay";
 
-/// Measures it for each test of delay by ping, on a setup whose ports, `configs`, are the loop's. Its devices get addresses for that and keep them.
-/// What it finds, the record of it, and whether the user stopped it.
+/// Measures it for each test of delay by ping, on a setup whose ports, `configs`, are the loop's. The setup's devices
+/// get addresses for that and keep them. Returns the delays, their record, and whether the user stopped it.
 pub(super) fn measure(
     setup: &mut TestSetup<'_>,
     suite: &Suite,

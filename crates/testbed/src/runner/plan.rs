@@ -2,15 +2,15 @@
 
 use super::method;
 use drophammer_methods::fixed_rate::FixedRate;
-use drophammer_methods::parameters::{FAMILIES, GOAL};
-use drophammer_methods::pattern::Pattern;
-use drophammer_methods::{Method as _, routed};
+use drophammer_methods::parameters::FAMILIES;
+use drophammer_methods::{Method as _, TrialCount, routed};
 use drophammer_model::capabilities::Need;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::{Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_traffic::permutation::Permutation;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Families that any test of the suite uses.
@@ -31,27 +31,25 @@ pub(super) fn families(suite: &Suite) -> Vec<Family> {
     if all.is_empty() { vec![Family::Ipv4] } else { all }
 }
 
-/// How long each test of a suite takes on one DUT, in order, estimated from its parameters.
-pub fn estimates(suite: &Suite) -> Vec<Duration> {
-    let mut known: Vec<PatternKey> = Vec::new();
-    let mut tests: Vec<Duration> = Vec::new();
+/// How long each test of a suite takes on one DUT, in order, estimated from its parameters, and how many trials it has; `None` where that is
+/// not known.
+pub fn estimates(suite: &Suite) -> Vec<(Duration, Option<TrialCount>)> {
+    let mut known: BTreeSet<PatternKey> = BTreeSet::new();
+    let mut tests = Vec::new();
     for test in &suite.tests {
-        let method = method(test);
-        let patterns: Vec<PatternKey> = method.patterns(&test.params).iter().map(Pattern::key).collect();
-        // A test that has a goal searches the throughput, unless an earlier one has found it.
-        let found = patterns.iter().all(|p| known.contains(p));
-        let trials = if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) };
-        tests.push(trials + Duration::from_secs_f64(routed::estimate_s(&test.params)));
-        if GOAL.find(&test.params).is_some() {
-            known.extend(patterns);
-        }
+        let (method, params) = (method(test), &test.params);
+        // A test searches the throughput that it needs, unless an earlier one has found it.
+        let searches = method.searched(params).iter().filter(|pattern| known.insert(pattern.key())).count();
+        let time = if searches == 0 { method.estimate_known(params) } else { method.estimate(params) };
+        let time = time + Duration::from_secs_f64(routed::estimate_s(params));
+        tests.push((time, method.trials(params, searches)));
     }
     tests
 }
 
 /// Everything that will be run, with its estimate: `(test index, estimate)`.
 pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
-    let tests = estimates(suite);
+    let tests: Vec<Duration> = estimates(suite).into_iter().map(|(time, _)| time).collect();
     let turns = suite.rounds as usize * suite.duts.len();
     (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
 }

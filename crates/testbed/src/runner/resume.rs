@@ -1,7 +1,8 @@
-//! What a run that was cut off has measured, and where it goes on.
+//! What an interrupted run has measured, and where it continues.
 //!
-//! A turn, all tests on one DUT in one round, is the unit: a DUT is brought up for it, and its tests build on each other. Turns that are whole are kept, and the one that was cut off
-//! is measured again from its beginning. The tester's own ceilings are those of the beginning of the run. The highest loads that the tester could not offer are found anew.
+//! The unit is a turn: all tests on one DUT in one round. A DUT is brought up for its turn, and its tests build on each
+//! other. Complete turns are kept; the interrupted turn is measured again from its beginning. The tester's own ceilings
+//! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
 
 use super::Tally;
 use super::plan::order;
@@ -18,7 +19,7 @@ use std::time::Duration;
 pub struct Earlier {
     /// Records to keep, from the first on.
     pub records: usize,
-    /// Whole turns.
+    /// Complete turns.
     pub turns: usize,
     /// Turns of the whole run.
     pub of: usize,
@@ -26,11 +27,11 @@ pub struct Earlier {
     pub(crate) trial: u64,
     /// How the tests of these turns ended.
     pub(crate) tally: Tally,
-    /// What the tester can, where it was measured to the end.
+    /// The tester's ceilings, if their measurement was complete.
     pub(crate) ceilings: Option<Ceilings>,
     /// Versions of the DUTs that were up, by name.
     pub(crate) versions: BTreeMap<String, String>,
-    /// What tests took, by their place in the suite.
+    /// Durations of tests, by their place in the suite.
     pub(crate) elapsed: BTreeMap<usize, Duration>,
 }
 
@@ -63,7 +64,7 @@ pub enum Refusal {
     Complete,
 }
 
-/// What of the machine must be the same.
+/// Properties of the machine that must be the same.
 fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
     [
         ("kernel", &environment.kernel),
@@ -73,7 +74,7 @@ fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
 }
 
 impl Earlier {
-    /// What the records of a run of `suite` have. `digest` and `environment` are those of the run that wants to go on.
+    /// Evaluates the records of a run of `suite`. `digest` and `environment` are those of the run that is to continue.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -87,7 +88,7 @@ impl Earlier {
             found.records = at;
             found.ceilings = Some(ceilings(&records[..at]));
         }
-        // Tests of the turn that is read, and where the elapsed times of them stand.
+        // Finished tests of the turn that is read, and the tally up to them.
         let (mut done, mut taken) = (0, Tally::default());
         for (at, record) in records.iter().enumerate().skip(found.records) {
             let Record::Test(test) = record else { continue };
@@ -107,7 +108,7 @@ impl Earlier {
                 found.records = at + 1;
             }
         }
-        // Without a record of its end a run of whole turns lacks that alone.
+        // A run of complete turns without a record of its end lacks only that.
         if found.turns == turns.len() && matches!(records.last(), Some(Record::Ended(ended)) if !ended.interrupted) {
             return Err(Refusal::Complete);
         }

@@ -1,5 +1,4 @@
-//! The clock of all measurements: its resolution, what a reading costs, and how long this machine keeps
-//! a program from looking at it.
+//! The clock of all measurements: its resolution, the cost of a reading, and how long this machine keeps a program from reading it.
 
 use drophammer_methods::columns;
 use drophammer_methods::report::{lower, note};
@@ -10,13 +9,13 @@ use std::time::Duration;
 
 pub(super) const NAME: &str = "clock";
 pub(super) const TITLE: &str = "Clock";
-/// Time that is spent looking at it.
+/// Time spent reading it.
 pub(super) const DURATION: Duration = Duration::from_secs(1);
-/// A gap between two readings, in ns, in which another program had the processor.
+/// Limits, in ns, for counting gaps between two readings. During a gap another program had the processor.
 const GAPS_NS: [u64; 3] = [10_000, 100_000, 1_000_000];
 
 columns! {
-    /// What reading the clock for one second found.
+    /// Results of reading the clock for one second.
     pub(super) struct ClockRow {
         resolution_ns: u64 = "Smallest step" ["ns"],
         reading_ns: f64 = "Cost of a reading" ["ns"],
@@ -63,7 +62,7 @@ pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     }
     let seconds = last.since(begin).as_secs_f64();
     let drift = i64::try_from(clock.wall_offset() - wall).unwrap_or(i64::MAX);
-    // Gaps are not the cost of reading.
+    // Gaps do not belong to the cost of a reading.
     let reading = (seconds * 1e9 - lost as f64) / readings.max(1) as f64;
     let per_second = |n: u64| n as f64 / seconds;
     let longest_gap_us = longest as f64 / 1e3;
@@ -80,6 +79,6 @@ pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     };
     TABLE.add(outcome, row, [], (backwards > 0).then(|| "this clock runs backwards: no figure may be trusted".into()));
     let figure = lower("longest_gap_us", "Longest gap of a busy loop", "µs", Some(longest_gap_us));
-    // Other programs on the machine decide it.
+    // Coarse, because other programs on the machine determine it.
     outcome.ranks.push(RankFigure { resolution: 0.9, ..figure });
 }

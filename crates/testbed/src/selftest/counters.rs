@@ -25,14 +25,14 @@ pub(super) const TITLE: &str = counter_proof::TITLE;
 
 /// Length of the trial on each device.
 const TRIAL: Duration = Duration::from_secs(1);
-/// What one device takes beside: coming up, waiting for what is lost.
+/// Additional time for one device: coming up, waiting for lost frames.
 const BESIDE: Duration = Duration::from_millis(1_500);
-/// A frame is late after a second; a held one must be later than that by more than the tester's own latency.
+/// A frame is late after a second; a held one must exceed that by more than the tester's own latency.
 const HELD: Duration = Duration::from_millis(1_200);
 /// Wait for late frames.
 const DRAIN_TIME: Duration = Duration::from_millis(1_500);
 
-/// The devices, in words and as faults. Intervals are primes, so that they fall in step with nothing.
+/// The devices, in words and as faults. Intervals are primes, so that they do not coincide with other periods.
 fn devices() -> Vec<(&'static str, Faults)> {
     let none = Faults::default();
     vec![
@@ -48,7 +48,7 @@ fn devices() -> Vec<(&'static str, Faults)> {
             "changes a byte of every 83rd frame",
             Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: false }), ..none.clone() },
         ),
-        // Not in the signature: its check has 16 bits, and a mended frame may by chance pass for one of an earlier trial.
+        // Not in the signature: its check has 16 bits, so a corrected frame may by chance pass for one of an earlier trial.
         (
             "changes a byte and mends the checksum of every 79th frame",
             Faults { corrupt: Some(Corrupt { every: 79, offset: Some(0), fix_checksum: true }), ..none.clone() },
@@ -77,10 +77,10 @@ pub(super) fn estimate() -> Duration {
     (TRIAL + BESIDE) * devices().len() as u32
 }
 
-/// Proves the counters of `backend`. What one device has shown stays when the next one fails.
+/// Proves the counters of `backend`. The results of a device are kept when the next one fails.
 ///
 /// # Errors
-/// Whatever stopped it.
+/// The error that stopped it.
 pub(super) fn prove(
     test: &mut SelfTest<'_>,
     backend: &'static Backend,
@@ -101,7 +101,7 @@ pub(super) fn prove(
     result
 }
 
-/// Adds what one device has shown: its rows to the table, the rest as it is.
+/// Adds the results of one device: its rows to the table, the rest as it is.
 fn append(outcome: &mut Outcome, one: Outcome) {
     for table in one.tables {
         match outcome.tables.iter_mut().find(|t| t.key == table.key) {

@@ -176,6 +176,7 @@ impl Runner<'_> {
             command: self.test.command.clone(),
             digest: String::new(),
             environment: self.test.environment.clone(),
+            baseline: None,
         }
     }
 

@@ -1,5 +1,5 @@
-//! What follows from the steps, in one line per port: good for loss up to so many frames per second, for latency down to so
-//! many microseconds.
+//! Conclusions from the steps, in one line per port: the frames per second up to which it measures loss, and the
+//! microseconds down to which it measures latency.
 
 use drophammer_methods::columns;
 use drophammer_methods::report::note;
@@ -13,7 +13,7 @@ use drophammer_model::size::PacketSize;
 pub(super) const NAME: &str = "verdict";
 pub(super) const TITLE: &str = "Verdict";
 
-/// What the steps of one backend have found.
+/// Results of the steps of one backend.
 #[derive(Default)]
 pub(super) struct Found {
     /// The ports.
@@ -39,7 +39,7 @@ columns! {
 pub(super) const TABLE: TableSpec<PortRow> = TableSpec::new(NAME, "What each port is good for");
 
 impl Found {
-    /// Takes what a step has found.
+    /// Adds the results of a step.
     pub(super) fn take(&mut self, outcome: &Outcome) {
         self.tables.extend(outcome.tables.iter().cloned());
         self.counters.extend(outcome.verdicts.iter().cloned());
@@ -53,7 +53,7 @@ impl Found {
             .into_iter()
             .map(|row| (row.frame_size, FrameRate(row.loss_free_pps)))
             .collect();
-        // Of each size the first load counts: one frame at a time.
+        // The first load of each size counts: one frame at a time.
         let latencies = latency_floor::TABLE.rows(&self.tables);
         let equal = self.counters.iter().filter(|v| v.pass).count();
         let proven = (!self.counters.is_empty()).then(|| format!("{equal} of {}", self.counters.len()));
@@ -125,7 +125,7 @@ mod tests {
                 frames: 0,
             };
             loss_floor::TABLE.add(&mut steps, row, [], []);
-            // At two loads, of which the first counts.
+            // At two loads; the first one counts.
             for (load_pps, us) in (1..).map(f64::from).zip(floors) {
                 let row = latency_floor::FloorRow {
                     frame_size: frame_size.clone(),

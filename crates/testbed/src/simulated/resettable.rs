@@ -11,33 +11,33 @@ use std::time::Duration;
 /// What a reset does to the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Boot {
-    /// For so long it does nothing at all.
+    /// Time during which it does nothing at all.
     pub(super) time: Duration,
-    /// It goes on as if nothing had been, sessions included.
+    /// It continues as if nothing had happened, sessions included.
     pub(super) unaffected: bool,
     /// It never comes back.
     pub(super) never: bool,
 }
 
-/// A reset that was asked for.
+/// A requested reset.
 struct Plan {
     at: Instant,
-    /// The device that comes up then.
+    /// The device that replaces it.
     fresh: Box<Router>,
 }
 
-/// The device, and what becomes of it.
+/// The device and its resets.
 pub(super) struct Resettable {
     router: Router,
     config: Config,
     faults: Faults,
     boot: Boot,
     plan: Option<Plan>,
-    /// It is off until then.
+    /// The device is off until this instant.
     off_until: Option<Instant>,
-    /// The device before, whose frames that left before this instant are under way.
+    /// The replaced device. Its frames that left before this instant are still under way.
     before: Option<(Router, Instant)>,
-    /// The reset that was asked for last, and when it is over.
+    /// Instants of the last request for a reset and of the end of that reset.
     asked: Option<(Instant, Instant)>,
 }
 
@@ -62,14 +62,14 @@ impl Resettable {
         Ok(Resettable { router, config, faults, boot, plan: None, off_until: None, before: None, asked: None })
     }
 
-    /// Changes what it does wrong, from now on and after a reset.
+    /// Changes its faults, from now on and after a reset.
     pub(super) fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
         self.router.set_faults(faults.clone())?;
         self.faults = faults;
         Ok(())
     }
 
-    /// Lets what is due by `now` happen to it. True when something did.
+    /// Applies changes that are due by `now`. True if there were any.
     fn advance(&mut self, now: Instant) -> bool {
         let mut changed = false;
         if let Some(plan) = self.plan.take_if(|plan| plan.at <= now) {
@@ -87,7 +87,7 @@ impl Resettable {
         changed
     }
 
-    /// The next instant at which something happens to it.
+    /// Instant of the next change.
     fn next_change(&self) -> Option<Instant> {
         let planned = self.plan.as_ref().map(|plan| plan.at);
         let back = self.off_until.filter(|until| until.0 < u64::MAX);

@@ -1,7 +1,7 @@
 //! Several reference devices as one DUT, in virtual time.
 //!
-//! Each router has the parameters of the DUT, faults included, MAC addresses of its own, and a seed of its own. Sessions of BGP between routers are on
-//! the addresses of the link between them, not on loopback addresses: they end with the link.
+//! Each router has the parameters of the DUT, faults included, but its own MAC addresses and its own seed. BGP sessions
+//! between routers use the addresses of the link between them, not loopback addresses: they end with the link.
 
 use super::{Reference, class_counters, config, describe};
 use crate::kinds::REFERENCE;
@@ -25,22 +25,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// The routers as the simulated ports see them; a second handle stays with who wants to know the truth.
+/// The routers as the simulated ports see them; a second handle gives access to the truth.
 #[derive(Clone)]
 pub struct ReferenceSystem(Rc<RefCell<Network>>);
 
 impl ReferenceSystem {
-    /// The routers and their links, to look at.
+    /// Reads the routers and their links.
     pub fn look<T>(&self, at: impl FnOnce(&Network) -> T) -> T {
         at(&self.0.borrow())
     }
 
-    /// The same, to change.
+    /// Changes the routers and their links.
     pub fn change<T>(&self, change: impl FnOnce(&mut Network) -> T) -> T {
         change(&mut self.0.borrow_mut())
     }
 
-    /// What all routers did together; a frame counts at each router that it passes. Instants are sums too, and mean nothing.
+    /// Sum of what all routers did; a frame counts at each router that it passes. Instants are summed too, and mean
+    /// nothing.
     fn truth(&self) -> Value {
         let network = self.0.borrow();
         let of_each = network.routers().iter().map(|router| serde_json::to_value(router.truth()).unwrap_or_default());
@@ -100,10 +101,10 @@ impl simulated::Device for ReferenceSystem {
     }
 }
 
-/// The routers of a system, as the device takes them.
+/// Configuration of the routers of a system.
 ///
 /// # Errors
-/// Ports that do not suit the topology, or sessions of BGP that it does not have.
+/// Ports that do not suit the topology, or BGP sessions that it does not have.
 pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed: u64) -> Result<NetworkConfig, String> {
     let system = System::of(ports, topology).map_err(|e| e.to_string())?;
     let speaks = ports.iter().any(|port| port.bgp.is_some());
@@ -132,7 +133,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
             port.speed = link.speed;
             port.egress_buffer = dut.params.count("line_buffer").map_or(port.egress_buffer, |frames| frames as usize);
             let Some(bgp) = one.bgp.as_mut().filter(|_| speaks) else { continue };
-            // All are in one AS, and tell each other routes with themselves as next hop.
+            // All are in one AS, and advertise routes to each other with themselves as next hop.
             bgp.next_hop_self = true;
             let Some(end) = link.end_at(other) else { continue };
             let addresses = system.routers[other].role.interfaces[end.interface].addresses.iter();
@@ -153,7 +154,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
     Ok(built)
 }
 
-/// Ports to the other routers, behind those to the tester.
+/// Adds the ports to the other routers after those to the tester.
 fn add_core(one: &mut Config, router: &SystemRouter) {
     let edges = one.ports.len();
     for interface in router.role.interfaces.iter().skip(edges) {
@@ -185,7 +186,7 @@ fn add_core(one: &mut Config, router: &SystemRouter) {
     }));
 }
 
-/// Routes by way of the other routers.
+/// Routes through the other routers.
 fn ranked(router: &SystemRouter) -> Vec<RankedRoute> {
     let edges = router.ports.len();
     let beyond = router.role.routes.iter().filter(|route| route.at.port >= edges);
@@ -238,8 +239,8 @@ pub fn build(
         ..DutRecord::default()
     };
     let rules = vec![Vec::new(); system.routers.len()];
-    let (down, device) = (BTreeSet::new(), reference.clone());
-    let device = SystemDut { reference: device, system, faults, record, down, rules };
+    let (down, device, pipe) = (BTreeSet::new(), reference.clone(), drophammer_lab::is_pipe(&dut.params));
+    let device = SystemDut { reference: device, system, faults, record, down, pipe, rules };
     Ok(SystemParts { clock, ports, reference, device })
 }
 
@@ -250,7 +251,9 @@ pub struct SystemDut {
     faults: Vec<Faults>,
     record: DutRecord,
     down: BTreeSet<CoreLinkName>,
-    /// For each router: the place among the rules of all filters that each of its own rules has.
+    /// Labels have a TTL of their own.
+    pipe: bool,
+    /// For each router: the position of each of its rules among the rules of all filters.
     rules: Vec<Vec<usize>>,
 }
 
@@ -282,7 +285,7 @@ impl Dut for SystemDut {
         begun.map_err(|e| self.unusable(e))
     }
 
-    /// Those of all routers together, and those of each that begin with `r1.`.
+    /// Counters of all routers together, and those of each router, whose names begin with, for example, `r1.`.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         drophammer_lab::flatten("truth", &self.reference.truth(), &mut counters);
@@ -333,7 +336,7 @@ impl Dut for SystemDut {
     }
 
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        // Two between the same routers have one name.
+        // Parallel links between the same routers have one name.
         let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
         let links: Vec<usize> = links.map(|(index, _)| index).collect();
         if links.is_empty() {
@@ -354,14 +357,19 @@ impl Dut for SystemDut {
         self.system.route(from, to, &self.down).map_or(1, |path| path.len())
     }
 
-    /// Right or wrong, as the routers tell them.
+    fn labels_are_pipes(&self) -> bool {
+        self.pipe
+    }
+
+    /// As the routers report them, right or wrong.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let of_routers = |network: &Network| network.routers().iter().enumerate().flat_map(interfaces_of).collect();
         Ok(Some(self.reference.look(of_routers)))
     }
 
-    /// Counters of the ports to the tester, as one router would have them, and what is dropped between them: added up, for a packet is dropped once.
-    /// Other counters of a whole router would count a packet at each router that it passes.
+    /// Counters of the ports to the tester, as one router would have them, and the sum of what the routers drop, as a
+    /// packet is dropped only once. Other counters of whole routers are left out, as they would count a packet at each
+    /// router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all: Vec<DutCounter> = Vec::new();
         self.reference.look(|network| {
@@ -383,7 +391,7 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// The fewest that a router has.
+    /// The smallest number of a router.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let of = |router: &Router| match family {
             Family::Ipv4 => router.truth().fib.ipv4,
@@ -393,7 +401,7 @@ impl Dut for SystemDut {
     }
 }
 
-/// What a router counts at its ports and tunnels. Its own octets are with FCS.
+/// Counters of a router at its ports and tunnels. Its octets at ports include the FCS, which is subtracted here.
 fn interfaces_of((router, of): (usize, &Router)) -> Vec<RouterInterface> {
     let ports = (0..).map_while(|port| Some((port, of.counters(port)?))).map(|(port, told)| {
         let (in_packets, out_packets) = (told.in_unicast + told.in_group, told.out_unicast + told.out_group);

@@ -32,12 +32,12 @@ pub fn suite(params: &str, rest: &str) -> Suite {
     read_suite(&text)
 }
 
-/// Reads a suite that is to run in one round.
+/// Reads a suite for a run in one round.
 pub fn read_suite(text: &str) -> Suite {
     read_suite_in_rounds(text, Some(1))
 }
 
-/// Reads a suite that is to run in `rounds` rounds, or in as many as it says itself.
+/// Reads a suite for a run in `rounds` rounds, or in as many as the suite gives.
 pub fn read_suite_in_rounds(text: &str, rounds: Option<u32>) -> Suite {
     let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
     let kinds = kinds::specs();
@@ -46,13 +46,13 @@ pub fn read_suite_in_rounds(text: &str, rounds: Option<u32>) -> Suite {
     read::read(text, "known.yaml", &registry, &overrides).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
 }
 
-/// Keeps records; stops and fails on request.
+/// Stores records; stops and fails on request.
 #[derive(Clone, Default)]
 pub struct Memory {
     pub records: Vec<Record>,
-    /// Wants to stop once so many trials are kept.
+    /// Requests a stop once this many trials are stored.
     pub stop_after: Option<usize>,
-    /// Cannot keep a trial once so many are kept.
+    /// Fails to store a trial once this many are stored.
     pub full_after: Option<usize>,
     pub tests_begun: Vec<(usize, usize)>,
 }
@@ -73,7 +73,7 @@ impl Memory {
 
 impl Observer for Memory {
     fn record(&mut self, record: &Record) -> Result<(), String> {
-        // A full disk has room for a short line yet.
+        // A full disk still has room for a short line.
         if matches!(record, Record::Trial(_)) && self.full_after.is_some_and(|n| self.trials().len() >= n) {
             return Err("no space left on device".into());
         }
@@ -101,7 +101,7 @@ pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::run
     run_on_queues(suite, 1, memory)
 }
 
-/// The same with so many queues for each port of the tester.
+/// As [`run`], with `queues` queues for each port of the tester.
 pub fn run_on_queues(
     suite: &Suite,
     queues: u32,
@@ -125,7 +125,7 @@ pub fn run_on_queues(
     run_suite(run, memory)
 }
 
-/// A bed with the reference device of `suite`'s first DUT, changed by `change`; `families` resolved. `use_it` gets
+/// A bed with the reference device of `suite`'s first DUT, changed by `change`; `families` are resolved. `use_it` gets
 /// the bed and the device.
 pub fn with_bed<T>(
     suite: &Suite,
@@ -136,7 +136,7 @@ pub fn with_bed<T>(
     with_bed_by(suite, families, change, |clock| Box::new(clock), use_it)
 }
 
-/// The same with another clock for the tester.
+/// As [`with_bed`], with another clock for the tester.
 pub fn with_bed_by<T>(
     suite: &Suite,
     families: &[Family],
@@ -164,7 +164,7 @@ pub fn with_bed_by<T>(
     use_it(&mut bed, &parts.reference)
 }
 
-/// Faults that a suite asks of its first DUT.
+/// Faults that a suite configures for its first DUT.
 pub fn faults_of(suite: &Suite) -> drophammer_reference::Faults {
     simulated::config(&suite.duts[0], &suite.ports, suite.seed).faults
 }

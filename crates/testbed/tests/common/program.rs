@@ -1,4 +1,4 @@
-//! A test program without harness, which enters the lab and is the reference device once more.
+//! A test program without harness that enters the lab, and also serves as the reference device.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -13,10 +13,11 @@ use std::process::ExitCode;
 #[path = "../../../lab/tests/verdicts/mod.rs"]
 pub mod verdicts;
 
-/// Attempts: another program may hold the tester up until a figure is spoilt.
+/// Attempts: another program may delay the tester until a figure is spoilt.
 const TRIES: usize = 3;
 
-/// If this process was started as a reference device, as the fast path of one of kind `xdp`, or as a guest, is it until its end; `None` otherwise.
+/// If this process was started as a reference device, as the fast path of a router of kind `xdp`, or as a guest, runs
+/// as that until its end; `None` otherwise.
 pub fn as_device() -> Option<ExitCode> {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     let first = args.first()?;
@@ -35,10 +36,10 @@ pub fn as_device() -> Option<ExitCode> {
     })
 }
 
-/// Runs a suite on real DUTs, in one round, with the first backend. Whatever else runs on the machine, trials are valid.
+/// Runs a suite on real DUTs, in one round, with the first backend. Trials are valid even if other programs disturb them.
 ///
 /// # Errors
-/// Those of the run.
+/// Errors of the run.
 pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
     let suite = read_suite(text);
     let mut memory = Memory::default();
@@ -64,7 +65,7 @@ pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, 
     Ok(memory)
 }
 
-/// A program with the one test `name`: enters the lab as the tester does, and tries until it succeeds.
+/// A program with the one test `name`: enters the lab as the tester does, and repeats the test until it succeeds.
 pub fn one_test(name: &str, mut once: impl FnMut(&mut Lab) -> Result<(), String>) -> ExitCode {
     if std::env::args().any(|a| a == "--list") {
         println!("{name}: test");

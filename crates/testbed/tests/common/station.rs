@@ -19,7 +19,7 @@ pub fn addresses(v6: bool) -> [IpAddr; 2] {
     text.map(|t| t.parse().expect("an address"))
 }
 
-/// The interface `t0` here, `d0` with the kernel's addresses in a namespace of its own; segmentation offload is left on.
+/// The interface `t0` here, `d0` with the kernel's addresses in a separate namespace; segmentation offload is left on.
 pub fn links() -> Result<(Lab, Netns), String> {
     let lab = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string())?;
     let peer = lab.namespace("peer").map_err(|e| e.to_string())?;
@@ -28,7 +28,7 @@ pub fn links() -> Result<(Lab, Netns), String> {
         "link set t0 mtu 65535 addrgenmode none up".to_owned(),
     ];
     let theirs = ["link set d0 up", "addr add 198.18.1.1/24 dev d0", "addr add 2001:2:0:1::1/64 dev d0 nodad"];
-    // The interface here takes segments as long as the kernel makes them, and sends none longer than its peer takes.
+    // The interface here accepts segments as long as the kernel makes them, and sends none longer than its peer accepts.
     lab.tester().and_then(|t| t.ip(&make)).map_err(|e| e.to_string())?;
     peer.ip(&theirs.map(str::to_owned)).map_err(|e| e.to_string())?;
     Ok((lab, peer))
@@ -80,7 +80,7 @@ impl Station {
         self.clock.now()
     }
 
-    /// Takes a burst; true when something came.
+    /// Takes a burst; true if any frame arrived.
     fn receive(&mut self) -> Result<bool, String> {
         let received = self.port.receive().map_err(|e| e.to_string())?;
         let mac = self.host.mac();
@@ -127,7 +127,7 @@ impl Station {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Runs until `done`, which is called after every burst and sees to the connections, for `limit` at most.
+    /// Runs until `done`, which is called after every burst and serves the connections, for `limit` at most.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Station) -> bool) -> Result<(), String> {
         let end = self.clock.now() + limit;
         loop {

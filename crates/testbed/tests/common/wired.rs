@@ -1,4 +1,4 @@
-//! Two emulated routers whose packets go from one to the other within the process: nothing but their own work and memory.
+//! Two emulated routers whose packets go from one to the other within the process, so that only their own work and memory count.
 
 #![allow(dead_code)] // each user has its part
 
@@ -37,7 +37,7 @@ impl DerefMut for Side {
 pub struct Pair {
     pub routers: [Side; 2],
     now: Instant,
-    /// Frames under way, end to end, and where each ends: as those of a burst, they are bounded by the window.
+    /// Frames under way, end to end, and where each ends. Like those of a burst, they are bounded by the window.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     addresses: [IpAddr; 2],
@@ -91,7 +91,8 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Lets both work in turn, 10 µs of their time each, until `done`; an error when that takes longer than a session lives without a word.
+    /// Lets both work alternately, 10 µs of their time each, until `done`; an error when that takes longer than a
+    /// session without messages lives.
     pub fn run_until(&mut self, mut done: impl FnMut(&Pair) -> bool) -> Result<(), String> {
         let mut quiet = 0;
         while !done(self) {
@@ -111,7 +112,7 @@ impl Pair {
                 self.bytes.clear();
             }
             if quiet > 0 {
-                // Nobody says anything: on to whoever wants to first.
+                // Nothing is under way: continue at the earliest deadline.
                 let next = self.routers.iter().filter_map(|side| side.0.next_deadline()).min().unwrap_or(self.now);
                 self.now = self.now.max(next);
             }
@@ -141,7 +142,7 @@ impl Pair {
     }
 }
 
-/// Sends `routes` and verifies each; the routers are still there afterwards.
+/// Sends `routes` and verifies each; the routers still exist afterwards.
 pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
     let mut pair = Pair::new(routes.family())?;
     let id = pair.announce(routes);
@@ -159,7 +160,7 @@ pub fn resident_kib(name: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("no {name} in /proc/self/status"))
 }
 
-/// The most that was in RAM counts from here on (proc(5), `clear_refs`).
+/// From here on the kernel counts the highest use of RAM again (proc(5), `clear_refs`).
 pub fn forget_peak() -> Result<(), String> {
     std::fs::write("/proc/self/clear_refs", "5").map_err(|e| e.to_string())
 }

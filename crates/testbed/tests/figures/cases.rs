@@ -1,25 +1,25 @@
-//! The cases: what runs on which device.
+//! The cases: suites and their devices.
 
 use crate::common::{Memory, read_suite, run};
 use drophammer_model::suite::Suite;
 use std::path::Path;
 
-/// Runs a suite to its end, whatever its tests say.
+/// Runs a suite to its end, whatever the results of its tests.
 fn finished(suite: &Suite) -> Memory {
     let mut memory = Memory::default();
     run(suite, &mut memory).unwrap();
     memory
 }
 
-/// A suite of `suites/` with one reference device with `params` in place of its routers, and each text of `cuts` replaced by
-/// the other one.
+/// A suite of `suites/` with one reference device with `params` in place of its routers, and each text of `cuts`
+/// replaced by the other one.
 fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     on_one_device(&format!("suites/{name}"), &text, params, cuts)
 }
 
-/// The same of a suite with this text.
+/// As [`shipped`], for a suite with this text.
 fn on_one_device(name: &str, text: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let mut short = String::from("seed: 11\n");
     let mut in_duts = false;
@@ -201,7 +201,8 @@ pub fn classes() -> Vec<Memory> {
     ]
 }
 
-/// A congested output port beside a free one: devices that drop there, that block at the way in, and that are given the output port.
+/// A congested output port beside a free one: devices that drop there, that block at the input, and whose output port
+/// the test limits.
 pub fn congestion() -> Vec<Memory> {
     let test =
         |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");
@@ -223,7 +224,7 @@ pub fn soak() -> Vec<Memory> {
     ]
 }
 
-/// What RFC 2544 section 11 sends beside the test frames.
+/// The traffic that RFC 2544 section 11 adds to the test frames.
 pub fn modifiers() -> Vec<Memory> {
     let of = |modifiers: &str| {
         let params = format!("frame_sizes: [96], modifiers: [{modifiers}], trial_duration: 50 ms, pause: 1 ms");
@@ -261,7 +262,7 @@ pub fn systems() -> Vec<Memory> {
     ]
 }
 
-/// Packets that go around, and what of it is counted: right, and with faults.
+/// Looping packets and their counters: right, and with faults.
 pub fn loops() -> Vec<Memory> {
     let of = |device: &str, topology: &str, test: &str| {
         let rest = format!("tests:\n  - routing_loop: {{pause: 1 ms, trial_duration: 200 ms, {test}}}\n");
@@ -293,7 +294,7 @@ pub fn copies_and_strays() -> Vec<Memory> {
     faulty(&params, "")
 }
 
-/// What is no test traffic, on a device that does as it must and on ones that do not.
+/// Frames that are not test traffic, on a device that treats them correctly and on ones that do not.
 pub fn wrong_frames() -> Vec<Memory> {
     let rest = |families: &str| {
         format!(
@@ -313,7 +314,7 @@ pub fn times() -> Vec<Memory> {
     faulty(&["delay: 1 ms", "jitter: 400 us", "delay: 100 us, hold_every: 100, hold_time: 1.1 s"], LATENCY)
 }
 
-/// The tests of routes, small, with `more` among the parameters of all.
+/// The tests of routes, small, with `more` added to the parameters of all.
 fn routes(more: &str) -> String {
     format!(
         "defaults: {{{more}rate: 10 kfps, patience: 2 s}}\ntests:\n  \
@@ -372,7 +373,7 @@ pub fn routes_limits() -> Vec<Memory> {
     ]
 }
 
-/// Internal peers, routes of one length, and routes of a daemon's MRT file, sent to and withdrawn.
+/// Internal peers, routes of one length, and routes of a daemon's MRT file, advertised and withdrawn.
 pub fn routes_sources() -> Vec<Memory> {
     let bgps =
         ["{internal: [p2], next_hop_self: true}", "{internal: [p1, p2], peers_per_port: 3}", "{dut_as: 4200000001}"];
@@ -389,7 +390,7 @@ pub fn routes_sources() -> Vec<Memory> {
     bgps.into_iter().zip(tables).map(on_both).collect()
 }
 
-/// What an operator asks: counters and answers, right and wrong.
+/// The operator's view: counters and answers, right and wrong.
 pub fn operation() -> Vec<Memory> {
     let overload = "overload: {max_load: 9 kfps, trial_duration: 200 ms, final_trial_duration: 200 ms, ask_every: 20 ms, ask_after: 100 ms}";
     let counters = "counter_accuracy: {families: [ipv4, ipv6], frames: 1500, load: 8 kfps}";
@@ -405,7 +406,7 @@ pub fn operation() -> Vec<Memory> {
     ]
 }
 
-/// Order against load, and resets of devices that come back, go on, or stay away.
+/// Order against load, and resets of devices that come back, continue, or stay away.
 pub fn order_and_resets() -> Vec<Memory> {
     let order = "defaults: {pause: 1 ms}\ntests:\n  - packet_order: {frame_sizes: [ip40, imix], loads: [100, 40, 10], trial_duration: 100 ms, repeats: 2}\n";
     let resets = "bgp: {hold_time: 9 s}\ntests:\n  - reset: {families: [ipv4, ipv6], rate: 2 kfps, routes: 20, window: 10 s, pause: 1 ms, limit: 60 s}\n";

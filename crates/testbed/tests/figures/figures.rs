@@ -1,8 +1,8 @@
 //! Records as the lines that are compared.
 //!
-//! Only what a trial or a test found is in them, under names of this file's own: a change of how records are stored does not
-//! change a line. Of a trial's specification there are purpose, load, duration and number of flows. Left out are times of the
-//! wall clock, what the machine did to the tester, headings, and the words of notes (their numbers are kept).
+//! They contain only results of a trial or a test, under names of this file's own: a change of how records are stored
+//! does not change a line. Of a trial's specification there are purpose, load, duration and number of flows. Left out
+//! are times of the wall clock, what the machine did to the tester, headings, and the words of notes (their numbers are kept).
 
 use drophammer_model::LatencySummary;
 use drophammer_model::outcome::{Cell, Outcome, Plot, Series, Table};
@@ -12,17 +12,17 @@ use serde_json::{Map, Value, json};
 
 /// Lists and maps with more characters than this are abridged.
 const BRIEF: usize = 120;
-/// Rows of a table that have a line each.
+/// Rows of a table that get a line each.
 const ROWS: usize = 20;
 
 /// Turns records into lines.
 pub struct Figures {
-    /// Are long lists written in full, instead of their length and a digest?
+    /// Whether long lists are written in full, instead of their length and a digest.
     pub full: bool,
 }
 
 impl Figures {
-    /// Lines of a record; none for the start and the end of a run and what it says of the device.
+    /// Lines of a record; none for the start and the end of a run and its description of the device.
     pub fn of(&self, record: &Record) -> Vec<Value> {
         match record {
             Record::Trial(trial) => vec![self.trial(trial)],
@@ -115,7 +115,7 @@ impl Figures {
         json!({"frames": l.frames, "min_ns": l.min_ns, "mean_ns": l.mean_ns, "max_ns": l.max_ns, "percentiles": percentiles})
     }
 
-    /// What the tester counted, without what depends on how often its loop looks.
+    /// The tester's counters, without those that depend on how often its loop runs.
     fn health(&self, h: &Health) -> Value {
         let late: Vec<_> = h.departure_errors.iter().filter(|(ns, _)| *ns > 0).collect();
         let line = object(json!({
@@ -223,7 +223,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Without counts of 0 and empty lists, which most are.
+/// The map without counts of 0 and empty lists, which most are.
 fn without_nothing(map: Map<String, Value>) -> Map<String, Value> {
     let is_nothing = |v: &Value| match v {
         Value::Null => true,
@@ -235,7 +235,7 @@ fn without_nothing(map: Map<String, Value>) -> Map<String, Value> {
     map.into_iter().filter(|(_, v)| !is_nothing(v)).collect()
 }
 
-/// Numbers in a text, in their order; words may change without a figure having changed.
+/// Numbers in a text, in their order; the words may change without a change of a figure.
 fn numbers(text: &str) -> Value {
     let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
     let trimmed = parts.map(|p| p.trim_matches(|c: char| !c.is_ascii_digit()));

@@ -6,15 +6,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Differing figures that a message names.
+/// Most differing figures that a message names.
 const NAMED: usize = 6;
 
-/// Where they are.
+/// Folder of the golden files.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/figures/golden")
 }
 
-/// Are they being rewritten?
+/// Whether the golden files are being rewritten.
 pub fn rewriting() -> bool {
     std::env::var_os("DROPHAMMER_WRITE_FIGURES").is_some_and(|v| v == "1")
 }
@@ -26,7 +26,7 @@ pub fn lines(runs: &[Memory], full: bool) -> Vec<String> {
     records.flat_map(|record| figures.of(record)).map(sorted).map(|line| line.to_string()).collect()
 }
 
-/// With the keys of every object in order, whatever features `serde_json` is built with.
+/// The value with the keys of every object in order, whatever features `serde_json` is built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -58,7 +58,7 @@ pub fn hold(name: &str, runs: &[Memory]) {
 
 /// Compares lines with the text of the golden file `golden/NAME.jsonl`.
 ///
-/// The error names the file, the first record that differs and its first figures that do.
+/// The error names the file, the first record that differs and the first differing figures of it.
 pub fn compare(name: &str, golden: &str, now: &[String]) -> Result<(), String> {
     let golden: Vec<&str> = golden.lines().collect();
     let differing = golden.iter().zip(now).filter(|(a, b)| *a != b).count() + golden.len().abs_diff(now.len());
@@ -93,7 +93,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
-/// What a record is, for people.
+/// The kind of a record, for people.
 fn title(record: &Value) -> String {
     let text = |key: &str| record[key].as_str().unwrap_or_default();
     match text("record") {

@@ -98,7 +98,7 @@ fn the_same_case_twice_is_the_same() {
     assert!(a.len() > 20 && a == b);
 }
 
-/// A figure of the first trial that is changed by the least there is.
+/// The smallest possible change of a figure of the first trial.
 type Change = (&'static str, fn(&mut Record));
 
 #[test]
@@ -126,7 +126,7 @@ fn one_changed_figure_is_named_with_file_record_and_both_values() {
         assert!(told.contains(&format!("{figure}: golden ")) && told.contains(", now "), "{figure} is not in: {told}");
         assert!(told.contains("1 of "), "{told}");
     }
-    // A cell of a table, a point of a plot, a record too few.
+    // A cell of a table, a point of a plot, a missing record.
     let outcome = |change: fn(&mut drophammer_model::outcome::Outcome)| {
         let mut runs = runs.clone();
         let test = runs[0].records.iter_mut().find_map(|r| if let Record::Test(t) = r { Some(t) } else { None });

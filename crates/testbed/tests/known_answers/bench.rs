@@ -1,4 +1,4 @@
-//! A device in its own process on a bed, and what a trial and the device say of the same time.
+//! A device in a separate process on a bed, and the counts of a trial and of the device for the same time.
 
 use crate::{Checked, check};
 use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut};
@@ -37,7 +37,7 @@ pub fn suite() -> Suite {
     read::read(text, "known.yaml", &registry, &once).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// The device as the bed has it; the bench asks it beside.
+/// The device as the bed has it; the bench sends it requests too.
 struct Shared(Rc<RefCell<ProgramDut>>);
 
 impl Dut for Shared {
@@ -58,7 +58,7 @@ impl Dut for Shared {
     }
 }
 
-/// Nobody watches: what the bed itself measures is not what is tried here.
+/// An observer that ignores everything: the bed's own records are not tested here.
 struct Nobody;
 
 impl Observer for Nobody {
@@ -77,7 +77,7 @@ impl Observer for Nobody {
     }
 }
 
-/// A device that is up, and the bed before it.
+/// A device that is up, and the bed that tests it.
 pub struct Up<'a> {
     pub bed: TestSetup<'a>,
     device: Rc<RefCell<ProgramDut>>,
@@ -90,36 +90,36 @@ pub struct Up<'a> {
 pub struct Told {
     pub truth: Truth,
     pub ports: [PortCounters; 2],
-    /// Longest time for which a frame waited for the device's process since it was asked before.
+    /// Longest time for which a frame waited for the device's process since the last query.
     pub longest_wait_ns: u64,
 }
 
-/// One trial, by tester and device.
+/// One trial, as tester and device counted it.
 pub struct Story {
     pub result: TrialResult,
     pub before: Told,
     pub after: Told,
-    /// Numbers of frames are exact unless tester or device are held up for longer than this.
+    /// Counts of frames are exact unless tester or device are held up for longer than this.
     exact_ns: u64,
 }
 
-/// What a judgement rests on, and so what a machine that holds tester or device up can spoil.
+/// The basis of a judgement, which determines how delays of tester or device by the machine can spoil it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rests {
     /// Numbers of frames.
     OnCounts,
-    /// When frames came.
+    /// Arrival times of frames.
     OnTimes,
 }
 
-/// What a judge says first of a trial that proves nothing because the machine held the device up.
+/// First words of a judge's message about a trial that proves nothing because the machine held the device up.
 pub const DISTURBED: &str = "disturbed: ";
-/// Tester or device are not on the processor for milliseconds every now and then; after so long nothing can be told of times. A
+/// Tester or device lose the processor for milliseconds every now and then; after this long times cannot be judged. A
 /// count stays exact however long they are held up, unless frames are still on their way when the trial ends.
 const HELD_UP_NS: u64 = 50_000_000;
-/// A step of the wall clock, which the kernel's times of arrival come from, that shows.
+/// A step of the wall clock, the source of the kernel's arrival times, from which on it shows.
 const CLOCK_STEP_NS: u64 = 1_000_000;
-/// Trials until one is undisturbed.
+/// Most trials until one is undisturbed.
 pub const ATTEMPTS: u32 = 8;
 
 impl Bench<'_> {
@@ -155,7 +155,7 @@ impl Bench<'_> {
 }
 
 impl Up<'_> {
-    /// Says a line to the device.
+    /// Sends a line to the device.
     pub fn ask(&self, line: &str) -> Result<serde_json::Value, String> {
         self.device.borrow_mut().ask(line).map_err(|e| e.to_string())
     }
@@ -192,11 +192,11 @@ impl Up<'_> {
         }
     }
 
-    /// Runs a trial with these faults from its beginning. It differs from a trial of the bed in that it is never repeated and
-    /// leaves no frame unsent, however long the machine holds the tester up: it goes on at 1.2 times the rate.
+    /// Runs a trial with these faults from its beginning. Unlike a trial of the bed it is never repeated and leaves no
+    /// frame unsent, however long the machine holds the tester up: it continues at 1.2 times the rate.
     pub fn story(&mut self, spec: &TrialSpec, faults: &Faults) -> Result<Story, String> {
         let bed = &mut self.bed;
-        // Whatever the device asked for before belongs to no trial.
+        // Earlier requests of the device belong to no trial.
         bed.settle(Duration::ZERO).map_err(|e| e.to_string())?;
         let key = TrialKey::new(u64::from(std::process::id()), 1 << 32 | self.earlier.len() as u64);
         let earlier = self.earlier.iter().rev().take(8).copied().collect();
@@ -211,21 +211,21 @@ impl Up<'_> {
         drop(priority);
         let after = self.told()?;
         self.ask("faults {}")?;
-        // On virtual links every lost frame is counted, so only frames that are still on their way are missing. A tap drops what a
-        // device that is held up does not fetch, and nothing counts it.
+        // On virtual links every lost frame is counted, so only frames that are still on their way are missing. A tap
+        // drops frames that a delayed device does not fetch, and nothing counts them.
         let exact_ns = if self.links == Links::Veth { (spec.drain_s * 1e9) as u64 } else { HELD_UP_NS };
         let story = Story { result: result.map_err(|e| e.to_string())?, before, after, exact_ns };
         story.accounted().map_err(|e| story.blamed(e, Rests::OnCounts))?;
         Ok(story)
     }
 
-    /// The same until a trial came in which nothing was lost but by the device's will, at lower rates if the machine is too
-    /// busy; then `judge`, who looks at numbers of frames.
+    /// Repeats [`Up::story`] until a trial in which nothing was lost except by the device's faults, at lower rates if
+    /// the machine is too busy; then calls `judge`, which examines counts of frames.
     pub fn undisturbed(&mut self, spec: TrialSpec, faults: &Faults, judge: impl FnMut(&Story) -> Checked) -> Checked {
         self.judged(spec, faults, Rests::OnCounts, judge)
     }
 
-    /// The same for a `judge` who also looks at times.
+    /// As [`Up::undisturbed`], for a `judge` that also examines times.
     pub fn undisturbed_in_time(
         &mut self,
         spec: TrialSpec,
@@ -273,24 +273,24 @@ impl Story {
         self.sum(|g| g.received)
     }
 
-    /// How much a figure of the device grew.
+    /// Increase of a figure of the device.
     pub fn grew(&self, figure: impl Fn(&Truth) -> u64) -> u64 {
         figure(&self.after.truth) - figure(&self.before.truth)
     }
 
-    /// Frames that were lost although the device did not want that: the machine did not keep up.
+    /// Frames that were lost for another reason than the device's faults: the machine did not keep up.
     pub fn beside(&self) -> u64 {
         self.sum(|g| g.refused) + self.grew(|t| t.receive_overflow + t.transmit_refused)
     }
 
-    /// A complaint, which the machine is to blame for if it held tester or device up for long enough to cause it.
+    /// A complaint, marked as the machine's fault if it held tester or device up for long enough to cause it.
     pub fn blamed(&self, complaint: String, rests: Rests) -> String {
         if complaint.starts_with(DISTURBED) {
             return complaint;
         }
         let (health, wait) = (&self.result.health, self.after.longest_wait_ns);
         let (gap, step) = (health.max_gap_ns, health.clock_step_ns);
-        // A receive ring that overflowed is the work of a shorter stop, and the kernel counts it.
+        // A shorter stop is enough for a receive ring to overflow, and the kernel counts that.
         let patience = match rests {
             Rests::OnCounts if health.receive_drops == 0 => self.exact_ns,
             _ => HELD_UP_NS,
@@ -316,7 +316,7 @@ impl Story {
         })
     }
 
-    /// Every frame is where tester and device say it is.
+    /// Every frame is where tester and device report it.
     pub fn accounted(&self) -> Checked {
         let (b, a) = (&self.before.truth, &self.after.truth);
         let health = &self.result.health;

@@ -1,4 +1,4 @@
-//! The cases: one fault or counter each, held against the device's own account.
+//! The cases: one fault or counter each, compared with the device's own account.
 
 use crate::bench::{ATTEMPTS, Bench, DISTURBED, Rests, Story, suite};
 use crate::{Case, Checked, check};
@@ -29,7 +29,7 @@ pub const CASES: &[Case] = &[
     ("what_it_does_not_understand_is_refused", questions),
 ];
 
-/// Those that depend on the links.
+/// Cases that depend on the links.
 pub const ON_TAP: &[&str] = &[
     "without_faults_every_frame_arrives_once",
     "dropped_frames_are_lost",
@@ -40,10 +40,10 @@ pub const ON_TAP: &[&str] = &[
 /// Frames per second and seconds of most trials: 80,000 frames.
 const RATE: f64 = 100_000.0;
 const TIME: f64 = 0.8;
-/// The fastest of some ten thousand frames may take this much longer than the device holds it: two ways through the kernel.
+/// The fastest of some ten thousand frames may take this much longer than the device holds it: twice through the kernel.
 const OVERHEAD_NS: u64 = 300_000;
 
-/// What a receiver counts of these arrivals of one flow, straight from the definitions.
+/// What a receiver counts for these arrivals of one flow, computed directly from the definitions.
 fn order(arrivals: &[u64]) -> (u64, u64, u64) {
     let (mut reordered, mut extent, mut in_sequence, mut next) = (0, 0, 0, 0);
     for (i, s) in arrivals.iter().enumerate() {
@@ -113,7 +113,7 @@ fn drops(bench: &Bench) -> Checked {
             up.undisturbed_in_time(spec, &Faults { drop_window: window, ..Faults::default() }, |s| {
                 let lost = s.sum(|g| g.lost);
                 check(lost > 0 && lost < s.offered(), || format!("{lost} lost"))?;
-                // One gap, so one frame that does not follow on the one before it.
+                // One gap, so one frame that does not follow the one before it.
                 same("order", found(s), (0, 0, s.received() - 1))?;
                 same("lost", lost, s.grew(|t| t.dropped.fault_window))
             })
@@ -139,8 +139,8 @@ fn corrupted(bench: &Bench) -> Checked {
     bench.with(
         |_| {},
         |up| {
-            // A mended checksum hides a damaged signature from all but its own check, which one in 65,536 passes: so it is the
-            // pattern before it that is damaged.
+            // A corrected checksum hides a damaged signature from all but its own check, which one in 65,536 passes. So
+            // the pattern before it is damaged.
             for (offset, fix_checksum) in [(None, false), (Some(2), true)] {
                 let corrupt = Some(Corrupt { every: 11, offset, fix_checksum });
                 let spec = up.spec(false, RATE, TIME / 2.0);
@@ -190,7 +190,7 @@ fn low_load(bench: &Bench) -> Checked {
         |_| {},
         |up| {
             let fault = |below_frames| DropAtLowLoad { every: 5, interval: Duration::from_millis(100), below_frames };
-            // More than can come in an interval, and what comes in nearly all.
+            // A limit above any interval's frames, and one below nearly all.
             for (below_frames, all) in [(u64::MAX, true), (10, false)] {
                 let spec = up.spec(false, RATE / 2.0, TIME / 2.0);
                 let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
@@ -233,7 +233,7 @@ fn reordered(bench: &Bench) -> Checked {
                     arrivals.extend(parked.iter().map(|(number, _)| number));
                     same("lost", s.sum(|g| g.lost), 0)?;
                     let expired = s.grew(|t| t.reorder_expired);
-                    // A device that is held up for as long as a frame waits to be overtaken lets it go.
+                    // A device that is held up for as long as a frame waits to be overtaken sends it first.
                     check(expired <= parked.len() as u64, || format!("{DISTURBED}{expired} frames waited too long"))?;
                     same("not overtaken", expired, parked.len() as u64)?;
                     check(s.grew(|t| t.reordered) > 100, || "too few to prove anything".into())?;
@@ -265,7 +265,7 @@ fn own_frames(bench: &Bench) -> Checked {
     bench.with(
         |_| {},
         |up| {
-            // The first after the beginning of the trial; one may fall between its end and the question.
+            // The first after the beginning of the trial; one may fall between its end and the query.
             let own_frames = Some(OwnFrames { interval: Duration::from_millis(150), port: 1 });
             let mut told = BTreeSet::new();
             for _ in 0..5 {
@@ -296,10 +296,10 @@ fn overload(bench: &Bench) -> Checked {
             let spec = up.spec(false, 40_000.0, TIME);
             up.undisturbed_in_time(spec, &Faults::default(), |s| {
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.dropped.buffer))?;
-                // What was served between the first arrival and the last, and what the buffer held then.
+                // The frames served between the first arrival and the last, and those in the buffer then.
                 served(s, s.result.sending_s * CAPACITY as f64, BUFFER)
             })?;
-            // From half a second on it is half as fast.
+            // From half a second on it has half the capacity.
             let sag = Some(Sag { from: Instant(500_000_000), capacity_pps: CAPACITY / 2 });
             let spec = up.spec(false, 40_000.0, TIME);
             up.undisturbed_in_time(spec, &Faults { sag, ..Faults::default() }, |s| {
@@ -310,8 +310,8 @@ fn overload(bench: &Bench) -> Checked {
     )
 }
 
-/// Received is what was served while the trial lasted and not more than the buffer beside; not less either where the tester
-/// was not held up, so that the device never ran out of frames.
+/// At most the frames served during the trial and those in the buffer were received; and not fewer either if the tester
+/// was not held up, so that the device always had frames to serve.
 fn served(s: &Story, served: f64, buffer: u64) -> Checked {
     let (least, most) = (0.9 * served, served + buffer as f64 + 2.0);
     let received = s.received() as f64;
@@ -358,7 +358,7 @@ fn counters(bench: &Bench) -> Checked {
     )
 }
 
-/// These tests can fail: one frame counted wrong is a complaint even if the machine held tester and device up meanwhile.
+/// These tests can fail: one miscounted frame is a complaint even if the machine held tester and device up meanwhile.
 fn blame(bench: &Bench) -> Checked {
     bench.with(
         |_| {},

@@ -1,8 +1,8 @@
-//! Known answers on real interfaces: whatever the reference device in a process of its own does to frames, the analyzer
-//! counts what the device says it did, and not one frame is unaccounted for.
+//! Known answers on real interfaces: whatever the reference device in a separate process does to frames, the analyzer
+//! counts what the device reports, and not one frame is unaccounted for.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness. With `DROPHAMMER_FRAMES=10000000`
-//! it sends at least so many frames through the device with all faults at once, instead of the cases.
+//! The lab must be entered by a process with one thread, so this test has no harness. With `DROPHAMMER_FRAMES=10000000`
+//! it sends at least this many frames through the device with all faults at once, instead of the cases.
 
 mod bench;
 mod cases;
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
                 verdicts.leave_out(1);
                 continue;
             }
-            // What the machine does not allow must be said, with the remedy.
+            // The error must name what the machine does not allow, with the remedy.
             if links == Links::Tap
                 && let Err(why) = drophammer_port::tap::usable()
             {

@@ -1,4 +1,4 @@
-//! What goes on between peers: dumps, single routes, trains of changes.
+//! Exchanges between peers: dumps, single routes, trains of changes.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_new_peer_has_the_table_when_its_session_is_up() {
         let (_, outcome) = completed(", propagation_delay: 300 ms", 2, &test);
         let column = |name| full(&outcome, "bgp_table_dump", name);
         assert_eq!((column("routes"), column("missing")), (vec![5_000.0; 3], vec![0.0; 3]));
-        // Whoever comes late is told at once.
+        // A peer whose session comes up late receives the routes at once.
         column("last_s").iter().for_each(|s| about(*s, 0.0, 20.0 * TICK_S));
         column("first_s").iter().zip(column("last_s")).for_each(|(first, last)| assert!(*first <= last));
         assert!(figure(&outcome, &format!("bgp_dump_{family}_s")).is_some());

@@ -6,7 +6,7 @@ const FIVE: &str = "among the missing routes: ";
 
 #[test]
 fn a_full_routing_table_is_found_to_the_step_and_its_missing_routes_to_the_prefix() {
-    // Twice, so that the second begins where the first did.
+    // Twice, so that the second one starts from the same state as the first.
     let test = "  - bgp_table_capacity: {step: 1000, max_routes: 10000, patience: 2 s, hold: 100 ms}\n";
     let memory = run_all(", rib_limit: 7300, propagation_delay: 30 ms", 2, "{}", &test.repeat(2));
     let all = internet(Family::Ipv4, 10_000);
@@ -41,7 +41,7 @@ fn a_table_without_limit_takes_the_propagation_delay_and_the_way_there() {
             rates.iter().zip(&times).all(|(rate, time)| *rate == (*time > 0.0).then(|| 1_000.0 / time)),
             "{rates:?}"
         );
-        // The first UPDATE leaves in the instant of the step, and all fit into the buffers of TCP.
+        // The first UPDATE leaves at the instant of the step, and all fit into the buffers of TCP.
         times.iter().for_each(|time| about(*time, f64::from(delay_ms) / 1e3, 2.0 * TICK_S));
         assert_eq!(figure(&outcome, &format!("bgp_capacity_{family}_routes")), Some(5_000.0));
         let sum = figure(&outcome, &format!("bgp_load_{family}_s")).unwrap();
@@ -57,7 +57,7 @@ fn rib_fib(step: u32, most: u32) -> String {
 
 #[test]
 fn a_full_forwarding_table_is_found_and_what_is_beyond_it_named() {
-    // The networks behind the ports have places too: of two ports two of either family.
+    // The networks behind the ports use room too: with two ports two of either family.
     for (limit, own, capacity) in [("fib_limit", 4, 2_000), ("fib_limit_ipv4", 2, 2_000)] {
         let (memory, outcome) = completed(&format!(", {limit}: 2500"), 2, &rib_fib(500, 4_000));
         let all = internet(Family::Ipv4, 4_000);
@@ -74,7 +74,7 @@ fn a_full_forwarding_table_is_found_and_what_is_beyond_it_named() {
         assert!(counted(&memory, "truth.dropped.fib_full") >= u64::from(2 * own));
         assert!(rows(&outcome, "rib_fib_capacity")[4].marks[0].contains("frames are lost"));
     }
-    // Room for those of the last step to the route.
+    // Room for the routes of the last step, to the route.
     let (_, outcome) = completed(", fib_limit: 2504", 2, &rib_fib(500, 3_000));
     let exact = super::column(&outcome, "rib_fib_capacity", "exact_s");
     assert_eq!(
@@ -121,8 +121,8 @@ fn a_route_that_lost_its_frame_by_chance_is_not_called_unreachable() {
 
 #[test]
 fn a_slow_forwarding_table_is_waited_for() {
-    // The last of 1,000 routes is there 150 + 999 * 0.2 ms after the first UPDATE; the traffic of a try takes 20 ms, with
-    // 100 ms after it.
+    // The last of 1,000 routes is installed 150 + 999 * 0.2 ms after the first UPDATE; the traffic of a try takes 20
+    // ms, with 100 ms after it.
     let (memory, outcome) = completed(
         ", fib_delay: 150 ms, fib_time_per_route: 200 us",
         2,
@@ -132,10 +132,11 @@ fn a_slow_forwarding_table_is_waited_for() {
     assert_eq!((get("lost"), get("unreachable"), figure(&outcome, "rib_fib_ipv4_routes")), (0.0, 0.0, Some(1_000.0)));
     let tries = memory.trials();
     assert!(tries.len() > 1 && tries.iter().rev().skip(1).all(|t| t.result.lost() > 0));
-    // It begins when all are there, or a little before as each is aimed at in turn; and is no later than one try.
+    // The successful try begins when all are installed, or a little before because each is addressed in turn; and is no
+    // later than one try.
     let each = tries.iter().map(|t| t.result.elapsed_s).fold(0.0, f64::max);
     about(get("forward_s"), 0.150 + 0.1998 - 0.02, each);
-    // What it may be too long by reaches back to the first try, when they were not there.
+    // Its excess reaches back at most to the first try, when they were not installed.
     let lossy: f64 = tries[..tries.len() - 1].iter().map(|t| t.result.elapsed_s).sum();
     about(get("exact_s"), lossy, each);
     assert!(get("forward_s") - get("exact_s") < 0.150 + 0.1998);
@@ -152,7 +153,7 @@ fn sessions_are_brought_up_as_many_as_there_are() {
     // Two ports, two families.
     assert_eq!(column("sessions"), [30.0, 60.0, 80.0]);
     assert_eq!(column("lost"), [0.0; 3]);
-    // The device asks for the address of who connects, keeps its answer meanwhile, and no attempt has to be repeated.
+    // The device resolves the address of a peer that connects, keeps its packet meanwhile, and no attempt has to be repeated.
     assert!(column("slowest_s").iter().all(|s| *s < 0.1), "{:?}", column("slowest_s"));
     assert!((figure(outcome, "bgp_sessions_s").unwrap() - column("step_s").iter().sum::<f64>()).abs() < 1e-9);
     assert_eq!(figure(outcome, "bgp_sessions"), Some(80.0), "{:?}", outcome.notes);

@@ -1,4 +1,4 @@
-//! Devices that speak BGP wrong: what is wrong is counted exactly, and a session that ends leaves its cause and what was measured.
+//! Devices with faulty BGP: faults are counted exactly, and a session that ends leaves its cause and the results so far.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn a_full_table_whose_routes_flap_ends_with_what_was_measured() {
     let test = "bgp_table_capacity: {step: 1000, max_routes: 5000, patience: 2 s, hold: 100 ms}";
     let (_, outcome) = completed(", rib_limit: 2500, route_flap_every: 10", 2, test);
     let column = |name| full(&outcome, "bgp_table_capacity", name);
-    // 250 of the 2,500 that it took are there or not.
+    // 250 of the 2,500 that it accepted may be present or not.
     assert_eq!((column("routes"), &column("verified")[..2]), (vec![1e3, 2e3, 3e3], &[1e3, 2e3][..]));
     assert!([500.0, 750.0].contains(&column("missing")[2]), "{:?}", column("missing"));
     let mark = &rows(&outcome, "bgp_table_capacity")[2].marks[0];
@@ -37,7 +37,7 @@ fn a_full_table_whose_routes_flap_ends_with_what_was_measured() {
     assert_eq!(figure(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
 }
 
-/// A capacity test twice: in the middle of the first something happens to the session.
+/// A capacity test twice: something happens to the session in the middle of the first.
 fn twice(params: &str, bgp: &str) -> Memory {
     let test = "  - bgp_table_capacity: {step: 1000, max_routes: 4000, patience: 2 s, hold: 20 s, establish: 5 s}\n";
     run_all(params, 2, bgp, &test.repeat(2))
@@ -75,7 +75,7 @@ fn a_device_that_falls_silent_runs_into_the_hold_timer() {
     let memory = twice(", bgp_hold_silence: true", "{hold_time: 9 s}");
     for record in memory.tests() {
         assert_eq!(record.status, TestStatus::Completed);
-        // The table is taken within the hold time, and does not stay for the 20 s that it is to.
+        // The table is received within the hold time, and is not held for the configured 20 s.
         assert_eq!(full(&record.outcome, "bgp_table_capacity", "verified"), [1e3, 2e3, 3e3, 4e3]);
         assert!(noted(&record.outcome, &["did not stay so", "hold time of 9 s"]), "{:?}", record.outcome.notes);
         assert_eq!(figure(&record.outcome, "bgp_capacity_ipv4_routes"), None);
@@ -115,7 +115,7 @@ fn a_session_that_ends_under_traffic_is_named_with_its_cause() {
     for (test, after, name) in [
         (format!("fib_convergence: {{window: 1 s{count}{traffic}}}"), 500, "p2"),
         (format!("convergence_skyline: {{interval: 1 s, cycles: 1, bin: 20 ms{count}{traffic}}}"), 500, "p2"),
-        // All are there when the first are withdrawn and come back.
+        // All are present when the first are withdrawn and come back.
         (
             format!(
                 "route_flap: {{flapped: 500, interval: 500 ms, cycles: 1, bin: 50 ms, pause: 1 s{count}{traffic}}}"

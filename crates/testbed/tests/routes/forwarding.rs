@@ -1,4 +1,4 @@
-//! Tests of what is forwarded begin when the forwarding plane has what it was told, however late that is.
+//! Tests of forwarding begin when the forwarding plane has all advertised routes, however late that is.
 
 use super::*;
 use drophammer_methods::METHODS;
@@ -9,7 +9,7 @@ const FAILOVER: &str = "link_failover: {routes: 500, window: 5 s, rate: 100 kfps
 /// Late by 3 s, and the last of 2,000 by 200 ms more.
 const LATE: &str = ", fib_delay: 3 s, fib_time_per_route: 100 us";
 
-/// Runs a test on a device that does not tell how many routes it forwards by.
+/// Runs a test on a device that does not report the number of routes in its forwarding plane.
 fn untold(params: &str, test: &str) -> Outcome {
     let suite = suite(params, 4, "{}", &format!("  - {test}\n"));
     let name = test.split(':').next().unwrap();
@@ -54,7 +54,7 @@ fn rates_are_shares_of_the_throughput_and_of_the_table_alone() {
     }
     let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_64_percent").unwrap();
     about(rank.value.unwrap(), 100.0, 0.1);
-    // What no test has measured is no whole.
+    // A value that no test has measured is not a reference for shares.
     let given = completed(", capacity: 40 kfps, buffer: 20", 4, LONGEST).1;
     let unknown = |row| common::cell(&given, "longest_match", row, "of_throughput_percent");
     assert_eq!((unknown(0), unknown(1), unknown(2)), (None, None, None));
@@ -81,7 +81,7 @@ fn stable_paths_of_a_late_table_lose_nothing() {
         "route_flap: {routes: 1000, flapped: 200, interval: 4 s, cycles: 1, bin: 100 ms, rate: 20 kfps, drain: 100 ms}";
     let outcome = completed(LATE, 4, flap).1;
     assert_eq!(full(&outcome, "route_flap", "lost"), [0.0; 2]);
-    // Late there and back again: away for 4 s.
+    // Late in both directions: away for 4 s.
     let alternate = full(&outcome, "route_flap", "alternate")[1];
     assert!((alternate - 4.0 * 4_000.0).abs() <= 2.0 * 200.0, "{alternate}");
 }
@@ -94,7 +94,7 @@ fn what_never_comes_is_named_and_the_rest_measured() {
         assert!(noted(&outcome, &["the forwarding plane was not ready", &said, "for 10 s"]), "{:?}", outcome.notes);
         assert_eq!(full(&outcome, "link_failover", "unreachable"), [5.0]);
     }
-    // A table that is full tells so by its number.
+    // The number of a full table reveals that it is full.
     let outcome = completed(", fib_limit_ipv4: 1504", 4, LONGEST).1;
     assert!(
         noted(&outcome, &["not ready: it holds ", " routes where 2,000 belong, and came no nearer for 10 s"]),
@@ -106,7 +106,7 @@ fn what_never_comes_is_named_and_the_rest_measured() {
 
 #[test]
 fn a_time_is_no_finer_than_the_frames_to_a_route() {
-    // 500 routes: each has a frame every 100 ms at 5 kfps, which bins of 20 ms do not mend, and every 10 ms at 50 kfps.
+    // 500 routes: each has a frame every 100 ms at 5 kfps, which bins of 20 ms cannot refine, and every 10 ms at 50 kfps.
     for (rate, exact_s) in [(5, 0.1), (50, 0.02)] {
         let traffic = format!("routes: 500, interval: 500 ms, cycles: 1, bin: 20 ms, rate: {rate} kfps");
         let (_, outcome) = completed("", 2, &format!("convergence_skyline: {{{traffic}}}"));

@@ -1,5 +1,5 @@
-//! The tests of routers, in virtual time on reference devices whose routing is known: what a test tells is held against what the
-//! device is, to the route and to the frame.
+//! The tests of routers, in virtual time on reference devices whose routing is known: results are compared with the
+//! device's configuration, to the route and to the frame.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,7 +25,7 @@ use drophammer_model::trial::Family;
 
 /// The seed of the suites.
 const SEED: u64 = 11;
-/// Emulated hosts and routers look at what they have to send at this distance at most.
+/// Longest interval at which emulated hosts and routers check for frames to send.
 const TICK_S: f64 = 50e-6;
 
 /// A suite of `tests` on one reference device with `params`, `ports` ports and this section `bgp`.
@@ -37,7 +37,7 @@ fn suite(params: &str, ports: usize, bgp: &str, tests: &str) -> Suite {
     ))
 }
 
-/// Runs such a suite to its end, whatever the tests say.
+/// Runs such a suite to its end, whatever the results of its tests.
 fn run_all(params: &str, ports: usize, bgp: &str, tests: &str) -> Memory {
     let suite = suite(params, ports, bgp, tests);
     let mut memory = Memory::default();
@@ -46,7 +46,7 @@ fn run_all(params: &str, ports: usize, bgp: &str, tests: &str) -> Memory {
     memory
 }
 
-/// The same of one test that has to come to its end, by its outcome.
+/// As [`run_all`], for one test that must complete; returns also its outcome.
 fn completed(params: &str, ports: usize, test: &str) -> (Memory, Outcome) {
     let memory = run_all(params, ports, "{}", &format!("  - {test}\n"));
     let record = memory.tests()[0];
@@ -55,7 +55,7 @@ fn completed(params: &str, ports: usize, test: &str) -> (Memory, Outcome) {
     (memory, outcome)
 }
 
-/// The routes of a test with the parameters of its table as they are by default.
+/// The routes of a test whose table has default parameters.
 fn internet(family: Family, count: u32) -> Routes {
     RouteRange::internet(family, count, SEED).unwrap().in_order(Order::Clustered).into()
 }
@@ -81,7 +81,7 @@ fn texts(outcome: &Outcome, table: &str) -> Vec<String> {
     rows(outcome, table).iter().map(text).collect()
 }
 
-/// A figure to rank by.
+/// A figure for the ranking.
 fn figure(outcome: &Outcome, key: &str) -> Option<f64> {
     outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no {key} in {:?}", outcome.ranks)).value
 }
@@ -92,7 +92,7 @@ fn points<'a>(outcome: &'a Outcome, plot: &str, series: &str) -> &'a [Point] {
     &plot.series.iter().find(|s| s.name == series).unwrap_or_else(|| panic!("no series {series}")).points
 }
 
-/// Is there a note with all of these in it?
+/// Whether there is a note that contains all of these.
 fn noted(outcome: &Outcome, parts: &[&str]) -> bool {
     outcome.notes.iter().any(|note| parts.iter().all(|part| note.contains(part)))
 }

@@ -1,9 +1,9 @@
-//! The order of a table and its attribute sets: what was asked for is what was sent, and forwarded to.
+//! The order of a table and its attribute sets: the configured order is the one that is sent, and forwarded to.
 
 use super::{completed, figure, full, rows};
 use drophammer_model::outcome::{Cell, Outcome};
 
-/// What the outcome tells of the order.
+/// The outcome's text about the order.
 fn order(outcome: &Outcome) -> &Cell {
     let table = outcome.tables.iter().find(|table| table.key == "routes_sent").unwrap();
     let at = table.columns.iter().position(|column| column.key == "order").unwrap();

@@ -1,4 +1,4 @@
-//! Routes with alternates behind other ports: flapped, and cut off.
+//! Routes with alternates behind other ports: flapped, and withdrawn by a failure.
 
 use super::*;
 
@@ -16,13 +16,13 @@ fn flapped_routes_move_to_the_alternate_and_back_without_a_loss() {
         let column = |name| full(&outcome, "route_flap", name);
         assert_eq!((column("routes"), column("lost")), (vec![1_500.0, 500.0], vec![0.0; 2]));
         assert_eq!(column("received"), column("offered"));
-        // 2.5 s of 100,000 fps, shared by the number of routes.
+        // 2.5 s of 100,000 fps, divided by the number of routes.
         assert_eq!(column("offered"), [187_500.0, 62_500.0]);
-        // Away for two times half a second, as late there as back; a frame per route more or less each time.
+        // Withdrawn two times for half a second, with the same delay in both directions; a frame per route more or less each time.
         let alternate = column("alternate");
         assert_eq!(alternate[0], 0.0);
         assert!((alternate[1] - 25_000.0).abs() <= 2.0 * 500.0, "{alternate:?}");
-        // Full bins of 50 ms at 75,000 and 25,000 fps, none of them after the traffic.
+        // Full bins of 50 ms at 75,000 and 25,000 fps, none of them after the end of the traffic.
         for (at, rate) in [75_000.0, 25_000.0].into_iter().enumerate() {
             assert!((column("mean_pps")[at] - rate).abs() < 20.0, "{:?}", column("mean_pps"));
             assert!((column("lowest_pps")[at] - rate).abs() <= 60.0, "{:?}", column("lowest_pps"));
@@ -40,7 +40,7 @@ fn loss_under_flaps_is_counted_where_it_is() {
     let (memory, outcome) = completed(", drop_every: 51", 4, &flap(""));
     let column = |name| full(&outcome, "route_flap", name);
     let lost: f64 = column("lost").iter().sum();
-    // Every 51st of 250,000, wherever the count began; probes before that are none of it, and never came through.
+    // Every 51st of 250,000, whatever the count began with; probes before that are not included, and never passed.
     let truth = memory.trials().last().unwrap().result.dut_counters["truth.dropped.fault_every"] as f64;
     assert!(lost == truth && (4_901.0..=4_902.0).contains(&lost), "{lost} of {truth}");
     assert!(noted(&outcome, &["the forwarding plane was not ready: frames to ", "no fewer were lost for 10 s"]));
@@ -67,7 +67,7 @@ fn the_outage_of_a_cut_link_is_what_the_forwarding_table_takes() {
             if failure == "link" { "IPv4, link down" } else { "IPv4, session ended" },
         );
         assert_eq!((curve.len(), get("unreachable")), (500, 0.0), "{:?}", outcome.notes);
-        // The old path takes all until the routes are moved unless it is cut.
+        // Unless it is cut, the old path carries all traffic until the routes have moved.
         let truth = |i: u32| if failure == "link" { delay_ms + each_us / 1e3 * f64::from(i) } else { 0.0 };
         for (i, point) in (0..).zip(curve) {
             let truth = truth(i);

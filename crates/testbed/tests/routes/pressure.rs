@@ -1,4 +1,5 @@
-//! A router that reads slowly and a tester that sends slowly look alike from afar: which of them it was is known, and said.
+//! A router that reads slowly and a tester that sends slowly look the same from outside: the test determines which of
+//! them it was, and reports it.
 
 use super::*;
 use bed::{faults, say, with};
@@ -50,7 +51,7 @@ fn the_time_that_a_slow_reader_takes_is_the_devices() {
             let settled = say(bed, &all, watch, 1_000..60_000, true);
             assert!(settled.complete, "{settled:?}");
             let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
-            // From the first full window on nothing but its reading lets the session go on.
+            // From the first full window on, the session continues only when the device reads.
             let theirs = sending.held_s + sending.unanswered_s;
             assert!(theirs > 0.98 * sent && sending.held_s > sent / 2.0 && sending.late_s < 0.001, "{settled:?}");
             assert!(sending.held_s + sending.unanswered_s + sending.late_s <= sent + 1e-9, "{settled:?}");
@@ -64,7 +65,7 @@ fn the_time_that_a_slow_reader_takes_is_the_devices() {
     });
 }
 
-/// A bed whose tester is held up by what the cell says.
+/// A bed whose tester is held up by the time in the cell.
 fn sluggish<T>(
     suite: &Suite,
     use_it: impl FnOnce(&mut drophammer_testbed::setup::TestSetup<'_>, &Cell<Duration>) -> T,
@@ -87,7 +88,7 @@ fn the_time_that_the_tester_is_held_up_is_its_own() {
         by.set(Duration::from_millis(300));
         let settled = say(bed, &all, watch, 0..60_000, true);
         let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
-        // It packs some at a time, and then sleeps; the last of it is answered while it sleeps once more.
+        // It packs some at a time, and then sleeps; the last of it is answered during another sleep.
         assert!(settled.complete && sent > 1.4, "{settled:?}");
         assert!(sending.late_s > sent - 0.31 && sending.held_s + sending.unanswered_s < 0.1, "{settled:?}");
     });
@@ -97,7 +98,7 @@ fn rate(more: &str) -> String {
     format!("bgp_update_rate: {{table: uniform, routes: 2000, duration: 1 s, lag: 1 s, refinements: 2{more}}}")
 }
 
-/// Marks of the rows that were not kept up with.
+/// Marks of the rows whose rate was not reached.
 fn marks(outcome: &Outcome) -> Vec<String> {
     rows(outcome, "bgp_update_rate").iter().flat_map(|row| row.marks.clone()).collect()
 }
@@ -111,7 +112,7 @@ fn a_pace_that_a_slow_reader_does_not_take_is_its_bound() {
     assert!(!marks.is_empty() && marks.iter().all(|m| m == "the router held the session back"), "{marks:?}");
     assert!(rank.value.is_some() && !rank.tester_limited, "{rank:?}");
     assert!(!noted(&outcome, &["at least"]), "{:?}", outcome.notes);
-    // Where it was held back it was so for as long as it came late.
+    // Where it was held back, that lasted as long as it was late.
     let column = |name| full(&outcome, "bgp_update_rate", name);
     for (row, held) in column("held_ms").into_iter().enumerate() {
         let beyond = (column("changes")[row] / column("sent_rps")[row]

@@ -107,3 +107,30 @@ fn routes_are_gone_after_the_test() {
     assert!(aimed("throughput").contains("routes"), "{}", aimed("throughput"));
     assert!(!aimed("forwarding_rate").contains("routes"), "{}", aimed("forwarding_rate"));
 }
+
+/// Tests that want the same table one after another load it once. A test of other routes has the DUT for itself.
+#[test]
+fn a_table_stays_for_the_next_test_that_wants_it() {
+    let of = "frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms, max_load: 1 kfps";
+    let tests = format!(
+        "  - throughput: {{{of}, width: 0.5}}\n  \
+           - forwarding_rate: {{{of}, repeats: 1}}\n  \
+           - bgp_table_capacity: {{step: 100, max_routes: 200}}\n  \
+           - forwarding_rate: {{{of}, repeats: 1}}\n"
+    );
+    let memory = run_all("", 4, "{families: [ipv4]}", &tests);
+    let records = memory.tests();
+    for record in &records {
+        assert_eq!(record.status, TestStatus::Completed, "{}: {:?}", record.test, record.outcome.notes);
+    }
+    for (at, kept) in [(0, false), (1, true), (3, false)] {
+        let outcome = &records[at].outcome;
+        assert_eq!(table(outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]], "{at}");
+        let row = &outcome.tables.iter().find(|t| t.key == "routed").unwrap().rows[0];
+        let is_kept = row.marks.iter().any(|mark| mark == "kept from the test before");
+        assert_eq!((is_kept, row.cells[3] == Cell::None), (kept, kept), "{at}: {row:?}");
+    }
+    // The device holds nothing else while it is filled with other routes.
+    let capacity = records[2].outcome.ranks.iter().find(|r| r.key == "bgp_table_capacity_ipv4_routes").unwrap();
+    assert_eq!(capacity.value, Some(200.0));
+}

@@ -79,6 +79,28 @@ fn the_skyline_has_the_edges_of_the_forwarding_table() {
     assert!((trial.received() as f64 - 200_000.0).abs() <= 2.0 * 2.0 * 1_000.0, "{}", trial.received());
 }
 
+/// A router that forwards next to nothing is tried at lower loads (core router test of 2001), and is not compared with others at those.
+#[test]
+fn a_router_that_forwards_next_to_nothing_has_a_skyline_at_a_lower_load() {
+    let test = "convergence_skyline: {routes: 100, interval: 1 s, cycles: 1, rate: 100 kfps, lower_loads: [40, 20, 5], bin: 20 ms, drain: 100 ms}";
+    let (memory, outcome) = completed(", capacity: 9 kfps, buffer: 10", 2, test);
+    let loads: Vec<f64> = memory.trials().iter().map(|t| (t.result.offered_load().pps() / 1e3).round()).collect();
+    assert_eq!(loads, [100.0, 40.0], "9 % are next to nothing, 22 % are not");
+    assert!(noted(&outcome, &["forwarded 9.0 % of the frames"]), "{:?}", outcome.notes);
+    assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
+    assert_eq!(rows(&outcome, "convergence_skyline").len(), 2);
+    // Nothing is next to nothing of nothing.
+    let (memory, outcome) = completed("", 2, &test.replace("100 kfps", "20 kfps"));
+    assert_eq!(memory.trials().len(), 1);
+    assert!(figure(&outcome, "convergence_up_ipv4_s").is_some());
+    let whole = ", capacity: 9 kfps, buffer: 10";
+    let (memory, outcome) = completed(whole, 2, &test.replace("[40, 20, 5]", "[5]"));
+    assert_eq!(memory.trials().len(), 2);
+    assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
+    assert!(figure(&outcome, "convergence_up_ipv4_at_5_percent_s").is_some(), "{:?}", outcome.ranks);
+    assert!(figure(&outcome, "convergence_down_ipv4_at_5_percent_s").is_some());
+}
+
 #[test]
 fn a_table_that_goes_late_has_no_edge_before_the_next_event() {
     let (_, outcome) = completed(

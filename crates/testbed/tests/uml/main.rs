@@ -1,7 +1,7 @@
-//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, and what becomes of a run when the guest is killed.
+//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, and a run whose guest is killed.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness: `main` starts itself again for each
-//! scenario. The guest's first process is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness: `main` starts itself again for
+//! each scenario. The guest's first process is another instance of this program.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -91,7 +91,7 @@ fn guests() -> Vec<u32> {
     all.filter(|pid| name(pid) == "linux.uml\n").collect()
 }
 
-/// A guest that is gone leaves neither taps nor processes.
+/// A guest that has ended leaves neither taps nor processes.
 fn nothing_left() -> Result<(), String> {
     if Path::new("/sys/class/net/t0").exists() || Path::new("/sys/class/net/m0").exists() {
         return Err("a tap is still there".into());

@@ -1,7 +1,7 @@
 //! BGP peers on VLAN sub-interfaces, one on each: every session comes up, and a route of each reaches the peer behind the other port.
 //!
-//! `DROPHAMMER_VLANS=10,100,1000` does it with so many sub-interfaces, one guest after the other; the lines are then figures.
-//! `DROPHAMMER_MEMORY=2048` is the memory of the guest in MiB.
+//! `DROPHAMMER_VLANS=10,100,1000` does it with these numbers of sub-interfaces, one guest after the other; the lines
+//! are then figures. `DROPHAMMER_MEMORY=2048` is the memory of the guest in MiB.
 
 use crate::common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab};
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Sub-interfaces of the test.
 const VLANS: &str = "10";
-/// Time for all sessions, beside [`PER_SESSION`].
+/// Time for all sessions, in addition to [`PER_SESSION`].
 const ESTABLISH: Duration = Duration::from_secs(60);
 const PER_SESSION: Duration = Duration::from_millis(200);
-/// Time without any change after which routes are no longer waited for.
+/// Time without any change after which the wait for routes ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A suite with `vlans` sub-interfaces of the first port, each with a peer.
@@ -40,7 +40,7 @@ fn suite(vlans: usize, memory: &str) -> String {
     text + "bgp: {peers_per_vlan: 1, hold_time: 180 s}\ntests: [bgp_session_capacity]\n"
 }
 
-/// Each of the numbers of sub-interfaces in turn.
+/// Runs the test for each of the numbers of sub-interfaces.
 pub fn many(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
     let memory = given("DROPHAMMER_MEMORY", "512");
@@ -100,7 +100,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     routing.establish(&all, ESTABLISH + PER_SESSION * all.len() as u32)?;
     let established = begun.elapsed();
     let table = routing.table(&TableChoice::named("internet"), Family::Ipv4, vlans as u32)?;
-    // All origins are of one AS, so what the observer must receive does not depend on who advertised it.
+    // All origins are in one AS, so the routes that the observer must receive do not depend on the origin.
     let observer = 0;
     let watch = routing.watch(observer, origins[0], &table);
     routing.expect(watch, 0..vlans as u32, true);
@@ -113,7 +113,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     if !settled.complete || verified.present != vlans as u64 || verified.unexpected != 0 {
         return Err(failed(format!("{}: {verified:?}", settled.cause)));
     }
-    // What is advertised may not be in the kernel yet.
+    // Advertised routes may not be in the kernel yet.
     let advertised = Instant::now();
     loop {
         let held = routing.dut().fib_routes(Family::Ipv4);
@@ -131,7 +131,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     Ok(Seen { established, settled: settled.last_change_s })
 }
 
-/// Memory of the guest as this machine sees it, in MiB, and that of its daemons as its own kernel does.
+/// Memory of the guest as this machine sees it, in MiB, and that of its daemons as the guest's kernel sees it.
 fn resident(dut: &mut dyn Dut) -> (u64, String) {
     let resident = |pid: u32| -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

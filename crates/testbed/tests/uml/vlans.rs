@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 type Mac = [u8; 6];
 
-/// A host that the DUT sees at one place: its port, tags and addresses.
+/// A host as the DUT sees it: its port, tags and addresses.
 struct Host {
     port: usize,
     tags: Vec<VlanTag>,
@@ -51,7 +51,7 @@ impl Host {
         frame
     }
 
-    /// An ARP request for the DUT, or the answer to one of it.
+    /// An ARP request to the DUT, or the answer to one of its requests.
     fn arp(&self, operation: u8, to: Mac) -> Vec<u8> {
         let own = |address| v4(address).octets();
         let (host, dut) = (own(self.addressing.host), own(self.addressing.dut));
@@ -73,8 +73,8 @@ impl Host {
         self.frame(gateway, 0x0800, &ip)
     }
 
-    /// Of a frame that came in at its port: EtherType and what follows, if it is for this host and carries its tags. The kernel
-    /// may have taken the outer tag off.
+    /// EtherType and content of a frame that arrived at its port, if the frame is for this host and carries its tags.
+    /// The kernel may have removed the outer tag.
     fn open<'f>(&self, frame: &'f [u8]) -> Option<(u16, &'f [u8])> {
         let whole = self.tags.iter().flat_map(|t| [t.tpid, t.vid]).flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
         let rest = frame.get(12..)?;
@@ -102,7 +102,7 @@ impl Bench {
         self.ports[port].send(1).map(drop).map_err(|e| e.to_string())
     }
 
-    /// Sends frames, again and again, until `wanted` finds what it wants among those that come in for `host`, whose ARP is answered.
+    /// Sends frames repeatedly until `wanted` finds its frame among those that arrive for `host`, whose ARP is answered.
     fn until<T>(
         &mut self,
         from: usize,
@@ -137,7 +137,7 @@ impl Bench {
         Err(format!("nothing came for {:?} in {LIMIT:?}", host.tags))
     }
 
-    /// The DUT's MAC address as the host learns it.
+    /// The DUT's MAC address as the host resolves it.
     fn gateway(&mut self, host: &Host) -> Result<Mac, String> {
         let request = host.arp(1, [0xff; 6]);
         self.until(host.port, &[request], host, |ethertype, body| {
@@ -146,7 +146,8 @@ impl Bench {
         })
     }
 
-    /// A datagram crosses from one host to the other and changes its tags; one with a tag that the DUT does not have does not.
+    /// A datagram crosses from one host to the other and changes its tags; one with a tag that the DUT does not have
+    /// does not cross.
     fn crosses(
         &mut self,
         dut: &mut dyn Dut,
@@ -167,7 +168,7 @@ impl Bench {
             let mut foreign = from.tags.clone();
             *foreign.last_mut().expect("not empty") = VlanTag { vid: last.vid + 1, ..*last };
             let stranger = Host { tags: foreign, addressing: from.addressing.clone(), ..*from };
-            // In front: were it let through, it would arrive first.
+            // First, because it would arrive first if it were let through.
             frames.insert(0, stranger.datagram(gateway, to, u64::MAX));
         }
         let (ttl, arrived) = self.until(from.port, &frames, to, |ethertype, body| {

@@ -1,10 +1,10 @@
-//! What the engine can do by itself: generator, analyzer, and both over ports joined in memory; on one thread, and on several.
+//! Benchmark of the engine alone: generator, analyzer, and both over ports joined in memory; on one thread, and on several.
 //!
-//! In one run, alternating: a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates into slots (the
-//! limit), and each part with everything that it does in a trial. Prints the median of each and its ratio to the limit.
+//! Measured alternately in one run: a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates into
+//! slots (the limit), and each part with all its work in a trial. Prints the median of each and its ratio to the limit.
 //!
-//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege, but with it runs before other work. A word after
-//! `--` runs only the parts that contain it; `scaling` stands for those on several threads.
+//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege, but with privilege it runs at high priority. A
+//! word after `--` selects the parts whose names contain it; `scaling` selects those on several threads.
 
 mod scaling;
 
@@ -30,21 +30,21 @@ use std::time::{Duration, Instant as Stopwatch};
 const ROUNDS: usize = 9;
 /// Frames per part and round.
 const FRAMES: usize = 1 << 22;
-/// Frames made at a time for the analyzer, before any of them is timed.
+/// Frames generated at a time for the analyzer, before any of them is timed.
 const STOCK: usize = 1 << 18;
-/// Frames put into a random order together; fewer than there are flows, so that no flow is reordered by it.
+/// Frames shuffled together; fewer than there are flows, so that no flow is reordered.
 const CHUNK: usize = 8_192;
-/// Frames that are timed together: they lie in the cache one behind the other, as frames do that a port has just lent.
+/// Frames that are timed together. They are adjacent in the cache, like frames that a port has just received.
 const LENT: usize = 1_024;
 /// Length of a 64-byte frame without FCS.
 const LEN: usize = 60;
-/// The same of the shortest frames with two tags and with three labels: Ethernet, 4 bytes each, IPv4, UDP, signature.
+/// Length of the shortest frame with two tags, and with three labels: Ethernet, 4 bytes each, IPv4, UDP, signature.
 const TAGGED: usize = 14 + 8 + 40;
 const LABELLED: usize = 14 + 12 + 40;
-/// Load that is never reached, so that a frame is always due.
+/// A rate that is never reached, so that a frame is always due.
 const LIMIT_PPS: f64 = 1e9;
 
-/// A port that takes everything and keeps nothing.
+/// A port that accepts every frame and keeps none.
 struct Sink {
     info: PortInfo,
     slots: Batch,
@@ -109,7 +109,7 @@ fn to_routes(routes: Routes) -> FlowSpec {
     FlowSpec { destinations, per_destination: true, ..flow(0, 1, 1) }
 }
 
-/// A flow to `destinations` behind the tags or labels of `front`, which must arrive with them.
+/// A flow to `destinations` behind the tags or labels of `front`, which are expected on arrival.
 fn behind(front: Vec<Header>, arrives: Arriving, destinations: u32) -> FlowSpec {
     let destination = Some(Field::Value(MacAddr::local(1)));
     let ethernet = Header::Ethernet(Ethernet { destination, ..Ethernet::default() });
@@ -155,7 +155,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
         events: vec![],
     };
     let mac = |port: usize| MacAddr::local(port as u64);
-    // Frames are for whoever is at the far end; who only receives needs no far end.
+    // Frames are addressed to the far end; a port that only receives needs no far end.
     let far = |port| spec.flows.iter().find(|f| f.from == port).map_or(port, |f| f.to);
     let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None, vlans: Vec::new() };
     let neighbours: Vec<_> = (0..layout.ports()).map(neighbour).collect();
@@ -164,7 +164,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
     Plan::on_lanes(&spec, &neighbours, &timing, layout).expect("a plan")
 }
 
-/// An instant at which everything that this bench sends is due.
+/// A time at which all frames of this benchmark are due.
 const NOW: Instant = Instant(1_000_000_000);
 
 fn copy() -> Duration {
@@ -185,7 +185,7 @@ fn generator(flows: u32, destinations: u32) -> Duration {
     generator_of(plan(flows, destinations, 2.0))
 }
 
-/// Like a table of the Internet.
+/// A table like that of the Internet.
 fn internet() -> Routes {
     RouteRange::internet(Family::Ipv4, 1_000_000, 1).expect("routes").into()
 }
@@ -206,7 +206,7 @@ fn generator_of(plan: Plan) -> Duration {
     watch.elapsed()
 }
 
-/// Fills `frames` with what the generator sends next.
+/// Fills `frames` with the next frames of the generator.
 fn make<const N: usize>(generator: &mut PortGenerator, sink: &mut Sink, frames: &mut [[u8; N]]) {
     for burst in frames.chunks_mut(BURST) {
         assert_eq!(generator.send_due(sink, NOW).expect("a burst"), BURST);
@@ -214,8 +214,8 @@ fn make<const N: usize>(generator: &mut PortGenerator, sink: &mut Sink, frames: 
     }
 }
 
-/// Places of a chunk in the order of arrival: with one flow as sent, with many at random. One frame in 1,000 is lost, one
-/// comes twice, and one comes two places late.
+/// Indices of a chunk in the order of arrival: with one flow as sent, with many shuffled. One frame in 1,000 is lost, one
+/// is duplicated, and one arrives two places late.
 fn order(flows: u32, chunk: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..CHUNK as u32).collect();
     if flows > 1 {
@@ -233,7 +233,7 @@ fn analyzer(flows: u32) -> Duration {
     analyzer_of::<LEN>(plan(flows, 1_000_000, 2.0), flows)
 }
 
-/// Of frames of `N` bytes without FCS.
+/// Analyzer time for frames of `N` bytes without FCS.
 fn analyzer_of<const N: usize>(plan: Plan, flows: u32) -> Duration {
     let (mut generators, mut analyzer) = plan.into_parts(Instant(1));
     let mut sink = Sink::new();
@@ -268,7 +268,7 @@ fn analyzer_of<const N: usize>(plan: Plan, flows: u32) -> Duration {
     time
 }
 
-/// Frames per second through the loop of a trial and a pair of ports in memory.
+/// Frames per second through the loop of a trial and a pair of memory ports.
 fn both(destinations: u32) -> f64 {
     let clock = SystemClock::start();
     let mut ports =
@@ -277,7 +277,7 @@ fn both(destinations: u32) -> f64 {
     received_rate(&drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).expect("a trial"))
 }
 
-/// Frames per second of all ports together; what was sent must have arrived.
+/// Frames per second of all ports together; checks that every sent frame has arrived.
 fn received_rate(result: &TrialResult) -> f64 {
     assert_eq!(result.lost() + result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered), 0, "{result:#?}");
     assert!(result.received() > 0);

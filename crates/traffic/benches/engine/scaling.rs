@@ -1,4 +1,4 @@
-//! The engine on 1, 2, 4 ... threads, each with ports and flows of its own and on a processor of its own.
+//! The engine on 1, 2, 4 ... threads, each with its own ports, flows and processor.
 
 use crate::{FRAMES, Nobody, analyzer, flow, generator, median, plan_of, received_rate};
 use drophammer_port::priority::{HighPriority, pin};
@@ -8,7 +8,7 @@ use drophammer_wire::MacAddr;
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// More than for one thread: what disturbs one of several disturbs all.
+/// More rounds than for one thread: a disturbance of one thread affects all.
 const ROUNDS: usize = 15;
 const DESTINATIONS: u32 = 1_000_000;
 /// Length of a trial.
@@ -23,7 +23,7 @@ const PARTS: &[Part] = &[
     ("both in memory, flows go to the next thread", |on| trial(on, true)),
 ];
 
-/// Frames per second of all threads together, one per processor, each of which does `work` of [`FRAMES`] frames.
+/// Frames per second of all threads together, one per processor, each of which runs `work` on [`FRAMES`] frames.
 fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
     let start = Barrier::new(processors.len());
     std::thread::scope(|scope| {
@@ -41,8 +41,8 @@ fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
     })
 }
 
-/// Frames per second of all lanes together through the loop of a trial. Each lane has two ports in memory and sends by the
-/// first; the second end is its own, or the next lane's.
+/// Frames per second of all lanes together through the loop of a trial. Each lane has two memory ports and sends by the
+/// first; the far end of that belongs to the same lane, or to the next one.
 fn trial(processors: &[usize], crossing: bool) -> f64 {
     let lanes = processors.len();
     let clock = SystemClock::start();

@@ -1,52 +1,53 @@
-//! What frames in their order need of their flows, so small that thousands of flows are near the processor.
+//! State of a flow whose frames arrive in order, so small that thousands of flows fit in the cache.
 
 use crate::flow_state::{FlowState, RUN};
 use drophammer_model::trial::PortIndex;
 
-/// The frame that goes on where the last one of a flow left off. A flow whose frames come in order is counted here alone:
-/// its [`FlowState`] is behind until it is brought up to date.
+/// The next frame in order of a flow. A flow whose frames arrive in order is counted only here; its [`FlowState`] lags
+/// behind until it is settled.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub(super) struct Awaited {
-    /// Its port and, in the lower half, its sequence number as frames carry it; [`NONE`] where none can go on like that.
+    /// Its port and, in the lower half, its sequence number as carried in frames; [`NONE`] if no frame can be counted
+    /// here.
     frame: u64,
-    /// Number up to which may be counted here: the end of the flow, or where the state must take note.
+    /// Sequence number at which counting here ends: the end of the flow, or the next update of the state.
     until: u32,
     pub(super) group: u32,
 }
 
 const _: () = assert!(size_of::<Awaited>() == 16);
 
-/// No frame is like this: sequence numbers have 28 bits.
+/// Matches no frame: sequence numbers have 28 bits.
 const NONE: u64 = u64::MAX;
 const SEQUENCE: u64 = (1 << 28) - 1;
-// Numbers do not wrap before the state takes note.
+// Numbers do not wrap before the next update of the state.
 const _: () = assert!(RUN.is_power_of_two() && RUN <= SEQUENCE);
 
-/// As [`Awaited`] holds it.
+/// Port and sequence number in the form of [`Awaited`].
 #[inline]
 pub(super) fn frame(port: PortIndex, sequence: u32) -> u64 {
     (port as u64) << 32 | u64::from(sequence)
 }
 
-/// What a frame is to its flow.
+/// Position of a frame in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The one awaited.
+    /// The awaited frame.
     InOrder,
-    /// The one awaited, and the state has to take note before the next one.
+    /// The awaited frame, and the state must be updated before the next one.
     InOrderAndLast,
-    /// Another.
+    /// Another frame.
     Other,
 }
 
 impl Awaited {
-    /// Nothing known yet: [`Awaited::follow`] comes before any frame.
+    /// Awaits no frame; [`Awaited::follow`] must be called first.
     pub(super) fn new(group: u32) -> Awaited {
         Awaited { frame: NONE, until: 0, group }
     }
 
-    /// Goes on behind `state`, a flow of `frames` frames to `port`.
+    /// Continues after `state`, a flow of `frames` frames to `port`.
     pub(super) fn follow(&mut self, state: &FlowState, frames: u64, port: PortIndex) {
         let next = state.next_expected();
         if next >= frames || !state.is_in_order() {
@@ -58,7 +59,7 @@ impl Awaited {
         self.until = ((next & SEQUENCE) + (until - next)) as u32;
     }
 
-    /// Takes note of a frame if it is the one awaited.
+    /// Counts a frame if it is the awaited one.
     #[inline(always)]
     pub(super) fn take(&mut self, frame: u64) -> Place {
         if frame != self.frame {
@@ -68,7 +69,7 @@ impl Awaited {
         if self.frame as u32 == self.until { Place::InOrderAndLast } else { Place::InOrder }
     }
 
-    /// Brings `state`, which this follows, up to date. Only [`Awaited::follow`] may come next.
+    /// Updates `state`, which this follows. Only [`Awaited::follow`] may be called next.
     pub(super) fn settle(&self, state: &mut FlowState) {
         if self.frame != NONE {
             let from = (state.next_expected() & SEQUENCE) as u32;
@@ -76,7 +77,7 @@ impl Awaited {
         }
     }
 
-    /// Reads what a frame will need, so that it is near when the frame is taken.
+    /// Reads the state that counting a frame will need, to bring it into the cache.
     #[inline(always)]
     pub(super) fn look(&self) -> u64 {
         self.frame
@@ -95,7 +96,7 @@ mod tests {
             start in prop_oneof![Just(0u64), Just(1 << 28), Just(5 << 28)], before in 0u64..2 * RUN, rest in 0u64..3 * RUN,
             runs in proptest::collection::vec((prop_oneof![1u64..3, 1u64..2 * RUN], -3i64..4), 1..8), looks: bool
         ) {
-            // A flow that is under way, near where numbers on the wire begin again, and whose end may come.
+            // A flow under way, near a wrap of the sequence numbers on the wire, and possibly near its end.
             let first = start.saturating_sub(before);
             let frames = first + before + rest;
             let (mut plain, mut state) = (FlowState::new(1 << 20, 1 << 20), FlowState::new(1 << 20, 1 << 20));
@@ -108,7 +109,7 @@ mod tests {
             for (run, step) in runs {
                 for _ in 0..run {
                     if next >= frames {
-                        // Refused before any count.
+                        // Refused before it is counted.
                         prop_assert_eq!(awaited.take(frame(3, (next & SEQUENCE) as u32)), Place::Other);
                         break;
                     }
@@ -129,7 +130,7 @@ mod tests {
                         }
                     }
                     if looks {
-                        // More than once makes no difference.
+                        // Settling twice makes no difference.
                         awaited.settle(&mut state);
                         awaited.settle(&mut state);
                         prop_assert_eq!(state.next_expected(), plain.next_expected());

@@ -1,5 +1,5 @@
-//! Takes what comes in a burst at a time, in two passes. The first looks at every frame and says which are whole and of this
-//! trial; what the second needs of their flows comes near meanwhile. The second counts them, in their order.
+//! Counts received frames a burst at a time, in two passes. The first pass checks every frame and identifies intact ones of
+//! this trial; meanwhile the flow state for the second pass is brought into the cache. The second pass counts them in order.
 
 use super::awaited::{self, Place};
 use super::received::Run;
@@ -13,17 +13,18 @@ use drophammer_wire::signature::{self, Signature};
 /// A frame after the first pass.
 #[derive(Clone, Copy, Default)]
 struct Looked {
-    /// As [`awaited::frame`] makes it.
+    /// In the form of [`awaited::frame`].
     frame: u64,
     departure: u64,
     at: u64,
-    /// Of its flow among those that are received here; beyond their end if it is not, or the frame is not whole.
+    /// Place of its flow among those that are received here. Beyond their end if the flow is not received here or the
+    /// frame is not intact.
     place: u32,
     length: u32,
 }
 
 impl Looked {
-    /// Of a frame whose signature is `found`, of the flow at `place`.
+    /// From a frame of the flow at `place` with the signature `found`.
     #[inline(always)]
     fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
         Looked {
@@ -36,7 +37,7 @@ impl Looked {
     }
 }
 
-/// A burst of them, in lines of the cache that no other thread writes.
+/// A burst of frames, in cache lines that no other thread writes.
 #[repr(align(64))]
 pub(super) struct Burst([Looked; BURST]);
 
@@ -46,15 +47,15 @@ impl Default for Burst {
     }
 }
 
-/// Fewer are in the cache that is nearest to the processor, with room to spare.
+/// State of fewer flows fits in the first-level cache, with room to spare.
 const MANY_FLOWS: usize = 512;
 
 impl Analyzer {
-    /// Takes `count` frames that arrived at `port`, which `get` gives by their places from 0, in this order. Those that are
-    /// not test traffic are handed to `other`.
+    /// Counts `count` frames that arrived at `port`; `get` returns each by its index from 0. Frames that are not test
+    /// frames go to `other`.
     ///
     /// # Errors
-    /// The first of `other`; no frame behind it is taken then.
+    /// The first error of `other`; no later frame is counted then.
     pub fn take_burst<'a, E>(
         &mut self,
         port: PortIndex,
@@ -81,7 +82,7 @@ impl Analyzer {
         Ok(())
     }
 
-    /// Takes a frame that arrived at `port`.
+    /// Counts a frame that arrived at `port`.
     pub fn take(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
         self.look(port, 1, |_| arrival);
         let stale = self.stale;
@@ -92,7 +93,7 @@ impl Analyzer {
         }
     }
 
-    /// Looks at `count` frames, at most a burst.
+    /// First pass over `count` frames, at most a burst.
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
@@ -102,7 +103,7 @@ impl Analyzer {
         self.look_plain(port, count, get);
     }
 
-    /// Looks at frames that must arrive with nothing but Ethernet before the packet.
+    /// First pass over frames that are expected in plain Ethernet.
     #[inline(always)]
     fn look_plain<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
@@ -113,7 +114,7 @@ impl Analyzer {
         }
     }
 
-    /// Looks at frames that must arrive behind tags or labels.
+    /// First pass over frames that are expected behind tags or labels.
     #[inline(always)]
     fn look_behind<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
@@ -125,8 +126,8 @@ impl Analyzer {
         }
     }
 
-    /// Reads what frames will need of their flows, so that with many flows it comes into the cache at once and not one after
-    /// the other. Only a hint: it counts nothing and may look at the wrong flow.
+    /// Reads the flow state that counting will need, so that with many flows it is loaded into the cache in parallel rather
+    /// than one by one. It is only a hint: it counts nothing and may read the wrong flow.
     #[inline(always)]
     fn touch<'a>(&self, count: usize, get: &impl Fn(usize) -> Arrival<'a>) {
         if self.awaited.len() < MANY_FLOWS {
@@ -134,7 +135,7 @@ impl Analyzer {
         }
         let mut touched = 0;
         for i in 0..count {
-            // Where the signature is unless the frame is padded.
+            // The signature is here unless the frame is padded.
             let Some(tail) = get(i).frame.last_chunk::<{ signature::LEN }>() else { continue };
             let place = self.home.place(Signature::read(tail).0.flow);
             touched ^= self.awaited.get(place as usize).map_or(0, |awaited| awaited.look());
@@ -142,8 +143,8 @@ impl Analyzer {
         std::hint::black_box(touched);
     }
 
-    /// Counts frames of those looked at from the first on as long as each is whole, of a flow that is received here, and at
-    /// its own port; returns how many these were.
+    /// Counts checked frames from the first on, as long as each is intact, belongs to a flow that is received here, and
+    /// arrived at its own port. Returns their number.
     #[inline]
     fn count_whole(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
         let mut at = frames.start;
@@ -156,7 +157,7 @@ impl Analyzer {
         }
     }
 
-    /// The same, as long as they belong together.
+    /// Like [`Analyzer::count_whole`], for one run: frames of one group and the same time bins.
     #[inline]
     fn count_run(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
         let (looked, awaited) = (&self.looked.0[frames], self.awaited.as_mut_slice());
@@ -199,9 +200,9 @@ impl Analyzer {
             run.add(looked.length, latency, late_ns, looked.at);
         }
         self.stale += stale;
-        // There may have been nothing but duplicates.
+        // All frames may have been duplicates.
         if run.frames > 0 {
-            // A copy, so that the sums themselves may be in registers.
+            // The copy allows the sums themselves to stay in registers.
             self.add(port, &{ run });
         }
         taken
@@ -223,7 +224,7 @@ impl Analyzer {
         self.distinct += run.frames;
     }
 
-    /// Takes frame `i` of those looked at, which [`Analyzer::count_whole`] does not count.
+    /// Counts checked frame `i`, which [`Analyzer::count_whole`] did not count.
     #[cold]
     fn take_alone(&mut self, port: PortIndex, i: usize, arrival: Arrival<'_>) -> Class {
         self.settled = false;

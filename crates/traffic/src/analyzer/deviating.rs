@@ -1,5 +1,5 @@
-//! Frames that arrive in another encapsulation than must arrive. Each sent frame counts once, however often it arrives: as
-//! received if one of its arrivals was as it must be, otherwise by how the first of them differed.
+//! Frames that arrive in another encapsulation than expected. Each sent frame counts once, however often it arrives: as
+//! received if one of its arrivals was as expected, otherwise by the deviation of its first arrival.
 
 use crate::flow_state::{Arrived, FlowState};
 use crate::report::DeviatingReport;
@@ -11,44 +11,45 @@ pub(crate) const KINDS: usize = Deviation::ALL.len();
 /// Counts of deviating frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deviations {
-    /// Sent frames that arrived only so, by how the first arrival differed, in the order of [`Deviation::ALL`].
+    /// Sent frames whose arrivals all deviate, by the deviation of the first arrival, in the order of
+    /// [`Deviation::ALL`].
     pub(crate) frames: [u64; KINDS],
-    /// All other arrivals: of frames that were received as well, or had come in a wrong encapsulation before.
+    /// All other deviating arrivals: of frames that also arrived as expected or had arrived with a deviation before.
     pub(crate) copies: u64,
 }
 
 impl Deviations {
-    /// Adds those of another flow.
+    /// Adds the counts of another flow.
     pub(crate) fn add(&mut self, other: &Deviations) {
         self.frames.iter_mut().zip(other.frames).for_each(|(sum, frames)| *sum += frames);
         self.copies += other.copies;
     }
 }
 
-/// The deviating frames of one flow. Few flows have any, so this is made when the first one comes, and so is the window of a
-/// kind.
+/// The deviating frames of one flow. Few flows have any, so this is allocated with the first one, and so is the window of
+/// each kind.
 ///
 /// A window is a ring of one bit per sequence number, as large as that of [`FlowState`]: counts are exact unless a copy of a frame
-/// comes that many frames later. An arrival that is too old to be told counts as a copy.
+/// arrives that many frames later. An arrival older than the window counts as a copy.
 #[derive(Debug)]
 pub(super) struct Deviating {
     /// Bits of a window, a multiple of 64.
     bits: u64,
-    /// The windows hold the numbers below this one.
+    /// The windows cover the numbers below this one.
     end: u64,
     /// First arrivals, by kind.
     windows: Vec<(usize, Box<[u64]>)>,
-    /// Of frames that have left the windows.
+    /// Counts of frames that have left the windows.
     left: Deviations,
 }
 
 impl Deviating {
-    /// Of the flow with this state.
+    /// For the flow with this state.
     pub(super) fn of(state: &FlowState) -> Deviating {
         Deviating { bits: state.window_bits(), end: 0, windows: Vec::new(), left: Deviations::default() }
     }
 
-    /// Takes note of an arrival of frame `sequence` that differs by `deviation`.
+    /// Counts an arrival of frame `sequence` that differs by `deviation`.
     pub(super) fn arrive(&mut self, sequence: u64, deviation: Deviation, state: &FlowState) {
         if sequence >= self.end {
             self.advance(sequence + 1, state);
@@ -68,12 +69,12 @@ impl Deviating {
         self.windows[known].1[word] |= mask;
     }
 
-    /// Word and bit of a number.
+    /// Word index and bit mask of a sequence number.
     fn place(&self, sequence: u64) -> (usize, u64) {
         ((sequence % self.bits / 64) as usize, 1 << (sequence % 64))
     }
 
-    /// The windows move up to below `end`; numbers that leave them are counted for good.
+    /// Moves the windows up to below `end`; numbers that leave them get their final count.
     fn advance(&mut self, end: u64, state: &FlowState) {
         let gone = self.end.saturating_sub(self.bits)..end.saturating_sub(self.bits).min(self.end);
         self.end = end;
@@ -92,7 +93,7 @@ impl Deviating {
         }
     }
 
-    /// The same as data, for frames of which copies may have come to other lanes.
+    /// Counts and windows as data, for flows of which other lanes may have received copies.
     pub(super) fn report(&self) -> DeviatingReport {
         let lowest = self.end.saturating_sub(self.bits);
         let from = lowest / 64 * 64;
@@ -108,17 +109,17 @@ impl Deviating {
         }
     }
 
-    /// The numbers in a window.
+    /// The sequence numbers in a window.
     fn numbers<'a>(&self, window: &'a [u64]) -> impl Iterator<Item = u64> + use<'a> {
         let (all, lowest) = (self.bits, self.end.saturating_sub(self.bits));
         window.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(index, word)| {
             let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
-            // The number in the windows that has this place.
+            // The number in the window that this bit stands for.
             set.map(move |bit| lowest + (index as u64 * 64 + bit + all - lowest % all) % all)
         })
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub(super) fn counts(&self, state: &FlowState) -> Deviations {
         let mut all = self.left;
         for (kind, window) in &self.windows {
@@ -128,7 +129,7 @@ impl Deviating {
     }
 }
 
-/// Counts the first arrival of a frame that came as it must as well, or not.
+/// Counts the first deviating arrival of a frame; `received` is true if the frame also arrived as expected.
 pub(crate) fn count(all: &mut Deviations, kind: usize, received: bool) {
     if received {
         all.copies += 1;
@@ -184,7 +185,7 @@ mod tests {
             let mut frames = [0; KINDS];
             first.iter().filter(|(sequence, _)| !received.contains(sequence)).for_each(|(_, kind)| frames[*kind] += 1);
             prop_assert_eq!(counted.frames.iter().sum::<u64>() + counted.copies, all);
-            // Beyond the window nobody knows what else came of a frame.
+            // The fate of a frame beyond the window is unknown.
             if 120 * step <= window {
                 prop_assert_eq!(counted.frames, frames);
             }

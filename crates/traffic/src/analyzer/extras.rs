@@ -20,12 +20,12 @@ impl FlowExtras {
         FlowExtras { also: flow.also.clone(), elsewhere: 0, tally }
     }
 
-    /// Does `flow` need this state?
+    /// True if `flow` needs this state.
     pub(super) fn asked_for(flow: &FlowSpec) -> bool {
         flow.per_destination || !flow.also.is_empty()
     }
 
-    /// May its frames arrive at another port?
+    /// True if its frames may arrive at another port.
     pub(crate) fn has_alternate(&self) -> bool {
         !self.also.is_empty()
     }
@@ -44,18 +44,18 @@ impl FlowExtras {
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     count: u64,
-    /// Sequence number with which the round of the last frame began.
+    /// Sequence number at which the round of the last frame began.
     round: u64,
     frames: Vec<u32>,
 }
 
-/// See [`crate::plan::spaced`]: words of half the size.
+/// See [`crate::plan::spaced`]; these words have half the size.
 const GAP: usize = 16;
 
 impl Tally {
     fn new(count: u32) -> Tally {
         let mut frames = Vec::with_capacity(count as usize + GAP);
-        // Every page is written to now, not in the trial.
+        // Writes to every page now rather than during the trial.
         frames.resize(count as usize, 0);
         Tally { count: u64::from(count), round: 0, frames }
     }

@@ -1,16 +1,16 @@
-//! Which flows of a trial a lane receives, and what it knows of those of other lanes.
+//! Which flows of a trial a lane receives, and what it knows of the flows of other lanes.
 
 use drophammer_model::trial::{FlowSpec, TrialSpec};
 use std::sync::Arc;
 
-/// A flow as a lane sees it that does not receive it.
+/// A flow as seen by a lane that does not receive it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub group: u32,
     pub frames: u64,
 }
 
-/// All flows of a trial on several lanes. Shared by all and written by none.
+/// All flows of a trial on several lanes. Shared by all lanes, written by none.
 #[derive(Clone)]
 pub(crate) struct Register(pub(super) Arc<[Entry]>);
 
@@ -21,16 +21,16 @@ impl Register {
     }
 }
 
-/// A lane among the flows of all.
+/// Position of a lane among the flows of the trial.
 pub(super) struct Home {
-    /// Index of each flow of the trial among those that are received here, [`u32::MAX`] for others; absent with one lane, which
-    /// has them all in their order.
+    /// Index of each flow of the trial among those that are received here, [`u32::MAX`] for others. Absent with one lane, which
+    /// receives all flows in order.
     pub places: Option<Box<[u32]>>,
     pub register: Option<Register>,
 }
 
 impl Home {
-    /// Index of `flow` among the flows that are received here; beyond their end if it is not.
+    /// Index of `flow` among the flows that are received here; beyond their end if it is not received here.
     #[inline]
     pub fn place(&self, flow: u32) -> u32 {
         match &self.places {

@@ -1,4 +1,4 @@
-//! What was received: of each group, and at each port.
+//! Counts of received frames, by group and by port.
 
 use super::Deviations;
 use crate::counts::GroupCounts;
@@ -21,17 +21,17 @@ pub struct ReceiveBins {
 /// Counts of a group at its receivers.
 #[repr(align(64))]
 pub struct GroupReceived {
-    /// Intact at the wrong port, or at the right one with the MAC address of another host.
+    /// Intact frames at the wrong port, or at the right port with the MAC address of another host.
     pub stray: u64,
-    /// Not intact.
+    /// Frames that are not intact.
     pub corrupted: u64,
-    /// Later than the threshold.
+    /// Frames with a latency above the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
     pub bytes: u64,
     /// Time bins.
     pub bins: ReceiveBins,
-    /// Strays, and received frames that came to another port than the `to` of their flow, by port of arrival.
+    /// Strays, and frames received at another port than the `to` of their flow, by port of arrival.
     pub elsewhere: Vec<u64>,
     latencies: Latencies,
     latency_sum: u128,
@@ -55,13 +55,13 @@ impl GroupReceived {
         }
     }
 
-    /// Where the latency of each frame is counted; all else of it is in a [`Run`].
+    /// Counts the latency of each frame; everything else is counted in a [`Run`].
     #[inline]
     pub(super) fn latencies(&mut self) -> &mut Latencies {
         &mut self.latencies
     }
 
-    /// Adds what came one behind the other.
+    /// Adds the frames of a run.
     pub(super) fn take(&mut self, run: &Run) {
         self.late += run.late;
         self.bytes += run.bytes;
@@ -86,7 +86,7 @@ impl GroupReceived {
         )
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub(crate) fn counts(&self) -> GroupCounts {
         GroupCounts {
             refused: 0,
@@ -98,7 +98,7 @@ impl GroupReceived {
         }
     }
 
-    /// What was counted, as data, with the deviations that its flows have counted.
+    /// Counts as data, with the deviations counted by the group's flows.
     pub(crate) fn report(&self, deviations: &Deviations) -> GroupReport {
         GroupReport {
             stray: self.stray,
@@ -135,7 +135,7 @@ impl Arrivals {
         self.last = self.last.max(Instant(run.last));
     }
 
-    /// The same as data.
+    /// Counts as data.
     pub(super) fn report(&self) -> PortArrivals {
         PortArrivals { frames: self.frames, first_ns: self.first.0, last_ns: self.last.0 }
     }
@@ -145,7 +145,7 @@ impl Arrivals {
 #[derive(Clone, Copy)]
 struct Bin {
     from: u64,
-    /// Less than that of others where it ends with the time that can be told.
+    /// Shorter than other bins if the bin ends with the representable time.
     ns: u64,
     index: usize,
 }
@@ -157,7 +157,7 @@ impl Bin {
     }
 }
 
-/// Finds the time bin of an instant; remembers the last one, because the next frame is mostly in the same.
+/// Finds the time bin of an instant. It remembers the last bin, because the next frame is mostly in the same one.
 #[derive(Clone, Copy)]
 pub(super) struct Bins {
     ns: u64,
@@ -192,8 +192,8 @@ impl Bins {
     }
 }
 
-/// Distinct frames of one group at one port that came one behind the other, with their departures in one time bin and their
-/// arrivals in one. Most of a burst is one run, so sums are added up near the processor.
+/// Consecutive distinct frames of one group at one port whose departures lie in one time bin and whose arrivals lie in one.
+/// Most of a burst is one run, so its sums are kept in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) group: usize,
@@ -202,7 +202,7 @@ pub(super) struct Run {
     pub(super) frames: u64,
     bytes: u64,
     late: u64,
-    /// Of at most a burst of frames, each with less than 2^33 ns.
+    /// Sum over at most a burst of frames, each below 2^33 ns.
     latency_sum: u64,
     latency_min: u64,
     latency_max: u64,
@@ -211,7 +211,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run of no frames yet, of `group`, to which a frame fits with this departure and this arrival.
+    /// An empty run of `group` that fits a frame with this departure and this arrival.
     #[inline(always)]
     pub(super) fn new(group: usize, [departures, arrivals]: &mut [Bins; 2], departure: u64, at: u64) -> Run {
         Run {
@@ -229,17 +229,17 @@ impl Run {
         }
     }
 
-    /// Does a frame of the same group belong to it? The first does.
+    /// True if a frame of the same group belongs to the run; the first one does.
     #[inline(always)]
     pub(super) fn fits(&self, departure: u64, at: u64) -> bool {
         self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
     }
 
-    /// Adds a frame of `bytes` bytes without FCS that was under way for `latency` ns.
+    /// Adds a frame of `bytes` bytes without FCS that had a latency of `latency` ns.
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
         self.frames += 1;
-        // Padding that a router cut off is there on every line.
+        // A device may have cut off padding, which is present on every link.
         self.bytes += (u64::from(bytes) + 4).max(u64::from(MIN_FRAME));
         self.late += u64::from(latency > late_ns);
         self.latency_sum += latency;

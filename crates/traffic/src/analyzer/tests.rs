@@ -1,4 +1,4 @@
-//! Whatever comes in at a test port, nothing but this trial's frames counts as such.
+//! Of all frames that arrive at a test port, only those of this trial count as such.
 
 use super::*;
 use crate::plan::{Neighbour, Plan};
@@ -11,7 +11,7 @@ fn analyzer() -> Analyzer {
     analyzer_of(false)
 }
 
-/// The same; with `further`, both flows are counted by destination, and may come to port 0 as well.
+/// Like [`analyzer`]; with `further`, both flows are counted by destination and may arrive at port 0 as well.
 fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// A whole frame with `length` bytes of pattern.
+/// An intact frame with `length` bytes of pattern.
 fn whole(v6: bool, length: usize, signature: &Signature, key: TrialKey) -> Vec<u8> {
     let mut payload = Pattern::new(3).bytes(length).to_vec();
     payload.extend(signature.emit(key));
@@ -109,7 +109,7 @@ fn whole(v6: bool, length: usize, signature: &Signature, key: TrialKey) -> Vec<u
     frame
 }
 
-/// Makes the checksums of a frame right.
+/// Corrects the checksums of a frame.
 fn mend(v6: bool, frame: &mut [u8]) {
     let udp = if v6 { 54 } else { 34 };
     if !v6 {
@@ -126,14 +126,14 @@ fn mend(v6: bool, frame: &mut [u8]) {
 
 #[test]
 fn whole_frames_count_once_each() {
-    // What the other tests refuse is refused for what is wrong with it: the same way made right counts.
+    // The other tests refuse frames only for their faults: the same frame without a fault counts.
     let mut analyzer = analyzer();
     for (flow, v6) in [(0, false), (1, true)] {
         let at = if v6 { 128 - 4 - 14 - 40 - 8 } else { 128 - 4 - 14 - 20 - 8 } - drophammer_wire::signature::LEN;
         let mut frame = whole(v6, at, &Signature { flow, sequence: 0, time: 1_000 }, TrialKey::new(1, 2));
         let mut take = |port| analyzer.take(port, Arrival { frame: &frame, at: Instant(1_500) });
         assert_eq!([take(1), take(1), take(0)], [Class::Test; 3]);
-        // Each byte of the destination address counts, the source address does not.
+        // Each byte of the destination address matters; the source address does not.
         for byte in 0..12 {
             frame[byte] ^= 1;
             let strays = |a: &Analyzer| a.groups()[flow as usize].stray;
@@ -172,25 +172,25 @@ fn told(analyzer: &mut Analyzer) -> String {
     format!("{:?}", (groups, flows, extras, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
 }
 
-/// What becomes of a frame.
+/// How a frame is altered.
 #[derive(Clone, Debug)]
 struct Fate {
     v6: bool,
     /// Bytes of pattern.
     length: usize,
-    /// Which fault, if one of the lower numbers; the others are none.
+    /// Number of the fault; numbers without a fault leave the frame intact.
     fault: u8,
-    /// From its number to the next one of its flow.
+    /// Difference from its sequence number to the next one of its flow.
     step: i64,
     at: usize,
     change: u8,
-    /// Time since the frame before, and since its departure.
+    /// Time since the frame before, and since its own departure.
     after: u64,
     sent: u64,
 }
 
 prop_compose! {
-    /// Mostly whole and in order, and of 64 bytes.
+    /// Mostly intact frames of 64 bytes in order.
     fn fate()(
         v6: bool, odd in 0usize..40, plain in 0u8..4, fault in 0u8..40, step in prop_oneof![9 => Just(1i64), 1 => -6i64..8],
         at: u16, change: u8, after in prop_oneof![9 => 0u64..3_000, 1 => Just(3_000_000_000u64)], sent in 0u64..5_000
@@ -200,7 +200,7 @@ prop_compose! {
     }
 }
 
-/// Frames of both flows as they come in, each with its port and its time.
+/// Frames of both flows as they arrive, each with its port and its time.
 fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
     let (mut next, mut now) = ([0i64; 2], 1_000u64);
     let frames = fates.iter().map(|fate| {
@@ -223,7 +223,7 @@ fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
             6 if !v6 => frame[15] = change,
             7 => frame[fate.at % 6] ^= change,
             8 => frame = (0..spot).map(|i| change.wrapping_mul(i as u8)).collect(),
-            // As another flow, that there is or not.
+            // With the number of another flow, which may or may not exist.
             9 => {
                 frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, TrialKey::new(1, 2))
             }

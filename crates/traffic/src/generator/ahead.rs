@@ -1,22 +1,23 @@
-//! Sending ahead of time, for ports in virtual time: a burst is handed over at once, every frame with its own instant.
+//! Sending ahead of time, for ports in virtual time: a burst is handed over at once, each frame with its own departure
+//! time.
 
 use super::PortGenerator;
 use drophammer_model::quantity::Instant;
 use drophammer_port::{BURST, Port, PortError};
 
 impl PortGenerator {
-    /// When there is something to do again: a frame is due, or all are through.
+    /// Time of the next due frame, or of the end of the last one.
     pub(crate) fn next_event(&self) -> Instant {
         self.next_departure().unwrap_or(self.last_departure)
     }
 
-    /// Hands over the next burst, every frame with the instant of its departure, which is before `until`, to a port that
-    /// sends ahead; returns how many frames it took.
+    /// Hands the next burst to a port that sends ahead, each frame with its departure time, which is before `until`;
+    /// returns how many frames the port took.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn send_ahead(&mut self, port: &mut dyn Port, now: Instant, until: Instant) -> Result<usize, PortError> {
-        // The burst before is under way yet, or the trial has not begun.
+        // The previous burst is still being sent, or the trial has not begun.
         if now < self.last_departure.max(self.start) {
             return Ok(0);
         }
@@ -56,7 +57,7 @@ impl PortGenerator {
         Ok(frames)
     }
 
-    /// Counts the frames of the first slots, which leave at `at`.
+    /// Counts the frames of the first slots, whose departure times are `at`.
     fn account_ahead(&mut self, at: &[Instant]) {
         self.index += at.len() as u64;
         self.sent += at.len() as u64;

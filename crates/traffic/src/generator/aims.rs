@@ -1,4 +1,4 @@
-//! Which address the next frame of a flow has.
+//! Selects the addresses of the next frame of a flow.
 
 use crate::permutation::Permutation;
 use drophammer_model::routes::{Prefix, Routes};
@@ -15,7 +15,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Addresses of a range in pseudo-random order, again and again.
+/// Addresses of a range in pseudo-random order, repeated for ever.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     pub(super) first: u128,
@@ -40,12 +40,12 @@ impl Addresses {
     }
 }
 
-/// Destinations of a flow in pseudo-random order, again and again.
+/// Destinations of a flow in pseudo-random order, repeated for ever.
 #[derive(Clone, Debug)]
 pub(super) enum Aim {
     /// A range.
     Addresses(Addresses),
-    /// An address within each of some routes.
+    /// An address within each of a set of routes.
     Routes(Box<Within>),
 }
 
@@ -66,20 +66,20 @@ impl Aim {
     }
 }
 
-/// Addresses that are made ahead together: each takes a chain of multiplications and divisions, which the processor works
-/// on side by side.
+/// Number of addresses computed ahead together. Each is a chain of multiplications and divisions; the processor overlaps
+/// several such chains.
 const AHEAD: usize = 64;
 
-/// An address within each of some routes in pseudo-random order, in every round another one.
+/// An address within each of a set of routes, in pseudo-random order, another one in each round.
 #[derive(Clone, Debug)]
 pub(super) struct Within {
     ready: [u128; AHEAD],
-    /// Place in `ready` of the next one.
+    /// Index in `ready` of the next one.
     at: usize,
     routes: Arc<Routes>,
     first: u32,
     order: Permutation,
-    /// Place in the order of the first that is not ready.
+    /// Place in the order of the first one that is not in `ready`.
     next: u32,
     round: u32,
     hosts: Hosts,
@@ -107,7 +107,7 @@ impl Within {
         for ready in ready.iter_mut() {
             let route = *first + order.at(*next);
             *ready = match &**routes {
-                // No route lies within another: any host of the prefix will do.
+                // No route of a range contains another: any host of the prefix will do.
                 Routes::Range(_) => hosts.of(routes.prefix(route), *round),
                 Routes::Table(_) => number(routes.address(route, *round)),
             };
@@ -120,12 +120,12 @@ impl Within {
     }
 }
 
-/// [`Prefix::host`] of one salt after the other: the part of the host is the same for all prefixes of a length.
+/// Computes [`Prefix::host`] for one salt at a time: the host part is the same for all prefixes of a length.
 #[derive(Clone, Debug)]
 struct Hosts {
     unspecified: IpAddr,
     salt: u32,
-    /// By length, of the salt; those that are not known yet are absent.
+    /// Host parts by prefix length, for the current salt; `None` if not computed yet.
     parts: [Option<u128>; 129],
 }
 

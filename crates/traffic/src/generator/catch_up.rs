@@ -1,11 +1,11 @@
-//! How fast a generator that was held up catches up.
+//! How fast a delayed generator catches up.
 
-/// Bounds how a generator that was held up catches up: at most this much faster than asked for, and never in a burst
-/// longer than [`CATCH_UP_BURST_NS`] of load. A receive ring that takes the load takes this too.
+/// Bounds how a delayed generator catches up: at most this many times the requested rate, and never in a burst longer
+/// than [`CATCH_UP_BURST_NS`] of load. A receive ring that handles the load handles this too.
 pub(super) const CATCH_UP_SPEED: f64 = 1.2;
-/// Load that may leave in one go.
+/// Load that may leave in one burst, in ns.
 pub(super) const CATCH_UP_BURST_NS: f64 = 200_000.0;
-/// Frames that may leave in one go however low the load.
+/// Frames that may leave in one burst at any load.
 pub(super) const CATCH_UP_FRAMES: f64 = 32.0;
 
 /// A token bucket, filled at [`CATCH_UP_SPEED`] times the load: always full while the generator is on time.
@@ -21,7 +21,7 @@ impl CatchUp {
         CatchUp { tokens: capacity, capacity, last_ns: 0 }
     }
 
-    /// Frames that may leave at `now_ns` while `rate_pps` is asked for.
+    /// Number of frames that may leave at `now_ns` at a requested rate of `rate_pps`.
     #[inline]
     pub(super) fn allow(&mut self, rate_pps: f64, now_ns: u64) -> u64 {
         let elapsed = now_ns.saturating_sub(self.last_ns) as f64;

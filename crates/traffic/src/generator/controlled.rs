@@ -1,7 +1,7 @@
-//! Flows that are started, stopped and paused while they send.
+//! Start, stop and pause of flows while traffic runs.
 //!
-//! From one such change to the next a generator carries out a stretch of its schedule: the frames of the flows that send, at the times
-//! at which they leave in the whole schedule. Within a stretch it works as if there were no other flows, so this costs nothing per frame.
+//! Between two such changes a generator sends a stretch of its schedule: the frames of the sending flows, at the times at which they
+//! leave in the whole schedule. Within a stretch it works as if there were no other flows, so this costs nothing per frame.
 
 use super::PortGenerator;
 use crate::report::{StoppedReport, StretchReport};
@@ -11,25 +11,25 @@ use drophammer_model::quantity::Instant;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Stretches remembered exactly; departures after more of them are known to the last one remembered.
+/// Number of stretches that are stored. Departures in further stretches are computed from the last one stored.
 pub(crate) const STRETCHES: usize = 256;
 
-/// A generator of which flows were started or stopped. Flows are counted by their places in the generator.
+/// A generator whose flows were started or stopped. Flows are numbered by their places in the generator.
 pub(super) struct Controlled {
     /// All frames of all flows.
     base: Schedule,
     /// Flows in the order of one round of `base`.
     base_round: Vec<u32>,
     states: Vec<Transmit>,
-    /// What comes, in order of time.
+    /// Changes to come, in order of time.
     pending: VecDeque<Change>,
-    /// The first stretches; the last of them is the present one unless there were more than [`STRETCHES`].
+    /// The first stretches. The last of them is the current one, unless there were more than [`STRETCHES`].
     stretches: Vec<StretchReport>,
-    /// First place in `base` of the present stretch, among all frames of its steps.
+    /// First place in `base` of the current stretch, among all frames of its steps.
     from: u64,
-    /// First index of the present stretch in its own schedule.
+    /// First index of the current stretch in its own schedule.
     first: u64,
-    /// Frames of the stretches before, by flow.
+    /// Frames of the previous stretches, by flow.
     planned: Vec<u64>,
     stops: Vec<Stops>,
 }
@@ -41,7 +41,7 @@ struct Change {
     flows: Vec<bool>,
 }
 
-/// Times that a flow did not send.
+/// Number and length of the periods in which a flow did not send.
 #[derive(Clone, Copy, Default)]
 struct Stops {
     count: u64,
@@ -56,12 +56,12 @@ impl Change {
     }
 }
 
-/// Is this flow of a round among those that send?
+/// For each place of a round, whether its flow sends.
 fn kept(round: &[u32], states: &[Transmit]) -> Vec<bool> {
     round.iter().map(|flow| states[*flow as usize] == Transmit::Started).collect()
 }
 
-/// Flows of a round of those frames that are kept.
+/// The round without the places that are not kept.
 pub(crate) fn only(round: &[u32], keep: &[bool]) -> Vec<u32> {
     round.iter().zip(keep).filter(|(_, keep)| **keep).map(|(flow, _)| *flow).collect()
 }
@@ -73,7 +73,7 @@ fn add(round: &[u32], frames: Range<u64>, by_flow: &mut [u64]) {
     }
     let len = round.len() as u64;
     for (place, flow) in round.iter().enumerate() {
-        // Of the first n frames those at this place.
+        // Frames at this place among the first n.
         let of = |n: u64| n / len + u64::from((place as u64) < n % len);
         by_flow[*flow as usize] += of(frames.end) - of(frames.start);
     }
@@ -84,8 +84,8 @@ impl Controlled {
         self.states.iter().all(|state| *state == Transmit::Started)
     }
 
-    /// The frames that flows in these states send from place `from` on, until `next` or the end: their schedule, the order of flows, the
-    /// first index.
+    /// The frames that flows in these states send from place `from` on, until `next` or the end: their schedule, the order of flows, and
+    /// the first index.
     fn stretch(&self, states: &[Transmit], from: u64, next: Option<&Change>) -> (Schedule, Vec<u32>, u64) {
         let keep = kept(&self.base_round, states);
         let to = next.map_or(u64::MAX, |change| self.base.place_at(change.at_ns).max(from));
@@ -96,7 +96,7 @@ impl Controlled {
 }
 
 impl PortGenerator {
-    /// All frames of all flows, whichever send.
+    /// Schedule of all frames of all flows, whether or not they send.
     pub(super) fn base(&self) -> &Schedule {
         self.control.as_ref().map_or(&self.schedule, |control| &control.base)
     }
@@ -106,8 +106,8 @@ impl PortGenerator {
         self.control.as_ref().map_or(&self.round, |control| &control.base_round)
     }
 
-    /// Does `command`, which the lane sees at `now`, with those of its flows that it names. Frames that are due before it takes effect
-    /// leave yet.
+    /// Applies `command`, which the lane sees at `now`, to the flows that it names. Frames that are due before it takes effect still
+    /// leave.
     pub(crate) fn transmit(&mut self, command: &Command, now: Instant) {
         let flows: Vec<bool> = self.flows.iter().map(|flow| command.names(flow.id)).collect();
         let elapsed = now.0.saturating_sub(self.start.0);
@@ -137,12 +137,12 @@ impl PortGenerator {
         self.next_stretch(elapsed);
     }
 
-    /// Number, among all frames of the steps, of the first frame that this stretch has not sent.
+    /// Number, among all frames of the steps, of the first frame of this stretch that has not been sent.
     fn next_place(&self, control: &Controlled) -> u64 {
         if self.index > control.first { self.schedule.place_after(self.index - 1) } else { control.from }
     }
 
-    /// Ends the present stretch where the next change comes, but not before what it has sent.
+    /// Ends the current stretch at the next change, but not before the frames that it has sent.
     fn limit(&mut self) {
         let Some(control) = self.control.take() else { return };
         let sent_until = self.next_place(&control);
@@ -150,7 +150,7 @@ impl PortGenerator {
         self.control = Some(control);
     }
 
-    /// Where the present stretch is over at `elapsed` ns, begins the one that is due then. Returns whether another one has begun.
+    /// If the current stretch is over at `elapsed` ns, begins the one that is due then. Returns true if a new stretch has begun.
     #[cold]
     pub(super) fn next_stretch(&mut self, elapsed: u64) -> bool {
         let mut begun = false;
@@ -184,7 +184,7 @@ impl PortGenerator {
         begun
     }
 
-    /// Is there nothing more to come at `now`, once the present stretch is sent?
+    /// True if no change is left at `now` after the current stretch.
     #[cold]
     pub(super) fn is_last_stretch(&self, now: Instant) -> bool {
         self.control.as_ref().is_none_or(|control| {
@@ -193,8 +193,8 @@ impl PortGenerator {
         })
     }
 
-    /// When there is something to do once the present stretch is sent: flows are started or stopped, or the time is over in which those
-    /// that do not send may be started.
+    /// Time of the next action after the current stretch: the next change, or the end of the time in which stopped flows may be
+    /// started.
     #[cold]
     pub(super) fn next_change(&self) -> Option<Instant> {
         let control = self.control.as_ref()?;
@@ -202,7 +202,7 @@ impl PortGenerator {
         Some(Instant(self.start.0 + control.pending.front().map(|change| change.at_ns).or_else(end)?))
     }
 
-    /// Frames that are to be sent by the schedule while their flows send, by flow; those that changes to come leave out are left out.
+    /// Frames that the schedule contains while their flows send, by flow, without those that pending changes leave out.
     pub(super) fn intended(&self) -> Vec<u64> {
         let mut planned = vec![0; self.flows.len()];
         let Some(control) = &self.control else {
@@ -225,7 +225,7 @@ impl PortGenerator {
         planned
     }
 
-    /// Of each flow at `now`: its number and whether it sends.
+    /// Number and state of each flow at `now`.
     pub(crate) fn transmits(&self, now: Instant) -> impl Iterator<Item = (u32, Transmit)> {
         let done = self.done(now);
         self.flows.iter().enumerate().map(move |(i, flow)| {
@@ -234,7 +234,7 @@ impl PortGenerator {
         })
     }
 
-    /// Ends all of its schedule after `elapsed` ns, but for what has left.
+    /// Ends the schedule after `elapsed` ns; frames that have been sent remain.
     pub(super) fn end_schedule(&mut self, elapsed: u64) {
         let Some(mut control) = self.control.take() else { return self.schedule.end_at(elapsed, self.index) };
         let at_least = control.base.before_place(self.next_place(&control));
@@ -245,7 +245,7 @@ impl PortGenerator {
         self.limit();
     }
 
-    /// The stretches of the schedule; none where no flow was started or stopped.
+    /// The stretches of the schedule; empty if no flow was started or stopped.
     pub(super) fn stretches(&self) -> Vec<StretchReport> {
         self.control.as_ref().map_or(Vec::new(), |control| control.stretches.clone())
     }
@@ -267,7 +267,7 @@ impl PortGenerator {
 }
 
 impl Controlled {
-    /// Takes note of the flows that send or do not send from `at_ns` on.
+    /// Records which flows send from `at_ns` on.
     fn note_stops(&mut self, at_ns: u64) {
         for (state, stops) in self.states.iter().zip(&mut self.stops) {
             match (state, stops.since) {

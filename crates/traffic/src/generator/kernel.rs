@@ -1,9 +1,10 @@
-//! Frames of a port made in the kernel, where the port offers that and the plan fits; everything counted as if they had
-//! been made here.
+//! Generation of a port's frames in the kernel, if the port supports it and the plan fits. All counts are the same as
+//! for frames from user space.
 //!
-//! What fits: one frame size and one IP version for all flows of the port (any number of flows and any weights), and a
-//! constant load, a burst or the maximum; destinations that are a range of addresses and not counted one by one; no events. The order of flows, the addresses, the sequence numbers and the rules for a late
-//! generator are those of user space, so what was offered follows from how many frames left.
+//! A plan fits if all flows of the port have one frame size and one IP version (with any number of flows and any weights), the load is
+//! constant, a burst or the maximum, destinations are a range of addresses and not counted separately, and there are no events. The order
+//! of flows, the addresses, the sequence numbers and the rules for a late generator are those of user space, so the number of sent frames
+//! determines which frames were offered.
 
 use super::catch_up::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
 use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};
@@ -12,31 +13,31 @@ use drophammer_model::trial::Family;
 use drophammer_port::kernel_generator::{HEAD, Lag, Stream, StreamAddresses, StreamFlow, StreamReport};
 use drophammer_port::{KernelGenerator, Port, PortError};
 
-/// How often the kernel is asked how far it is.
+/// Interval at which the kernel's progress is read.
 const LOOK_NS: u64 = 50_000;
-/// Slowest load that the kernel can pace: its departures are less than 2^32 ns apart.
+/// Lowest rate that the kernel can pace: its departures are less than 2^32 ns apart.
 const SLOWEST_PPS: f64 = 0.25;
-/// Fastest.
+/// Highest rate that the kernel can pace.
 const FASTEST_PPS: f64 = 500e6;
 
-/// What is known of a generator in the kernel.
+/// State of a generator in the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Following {
     last_look: Instant,
-    /// Nothing more leaves, and everything is counted.
+    /// True when nothing more leaves and everything is counted.
     pub(super) finished: bool,
 }
 
 impl PortGenerator {
-    /// Can `port` make frames in the kernel, and may these be among them?
+    /// True if `port` can generate frames in the kernel and these frames fit.
     pub(crate) fn may_be_in_kernel(&self, port: &mut dyn Port) -> bool {
         self.fits_kernel && port.kernel_generator().is_some()
     }
 
-    /// Lets the kernel make the frames of this port, which may be made there, if it can.
+    /// Prepares generation in the kernel for frames that fit, if the kernel supports them.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn prepare_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
         let Some(kernel) = port.kernel_generator() else { return Ok(()) };
         if let Some(stream) = self.stream(kernel)
@@ -47,7 +48,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// The first departure is the trial's.
+    /// Sets the first departure to the start of the trial.
     pub(crate) fn start_in_kernel(&self, port: &mut dyn Port) {
         if self.kernel.is_some()
             && let Some(kernel) = port.kernel_generator()
@@ -56,10 +57,10 @@ impl PortGenerator {
         }
     }
 
-    /// Ends what is still being sent: the trial stops early.
+    /// Stops the kernel's generator because the trial ends early.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn stop_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
         match (self.kernel, port.kernel_generator()) {
             (Some(Following { finished: false, .. }), Some(kernel)) => self.finish(kernel),
@@ -67,7 +68,7 @@ impl PortGenerator {
         }
     }
 
-    /// Are its frames made in the kernel?
+    /// True if the kernel generates the frames.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.kernel.is_some()
     }
@@ -97,7 +98,7 @@ fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
 }
 
 impl PortGenerator {
-    /// What the kernel is to send; `None` when it cannot.
+    /// Parameters for the kernel's generator; `None` if it cannot generate these frames.
     fn stream(&self, kernel: &dyn KernelGenerator) -> Option<Stream> {
         let (longest, most_flows) = (kernel.longest(), kernel.most_flows());
         let rate = self.schedule.constant_rate()?;
@@ -135,7 +136,7 @@ impl PortGenerator {
         })
     }
 
-    /// Looks now and then how far the kernel is; returns how many frames have left since the last look.
+    /// Reads the kernel's progress at intervals; returns how many frames have left since the last reading.
     pub(super) fn follow(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
         let (Some(following), Some(kernel)) = (&mut self.kernel, port.kernel_generator()) else { return Ok(0) };
         if following.finished {
@@ -162,7 +163,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Counts what has left by flow, group and bin: the round gives the flow of each frame.
+    /// Counts sent frames by flow, group and bin; the round gives the flow of each frame.
     fn take_report(&mut self, report: &StreamReport) {
         self.sent = report.sent;
         self.index = report.index;
@@ -182,14 +183,14 @@ impl PortGenerator {
         }
     }
 
-    /// Frames of each flow among the first `sent`.
+    /// Number of frames of each flow among the first `sent`.
     pub(super) fn shares(&self, sent: u64) -> Vec<u64> {
         let per_round = self.by_flow(0, self.round.len() as u64);
         let (rounds, rest) = (sent / self.round.len() as u64, sent % self.round.len() as u64);
         per_round.iter().zip(self.by_flow(0, rest)).map(|(all, more)| rounds * all + more).collect()
     }
 
-    /// Frames of each flow among places `from..to` of the rounds, `to - from` being short.
+    /// Number of frames of each flow at places `from..to` of the rounds; the range must be short.
     fn by_flow(&self, from: u64, to: u64) -> Vec<u64> {
         let mut frames = vec![0; self.flows.len()];
         for place in from..to {
@@ -198,7 +199,7 @@ impl PortGenerator {
         frames
     }
 
-    /// Frames `from..from + frames` left in `bin`.
+    /// Counts frames `from..from + frames`, which left in `bin`.
     fn count_bin(&mut self, bin: usize, from: u64, frames: u64) {
         if let [group] = self.groups.as_mut_slice() {
             group.bins[bin] += frames;

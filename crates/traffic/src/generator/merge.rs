@@ -1,4 +1,4 @@
-//! Several generators on one port: what is due of each leaves in one burst.
+//! Several generators on one port: their due frames leave in one burst.
 
 use super::PortGenerator;
 use drophammer_model::quantity::Instant;
@@ -6,34 +6,33 @@ use drophammer_port::{BURST, Port, PortError, Sent};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A generator that catches up at its bound is asked again after this time.
+/// A generator at its catch-up limit is checked again after this time.
 const RETRY_NS: u64 = 10_000;
 
-/// When each of the generators of one port is due next. Only those that are due are looked at, so a port may have thousands.
+/// When each of the generators of one port is due next. Only due generators are checked, so a port may have thousands.
 pub(crate) struct Merge {
-    /// Instant and place of each generator that has something to send.
+    /// Due time and index of each generator that has something to send.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Frames of each generator in the burst that is being filled: place, first slot, number of slots.
     shares: [(usize, usize, usize); BURST],
 }
 
 impl Merge {
-    /// Of `generators`, whose trial has begun.
+    /// For `generators`, whose trial has begun.
     pub(crate) fn new(generators: &[PortGenerator]) -> Merge {
         let first = |(place, g): (usize, &PortGenerator)| g.next_departure().map(|at| Reverse((at, place)));
         Merge { due: generators.iter().enumerate().filter_map(first).collect(), shares: [(0, 0, 0); BURST] }
     }
 
-    /// When there is something to do next; `None` when all are through.
+    /// Time of the next action; `None` when all have finished.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Sends what is due of `generators`, which are those that it was made for, at most one burst; returns how many frames
-    /// went out.
+    /// Sends the due frames of `generators`, the same as in [`Merge::new`], at most one burst; returns their number.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     pub(crate) fn send_due(
         &mut self,
         generators: &mut [PortGenerator],
@@ -77,7 +76,7 @@ impl Merge {
     }
 }
 
-/// What became of `frames` slots from slot `first` on.
+/// The result for `frames` slots from slot `first` on.
 fn part(sent: Sent, first: usize, frames: usize) -> Sent {
     let refused_mask = sent.refused_mask >> first & (u64::MAX >> (BURST - frames));
     let refused = refused_mask.count_ones();

@@ -1,14 +1,14 @@
-//! Flows by weight: how often each sends in a round, and when.
+//! Order of flows by weight: how often each sends in a round, and at which places.
 
-/// Longest round; weights are rounded to its parts.
+/// Longest round. Weights are rounded to multiples of its inverse.
 const MAX_ROUND: usize = 10_000;
 
-/// A round: the flow at each of its places, as evenly spread as their weights allow.
+/// A round: the flow at each place. Flows are spread as evenly as their weights allow.
 pub(super) fn weighted_round(weights: &[f64]) -> Vec<u32> {
     let smallest = weights.iter().copied().fold(f64::INFINITY, f64::min);
     let sum: f64 = weights.iter().sum();
     let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
-    // As many places as give each flow a whole number of them, as long as that is not too many.
+    // The shortest round that gives each flow a whole number of places, up to a limit.
     let exact = (1..=1000).find(|m| {
         weights.iter().all(|w| {
             let places = w / smallest * f64::from(*m);

@@ -1,4 +1,4 @@
-//! Which flows of a port share a schedule.
+//! Groups the flows of a port by schedule.
 
 use super::round::weighted_round;
 use crate::layout::QueueIndex;
@@ -10,25 +10,25 @@ use std::time::Duration;
 /// Flows of one port that leave by one queue and one schedule.
 pub(crate) struct Stream {
     pub(crate) port: PortIndex,
-    /// Among those of all ports.
+    /// Its number among the queues of all ports.
     pub(crate) queue: QueueIndex,
-    /// Their places in the trial.
+    /// Indices of the flows in the trial.
     pub(crate) flows: Vec<usize>,
-    /// Places in `flows`, in the order of one round of their weights.
+    /// Indices in `flows`, in the order of one round of their weights.
     pub(crate) round: Vec<u32>,
     pub(crate) schedule: Schedule,
-    /// Is it the load that flows without a schedule of their own share?
+    /// True for the load shared by the flows without their own schedule.
     pub(crate) shared: bool,
-    /// Is it the only one of its queue?
+    /// True if it is the only stream of its queue.
     pub(crate) alone: bool,
-    /// Tag of its first template: no two templates of a port have the same.
+    /// Tag of its first template. All templates of a port have different tags.
     pub(crate) tag: u32,
 }
 
 impl Stream {
-    /// Those of `port`, queue by queue: the flows that share the port's load, if there are any, then each flow with a schedule
-    /// of its own. `queues[i]` is the queue by which flow i leaves. Frames of a shared load leave at the same times by any
-    /// number of queues.
+    /// Streams of `port`, by queue: first the flows that share the port's load, if any, then each flow with its own schedule.
+    /// `queues[i]` is the queue that flow i is sent by. Frames of a shared load leave at the same times with any number of
+    /// queues.
     pub(crate) fn of_port(spec: &TrialSpec, port: PortIndex, queues: &[Option<QueueIndex>]) -> Vec<Stream> {
         let own = || (0..spec.flows.len()).filter(|flow| spec.flows[*flow].from == port);
         let mut of_port: Vec<QueueIndex> = own().filter_map(|flow| queues[flow]).collect();
@@ -74,7 +74,7 @@ impl Stream {
     }
 }
 
-/// Templates of a flow at most.
+/// Maximum number of templates of a flow.
 fn sizes(spec: &TrialSpec, flow: usize) -> u32 {
     spec.flows[flow].size.as_ref().unwrap_or(&spec.size).round().len() as u32
 }

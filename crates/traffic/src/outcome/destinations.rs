@@ -1,11 +1,11 @@
-//! What was sent and received of a flow, by destination.
+//! Frames of a flow that were sent and received, by destination.
 
 use super::Sender;
 use crate::permutation::Permutation;
 use crate::report::LaneReport;
 use drophammer_model::trial::DestinationCounts;
 
-/// Of every flow that is counted so; `by_flow` are the senders.
+/// Counts of every flow that is counted by destination; `by_flow` are the senders.
 pub(super) fn counts(lanes: &[LaneReport], by_flow: &[Option<Sender<'_>>]) -> Vec<DestinationCounts> {
     lanes[0].trial.destinations.iter().map(|(flow, order)| of_flow(lanes, *flow, order, by_flow)).collect()
 }

@@ -1,4 +1,4 @@
-//! What several lanes have received of one flow becomes one report.
+//! Merges the reports of several lanes on one flow.
 
 use super::Sender;
 use crate::flow_state::Arrived;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Of each flow one report, in the order of the flows, and the frames of which copies came to several lanes.
+/// One report per flow, in the order of the flows, and the number of frames of which several lanes received copies.
 pub(super) fn merged<'a>(
     lanes: &'a [LaneReport],
     distance: &Distance,
@@ -31,12 +31,12 @@ pub(super) fn merged<'a>(
     (flows.collect(), copies_apart)
 }
 
-/// Of one flow, which has a report.
+/// The merged report of one flow, which has at least one report.
 fn of_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a, FlowReport>, u64) {
     if let [report] = reports {
         return (Cow::Borrowed(report), 0);
     }
-    // Those that no frame reached have nothing to add.
+    // Reports without received frames add nothing.
     let with_frames: Vec<&FlowReport> = reports.iter().copied().filter(|report| report.received > 0).collect();
     let [first, ..] = with_frames.as_slice() else { return (Cow::Borrowed(reports[0]), 0) };
     let next_expected = with_frames.iter().map(|report| report.next_expected).max().unwrap_or(0);
@@ -80,7 +80,7 @@ fn of_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a
 struct Gaps(VecDeque<Range<u64>>);
 
 impl Gaps {
-    /// Adds the numbers from `first` on whose bits are in `missing`.
+    /// Adds the numbers, from `first` on, whose bits are set in `missing`.
     fn take(&mut self, first: u64, mut missing: u64) {
         while missing != 0 {
             let skip = missing.trailing_zeros();

@@ -1,4 +1,4 @@
-//! Lost frames of all flows become episodes of the trial.
+//! Combines lost frames of all flows into episodes of the trial.
 
 use super::Sender;
 use crate::losses::{Collector, Distance};
@@ -7,7 +7,7 @@ use drophammer_model::trial::{LossEpisode, Losses, MOST_EPISODES};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Losses of one flow that are near each other.
+/// Losses of one flow that are close to each other.
 struct Run {
     from_ns: u64,
     to_ns: u64,
@@ -16,7 +16,7 @@ struct Run {
     group: usize,
 }
 
-/// When the frames were due that were lost, by their schedules.
+/// The losses by the times at which the lost frames were scheduled.
 pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
     let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
     for flow in flows {
@@ -47,7 +47,7 @@ pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>
         return Losses::default();
     }
     runs.sort_unstable_by_key(|run| (run.from_ns, run.flow));
-    // Times without a loss between two runs.
+    // Intervals without a loss between two runs.
     let mut end = runs[0].to_ns;
     let mut quiet: Vec<u64> = Vec::new();
     for run in &runs {

@@ -12,7 +12,7 @@ use drophammer_wire::stack::locate;
 use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
-/// Keeps what it is handed, and refuses every n-th frame.
+/// A port that keeps all frames and refuses every n-th one.
 struct Catch {
     info: PortInfo,
     slots: Batch,
@@ -38,7 +38,7 @@ fn signature_of(frame: &[u8]) -> Signature {
     Signature::read(frame[frame.len() - LEN..].try_into().unwrap()).0
 }
 
-/// A number of a frame by which its fate is decided, the same by whatever queue it leaves.
+/// Number of a frame that decides its fate. It does not depend on the queue by which the frame leaves.
 fn number_of(frame: &[u8]) -> u64 {
     let Signature { flow, sequence, .. } = signature_of(frame);
     (u64::from(flow) << 32 | u64::from(sequence)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
@@ -72,7 +72,7 @@ impl Port for Catch {
     }
 }
 
-/// What a device does to every so-manyth frame; all numbers are at least 1.
+/// What a device does to every n-th frame; all numbers are at least 1.
 #[derive(Clone, Debug)]
 struct Faults {
     lose: u64,
@@ -104,7 +104,7 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
 }
 
-/// Signs a frame as one of another trial, as its sender would have: the UDP checksum holds.
+/// Signs a frame as one of another trial, as its sender would: the UDP checksum is correct.
 fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     let tail = frame.len() - LEN;
     let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
@@ -122,7 +122,7 @@ fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
 /// How a device spreads the frames that arrive at a port over its queues, by the number of a frame.
 type Spread = fn(u64) -> usize;
 
-/// Runs the trial at fixed times, without ports and threads.
+/// Runs the trial with fixed times, without ports and threads.
 fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread) -> TrialResult {
     let ports = layout.ports();
     let mut plan = planned(spec, layout.clone());
@@ -130,7 +130,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     let queues = layout.queue_count();
     let mut catches: Vec<Catch> =
         (0..queues).map(|queue| caught(layout.port_of(queue), faults.refuse, faults.refusal_is_loss)).collect();
-    // Frames under way: arrival, order, queue, frame.
+    // Frames in flight: arrival, order, queue, frame.
     let mut under_way: Vec<(u64, u64, usize, Vec<u8>)> = Vec::new();
     for step in 0..400 {
         let now = Instant(START.0 + step * 37_003);
@@ -143,13 +143,13 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 let nth = |every: u64| number.is_multiple_of(every);
                 let flow = signature_of(&frame).flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
-                // What was for the device is for the host on the output port.
+                // Frames for the device get the address of the host on the output port.
                 frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
                 if nth(faults.lose) {
                     continue;
                 }
                 if nth(faults.corrupt) {
-                    // Anywhere in the datagram, the number of the flow among it.
+                    // Anywhere at the end of the datagram, including the number of the flow.
                     let at = frame.len() - 1 - (number as usize * 7) % 20;
                     frame[at] ^= 1 << (number % 8);
                 }
@@ -159,7 +159,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 }
                 let delay = if nth(faults.late) { 3 * MS } else { 20_000 + number * 7_919 % 90_000 };
                 let at = now.0 + delay;
-                // Copies have the same addresses, so they are at the same queue.
+                // Copies have the same addresses, so they arrive at the same queue.
                 let of_port = layout.queues_of(to);
                 let to = of_port.start + spread(number) % of_port.len();
                 under_way.push((at, number, to, frame.clone()));
@@ -179,7 +179,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     let lanes = 0..layout.lanes() as u64;
     let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
     let reports = plan.reports(&states.iter().collect::<Vec<_>>(), 5);
-    // A report is data: what was written and read again says the same.
+    // A report is data: it is unchanged after it was written and read again.
     let told = serde_json::to_string(&reports).unwrap();
     let read: Vec<LaneReport> = serde_json::from_str(&told).unwrap();
     assert_eq!(read, reports);
@@ -226,15 +226,15 @@ prop_compose! {
     }
 }
 
-/// Without what is told of each lane apart.
+/// Removes the figures that depend on the lanes.
 fn of_all_lanes(mut result: TrialResult) -> TrialResult {
     let health = &mut result.health;
     (health.max_gap_ns, health.gaps_over_1ms_ns, health.other_received, health.receive_drops) = (0, 0, 0, 0);
     result
 }
 
-/// Without what is told of the order of frames, where that is not known of all, and without how late the frames of a port were
-/// handed over: one figure per burst, and each queue has its own bursts.
+/// Removes the counts of frame order where the order is not known for all frames. Also removes departure errors: there is one
+/// figure per burst, and each queue has its own bursts.
 fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult {
     (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
     for (g, other) in result.groups.iter_mut().zip(&also_of.groups) {
@@ -245,7 +245,7 @@ fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult 
     result
 }
 
-/// Where all flows of a trial are counted by destination, the sums are those of the groups.
+/// If all flows of a trial are counted by destination, the sums equal those of the groups.
 fn by_destination_as_by_flow(result: &TrialResult) {
     let sum = |counts: &[u32]| counts.iter().map(|n| u64::from(*n)).sum::<u64>();
     let offered: u64 = result.destinations.iter().map(|d| sum(&d.offered)).sum();
@@ -278,7 +278,7 @@ proptest! {
         let mut flows: Vec<_> =
             flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
         for (i, flow) in flows.iter_mut().enumerate() {
-            // Those that go astray are right there.
+            // For these flows, frames that go astray arrive at a valid port.
             if also == 1 || also == 2 && i % 3 == 0 {
                 flow.also = vec![(flow.to + 1) % ports];
             }
@@ -308,7 +308,7 @@ proptest! {
             flow.per_destination = counted == 1 && i % 2 == 0;
         }
         let spec = trial(flows, load, size);
-        // One after the other, at random, in runs, all at the last one.
+        // Round robin, random, in runs, all at the last queue.
         let ways: [Spread; 4] = [|n| n as usize, |n| n as usize / 7, |n| (n / 10_000) as usize, |_| 11];
         let one = carried_out(&spec, Layout::one(ports), &faults, |_| 0);
         let many = carried_out(&spec, Layout::queues(&queues, lanes).for_flows(&spec.flows), &faults, ways[spread]);
@@ -318,7 +318,7 @@ proptest! {
             prop_assert!(g.order_unknown <= g.received && whole.order_unknown == 0);
             prop_assert!(g.reordered <= whole.reordered && g.in_sequence <= whole.in_sequence, "{:?} {:?}", g, whole);
         }
-        // Where all frames of a port come to one of its queues, their order is known but for alternate ports.
+        // If all frames of a port arrive at one queue, their order is known, except with alternate ports.
         prop_assert!(spread < 3 || also == 1 || many.groups.iter().all(|g| g.order_unknown == 0));
         let (many, one) = (of_all_lanes(without_order(many.clone(), &one)), of_all_lanes(without_order(one, &many)));
         prop_assert_eq!(one, many);
@@ -327,7 +327,7 @@ proptest! {
 
 #[test]
 fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
-    // Two flows to port 1; the frames of each take its queues in turn.
+    // Two flows to port 1; the frames of each are distributed over its queues round robin.
     let spec = trial(vec![flow(0, 0, 1, false, 1.0), flow(1, 0, 1, true, 1.0)], Load::Constant { rate_pps: 1e5 }, "64");
     let never = u64::MAX;
     let faults = Faults {
@@ -349,7 +349,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
             assert_eq!((g.order_unknown, g.reordered, g.in_sequence), (g.received, 0, 0), "{lanes} lanes");
             assert!(whole.lost > 0 && whole.duplicated > 0 && whole.reordered > 0 && whole.order_unknown == 0);
         }
-        // Copies that do not go where the frame goes are counted right on one lane, and on two they are told.
+        // Copies that arrive at another queue than the frame are counted correctly on one lane, and reported on two.
         let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
         plan.parts.iter_mut().for_each(|part| part.begin(START));
         let mut catch = caught(0, never, false);
@@ -391,9 +391,10 @@ fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
             other[22] = 9;
             let sums: Vec<_> = locate(&other).checksums(&other).collect();
             sums.iter().for_each(|sum| sum.write(&mut other));
-            // What comes to each of the two queues.
+            // The arrivals at each of the two queues.
             let copies: &[(usize, &[u8])] = match n % 6 {
-                // Twice in another encapsulation, at both queues, at one, and as it must be as well, before or after it.
+                // With a deviation: once at both queues; twice at one and once at the other; after or before an arrival
+                // as expected; once.
                 0 => &[(1, &other), (2, &other)],
                 1 => &[(1, &other), (1, &other), (2, &other)],
                 2 => &[(1, &whole), (2, &other)],

@@ -1,4 +1,4 @@
-//! Tiny exact devices in virtual time, and what generator and analyzer make of them.
+//! Small exact devices in virtual time, and a bench that runs trials through them.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -18,12 +18,12 @@ pub const RUN: u64 = 0x1234_5678_9abc;
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
-/// Delay of a device that has nothing else to say about it.
+/// Delay of devices without another one.
 pub const DELAY: u64 = 12_345;
 
 /// A frame that reaches a device.
 pub struct Offered<'a> {
-    /// Place among all frames, from 1.
+    /// Number among all frames, from 1.
     pub number: u64,
     pub at: Instant,
     pub port: usize,
@@ -31,17 +31,17 @@ pub struct Offered<'a> {
 }
 
 impl Offered<'_> {
-    /// Where it is to go: ports are joined in pairs.
+    /// Its output port: ports are joined in pairs.
     pub fn other(&self) -> usize {
         self.port ^ 1
     }
 
-    /// The frame as it is, `delay` ns later, out of the other port of its pair.
+    /// The unchanged frame, `delay` ns later, by the other port of its pair.
     pub fn on(&self, delay: u64) -> Out {
         Out { at: Instant(self.at.0 + delay), port: self.other(), frame: self.frame.to_vec() }
     }
 
-    /// Is it the turn of this one of every `n`?
+    /// True for every `n`-th frame.
     pub fn nth(&self, n: u64) -> bool {
         self.number.is_multiple_of(n)
     }
@@ -62,10 +62,10 @@ pub fn device_mac(port: usize) -> MacAddr {
 
 type Behaviour = Box<dyn FnMut(&Offered<'_>, &mut Vec<Out>)>;
 
-/// When, in which order, by which port, what.
+/// Time, order, port and bytes.
 type Waiting = (Instant, u64, usize, Vec<u8>);
 
-/// A device that does to each frame what it is told.
+/// A device that applies a given behaviour to each frame.
 pub struct Device {
     behaviour: Behaviour,
     seen: u64,
@@ -80,7 +80,7 @@ impl simulated::Device for Device {
         (self.behaviour)(&Offered { number: self.seen, at: now, port, frame }, &mut self.scratch);
         for mut out in self.scratch.drain(..) {
             self.sent += 1;
-            // What was for the device is for the host on the output port now, as with any router.
+            // Frames for the device get the address of the host on the output port, as with any router.
             if out.frame.get(..6) == Some(&device_mac(port).0) {
                 out.frame[..6].copy_from_slice(&MacAddr::local(out.port as u64).0);
             }
@@ -100,7 +100,7 @@ impl simulated::Device for Device {
     }
 }
 
-/// Hosts that keep still and count what they are handed.
+/// Hosts that send nothing and count the frames that they receive.
 #[derive(Default)]
 pub struct Still {
     pub handed: Vec<Vec<u8>>,
@@ -143,12 +143,12 @@ impl Bench {
         Bench { clock, ports, control: Still::default(), trials: 0 }
     }
 
-    /// Lays out the next trial, which can be.
+    /// Plans the next trial, which must succeed.
     pub fn plan(&mut self, spec: &TrialSpec) -> Plan {
         self.try_plan(spec).unwrap()
     }
 
-    /// Lays out the next trial.
+    /// Plans the next trial.
     pub fn try_plan(&mut self, spec: &TrialSpec) -> Result<Plan, PlanError> {
         self.trials += 1;
         let timing = Timing {
@@ -184,7 +184,7 @@ impl Bench {
         result
     }
 
-    /// Lets time pass.
+    /// Lets time pass between trials.
     pub fn wait(&mut self, time: Duration) {
         let until = self.clock.now() + time;
         while self.clock.now() < until {
@@ -193,7 +193,7 @@ impl Bench {
     }
 }
 
-/// What holds for every trial whatever the device does.
+/// Checks that hold for every trial, whatever the device does.
 pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
     reconcile_episodes(result);
     if spec.flows.iter().all(|flow| flow.schedule.is_none()) {
@@ -214,7 +214,7 @@ pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
     }
 }
 
-/// Episodes hold every lost frame, end with the last one, and are apart.
+/// Checks that episodes contain every lost frame, end with the last one, and do not touch.
 fn reconcile_episodes(result: &TrialResult) {
     let episodes = &result.losses.episodes;
     assert_eq!(result.losses.lost(), result.lost(), "{:?}", result.losses);
@@ -228,7 +228,7 @@ fn reconcile_episodes(result: &TrialResult) {
     assert!(episodes.len() <= drophammer_model::trial::MOST_EPISODES);
 }
 
-/// The wire of [`DELAY`].
+/// A wire with a delay of [`DELAY`].
 pub fn wire() -> Bench {
     Bench::new(2, |f, out| out.push(f.on(DELAY)))
 }
@@ -264,7 +264,7 @@ pub fn one(size: &str, family: Family, rate: f64) -> TrialSpec {
     spec(size, vec![flow("all", 0, 1, family, 256, 1.0)], Load::Constant { rate_pps: rate }, 1.0)
 }
 
-/// The counts that a fault leaves as they are, for a group of `frames` that all arrive in order after [`DELAY`].
+/// Counts of a group of `frames` that all arrive in order after [`DELAY`].
 pub fn all_well(result: &TrialResult, group: usize, frames: u64, frame_bytes: u64) -> GroupCounts {
     let found = &result.groups[group];
     GroupCounts {
@@ -285,7 +285,7 @@ pub fn udp_at(frame: &[u8]) -> usize {
     if frame[12..14] == [0x08, 0x00] { 34 } else { 54 }
 }
 
-/// RFC 1071 by the book, one word after the other.
+/// RFC 1071 computed one word at a time.
 pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -299,7 +299,7 @@ pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// Makes the UDP checksum right.
+/// Corrects the UDP checksum.
 pub fn mend(frame: &mut [u8]) {
     let at = udp_at(frame);
     let addresses = if at == 34 { 26..34 } else { 22..54 };
@@ -311,7 +311,7 @@ pub fn mend(frame: &mut [u8]) {
     frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Where the signature starts: the last 12 bytes of the datagram.
+/// Offset of the signature: the last 12 bytes of the datagram.
 pub fn signature_at(frame: &[u8]) -> usize {
     let at = udp_at(frame);
     at + usize::from(u16::from_be_bytes([frame[at + 4], frame[at + 5]])) - 12
@@ -330,7 +330,7 @@ pub const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 /// Frames of a trial of [`run_both`].
 pub const N: u64 = 5_000;
 
-/// Runs a trial of N frames of 128 bytes through such a device for each family.
+/// Runs a trial of N frames of 128 bytes through the device for each family.
 pub fn run_both<B>(behaviour: impl Fn() -> B, judge: impl Fn(&TrialResult, GroupCounts, &Bench))
 where
     B: FnMut(&Offered<'_>, &mut Vec<Out>) + 'static,
@@ -343,14 +343,14 @@ where
     }
 }
 
-/// Counts of a trial of N in which every 50th frame, the last among them, did not arrive.
+/// Counts of a trial of N in which every 50th frame, including the last, did not arrive.
 pub fn every_50th_gone(expected: GroupCounts) -> GroupCounts {
     let n = N / 50;
     GroupCounts {
         received: N - n,
         lost: n,
         received_bytes: (N - n) * 128,
-        // The last frame is among them, and nothing comes after it.
+        // The last frame is among the lost ones, and none follows it.
         in_sequence: N - 2 * n + 1,
         last_loss_ns: Some((N - 1) * SECOND / N),
         ..expected

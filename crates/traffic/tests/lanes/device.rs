@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// What the device does to frame n of each flow, from 1, for every n that the number divides.
+/// The fault is applied to frame n of each flow, from 1, for every n that is a multiple of the number.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     pub lose: u64,
     pub twice: u64,
     pub astray: u64,
     pub corrupt: u64,
-    /// Comes after its successor.
+    /// The frame leaves after its successor.
     pub swap: u64,
-    /// Comes once more, as a frame of an earlier trial.
+    /// The frame is sent once more, as one of an earlier trial.
     pub stale: u64,
-    /// Makes the device say something of its own.
+    /// The device sends a frame of its own.
     pub other: u64,
-    /// Not by flow: refused by the port.
+    /// The port refuses the frame; counted over all flows.
     pub refuse: u64,
 }
 
@@ -35,41 +35,41 @@ pub const NONE: Faults =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Never,
-    /// It is gone before the trial starts.
+    /// It fails before the trial starts.
     Gone,
-    /// By an error, or by a panic, after so many frames.
+    /// It fails with an error, or a panic, after this many frames.
     After(u64),
     Panic(u64),
 }
 
-/// Frames under way to each port.
+/// Frames in flight to each port.
 pub type Ways = Arc<Vec<Mutex<VecDeque<Vec<u8>>>>>;
 
-/// A frame of the device's own, or an answer to it.
+/// A frame from the device itself, or an answer to it.
 pub const OTHER: [u8; 40] = [9; 40];
 
-/// A port behind which the device is; the ports of a device may be on different threads.
+/// A port in front of the device; the ports of a device may be on different threads.
 pub struct Wired {
     pub info: PortInfo,
     pub slots: Batch,
     pub faults: Faults,
     pub failure: Failure,
-    /// Port to which each flow leads.
+    /// Port to which each flow is sent.
     pub to: Arc<Vec<usize>>,
     pub ways: Ways,
     pub at: usize,
-    /// The last step to the tester: what the port lends lies in memory of its own.
+    /// The last hop to the tester: received frames lie in the memory of this port.
     pub step: [MemoryPort; 2],
-    /// Frames of each flow that wait for their successor.
+    /// A frame of each flow that waits for its successor.
     pub held: Vec<Option<Vec<u8>>>,
     pub sent: u64,
-    /// Frames that this port and others have sent, for those who wait for it.
+    /// Number of frames sent by this port and others, for threads that wait for it.
     pub progress: Arc<AtomicU64>,
     pub answers: Arc<AtomicU64>,
     pub layout: Layout,
 }
 
-/// Signs a frame as one of another trial, as its sender would have: the UDP checksum holds.
+/// Signs a frame as one of another trial, as its sender would: the UDP checksum is correct.
 pub fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     let tail = frame.len() - LEN;
     let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
@@ -87,11 +87,11 @@ pub fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
         let mut frame = frame.to_vec();
-        // What was for the device is for the host on the output port.
+        // Frames for the device get the address of the host on the output port.
         if frame != OTHER {
             frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
         }
-        // By what a frame is, so copies are at one queue; nothing else of a frame says where it goes.
+        // The queue depends on the contents of the frame alone, so copies arrive at the same queue.
         let queues = self.layout.queues_of(to);
         let sum: usize = frame[14..].iter().map(|b| usize::from(*b)).sum();
         let queue = queues.start + sum % queues.len();
@@ -110,7 +110,7 @@ impl Wired {
         if nth(self.faults.stale) {
             let mut stale = frame.clone();
             let mut old = signature;
-            // One in 65,536 would pass for a frame of this trial; which one, its departure decides.
+            // One signature in 65,536 would also be valid in this trial; another departure time avoids that.
             while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
                 old.time = old.time.wrapping_add(1);
             }
@@ -183,7 +183,8 @@ impl Port for Wired {
         let count = way.len().min(BURST);
         way.drain(..count).enumerate().for_each(|(i, frame)| near.slots().put(i, &frame));
         drop(way);
-        // The step has room for four bursts, of which at most one is lent and one cut in two at the end of its memory.
+        // The port has room for four bursts, of which at most one is borrowed and one is split at the end of its
+        // memory.
         assert_eq!(near.send(count)?.refused, 0);
         far.receive()
     }

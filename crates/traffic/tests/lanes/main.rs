@@ -1,5 +1,5 @@
-//! Trials on several threads, over ports in memory that cross them. The faults of the device between the ports are decided by
-//! what a frame is, not by when it comes, so the counts are the same on any number of lanes.
+//! Trials on several threads, over memory ports that connect them. The faults of the device between the ports depend on the
+//! contents of frames, not on their times, so the counts are the same on any number of lanes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Stopwatch};
 
-/// Hosts of some ports: they answer what is no test traffic.
+/// Hosts of some ports: they answer frames that are not test frames.
 struct Hosts {
     ports: Vec<usize>,
     received: u64,
@@ -102,7 +102,7 @@ impl Bench {
             Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
         };
         let neighbours: Vec<_> = (0..self.layout.ports() as u64).map(neighbour).collect();
-        // However far a lane falls behind it sends everything: a test's machine may be busy.
+        // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
         let timing = Timing {
             seed: 7,
             key: key(2),
@@ -119,7 +119,7 @@ impl Bench {
         run_lanes(plan, &mut self.ports, self.clock, &[], first, others)
     }
 
-    /// The same by the loop for one thread.
+    /// Like [`Bench::run`], with the loop for one thread.
     fn run_here(mut self, spec: &TrialSpec) -> TrialResult {
         let plan = self.plan(spec);
         let mut ports: Vec<_> = self.ports.into_iter().map(|port| port as Box<dyn Port>).collect();
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// What does not depend on when frames came.
+/// Counts that do not depend on arrival times.
 fn timeless(result: &TrialResult) -> (Vec<GroupCounts>, Health, u32) {
     let groups = result.groups.iter().map(|g| {
         let sum = g.bins.iter().fold(Bin::default(), |sum, b| Bin {
@@ -154,7 +154,7 @@ fn timeless(result: &TrialResult) -> (Vec<GroupCounts>, Health, u32) {
 
 fn short_drain(mut spec: TrialSpec) -> TrialSpec {
     spec.drain_s = 1.0;
-    // However late a busy machine sends, nothing falls beyond the last bin.
+    // However late a busy machine sends, no frame falls beyond the last bin.
     spec.bin_s = Some(1_000.0);
     spec
 }
@@ -184,14 +184,14 @@ fn every_count_is_the_same_on_one_thread_and_on_several() {
         let result = bench.run(&spec).unwrap();
         reconcile(&spec, &result);
         assert_eq!(timeless(&result), timeless(&here), "{layout:?}");
-        // Each lane's hosts were handed what came at their ports, and their answers left.
+        // Each lane's hosts received the frames of their ports, and their answers were sent.
         assert_eq!(bench.hosts.iter().map(|h| h.received).sum::<u64>(), result.health.other_received);
         assert!(bench.hosts.iter().all(|h| h.received > 0));
         assert_eq!(bench.answers.load(Relaxed), result.health.other_received);
     }
 }
 
-/// Without the order of frames where it is not known in one of both.
+/// Removes the counts of frame order where the order is unknown in one of both.
 fn without_order(mut groups: Vec<GroupCounts>, other: &[GroupCounts]) -> Vec<GroupCounts> {
     for (g, _) in groups.iter_mut().zip(other).filter(|(g, other)| g.order_unknown + other.order_unknown > 0) {
         (g.order_unknown, g.reordered, g.reordered_3, g.in_sequence, g.max_reordering_extent) = (0, 0, 0, 0, 0);
@@ -202,7 +202,7 @@ fn without_order(mut groups: Vec<GroupCounts>, other: &[GroupCounts]) -> Vec<Gro
 #[test]
 fn every_count_is_the_same_on_one_queue_and_on_several() {
     let spec = ring(3, Load::Constant { rate_pps: 20_000.0 }, 0.1);
-    // What a port refuses it counts by queue.
+    // A port counts its refusals by queue.
     let faults = Faults { refuse: NO, ..FAULTS };
     let here = Bench::new(&spec, Layout::one(3), faults, |_| Failure::Never).run_here(&spec);
     for (queues, lanes) in [([2, 2, 2], 1), ([2, 2, 2], 2), ([1, 3, 2], 3), ([2, 2, 2], 6)] {
@@ -213,7 +213,7 @@ fn every_count_is_the_same_on_one_queue_and_on_several() {
         let (many, one) = (timeless(&result), timeless(&here));
         assert_eq!(without_order(many.0.clone(), &one.0), without_order(one.0, &many.0), "{layout:?}");
         assert_eq!((many.1, many.2), (one.1, one.2), "{layout:?}");
-        // Of what comes to a port of one queue the order is known.
+        // The order is known for frames at a port with one queue.
         let all = queues.iter().all(|queues| *queues > 1);
         let unknown = |g: &GroupCounts| g.order_unknown > 0 && (g.order_unknown == g.received) == all;
         assert!(result.groups.iter().all(unknown), "{layout:?}");
@@ -246,12 +246,12 @@ proptest! {
     }
 }
 
-/// A trial so long that only its early end is awaited.
+/// A trial so long that it ends only when it is stopped.
 fn endless() -> TrialSpec {
     ring(3, Load::Constant { rate_pps: 10_000.0 }, 600.0)
 }
 
-/// What `work` gives, which must not take as long as the trial.
+/// The result of `work`, which must return before the trial would end.
 fn soon<T>(work: impl FnOnce() -> T) -> T {
     let watch = Stopwatch::now();
     let result = work();
@@ -283,7 +283,7 @@ fn a_lane_that_panics_ends_all_lanes_and_is_named() {
         let result = soon(|| catch_unwind(AssertUnwindSafe(|| bench.run(&spec))));
         let wanted = format!("w{at} was told to");
         match result {
-            // The calling thread's panic is its own.
+            // A panic of the calling thread is passed through.
             Err(panic) if at == 0 => assert_eq!(panic.downcast_ref::<String>(), Some(&wanted)),
             Ok(Err(LaneError::Panicked { lane, message })) => assert_eq!((lane, message), (at, wanted)),
             other => panic!("{at}: {other:?}"),
@@ -317,7 +317,7 @@ fn the_wish_to_stop_reaches_all_lanes() {
 
 #[test]
 fn a_trial_ends_when_every_frame_of_every_lane_is_accounted_for() {
-    // One lane sends, another one receives, a third has nothing to do.
+    // One lane sends, another receives, and a third has nothing to do.
     let flows = vec![flow("all", 0, 1, Family::Ipv4, 4, 1.0)];
     let mut spec = short_drain(spec("64", flows, Load::Constant { rate_pps: 10_000.0 }, 0.2));
     spec.drain_s = 600.0;

@@ -1,10 +1,10 @@
-//! Ports that make frames in the kernel.
+//! Ports that generate frames in the kernel.
 
 use super::*;
 use drophammer_port::kernel_generator::{Stream, StreamProgress, StreamReport};
 use drophammer_port::{Batch, KernelGenerator, PortCounters, PortInfo, Received, Sent};
 
-/// A port that makes frames in the kernel, as far as it says.
+/// A port that claims to generate frames in the kernel.
 struct InKernel {
     inner: Box<dyn Port>,
     prepared: Rc<RefCell<u32>>,
@@ -72,7 +72,7 @@ fn the_kernel_makes_all_frames_of_a_port_or_none() {
         assert_eq!(*prepared.borrow(), u32::from(!told_before));
         let told = traffic.transmit(FlowSelect::Groups(&["a"]), Pause, None);
         if told_before {
-            // Then they are not made in the kernel, and can be stopped at any time.
+            // In this case the kernel does not generate them, and they can be stopped at any time.
             assert_eq!(told, Ok(()));
             drive(&mut bench, &mut traffic, u64::MAX);
             let result = merge(&traffic.reports());

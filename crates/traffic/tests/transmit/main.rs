@@ -1,4 +1,4 @@
-//! Flows that are started, stopped and paused while they send: what leaves is what the schedule says for the times in which they send.
+//! Flows that are started, stopped and paused while they send: exactly the frames scheduled for the times in which they send leave.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,18 +25,18 @@ use std::time::Duration;
 
 use TransmitAction::{Pause, Resume, Start, Stop};
 
-/// When the first frame leaves in virtual time, which begins at 1 ns.
+/// Departure of the first frame in virtual time, which begins at 1 ns.
 const LEAD: u64 = 1_001;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Departure in ns after the start, and flow, of each frame that a device has seen.
+/// Departure in ns after the start, and flow, of each frame that reached the device.
 type Notes = Rc<RefCell<Vec<(u64, u32)>>>;
 
-/// Ports 0 and 1 with so many queues each, joined by a device that notes what it sees and loses every `lose`-th frame. A frame arrives at
-/// one of the queues of its port by its destination address.
+/// Ports 0 and 1 with this many queues each, joined by a device that records all frames and loses every `lose`-th one. The destination
+/// address decides at which queue of its port a frame arrives.
 fn joined(queues: usize, lose: u64) -> (Bench, Notes) {
     let notes: Notes = Rc::default();
     let kept = notes.clone();
@@ -80,7 +80,7 @@ fn own(group: &str, rate_pps: f64, delay_s: f64, duration: FlowDuration) -> Flow
     FlowSpec { schedule, ..flow(group, 0, 1, Family::Ipv4, 5, 1.0) }
 }
 
-/// Frames of two groups that leave port 0 at 100,000 and 50,000 a second for 4 ms: with rates of their own, or by weights.
+/// Two groups that leave port 0 at 100,000 and 50,000 frames per second for 4 ms: with their own rates, or by weight.
 fn two(shared: bool) -> TrialSpec {
     if shared {
         let flows = vec![flow("a", 0, 1, Family::Ipv4, 5, 2.0), flow("b", 0, 1, Family::Ipv4, 5, 1.0)];
@@ -91,7 +91,7 @@ fn two(shared: bool) -> TrialSpec {
     TrialSpec { duration_s: 0.004, ..spec("64", flows, Load::Flows, 0.004) }
 }
 
-/// What is expected of a group that sent so many frames, all of which arrived.
+/// Checks the counts of a group that sent this many frames, all of which arrived.
 fn whole(result: &TrialResult, group: usize, frames: u64) {
     let g = &result.groups[group];
     let counts = [g.intended, g.offered, g.received, g.bins.iter().map(|bin| bin.offered).sum()];
@@ -130,7 +130,7 @@ fn a_flow_that_is_stopped_leaves_its_places_empty() {
         assert_eq!((result.health.unsent, result.sending_s), (0, 0.004), "{case}");
         let stopped = StoppedFlow { flow: 0, stops: 1, stopped_s: 0.001, sending_s: 0.003 };
         assert_eq!((result.groups[0].stopped.clone(), result.groups[1].stopped.clone()), (vec![stopped], vec![]));
-        // No frame of the flow left in that time, and none of the other was late.
+        // No frame of the flow left in that time, and no frame of the other was late.
         let notes = notes.borrow();
         let of = |flow| notes.iter().filter(move |(_, f)| *f == flow).map(|(at, _)| *at);
         assert!(of(0).all(|at| !(MS..2 * MS).contains(&at)), "{case}");
@@ -166,11 +166,11 @@ fn what_is_paused_is_resumed_and_what_is_stopped_is_not() {
     traffic.live().end_sending();
     drive(&mut bench, &mut traffic, u64::MAX);
     let result = merge(&traffic.reports());
-    // Until the end, what is due at it included.
+    // Until the end, including the frames due at it.
     let frames = result.groups.iter().map(|g| (g.intended, g.offered, g.received)).collect::<Vec<_>>();
     assert_eq!(frames, [(301, 301, 301), (51, 51, 51)]);
     assert_eq!((result.lost(), result.health.unsent), (0, 0));
-    // Nothing in between, and no burst afterwards: every departure is its own in the schedule.
+    // No frame in between, and no burst afterwards: every frame leaves at its scheduled time.
     let grid = |at: u64| at.is_multiple_of(10_000) && !(MS..3 * MS).contains(&at);
     assert!(notes.borrow().iter().all(|(at, _)| grid(*at)));
     assert!(notes.borrow().windows(2).all(|pair| pair[0] != pair[1]));
@@ -219,7 +219,7 @@ fn the_most_that_ports_take_can_be_paused() {
     whole(&merge(&traffic.reports()), 0, 200);
 }
 
-/// One of the users of [`Live`] in the loop itself.
+/// A control that uses [`Live`] from within the loop.
 struct Acting {
     live: Live,
     acts: Vec<(FlowSelect<'static>, TransmitAction)>,
@@ -257,7 +257,8 @@ fn commands_come_while_the_loop_runs() {
     whole(&result, 1, 150);
 }
 
-/// A command of the property: after so many ns, on these flows, at once or at a time of its own.
+/// A command of the property test: given after this time in ns, on these flows, to take effect at once or at a given
+/// time.
 #[derive(Clone, Debug)]
 struct Told {
     at_ns: u64,
@@ -268,7 +269,7 @@ struct Told {
 
 fn told(flows: usize) -> impl Strategy<Value = Told> {
     let action = prop_oneof![Just(Start), Just(Stop), Just(Pause), Just(Resume)];
-    // Instants at which frames are due, too.
+    // Includes times at which frames are due.
     let at = prop_oneof![0u64..5_000_000, (0u64..500).prop_map(|n| n * 10_000)];
     (at, proptest::collection::vec(0..flows, 1..4), action, any::<bool>())
         .prop_map(|(at_ns, flows, action, timed)| Told { at_ns, flows, action, timed })
@@ -283,7 +284,7 @@ fn trials() -> impl Strategy<Value = TrialSpec> {
             steps: [a, b].map(|rate_pps| LoadStep { duration_s: 0.002, rate_pps }).into()
         }),
     ];
-    // Often one at which frames are due at the instants of commands.
+    // Often a rate at which frames are due at the times of commands.
     let rate = || prop_oneof![Just(100_000.0), 1_000.0f64..200_000.0];
     let duration = prop_oneof![
         Just(FlowDuration::Continuous),
@@ -306,13 +307,13 @@ fn trials() -> impl Strategy<Value = TrialSpec> {
     })
 }
 
-/// Addresses of the way back.
+/// Addresses of the reverse direction.
 fn both_back(flow: &FlowSpec) -> (AddressRange, drophammer_model::trial::Targets) {
     let back = common::flow("", 1, 0, Family::Ipv4, 5, flow.weight);
     (back.sources, back.destinations)
 }
 
-/// Carries `spec` out on so many queues with these commands: those that are not timed are given when their time has come.
+/// Runs `spec` on this many queues with these commands. Commands without a time are given when their time has come.
 fn carried_out(spec: &TrialSpec, queues: usize, lose: u64, commands: &[Told]) -> (TrialResult, Vec<(u64, u32)>) {
     let (mut bench, notes) = joined(queues, lose);
     let mut traffic = on_queues(spec, queues);
@@ -342,18 +343,18 @@ proptest! {
         }),
         queues in 1usize..4, lose in prop_oneof![Just(u64::MAX), 3u64..20]
     ) {
-        // The trial without commands has every frame at its time.
+        // The trial without commands sends every frame on time.
         let planned = {
             let (mut bench, notes) = joined(queues, u64::MAX);
             let plan = planned(&spec, Layout::queues(&[queues; 2], 1), 200_000);
-            // No frame at all, or a flow without a load.
+            // The plan has no frames, or a flow without a load.
             prop_assume!(plan.is_ok());
             let mut traffic = Traffic::new(plan.unwrap());
             drive(&mut bench, &mut traffic, u64::MAX);
             notes.take()
         };
         let (result, departed) = carried_out(&spec, queues, lose, &commands);
-        // In order of time; of those at one instant the timed ones were given first.
+        // In order of time; of those at the same time, the timed ones were given first.
         let mut commands = commands;
         commands.sort_by_key(|told| (told.at_ns, !told.timed));
         let state = |flow: u32, at: u64| {
@@ -368,7 +369,7 @@ proptest! {
         let mut expected: Vec<_> =
             planned.into_iter().filter(|(at, flow)| state(*flow, *at) == Transmit::Started).collect();
         let mut departures = departed.clone();
-        // Frames of several flows and queues that are due at one instant leave in any order.
+        // Frames of several flows and queues that are due at the same time leave in any order.
         expected.sort_unstable();
         departures.sort_unstable();
         prop_assert_eq!(&departures, &expected);

@@ -1,4 +1,4 @@
-//! Traffic on several threads, and commands of yet another one.
+//! Traffic on several threads, with commands from yet another one.
 
 use super::*;
 use drophammer_port::{SystemClock, memory};
@@ -15,13 +15,13 @@ fn lanes_stop_and_start_at_the_same_instant() {
     let spec = TrialSpec { bin_s: None, ..spec("64", flows, Load::Constant { rate_pps: 20_000.0 }, 0.4) };
     let macs = [MacAddr::local(0), MacAddr::local(1)];
     for (queues, lanes) in [(1, 1), (1, 2), (2, 2), (2, 3)] {
-        // Rings in memory are short: where a thread was held off its processor they may have refused frames.
+        // Rings in memory are short: they may have refused frames while a thread did not get its processor.
         let whole = (0..50).find_map(|_| {
             let clock = SystemClock::start();
             let ends = memory::queues(macs, 1_500, clock, [queues; 2]);
             let mut ports: Vec<_> = ends.into_iter().flatten().map(|p| Box::new(p) as Box<dyn Port + Send>).collect();
             let layout = Layout::queues(&[queues as usize; 2], lanes);
-            // However far a lane falls behind it sends everything: a test's machine may be busy.
+            // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
             let mut traffic = traffic_of(&spec, layout, 60 * SECOND);
             let live = traffic.live();
             for (group, action, at) in [("a", Stop, 100), ("b", Pause, 150), ("b", Resume, 200), ("a", Start, 250)] {
@@ -31,7 +31,7 @@ fn lanes_stop_and_start_at_the_same_instant() {
             others.resize_with(lanes - 1, Still::default);
             traffic.drive_lanes(&mut ports, clock, &[], &mut first, &mut others, Instant(u64::MAX)).unwrap();
             let result = merge(&traffic.reports());
-            // 10,000 frames a second and flow: group a for 250 ms, group b for 350 ms.
+            // 10,000 frames per second and flow: group a for 250 ms, group b for 350 ms.
             let intended: Vec<_> = result.groups.iter().map(|g| (g.intended, g.stopped.len())).collect();
             assert_eq!(intended, [(5_000, 2), (7_000, 2)], "{queues} queues, {lanes} lanes");
             assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, 12_000));
@@ -44,7 +44,7 @@ fn lanes_stop_and_start_at_the_same_instant() {
     }
 }
 
-/// Ends the traffic, also where a test fails.
+/// Ends the traffic, even if a test fails.
 struct Ending(Live);
 
 impl Drop for Ending {
@@ -74,12 +74,12 @@ fn another_thread_stops_and_starts_flows() {
             };
             let beyond = |flow: usize, frames: u64| while counts(flow).0 < frames {};
             beyond(0, 100);
-            // What was due when the lane saw the command leaves yet.
+            // Frames that were due when the lane saw the command still leave.
             let reaches = |flow: usize, state: Transmit| while counts(flow).1 != state {};
             live.transmit(FlowSelect::Flows(&[0]), Stop, None).unwrap();
             reaches(0, Transmit::Stopped);
             let stopped_at = counts(0).0;
-            // The other one goes on.
+            // The other flow continues.
             beyond(1, counts(1).0 + 500);
             assert_eq!(counts(0).0, stopped_at);
             live.transmit(FlowSelect::All, Pause, None).unwrap();

@@ -1,4 +1,4 @@
-//! Address families (RFC 4760): what kind of routes an UPDATE, a capability or a ROUTE-REFRESH speaks of.
+//! Address families (RFC 4760) of the routes in an UPDATE, a capability or a ROUTE-REFRESH.
 
 use std::fmt;
 
@@ -41,17 +41,17 @@ impl AfiSafi {
         AfiSafi { afi, safi }
     }
 
-    /// Do its prefixes carry labels (SAFI 4 and 128)?
+    /// True if its prefixes carry labels (SAFI 4 and 128).
     pub const fn is_labelled(self) -> bool {
         matches!(self.safi, SAFI_LABELLED | SAFI_VPN)
     }
 
-    /// Do its prefixes carry a route distinguisher (SAFI 128)?
+    /// True if its prefixes carry a route distinguisher (SAFI 128).
     pub const fn is_vpn(self) -> bool {
         self.safi == SAFI_VPN
     }
 
-    /// Bits of an address of this family: 32 or 128; `None` when the family is not known here.
+    /// Bits of an address of this family: 32 or 128; `None` if the family is not supported.
     pub const fn address_bits(self) -> Option<u8> {
         match self.afi {
             AFI_IPV4 => Some(32),

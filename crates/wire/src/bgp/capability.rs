@@ -1,4 +1,4 @@
-//! Capabilities (RFC 5492), which two speakers tell each other in their OPENs; what both have said is used.
+//! Capabilities (RFC 5492), which two speakers exchange in their OPENs. Only those of both are used.
 //!
 //! ```text
 //! +------------------------------+
@@ -29,25 +29,25 @@ pub mod code {
     pub const ENHANCED_ROUTE_REFRESH: u8 = 70;
 }
 
-/// What a speaker wants to do with path identifiers in a family (RFC 7911).
+/// Use of path identifiers that a speaker announces for a family (RFC 7911).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathDirection {
-    /// It can take several paths.
+    /// It can receive several paths.
     pub receive: bool,
-    /// It would send several paths.
+    /// It can send several paths.
     pub send: bool,
 }
 
 /// Graceful restart (RFC 4724, flag N of RFC 8538).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GracefulRestart {
-    /// Flag R: the speaker has restarted, and the peer shall not wait for its End-of-RIB.
+    /// Flag R: the speaker has restarted, and the peer must not wait for its End-of-RIB.
     pub restarted: bool,
-    /// Flag N: NOTIFICATIONs do not end it, only a hard reset does.
+    /// Flag N: a NOTIFICATION does not end the graceful restart, only a hard reset does.
     pub notification: bool,
-    /// How long the peer shall keep routes after the session is gone, in seconds, below 4096.
+    /// Time for which the peer should keep routes after the end of the session, in seconds, below 4096.
     pub seconds: u16,
-    /// Families whose routes may be kept; with true, forwarding went on over the restart (flag F).
+    /// Families whose routes may be kept; true if forwarding continued over the restart (flag F).
     pub families: Vec<(AfiSafi, bool)>,
 }
 
@@ -56,23 +56,23 @@ pub struct GracefulRestart {
 pub enum Capability {
     /// Routes of this family; one capability for each.
     Multiprotocol(AfiSafi),
-    /// ROUTE-REFRESH is understood.
+    /// ROUTE-REFRESH is supported.
     RouteRefresh,
     /// Routes of the family may have a next hop of the other address family (its AFI).
     ExtendedNextHop(Vec<(AfiSafi, u16)>),
-    /// Messages of up to 65535 bytes are understood.
+    /// Messages of up to 65535 bytes are supported.
     ExtendedMessage,
     /// Routes can outlive the session.
     GracefulRestart(GracefulRestart),
     /// The speaker's AS number; AS paths have 4 octets per AS.
     FourOctetAs(u32),
-    /// Path identifiers, by family.
+    /// Path identifiers by family.
     AddPath(Vec<(AfiSafi, PathDirection)>),
-    /// ROUTE-REFRESH marks beginning and end.
+    /// ROUTE-REFRESH messages mark beginning and end.
     EnhancedRouteRefresh,
-    /// Any other, uninterpreted.
+    /// Any other capability, not interpreted.
     Unknown {
-        /// None of [`code`].
+        /// A code that is not in [`code`].
         code: u8,
         /// At most 255 bytes.
         value: Vec<u8>,
@@ -88,7 +88,7 @@ impl Capability {
     /// Reads one capability by its code and value.
     ///
     /// # Errors
-    /// A value whose length is not one of this code. A path direction that is not one is left out (RFC 7911 section 4).
+    /// A value with an invalid length for this code. An invalid path direction is left out (RFC 7911 section 4).
     pub fn parse(code: u8, value: &[u8]) -> Result<Capability, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp capability", reason));
         Ok(match (code, value) {

@@ -1,4 +1,4 @@
-//! The header of every message (RFC 4271 section 4.1), and the splitter of a TCP byte stream.
+//! The header of every message (RFC 4271 section 4.1), and the splitting of a TCP byte stream.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -12,9 +12,9 @@
 
 use super::notification::{Notification, code, header};
 
-/// Length of the header, and so of the shortest message, in bytes.
+/// Length of the header, which is also that of the shortest message, in bytes.
 pub const HEADER_LEN: usize = 19;
-/// Longest message without the capability "extended messages", and longest OPEN and KEEPALIVE with it.
+/// Longest message without the capability "extended messages". With it, still the longest OPEN and KEEPALIVE.
 pub const MAX_LEN: usize = 4096;
 /// Longest message with the capability (RFC 8654).
 pub const MAX_LEN_EXTENDED: usize = 65535;
@@ -29,9 +29,9 @@ pub mod kind {
     pub const UPDATE: u8 = 2;
     /// Ends a session.
     pub const NOTIFICATION: u8 = 3;
-    /// Says that the speaker is alive, and accepts an OPEN.
+    /// Keeps the session alive, and confirms an OPEN.
     pub const KEEPALIVE: u8 = 4;
-    /// Asks for all routes again (RFC 2918).
+    /// Requests all routes again (RFC 2918).
     pub const ROUTE_REFRESH: u8 = 5;
 }
 
@@ -51,30 +51,30 @@ impl Message<'_> {
     }
 }
 
-/// The answer to a message whose header says `length`.
+/// The NOTIFICATION that answers a message whose header has `length`.
 pub fn bad_length(length: usize) -> Notification {
     Notification::new(code::MESSAGE_HEADER, header::BAD_LENGTH, (length as u16).to_be_bytes())
 }
 
-/// Shortest message of a type, header included; `None` when there is no such type.
+/// Shortest message of a type, header included; `None` for an unknown type.
 const fn min_len(kind: u8) -> Option<usize> {
     Some(match kind {
         kind::OPEN => 29,
         kind::UPDATE => 23,
         kind::NOTIFICATION => 21,
         kind::KEEPALIVE => 19,
-        // A shorter one is answered by its own error code (RFC 7313 section 5).
+        // Shorter ones have a separate error code (RFC 7313 section 5).
         kind::ROUTE_REFRESH => 19,
         _ => return None,
     })
 }
 
-/// The message at the front of `bytes`, the next ones of a TCP stream; `None` when more must come first. A header is
-/// judged as soon as it is there, a marker as soon as its wrong byte is there. `max` is the longest message that the
-/// peer may send: [`MAX_LEN`], or [`MAX_LEN_EXTENDED`] when both speakers have said so.
+/// The message at the front of `bytes`, the unread part of a TCP stream; `None` if it is incomplete. A header is
+/// checked as soon as it is complete, a marker as soon as its first wrong byte has arrived. `max` is the longest
+/// message that the peer may send: [`MAX_LEN`], or [`MAX_LEN_EXTENDED`] if both speakers support it.
 ///
 /// # Errors
-/// The NOTIFICATION of RFC 4271 section 6.1: marker, length or type is wrong. A stream cannot be read on after that.
+/// The NOTIFICATION of RFC 4271 section 6.1: marker, length or type is wrong. The rest of the stream cannot be parsed.
 pub fn frame(bytes: &[u8], max: usize) -> Result<Option<Message<'_>>, Notification> {
     let marked = match bytes.first_chunk::<MARKER_LEN>() {
         Some(marker) => *marker == [0xff; MARKER_LEN],
@@ -94,7 +94,7 @@ pub fn frame(bytes: &[u8], max: usize) -> Result<Option<Message<'_>>, Notificati
     };
     let most = match kind {
         kind::KEEPALIVE => HEADER_LEN,
-        // RFC 8654 section 4: not these.
+        // RFC 8654 section 4: OPEN and KEEPALIVE cannot be extended.
         kind::OPEN => MAX_LEN.min(max),
         _ => max,
     };
@@ -112,7 +112,7 @@ pub fn emit_header(buffer: &mut [u8], kind: u8, length: usize) {
     buffer[HEADER_LEN - 1] = kind;
 }
 
-/// Writes a KEEPALIVE to the front of `buffer`, at least [`HEADER_LEN`] bytes, and gives its length.
+/// Writes a KEEPALIVE to the front of `buffer`, at least [`HEADER_LEN`] bytes, and returns its length.
 pub fn emit_keepalive(buffer: &mut [u8]) -> usize {
     emit_header(buffer, kind::KEEPALIVE, HEADER_LEN);
     HEADER_LEN
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(refused(&message(0, &[]), MAX_LEN), (1, 3, vec![0]));
     }
 
-    /// Splits a stream that comes in pieces of the given sizes.
+    /// Splits a stream that arrives in pieces of the given sizes.
     fn split(stream: &[u8], pieces: &[usize], max: usize) -> (Vec<(u8, Vec<u8>)>, Option<Notification>) {
         let (mut held, mut messages, mut rest) = (Vec::new(), Vec::new(), stream);
         for &size in pieces.iter().chain([&stream.len()]) {

@@ -1,5 +1,5 @@
-//! NOTIFICATION (RFC 4271 section 4.5): why a session ends. Codes, subcodes and their names as in IANA's registry; the
-//! shutdown text of RFC 9003 and the hard reset of RFC 8538.
+//! NOTIFICATION (RFC 4271 section 4.5): the reason for the end of a session. Codes, subcodes and their names follow
+//! IANA's registry; also the shutdown text of RFC 9003 and the hard reset of RFC 8538.
 //!
 //! ```text
 //! +-------------------------------+
@@ -18,11 +18,11 @@ pub mod code {
     pub const OPEN: u8 = 2;
     /// An UPDATE is wrong.
     pub const UPDATE: u8 = 3;
-    /// Nothing was heard for the hold time.
+    /// No message arrived during the hold time.
     pub const HOLD_TIMER_EXPIRED: u8 = 4;
-    /// A message in a state where it has no business (subcodes: RFC 6608).
+    /// A message that is not allowed in the current state (subcodes: RFC 6608).
     pub const FINITE_STATE_MACHINE: u8 = 5;
-    /// The speaker wants the end, not because of an error (subcodes: RFC 4486).
+    /// The speaker ends the session, not because of an error (subcodes: RFC 4486).
     pub const CEASE: u8 = 6;
     /// A ROUTE-REFRESH is wrong (RFC 7313).
     pub const ROUTE_REFRESH: u8 = 7;
@@ -34,27 +34,27 @@ pub mod code {
 pub mod header {
     /// The marker is not all ones.
     pub const NOT_SYNCHRONIZED: u8 = 1;
-    /// The length is not one of this type; data: the length.
+    /// The length is invalid for this type; data: the length.
     pub const BAD_LENGTH: u8 = 2;
-    /// There is no such type; data: the type.
+    /// The type is unknown; data: the type.
     pub const BAD_TYPE: u8 = 3;
 }
 
 /// Subcodes of [`code::OPEN`].
 pub mod open {
-    /// Fields or parameters do not add up.
+    /// Fields or parameters are inconsistent.
     pub const UNSPECIFIC: u8 = 0;
     /// Data: the largest version that is supported (2 bytes).
     pub const UNSUPPORTED_VERSION: u8 = 1;
-    /// Not the AS that was expected.
+    /// The AS differs from the expected one.
     pub const BAD_PEER_AS: u8 = 2;
-    /// The identifier is zero, or (RFC 6286) that of an internal peer is one's own.
+    /// The identifier is zero, or (RFC 6286) an internal peer has the speaker's own identifier.
     pub const BAD_IDENTIFIER: u8 = 3;
-    /// An optional parameter that is not known.
+    /// An unknown optional parameter.
     pub const UNSUPPORTED_PARAMETER: u8 = 4;
     /// A hold time of one or two seconds.
     pub const UNACCEPTABLE_HOLD_TIME: u8 = 6;
-    /// Data: the capabilities that are asked for (RFC 5492).
+    /// Data: the required capabilities (RFC 5492).
     pub const UNSUPPORTED_CAPABILITY: u8 = 7;
     /// The roles of the speakers do not match (RFC 9234).
     pub const ROLE_MISMATCH: u8 = 11;
@@ -62,7 +62,7 @@ pub mod open {
 
 /// Subcodes of [`code::UPDATE`].
 pub mod update {
-    /// Lengths do not add up.
+    /// Lengths are inconsistent.
     pub const MALFORMED_ATTRIBUTE_LIST: u8 = 1;
     /// Data: the attribute.
     pub const UNRECOGNIZED_WELL_KNOWN: u8 = 2;
@@ -78,13 +78,13 @@ pub mod update {
     pub const INVALID_NEXT_HOP: u8 = 8;
     /// Data: the attribute.
     pub const OPTIONAL_ATTRIBUTE: u8 = 9;
-    /// A prefix that does not fit its length.
+    /// A prefix that is invalid for its length.
     pub const INVALID_NETWORK_FIELD: u8 = 10;
     /// The AS path is syntactically wrong.
     pub const MALFORMED_AS_PATH: u8 = 11;
 }
 
-/// Subcodes of [`code::FINITE_STATE_MACHINE`] (RFC 6608): the state that an unexpected message came in.
+/// Subcodes of [`code::FINITE_STATE_MACHINE`] (RFC 6608): the state in which an unexpected message arrived.
 pub mod fsm {
     /// In OpenSent.
     pub const OPEN_SENT: u8 = 1;
@@ -104,17 +104,17 @@ pub mod cease {
     pub const PEER_DECONFIGURED: u8 = 3;
     /// The operator restarts the session; data: a text (RFC 9003).
     pub const ADMINISTRATIVE_RESET: u8 = 4;
-    /// The peer is not welcome.
+    /// The peer is not allowed to connect.
     pub const CONNECTION_REJECTED: u8 = 5;
     /// Another change of the configuration.
     pub const OTHER_CONFIGURATION_CHANGE: u8 = 6;
-    /// The other connection to this peer stays (RFC 4271 section 6.8).
+    /// The other connection to this peer is kept (RFC 4271 section 6.8).
     pub const CONNECTION_COLLISION: u8 = 7;
-    /// Memory or the like is exhausted.
+    /// Memory or another resource is exhausted.
     pub const OUT_OF_RESOURCES: u8 = 8;
     /// No graceful restart; data: code, subcode and data of the real reason (RFC 8538).
     pub const HARD_RESET: u8 = 9;
-    /// BFD says that the peer is gone.
+    /// BFD reports that the peer is down.
     pub const BFD_DOWN: u8 = 10;
 }
 
@@ -124,30 +124,30 @@ pub const REFRESH_INVALID_LENGTH: u8 = 1;
 /// Longest shutdown text in bytes (RFC 9003; 128 before, in RFC 8203).
 pub const SHUTDOWN_TEXT_MAX: usize = 255;
 
-/// A NOTIFICATION: what is sent to a peer, or came from it.
+/// A NOTIFICATION, sent to a peer or received from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notification {
     /// See [`code`].
     pub code: u8,
     /// Its meaning depends on the code; 0: not specified.
     pub subcode: u8,
-    /// Depends on both. [`Notification::emit`] cuts it off at the largest message.
+    /// Meaning depends on code and subcode. [`Notification::emit`] truncates it to the largest message.
     pub data: Vec<u8>,
 }
 
 impl Notification {
-    /// With data.
+    /// A NOTIFICATION with data.
     pub fn new(code: u8, subcode: u8, data: impl Into<Vec<u8>>) -> Notification {
         Notification { code, subcode, data: data.into() }
     }
 
-    /// Without data.
+    /// A NOTIFICATION without data.
     pub const fn bare(code: u8, subcode: u8) -> Notification {
         Notification { code, subcode, data: Vec::new() }
     }
 
-    /// A [`code::CEASE`] of shutdown or reset with a text for the peer's operator, cut at a character so that it has at most
-    /// [`SHUTDOWN_TEXT_MAX`] bytes.
+    /// A [`code::CEASE`] for shutdown or reset with a text for the peer's operator, truncated at a character boundary
+    /// to at most [`SHUTDOWN_TEXT_MAX`] bytes.
     pub fn cease(subcode: u8, text: &str) -> Notification {
         let mut end = text.len().min(SHUTDOWN_TEXT_MAX);
         while !text.is_char_boundary(end) {
@@ -161,7 +161,7 @@ impl Notification {
         Notification { code: code::CEASE, subcode, data }
     }
 
-    /// The reason inside a hard reset; `None` when this is none or its data is too short to say.
+    /// The reason inside a hard reset; `None` if this is not a hard reset or its data is too short.
     pub fn inside_hard_reset(&self) -> Option<Notification> {
         match *self.data {
             [code, subcode, ref data @ ..] if (self.code, self.subcode) == (code::CEASE, cease::HARD_RESET) => {
@@ -171,11 +171,11 @@ impl Notification {
         }
     }
 
-    /// The text for the operator of a shutdown or reset, also inside a hard reset; bytes that are not UTF-8 are replaced.
-    /// `None` when there is none or its length does not fit (RFC 9003 section 2).
+    /// The text for the operator in a shutdown or reset, also inside a hard reset; bytes that are not UTF-8 are
+    /// replaced. `None` if there is none or its length is inconsistent (RFC 9003 section 2).
     pub fn text(&self) -> Option<String> {
         if let Some(inner) = self.inside_hard_reset() {
-            // A hard reset inside a hard reset has no meaning; it must not cost a stack frame per layer either.
+            // A hard reset inside a hard reset has no meaning. Not following it also avoids unlimited recursion.
             return if inner.subcode == cease::HARD_RESET { None } else { inner.text() };
         }
         let (&length, rest) = self.data.split_first()?;
@@ -186,10 +186,11 @@ impl Notification {
         rest.get(..usize::from(length)).map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Reads the body of a message; the session ends whatever it says, so nothing is checked but that it has two bytes.
+    /// Parses the body of a message. The session ends whatever it contains, so only the minimum of two bytes is
+    /// checked.
     ///
     /// # Errors
-    /// The answer "bad length" (which is not sent: a NOTIFICATION is not answered by one).
+    /// The answer "bad length". It is not sent, because a NOTIFICATION is never answered by another one.
     pub fn parse(body: &[u8]) -> Result<Notification, Notification> {
         match *body {
             [code, subcode, ref data @ ..] => Ok(Notification::new(code, subcode, data)),
@@ -202,8 +203,8 @@ impl Notification {
         (HEADER_LEN + 2 + self.data.len()).min(message::MAX_LEN)
     }
 
-    /// Writes the whole message to the front of `buffer`, at least [`Notification::message_len`] bytes, and gives its
-    /// length. Data that does not fit a message is cut off.
+    /// Writes the whole message to the front of `buffer`, at least [`Notification::message_len`] bytes, and returns its
+    /// length. Data that does not fit is truncated.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.message_len();
         message::emit_header(buffer, kind::NOTIFICATION, length);
@@ -228,7 +229,7 @@ impl Notification {
         }
     }
 
-    /// Name of the subcode: `Administrative Shutdown`; `None` for one that is not known, and for "not specified".
+    /// Name of the subcode: `Administrative Shutdown`; `None` for an unknown one, and for "not specified".
     pub fn subcode_name(&self) -> Option<&'static str> {
         Some(match (self.code, self.subcode) {
             (code::MESSAGE_HEADER, header::NOT_SYNCHRONIZED) => "Connection Not Synchronized",
@@ -271,7 +272,7 @@ impl Notification {
 }
 
 impl fmt::Display for Notification {
-    /// `Cease / Administrative Shutdown (6/2): "maintenance"`.
+    /// Formats as `Cease / Administrative Shutdown (6/2): "maintenance"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code_name())?;
         if let Some(name) = self.subcode_name() {

@@ -1,4 +1,4 @@
-//! OPEN (RFC 4271 section 4.2), with the longer parameters of RFC 9072.
+//! OPEN (RFC 4271 section 4.2), with the extended parameters of RFC 9072.
 //!
 //! ```text
 //! +---------------+
@@ -13,8 +13,8 @@
 //! | Params length | Params: type (1), length (1 or 2), value      |
 //! +---------------+-----------------------------------------------+
 //! ```
-//! With 255 as the type of the first parameter, the real length of the parameters follows in two bytes, and each parameter
-//! has a length of two bytes.
+//! If the type of the first parameter is 255, the actual length of the parameters follows in two bytes, and each
+//! parameter has a length of two bytes.
 
 use super::capability::Capability;
 use super::message::{self, HEADER_LEN, kind};
@@ -24,13 +24,13 @@ use std::net::Ipv4Addr;
 
 /// The version.
 pub const VERSION: u8 = 4;
-/// What stands in the field of two bytes when the AS number needs four (RFC 6793).
+/// Value of the two-byte field for an AS number that needs four (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
 /// Length of the body without parameters.
 const FIXED_LEN: usize = 10;
 /// The parameter with capabilities (RFC 5492).
 const PARAMETER_CAPABILITIES: u8 = 2;
-/// The mark of longer parameters, as a length and as a type (RFC 9072).
+/// Marks extended parameters, as a length and as a type (RFC 9072).
 const EXTENDED: u8 = 255;
 
 /// An OPEN.
@@ -42,11 +42,11 @@ pub struct Open {
     pub hold_time: u16,
     /// BGP identifier; not zero.
     pub identifier: Ipv4Addr,
-    /// In their order, repeated ones too.
+    /// Capabilities in order, including repeated ones.
     pub capabilities: Vec<Capability>,
 }
 
-/// The two bytes for an AS number.
+/// The two-byte form of an AS number.
 pub fn two_octets(asn: u32) -> u16 {
     u16::try_from(asn).unwrap_or(AS_TRANS)
 }
@@ -56,7 +56,7 @@ fn unspecific() -> Notification {
 }
 
 impl Open {
-    /// The AS number of the speaker: of its capability, or of the field.
+    /// The AS number of the speaker, from its capability or else from the field.
     pub fn speaker_as(&self) -> u32 {
         let four = |capability: &Capability| match capability {
             Capability::FourOctetAs(asn) => Some(*asn),
@@ -65,11 +65,11 @@ impl Open {
         self.capabilities.iter().rev().find_map(four).unwrap_or(u32::from(self.my_as))
     }
 
-    /// Reads the body of an OPEN and checks what can be checked without knowing the peer.
+    /// Parses the body of an OPEN and checks everything that does not depend on the peer.
     ///
     /// # Errors
-    /// The NOTIFICATION of RFC 4271 section 6.2: version, identifier, hold time, a parameter that is not known, and
-    /// "unspecific" for lengths that do not add up.
+    /// The NOTIFICATION of RFC 4271 section 6.2: version, identifier, hold time, an unknown parameter, and "unspecific"
+    /// for inconsistent lengths.
     pub fn parse(body: &[u8]) -> Result<Open, Notification> {
         let Some((head, parameters)) = body.split_first_chunk::<FIXED_LEN>() else {
             return Err(message::bad_length(HEADER_LEN + body.len()));
@@ -87,7 +87,7 @@ impl Open {
             return Err(Notification::new(code::OPEN, open::BAD_IDENTIFIER, identifier.octets()));
         }
         let (parameters, length, extended) = match *parameters {
-            // The length beside the mark says nothing, but 0 would mean "none".
+            // The length before the mark has no meaning, except that 0 means "none".
             [EXTENDED, high, low, ref rest @ ..] if length != 0 => {
                 (rest, usize::from(u16::from_be_bytes([high, low])), true)
             }
@@ -116,7 +116,7 @@ impl Open {
         Ok(Open { my_as: u16::from_be_bytes([as_high, as_low]), hold_time, identifier, capabilities })
     }
 
-    /// The whole message: all capabilities in one parameter, in the longer form when it must be.
+    /// The whole message: all capabilities in one parameter, in the extended form if necessary.
     ///
     /// # Errors
     /// A capability longer than 255 bytes, or a message longer than [`message::MAX_LEN`].

@@ -1,4 +1,4 @@
-//! ROUTE-REFRESH (RFC 2918), with the marks of enhanced route refresh (RFC 7313).
+//! ROUTE-REFRESH (RFC 2918), with the markers of enhanced route refresh (RFC 7313).
 //!
 //! ```text
 //! +-------------------------------+---------------+---------------+
@@ -15,33 +15,33 @@ pub const LEN: usize = HEADER_LEN + 4;
 
 /// Subtypes.
 pub mod subtype {
-    /// All routes of the family, please.
+    /// Request for all routes of the family.
     pub const REQUEST: u8 = 0;
-    /// They begin.
+    /// Beginning of the routes.
     pub const BEGIN: u8 = 1;
-    /// That was all.
+    /// End of the routes.
     pub const END: u8 = 2;
 }
 
 /// A ROUTE-REFRESH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteRefresh {
-    /// Whose routes.
+    /// Family of the routes.
     pub family: AfiSafi,
-    /// One of [`subtype`]; others are to be ignored.
+    /// One of [`subtype`]; other values are ignored.
     pub subtype: u8,
 }
 
 impl RouteRefresh {
-    /// Asks for all routes of `family`.
+    /// Requests all routes of `family`.
     pub const fn request(family: AfiSafi) -> RouteRefresh {
         RouteRefresh { family, subtype: subtype::REQUEST }
     }
 
-    /// Reads the body of a message. A request may carry filters after its four bytes (RFC 5291); they are not read.
+    /// Parses the body of a message. A request may carry filters after its four bytes (RFC 5291); they are ignored.
     ///
     /// # Errors
-    /// The NOTIFICATION of RFC 7313 section 5, with the message: fewer than four bytes, or more behind a mark.
+    /// The NOTIFICATION of RFC 7313 section 5, with the message: fewer than four bytes, or more in a marker.
     pub fn parse(body: &[u8]) -> Result<RouteRefresh, Notification> {
         match *body {
             [a, b, subtype, safi, ref filters @ ..]
@@ -58,7 +58,7 @@ impl RouteRefresh {
         }
     }
 
-    /// Writes the whole message to the front of `buffer`, at least [`LEN`] bytes, and gives its length.
+    /// Writes the whole message to the front of `buffer`, at least [`LEN`] bytes, and returns its length.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         message::emit_header(buffer, kind::ROUTE_REFRESH, LEN);
         let [a, b] = self.family.afi.to_be_bytes();

@@ -1,4 +1,4 @@
-//! UPDATE (RFC 4271 section 4.3): routes that come and go.
+//! UPDATE (RFC 4271 section 4.3): announced and withdrawn routes.
 //!
 //! ```text
 //! +-----------------------------------------------------+
@@ -16,8 +16,8 @@
 //! +-----------------------------------------------------+
 //! ```
 //!
-//! [`packer`] writes whole messages straight into a send buffer, with [`attributes`] that are encoded once per group of routes.
-//! [`walker`] reads one without copying, and says what RFC 7606 does with what is wrong in it. [`nlri`] is one route.
+//! [`packer`] writes whole messages straight into a send buffer, with [`attributes`] that are encoded once per group of
+//! routes. [`walker`] parses one without copying, and handles errors as RFC 7606 requires. [`nlri`] is one route.
 
 pub mod as_path;
 pub mod attributes;
@@ -34,12 +34,12 @@ pub use walker::{Context, Fault, Treatment, Update};
 
 use super::AfiSafi;
 
-/// Families whose routes carry path identifiers (RFC 7911), of the six that are known here.
+/// Families whose routes carry path identifiers (RFC 7911), of the six that are supported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathIds(u8);
 
 impl PathIds {
-    /// No family's.
+    /// No family.
     pub const NONE: PathIds = PathIds(0);
 
     const KNOWN: [AfiSafi; 6] = [
@@ -55,19 +55,19 @@ impl PathIds {
         PathIds::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
     }
 
-    /// These families, as far as they are known.
+    /// These families, without unsupported ones.
     pub fn of(families: impl IntoIterator<Item = AfiSafi>) -> PathIds {
         PathIds(families.into_iter().fold(0, |bits, family| bits | PathIds::bit(family)))
     }
 
-    /// Do routes of this family carry them?
+    /// True if routes of this family carry path identifiers.
     #[inline]
     pub fn has(self, family: AfiSafi) -> bool {
         self.0 != 0 && self.0 & PathIds::bit(family) != 0
     }
 }
 
-/// Is it a family whose routes are written and read here?
+/// True if routes of this family can be written and parsed.
 pub fn is_known(family: AfiSafi) -> bool {
     PathIds::bit(family) != 0
 }

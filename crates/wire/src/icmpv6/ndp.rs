@@ -24,7 +24,7 @@ const TARGET_LINK_LAYER: u8 = 2;
 const PREFIX_INFORMATION: u8 = 3;
 const MTU: u8 = 5;
 
-/// A Neighbor Discovery message with the options that matter here; others are skipped.
+/// A Neighbor Discovery message with the options that the tester uses; others are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr {
     /// Type 133.
@@ -36,7 +36,7 @@ pub enum Repr {
     RouterAdvertisement(RouterAdvertisement),
     /// Type 135.
     NeighborSolicitation {
-        /// Whose link-layer address is asked for.
+        /// Address whose link-layer address is requested.
         target: Ipv6Addr,
         /// Source link-layer address option; absent in duplicate address detection.
         source_mac: Option<MacAddr>,
@@ -47,9 +47,9 @@ pub enum Repr {
         router: bool,
         /// S: answers a solicitation.
         solicited: bool,
-        /// O: replace what you know.
+        /// O: replace an existing entry.
         over_ride: bool,
-        /// Whose link-layer address this is.
+        /// Address that has this link-layer address.
         target: Ipv6Addr,
         /// Target link-layer address option.
         target_mac: Option<MacAddr>,
@@ -65,7 +65,7 @@ pub struct RouterAdvertisement {
     pub managed: bool,
     /// O: other configuration by DHCPv6.
     pub other_config: bool,
-    /// Seconds for which it is a default router; 0: it is none.
+    /// Lifetime as default router in seconds; 0: not a default router.
     pub lifetime_s: u16,
     /// Reachable time in ms; 0: unspecified.
     pub reachable_ms: u32,
@@ -150,11 +150,11 @@ fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
 }
 
 impl Repr {
-    /// Reads a whole ICMPv6 message, whose checksum the caller has checked.
+    /// Parses a whole ICMPv6 message, whose checksum the caller has verified.
     ///
     /// # Errors
-    /// What RFC 4861 sections 6.1 and 7.1 say to discard: a code that is not 0, too few bytes, an option of length 0 or
-    /// beyond the end, a multicast target. Not one of these four types.
+    /// Messages that RFC 4861 sections 6.1 and 7.1 require to be discarded: a code that is not 0, too few bytes, an
+    /// option of length 0 or beyond the end, a multicast target. Other types than these four.
     pub fn parse(message: &[u8]) -> Result<Repr, Malformed> {
         let bad = |reason| Err(Malformed::new("ndp", reason));
         if message.len() < 8 {
@@ -222,12 +222,12 @@ impl Repr {
         }
     }
 
-    /// Never: every message has a header.
+    /// Always false: every message has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the message to the front of `buffer`, at least [`Repr::len`] bytes, its checksum left 0.
+    /// Writes the message to the front of `buffer`, at least [`Repr::len`] bytes. The checksum stays 0.
     pub fn emit(&self, buffer: &mut [u8]) {
         let buffer = &mut buffer[..self.len()];
         buffer.fill(0);
@@ -291,7 +291,7 @@ pub fn multicast_mac(address: Ipv6Addr) -> MacAddr {
     MacAddr([0x33, 0x33, a, b, c, d])
 }
 
-/// The link-local address that an interface with `mac` gives itself (RFC 4291 section 2.5.6 and appendix A).
+/// The link-local address that an interface with `mac` assigns itself (RFC 4291 section 2.5.6 and appendix A).
 pub fn link_local(mac: MacAddr) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     let word = |a, b| u16::from_be_bytes([a, b]);

@@ -1,4 +1,4 @@
-//! The checksums of a frame: where they are, and what they cover.
+//! The checksums of a frame: their places, and the bytes that they cover.
 
 use super::extensions::final_destination_at;
 use super::layers::{Layer, Layers, Stop};
@@ -8,20 +8,20 @@ use crate::{checksum, udp};
 use drophammer_model::traffic::{FieldName, HeaderKind};
 use std::ops::Range;
 
-/// Which checksum.
+/// Kind of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
-    /// Of the IPv4 header.
+    /// Header checksum of IPv4.
     Ipv4Header,
-    /// Of UDP.
+    /// UDP checksum.
     Udp,
-    /// Of TCP.
+    /// TCP checksum.
     Tcp,
-    /// Of ICMP.
+    /// ICMP checksum.
     Icmp,
-    /// Of ICMPv6.
+    /// ICMPv6 checksum.
     Icmpv6,
-    /// Of GRE.
+    /// GRE checksum.
     Gre,
 }
 
@@ -30,7 +30,7 @@ pub enum ChecksumKind {
 pub struct Span {
     /// First byte.
     pub offset: usize,
-    /// How many; 0 where there is nothing.
+    /// Number of bytes; 0 for an empty span.
     pub length: usize,
 }
 
@@ -39,7 +39,7 @@ impl Span {
         Span { offset, length }
     }
 
-    /// As a range.
+    /// The span as a range.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.length
     }
@@ -48,31 +48,32 @@ impl Span {
 /// A checksum (RFC 1071) of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Checksum {
-    /// Which.
+    /// Kind of the checksum.
     pub kind: ChecksumKind,
     /// Index of its header in the stack.
     pub header: usize,
-    /// Where its two bytes are.
+    /// Offset of its two bytes.
     pub at: usize,
     /// What it covers: addresses of the pseudo header in the first two, header and contents in the last. Only the last may
     /// have an odd length; each is summed as if it began at an even offset.
     pub covers: [Span; 3],
-    /// What the pseudo header adds to the addresses: protocol and length.
+    /// Contribution of the pseudo header in addition to the addresses: protocol and length.
     pub constant: u64,
 }
 
 impl Checksum {
-    /// Sum over all that is covered, the checksum's own bytes as they are; big-endian words, not folded.
+    /// Sum over all covered bytes, including the checksum itself; big-endian words, not folded.
     pub fn sum(&self, frame: &[u8]) -> u64 {
         self.covers.iter().filter_map(|span| frame.get(span.range())).map(checksum::sum).sum::<u64>() + self.constant
     }
 
-    /// Is it right? Bytes beyond the end of the frame count as nothing.
+    /// True if the checksum is correct. Bytes beyond the end of the frame count as zero.
     pub fn holds(&self, frame: &[u8]) -> bool {
         checksum::fold(self.sum(frame)) == 0xffff
     }
 
-    /// Makes it right. That of UDP is never zero, which means "none" (RFC 768): all ones say the same.
+    /// Writes the correct checksum. A UDP checksum is never zero, which means "none" (RFC 768); all ones are
+    /// equivalent.
     ///
     /// # Panics
     /// The checksum is beyond the end of `frame`.
@@ -84,16 +85,16 @@ impl Checksum {
         frame[self.at..self.at + 2].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Has the sender left it out? Only that of UDP over IPv4 may be (RFC 768).
+    /// True if the sender left the checksum out, which is allowed only for UDP over IPv4 (RFC 768).
     fn is_absent(&self, frame: &[u8]) -> bool {
-        // The addresses of IPv4 are the shorter ones.
+        // Addresses of 4 bytes identify IPv4.
         self.kind == ChecksumKind::Udp && self.covers[0].length == 4 && frame.get(self.at..self.at + 2) == Some(&[0, 0])
     }
 }
 
 impl Layers {
-    /// The checksum of header `index` of `frame`, `None` if it has none. A checksum that the sender has left out, as UDP
-    /// over IPv4 may, is described as well.
+    /// The checksum of header `index` of `frame`, `None` if it has none. A checksum that the sender left out (UDP over
+    /// IPv4) is described as well.
     pub fn checksum(&self, frame: &[u8], index: usize) -> Option<Checksum> {
         let layer = self.get(index)?;
         let below = index.checked_sub(1).and_then(|i| self.get(i));
@@ -149,7 +150,7 @@ fn addresses(frame: &[u8], ip: &Layer) -> Option<(Span, Span)> {
     }
 }
 
-/// Is every header whole that can be recognised, and every checksum right that is there?
+/// True if all headers that are recognised are complete, and all checksums that are present are correct.
 pub fn is_intact(frame: &[u8]) -> bool {
     let layers = locate(frame);
     !matches!(layers.stop(), Stop::Cut | Stop::Malformed | Stop::Length)

@@ -1,4 +1,4 @@
-//! From a stack of headers to a frame.
+//! Builds a frame from a stack of headers.
 
 use super::checksums::Checksum;
 use super::error::{Cause, StackError};
@@ -14,12 +14,12 @@ use drophammer_model::traffic::{FieldName, Header, HeaderKind};
 /// FCS of Ethernet in bytes.
 const FCS: usize = 4;
 
-/// What a frame carries behind its headers.
+/// Content of a frame after its headers.
 #[derive(Clone, Copy)]
 pub enum Payload<'a> {
-    /// That of a test frame: what the function writes, then room for a signature.
+    /// Payload of a test frame: written by the function, followed by room for a signature.
     Signed(&'a dyn Fn(&mut [u8])),
-    /// What the function writes.
+    /// Payload written by the function.
     Plain(&'a dyn Fn(&mut [u8])),
 }
 
@@ -32,26 +32,27 @@ impl Payload<'_> {
     }
 }
 
-/// A frame, and where things are in it. Fields with several values have their first one.
+/// A frame, and the places of its parts. Fields with several values have their first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// The frame without FCS, 60 bytes at least, padding zero. All checksums are right that are not given.
+    /// The frame without FCS, at least 60 bytes, padded with zeros. All checksums are correct, except those that are
+    /// given.
     pub bytes: Vec<u8>,
-    /// All fields, header by header. A type that a tag replaces is the `tpid` of that tag.
+    /// All fields, header by header. If a tag follows a header, the type of the header is the tag's `tpid`.
     pub fields: Vec<Place>,
-    /// The checksums that are to be kept right when a field changes, the innermost first: one that covers another comes
-    /// after it. Checksums that are given are not among them.
+    /// The checksums to update when a field changes, the innermost first, so that one that covers another comes after
+    /// it. Checksums that are given are not among them.
     pub checksums: Vec<Checksum>,
     /// First byte of the signature, which ends the payload of a test frame; zeros until it is written.
     pub signature_at: Option<usize>,
-    /// First byte behind the headers, raw bytes included.
+    /// First byte after the headers and raw bytes.
     pub payload_at: usize,
-    /// The headers. Raw bytes are payload here, as [`super::locate`] has it.
+    /// The headers. Raw bytes are payload here, as in [`super::locate`].
     pub layers: Layers,
 }
 
 impl Compiled {
-    /// Where the field `name` of header `header` is.
+    /// Place of the field `name` of header `header`.
     pub fn place(&self, header: usize, name: FieldName) -> Option<&Place> {
         self.fields.iter().find(|place| place.header == header && place.field == name)
     }
@@ -75,16 +76,16 @@ fn length(header: &Header) -> usize {
     }
 }
 
-/// Where the outermost IP header starts.
+/// Offset of the outermost IP header.
 fn ip_at(headers: &[Header]) -> Option<usize> {
     let index = headers.iter().position(|header| is_ip(header.kind()))?;
     Some(headers[..index].iter().map(length).sum())
 }
 
-/// `size`, or the next one of its kind that has room for these headers and, in a test frame, the signature.
+/// `size`, or the smallest size of the same kind that has room for these headers and, in a test frame, the signature.
 ///
 /// # Errors
-/// A stack that cannot be; more than 65,535 bytes.
+/// An invalid stack; more than 65,535 bytes.
 pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<FrameSize, StackError> {
     match end_of(headers, size, payload) {
         Ok(_) => Ok(size),
@@ -96,7 +97,7 @@ pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<
     }
 }
 
-/// Where headers and payload end in a frame of that size.
+/// Offset of the end of the payload in a frame of that size.
 fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<usize, StackError> {
     order::check(headers)?;
     let wrong = |header: usize, cause| Err(StackError { header, kind: Some(headers[header].kind()), cause });
@@ -121,14 +122,14 @@ fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<u
     Ok(if ip_at.is_some() { end } else { end.max(ethernet::MIN_WITHOUT_FCS) })
 }
 
-/// Makes the frame of `size` with these headers.
+/// Builds the frame of `size` with these headers.
 ///
-/// A frame size is that of RFC 2544: all headers, payload and FCS. The size of an IP packet is that of the outermost one:
-/// tags and labels before it come on top, and the frame is padded to 64 bytes.
+/// A frame size is that of RFC 2544: all headers, payload and FCS. An IP packet size is that of the outermost packet:
+/// tags and labels before it are added, and the frame is padded to 64 bytes.
 ///
 /// # Errors
-/// A stack that cannot be, with the header, the cause and the remedy. A size that is too small: [`fit`] gives one that is
-/// not.
+/// An invalid stack, with the header, the cause and the remedy. A size that is too small; [`fit`] returns one that is
+/// large enough.
 pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<Compiled, StackError> {
     let end = end_of(headers, size, payload)?;
     let mut bytes = vec![0; end.max(ethernet::MIN_WITHOUT_FCS)];
@@ -158,7 +159,7 @@ pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Res
     }
     let mut compiled =
         Compiled { bytes, fields: Vec::new(), checksums: Vec::new(), signature_at, payload_at: at, layers };
-    // From the innermost: an EtherType that is given replaces the TPID of the tag behind it.
+    // The innermost first: a given EtherType replaces the TPID that the tag after it has written.
     for index in (0..compiled.layers.len()).rev() {
         fields(headers, index, &mut compiled)?;
     }
@@ -173,7 +174,7 @@ pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Res
     Ok(compiled)
 }
 
-/// Writes what is no field: options, extension headers, flags that say what is there.
+/// Writes the parts that are not fields: options, extension headers, flags for optional parts.
 fn skeleton(header: &Header, bytes: &mut [u8]) {
     match header {
         Header::Ipv4(ipv4) => bytes[ipv4::LEN..][..ipv4.options.0.len()].copy_from_slice(&ipv4.options.0),
@@ -189,7 +190,7 @@ fn skeleton(header: &Header, bytes: &mut [u8]) {
     }
 }
 
-/// Writes the fields of header `index` and notes their places.
+/// Writes the fields of header `index` and records their places.
 fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(), StackError> {
     let (header, next) = (&headers[index], headers.get(index + 1).map(Header::kind));
     let layer = compiled.layers[index];
@@ -201,7 +202,7 @@ fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(
         let Some(place) = compiled.layers.place(&compiled.bytes, index, name) else { continue };
         let value = match given {
             Some(field) => field.bits(0),
-            // The tag has written it.
+            // The tag has written its TPID here.
             None if name == FieldName::Ethertype && next == Some(HeaderKind::Vlan) => continue,
             None => match automatic(header.kind(), name, next, &layer) {
                 Ok(value) => value,
@@ -214,7 +215,7 @@ fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(
     Ok(())
 }
 
-/// The value of a field that is not given; 0 for a checksum, which is written last.
+/// The value of a field that is not given; 0 for checksums, which are written last.
 fn automatic(kind: HeaderKind, name: FieldName, next: Option<HeaderKind>, layer: &Layer) -> Result<u128, Cause> {
     let contents = layer.end() - layer.offset();
     Ok(match (kind, name) {

@@ -1,4 +1,4 @@
-//! From bytes to a stack of headers with their values, for people to read.
+//! Decodes bytes to a stack of headers with their values, for display.
 
 use super::compile::{Payload, compile};
 use super::layers::{Layer, Layers};
@@ -15,17 +15,17 @@ use drophammer_model::traffic::{
 /// A frame as a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Its headers, the payload as raw bytes last. A type, length or checksum is `None` where it is what [`compile`] would
-    /// write.
+    /// Its headers, followed by the payload as raw bytes. A type, length or checksum is `None` if it has the value that
+    /// [`compile`] would write.
     pub headers: Vec<Header>,
-    /// Its size: that of the outermost IP packet if only padding follows it, else that of the frame.
+    /// Its size: that of the outermost IP packet if only padding follows it, otherwise that of the frame.
     pub size: FrameSize,
 }
 
-/// Reads a frame without FCS. One that is shorter than 60 bytes is read as if it were padded.
+/// Decodes a frame without FCS. A frame shorter than 60 bytes is treated as if it were padded.
 ///
-/// [`compile`] makes the same bytes from the result, whatever they are: a header that it could not make again is left as
-/// raw bytes. The exception are frames above 65,531 bytes, which are raw as a whole.
+/// [`compile`] rebuilds the same bytes from the result, whatever they are: headers that it could not rebuild stay raw
+/// bytes. The exception are frames above 65,531 bytes, which are raw as a whole.
 pub fn decode(frame: &[u8]) -> Decoded {
     let mut whole = frame.to_vec();
     whole.resize(whole.len().max(ethernet::MIN_WITHOUT_FCS), 0);
@@ -37,7 +37,7 @@ pub fn decode(frame: &[u8]) -> Decoded {
     })
 }
 
-/// The description with the outermost `keep` headers, if it makes the same frame again.
+/// The description with the outermost `keep` headers, if it rebuilds the same frame.
 fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     let last = layers.get(keep - 1)?;
     let packet_end = layers[..keep].iter().find(|l| layers::is_ip(l.kind)).map(|ip| (ip.offset(), ip.end()));
@@ -57,7 +57,7 @@ fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
             }
         }
     }
-    // Raw bytes do not give the type of the header before them.
+    // Raw bytes do not determine the type field of the header before them.
     for name in [FieldName::Ethertype, FieldName::Protocol, FieldName::NextHeader] {
         if let Some(place) = layers.place(frame, keep - 1, name) {
             headers[keep - 1].set(name, place.read(frame)?);
@@ -78,7 +78,7 @@ fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     (compiled.bytes == frame || make(&headers)?.bytes == frame).then_some(Decoded { headers, size })
 }
 
-/// A header of that kind with what is no field: options, extension headers, flags that say what is there.
+/// A header of that kind with the parts that are not fields: options, extension headers, flags for optional parts.
 fn header(frame: &[u8], layer: &Layer) -> Header {
     let bytes = &frame[layer.offset()..layer.offset() + layer.length()];
     let options = |fixed: usize| Octets(bytes.get(fixed..).unwrap_or_default().to_vec());

@@ -1,15 +1,15 @@
-//! Why a stack of headers cannot be a frame.
+//! Errors of stacks of headers.
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{FieldError, FieldName, HeaderKind};
 use std::fmt;
 
-/// A stack of headers that cannot be.
+/// An invalid stack of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackError {
     /// Index of the header, from 0.
     pub header: usize,
-    /// Which header that is; `None` if there is none.
+    /// Kind of the header; `None` if there is none.
     pub kind: Option<HeaderKind>,
     /// What is wrong.
     pub cause: Cause,
@@ -24,63 +24,63 @@ pub enum Cause {
     NoEthernet,
     /// This header cannot follow that one.
     Misplaced {
-        /// The header before.
+        /// Kind of the header before it.
         below: HeaderKind,
     },
-    /// Nothing is under the last label.
+    /// No header follows the last label.
     LabelsOnNothing,
     /// The last label is not the bottom of its stack.
     EndlessLabels,
     /// Something follows raw bytes.
     RawNotLast,
-    /// Nothing follows that gives the type of the payload.
+    /// No following header determines the type of the payload.
     NoType {
         /// The field that needs it.
         field: FieldName,
     },
-    /// An address is neither given nor known.
+    /// An address is neither given nor derived.
     NoAddress {
         /// Source or destination.
         field: FieldName,
     },
-    /// The values of a field are none.
+    /// A field has invalid values.
     Field {
         /// The field.
         field: FieldName,
-        /// Why.
+        /// The cause.
         error: FieldError,
     },
     /// Options do not fit.
     OptionsTooLong {
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
-        /// Most bytes.
+        /// Largest length in bytes.
         most: usize,
     },
-    /// Extension headers that RFC 8200 section 4.1 does not allow.
+    /// Extension headers in an order that RFC 8200 section 4.1 does not allow.
     ExtensionOrder,
-    /// The data of a routing header are not 4 bytes and a multiple of 8.
+    /// The data of a routing header is not 4 bytes plus a multiple of 8.
     RoutingData {
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
     },
-    /// The size of an IP packet is given, and there is none.
+    /// The size of an IP packet is given, but the stack has no IP header.
     NoIp,
-    /// Headers, and the signature of a test frame, need more than the size.
+    /// The headers, and the signature of a test frame, do not fit the size.
     TooSmall {
-        /// As asked for.
+        /// Requested size.
         asked: FrameSize,
-        /// What is needed.
+        /// Required size.
         needed: usize,
     },
-    /// More bytes than any frame has.
+    /// The frame exceeds the largest length.
     TooLong {
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
     },
-    /// More headers than are looked for.
+    /// More headers than the decoder supports.
     TooMany {
-        /// Most.
+        /// Largest number.
         most: usize,
     },
 }

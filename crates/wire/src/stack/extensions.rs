@@ -6,13 +6,13 @@ use super::number::*;
 use crate::ipv6;
 use drophammer_model::traffic::{Bits, Extension, Octets};
 
-/// Most extension headers of a packet; a longer chain is no honest one.
+/// Most extension headers of a packet; longer chains are not followed.
 const MAX: usize = 8;
 
-/// Longest option list: 256 units of eight bytes without type and length.
+/// Longest option list: 256 units of eight bytes, less type and length.
 const MAX_OPTIONS: usize = 256 * 8 - 2;
 
-/// Length of the extension header of type `number` at the front of `bytes`: `None` if that is no extension header.
+/// Length of the extension header of type `number` at the front of `bytes`; `None` if this is not an extension header.
 fn length(number: u8, bytes: &[u8]) -> Option<Result<usize, Stop>> {
     let length = match number {
         FRAGMENT => Ok(8),
@@ -22,8 +22,8 @@ fn length(number: u8, bytes: &[u8]) -> Option<Result<usize, Stop>> {
     Some(length.and_then(|l| if l <= bytes.len() { Ok(l) } else { Err(Stop::Cut) }))
 }
 
-/// Goes through the extension headers of a packet with a whole fixed header: the length of all headers, and the protocol
-/// behind them or why there is none.
+/// Skips the extension headers of a packet with a complete fixed header. Returns the length of all headers, and the
+/// protocol after them or the reason why there is none.
 pub(super) fn skip(packet: &[u8]) -> (usize, Result<u8, Stop>) {
     let (mut at, mut number) = (ipv6::LEN, packet[6]);
     for _ in 0..=MAX {
@@ -33,7 +33,7 @@ pub(super) fn skip(packet: &[u8]) -> (usize, Result<u8, Stop>) {
             Some(Err(stop)) => return (at, Err(stop)),
             Some(Ok(length)) => {
                 at += length;
-                // Offset or more fragments.
+                // The offset is not 0, or more fragments follow.
                 if number == FRAGMENT && u16::from_be_bytes([bytes[2], bytes[3]]) & 0xfff9 != 0 {
                     return (at, Err(Stop::Fragment));
                 }
@@ -44,7 +44,8 @@ pub(super) fn skip(packet: &[u8]) -> (usize, Result<u8, Stop>) {
     (at, Err(Stop::Depth))
 }
 
-/// The extension headers in `headers`, the fixed header and all of them: `(type, offset, length)` each.
+/// Iterates over the extension headers in `headers`, which are the fixed header and all of them: `(type, offset,
+/// length)` each.
 pub(super) fn each(headers: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     let mut at = ipv6::LEN;
     let mut number = headers.get(6).copied().unwrap_or_default();
@@ -58,12 +59,12 @@ pub(super) fn each(headers: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     })
 }
 
-/// Where the type of what follows the extension headers stands in `headers`.
+/// Offset in `headers` of the field with the type after the extension headers.
 pub(super) fn next_header_at(headers: &[u8]) -> usize {
     each(headers).last().map_or(6, |(_, at, _)| at)
 }
 
-/// Where in `headers` the address of the final destination is, which the pseudo header contains (RFC 8200 section 8.1).
+/// Offset in `headers` of the final destination, which is part of the pseudo header (RFC 8200 section 8.1).
 pub(super) fn final_destination_at(headers: &[u8]) -> usize {
     each(headers)
         .filter(|(number, ..)| *number == ROUTING)
@@ -90,7 +91,7 @@ fn number(extension: &Extension) -> u8 {
     }
 }
 
-/// Bytes of the extension header as it is sent.
+/// Length in bytes of the extension header on the wire.
 fn sent(extension: &Extension) -> usize {
     match extension {
         Extension::HopByHop { options } | Extension::DestinationOptions { options } => {
@@ -101,12 +102,12 @@ fn sent(extension: &Extension) -> usize {
     }
 }
 
-/// Bytes of all of them.
+/// Total length in bytes.
 pub(super) fn total(extensions: &[Extension]) -> usize {
     extensions.iter().map(sent).sum()
 }
 
-/// Can these be sent, in the order of RFC 8200 section 4.1?
+/// Checks that these headers can be sent, in the order of RFC 8200 section 4.1.
 pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
     let mut last = None;
     for (i, extension) in extensions.iter().enumerate() {
@@ -137,8 +138,8 @@ pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Writes them behind the fixed header in `headers`, and the types that lead from one to the next. That of the last is
-/// left as it is.
+/// Writes the headers after the fixed header in `headers`, with their next header fields. That of the last one is not
+/// changed.
 pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
     let (mut at, mut type_at) = (ipv6::LEN, 6);
     for extension in extensions {
@@ -171,7 +172,7 @@ pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
     }
 }
 
-/// Reads those in `headers`.
+/// Reads the extension headers in `headers`.
 pub(super) fn read(headers: &[u8]) -> Vec<Extension> {
     each(headers)
         .map(|(number, at, length)| {

@@ -9,7 +9,7 @@ pub const MAX_LAYERS: usize = 16;
 /// One header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Which.
+    /// Kind of the header.
     pub kind: HeaderKind,
     offset: u16,
     length: u16,
@@ -27,13 +27,13 @@ impl Layer {
         self.offset.into()
     }
 
-    /// Bytes of the header. Options and the extension headers of IPv6 are part of it.
+    /// Length of the header in bytes, including options and the extension headers of IPv6.
     #[inline]
     pub fn length(&self) -> usize {
         self.length.into()
     }
 
-    /// End of what this header contains by its length field and those of the headers around it.
+    /// End of the header's contents, according to its length field and those of the headers around it.
     #[inline]
     pub fn end(&self) -> usize {
         self.end.into()
@@ -46,20 +46,20 @@ impl Layer {
     }
 }
 
-/// Why no more headers were looked for.
+/// Why the search for headers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// UDP, TCP or ICMP echo was found: the payload is that of an application.
+    /// UDP, TCP or ICMP echo was found: an application payload follows.
     Transport,
-    /// What follows is of a type that is not known here, or no IP packet under labels.
+    /// The type of what follows is unknown, or labels are not followed by an IP packet.
     Unknown,
     /// The frame ends within a header.
     Cut,
-    /// What should be a header is none: a wrong version, a header length below its minimum.
+    /// The header is invalid: a wrong version, or a header length below its minimum.
     Malformed,
-    /// The last header says that more bytes follow than there are, or fewer than it has itself.
+    /// The length field of the last header exceeds the available bytes, or is smaller than the header.
     Length,
-    /// A fragment of an IP packet, which has no header of its own or not all of the payload.
+    /// A fragment of an IP packet, which lacks the next header or a part of the payload.
     Fragment,
     /// There are more than [`MAX_LAYERS`] headers.
     Depth,
@@ -75,13 +75,13 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// No headers in a frame of `len` bytes.
+    /// An empty list for a frame of `len` bytes.
     pub(super) fn none(len: usize, stop: Stop) -> Layers {
         let nothing = Layer { kind: HeaderKind::Raw, offset: 0, length: 0, end: 0 };
         Layers { list: [nothing; MAX_LAYERS], count: 0, payload: (0, len as u16), stop }
     }
 
-    /// One more header; false if there is no room. The payload is what it contains.
+    /// Appends a header; false if there is no room. Its contents become the payload.
     #[inline]
     pub(super) fn push(&mut self, layer: Layer) -> bool {
         let Some(slot) = self.list.get_mut(usize::from(self.count)) else { return false };
@@ -97,13 +97,13 @@ impl Layers {
         self
     }
 
-    /// The payload of the innermost header, padding behind an IP packet not included. The end is not before the start.
+    /// The payload of the innermost header, without padding after an IP packet. The end is not before the start.
     #[inline]
     pub fn payload(&self) -> Range<usize> {
         self.payload.0.into()..self.payload.1.into()
     }
 
-    /// Why there are no more headers.
+    /// Why the search for headers ended.
     #[inline]
     pub fn stop(&self) -> Stop {
         self.stop

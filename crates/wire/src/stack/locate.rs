@@ -1,4 +1,4 @@
-//! From bytes to the headers in them.
+//! Finds the headers in bytes.
 
 use super::extensions;
 use super::layers::{Layer, Layers, Stop};
@@ -6,16 +6,16 @@ use super::number::*;
 use crate::{ethernet, ipv4, ipv6, udp};
 use drophammer_model::traffic::HeaderKind;
 
-/// What the header before says of the next one.
+/// Type of the next header, according to the header before it.
 #[derive(Clone, Copy)]
 enum Next {
     Ethernet,
     /// An EtherType.
     Type(u16),
     Label,
-    /// Whatever is under the last label.
+    /// The header after the last label, of unknown type.
     UnderLabels,
-    /// A protocol number, over IPv6 or over IPv4.
+    /// A protocol number, from IPv6 or IPv4.
     Protocol {
         number: u8,
         v6: bool,
@@ -23,7 +23,7 @@ enum Next {
     Nothing(Stop),
 }
 
-/// A header that was read.
+/// A header that was found.
 struct Read {
     kind: HeaderKind,
     length: usize,
@@ -36,10 +36,10 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Finds the headers of a frame without FCS. Bytes beyond the first 65,535 are not looked at.
+/// Finds the headers of a frame without FCS. Bytes after the first 65,535 are ignored.
 ///
-/// Each length field cuts what is looked at, so padding and trailers are no payload. A header whose length field cannot be
-/// is the last one that is found.
+/// Each length field limits the search, so padding and trailers are not payload. A header with an invalid length field
+/// is the last one in the result.
 pub fn locate(frame: &[u8]) -> Layers {
     let frame = &frame[..frame.len().min(usize::from(u16::MAX))];
     let (mut at, mut end, mut next) = (0, frame.len(), Next::Ethernet);
@@ -61,7 +61,7 @@ pub fn locate(frame: &[u8]) -> Layers {
     }
 }
 
-/// Reads the header at the front of `bytes`, which end where the contents of the header before end.
+/// Reads the header at the front of `bytes`, which are limited to the contents of the header before.
 fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
     match next {
         Next::Ethernet => fixed(bytes, HeaderKind::Ethernet, ethernet::LEN, |b| Next::Type(word(b, 12))),
@@ -88,7 +88,7 @@ fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
     }
 }
 
-/// A header of constant length without a length field.
+/// A header of fixed length without a length field.
 fn fixed(bytes: &[u8], kind: HeaderKind, length: usize, next: impl Fn(&[u8]) -> Next) -> Result<Read, Stop> {
     let header = bytes.get(..length).ok_or(Stop::Cut)?;
     Ok(Read { kind, length, end: bytes.len(), next: next(header) })

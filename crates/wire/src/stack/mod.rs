@@ -1,11 +1,11 @@
-//! A frame as a stack of headers: [`compile`] makes bytes from a description and says where every field, checksum and the
-//! signature is; [`locate`] finds headers in bytes; [`decode`] makes a description from bytes.
+//! A frame as a stack of headers: [`compile`] builds bytes from a description and returns the places of all fields,
+//! checksums and the signature; [`locate`] finds headers in bytes; [`decode`] builds a description from bytes.
 //!
 //! ```text
 //! [Header], size --compile--> bytes, places --locate--> Layers --decode--> [Header], size
 //! ```
 //!
-//! Nothing here panics on bytes from the network. `locate` and what hangs on [`Layers`] does not allocate.
+//! Nothing here panics on bytes from the network. `locate` and the functions on [`Layers`] do not allocate.
 
 mod checksums;
 mod compile;
@@ -35,7 +35,7 @@ mod number {
 
     /// 802.1ad service tag.
     pub(super) const SERVICE_VLAN: u16 = 0x88a8;
-    /// A second tag as it was written before 802.1ad.
+    /// TPID of a second tag before 802.1ad.
     pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
     /// MPLS with an upstream-assigned label (RFC 5332).
     pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
@@ -59,10 +59,10 @@ mod number {
     pub(super) const ECHO: [u8; 2] = [8, 0];
     /// Echo request and reply of ICMPv6.
     pub(super) const ECHO6: [u8; 2] = [128, 129];
-    /// GRE: a checksum is there.
+    /// GRE: checksum present.
     pub(super) const GRE_CHECKSUM: u8 = 0x80;
-    /// GRE: a key is there.
+    /// GRE: key present.
     pub(super) const GRE_KEY: u8 = 0x20;
-    /// GRE: a sequence number is there.
+    /// GRE: sequence number present.
     pub(super) const GRE_SEQUENCE: u8 = 0x10;
 }

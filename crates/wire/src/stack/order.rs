@@ -1,14 +1,14 @@
-//! Which header can follow which.
+//! Order in which headers may follow each other.
 
 use super::error::{Cause, StackError};
 use super::extensions;
 use super::layers::MAX_LAYERS;
 use drophammer_model::traffic::{Header, HeaderKind};
 
-/// Longest options of IPv4 and TCP in bytes: 15 words without the fixed header of 5.
+/// Longest options of IPv4 and TCP in bytes: 15 words less the fixed header of 5.
 const MAX_OPTIONS: usize = 40;
 
-/// Can these headers be a frame?
+/// Checks whether these headers form a valid frame.
 pub(super) fn check(headers: &[Header]) -> Result<(), StackError> {
     let Some(first) = headers.first() else {
         return Err(StackError { header: 0, kind: None, cause: Cause::Empty });
@@ -17,7 +17,7 @@ pub(super) fn check(headers: &[Header]) -> Result<(), StackError> {
     if first.kind() != HeaderKind::Ethernet {
         return wrong(0, Cause::NoEthernet);
     }
-    // Raw bytes, which are last, are no layer.
+    // Raw bytes, which come last, are not a layer.
     if headers.get(MAX_LAYERS).is_some_and(|h| h.kind() != HeaderKind::Raw) {
         return wrong(MAX_LAYERS, Cause::TooMany { most: MAX_LAYERS });
     }
@@ -67,7 +67,7 @@ fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
         Header::Mpls(mpls) => match next {
             None => Err(Cause::LabelsOnNothing),
             Some(Header::Mpls(_)) => Ok(()),
-            // Any value of the field may be sent, so none may be false.
+            // Any value of the field may be sent, so all must be true.
             Some(_) => match &mpls.bottom_of_stack {
                 Some(bottom) if (0..bottom.count().min(MOST_VALUES)).any(|i| !bottom.at(i)) => {
                     Err(Cause::EndlessLabels)
@@ -79,5 +79,5 @@ fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
     }
 }
 
-/// Values of a flag that are looked at: a list may be as long as one likes.
+/// Most values of a flag that are checked, because lists have no maximum length.
 const MOST_VALUES: u64 = 65_536;

@@ -1,4 +1,4 @@
-//! Where the fields of a header are.
+//! Places of the fields of a header.
 
 use super::extensions;
 use super::layers::Layers;
@@ -12,30 +12,30 @@ pub struct Place {
     pub header: usize,
     /// The field.
     pub field: FieldName,
-    /// Its most significant bit, counted from the first bit of the frame.
+    /// Offset of its most significant bit, counted from the first bit of the frame.
     pub bit: usize,
-    /// Bits.
+    /// Width in bits.
     pub width: u32,
 }
 
 impl Place {
-    /// The byte with the most significant bit.
+    /// Offset of the byte with the most significant bit.
     pub fn byte(&self) -> usize {
         self.bit / 8
     }
 
-    /// The most significant bit within its byte, 0 being the highest.
+    /// Position of the most significant bit within its byte, 0 being the highest.
     pub fn bit_in_byte(&self) -> u32 {
         (self.bit % 8) as u32
     }
 
-    /// Bytes that contain the field, and by how many bits it stands above the end of the last one.
+    /// Bytes that contain the field, and the number of bits after it in the last one.
     fn span(&self) -> (std::ops::Range<usize>, u32) {
         let end = self.bit + self.width as usize;
         (self.byte()..end.div_ceil(8), (end.next_multiple_of(8) - end) as u32)
     }
 
-    /// The value in `frame`, `None` beyond its end.
+    /// The value in `frame`; `None` if the field is beyond its end.
     pub fn read(&self, frame: &[u8]) -> Option<u128> {
         let (bytes, above) = self.span();
         let all = frame.get(bytes)?.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
@@ -58,8 +58,8 @@ impl Place {
     }
 }
 
-/// A field of a header: its first bit from the start of the header, its width, and whether it follows from the rest of the
-/// stack where nothing is given.
+/// A field of a header: its first bit from the start of the header, its width, and whether it is derived from the rest
+/// of the stack if it is not given.
 pub(super) struct Entry {
     pub(super) name: FieldName,
     bit: i32,
@@ -74,7 +74,7 @@ const fn field(name: FieldName, bit: i32, width: u32, automatic: bool) -> Entry 
 const GIVEN: bool = false;
 const AUTOMATIC: bool = true;
 
-/// The fields of a header of that kind. Those that have no constant place are found by [`Layers::place`].
+/// The fields of a header of that kind. [`Layers::place`] finds those without a constant place.
 pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
     use FieldName::*;
     match kind {
@@ -188,7 +188,7 @@ pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
 }
 
 impl Layers {
-    /// Where the field `name` of header `index` of `frame` is; `None` if that header has no such field.
+    /// Place of the field `name` of header `index` of `frame`; `None` if that header has no such field.
     pub fn place(&self, frame: &[u8], index: usize, name: FieldName) -> Option<Place> {
         let layer = self.get(index)?;
         let Entry { bit, width, .. } = entries(layer.kind).iter().find(|entry| entry.name == name)?;
@@ -199,7 +199,7 @@ impl Layers {
                 8 * extensions::next_header_at(headers) as i32
             }
             (HeaderKind::Gre, FieldName::Checksum | FieldName::Key | FieldName::SequenceNumber) => {
-                // The three follow each other, each if its flag says so.
+                // The three follow each other; each is present if its flag is set.
                 let options = [
                     (GRE_CHECKSUM, FieldName::Checksum),
                     (GRE_KEY, FieldName::Key),

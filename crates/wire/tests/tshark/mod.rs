@@ -18,14 +18,14 @@ fn pcap(frames: &[(u64, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// The named fields of each frame, with the checksums of IP, UDP and TCP verified. `None` where there is no tshark, which it says.
-/// `name` tells captures of one process apart.
+/// The named fields of each frame, with the checksums of IP, UDP and TCP verified. Prints a message and returns `None`
+/// if tshark is not installed. `name` distinguishes the captures of one process.
 pub fn decode(name: &str, frames: &[(u64, &[u8])], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let program = env!("CARGO_CRATE_NAME");
     let path = std::env::temp_dir().join(format!("drophammer-{program}-{name}-{}.pcap", std::process::id()));
     std::fs::write(&path, pcap(frames)).unwrap();
     let checks = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
-    // No field holds a tab.
+    // No field contains a tab.
     let output = Command::new("tshark")
         .args(["-n", "-T", "fields", "-E", "separator=/t"])
         .args(fields.iter().flat_map(|field| ["-e", field]))

@@ -1,13 +1,13 @@
-//! How many routes are present over time, in a bounded number of samples.
+//! Number of present routes over time, in a bounded number of samples.
 
 use drophammer_model::Instant;
 
-/// Samples that are kept at most.
+/// Maximum number of samples.
 const MOST: usize = 4096;
-/// Distance of samples in the beginning, ns.
+/// Initial interval between samples in ns.
 const FIRST_INTERVAL: u64 = 100_000;
 
-/// Samples at distances that double when there are too many; the last one is always what holds now.
+/// Samples at intervals that double when there are too many; the last sample is always the current value.
 #[derive(Clone, Debug)]
 pub(super) struct Skyline {
     samples: Vec<(Instant, u32)>,
@@ -21,12 +21,12 @@ impl Default for Skyline {
 }
 
 impl Skyline {
-    /// From `now` on so many are present.
+    /// Records that `present` routes are present from `now` on.
     #[inline]
     pub fn record(&mut self, now: Instant, present: u32) {
         let n = self.samples.len();
         if let Some(before) = n.checked_sub(2).map(|at| self.samples[at].0) {
-            // The last one is replaced until it is far enough from the one before.
+            // The last sample is replaced until it is far enough from the one before.
             let last = &mut self.samples[n - 1];
             if last.0.0 < before.0.saturating_add(self.interval) {
                 *last = (now, present);
@@ -48,7 +48,7 @@ impl Skyline {
         self.samples.push((now, present));
     }
 
-    /// In order of time.
+    /// The samples, in order of time.
     pub fn samples(&self) -> &[(Instant, u32)] {
         &self.samples
     }

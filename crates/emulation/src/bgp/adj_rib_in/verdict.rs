@@ -1,4 +1,4 @@
-//! Are the attributes of a group of routes those that must come?
+//! Compares the attributes of a group of routes with the expected ones.
 
 use super::{Expected, RouteSource};
 use drophammer_model::routes::RouteAttributes;
@@ -7,7 +7,7 @@ use drophammer_wire::bgp::update::walker::Received;
 use drophammer_wire::bgp::update::{Update, as_path};
 use std::net::Ipv4Addr;
 
-/// What is wrong with a group's attributes.
+/// Which attributes of a group are wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub next_hop: bool,
@@ -21,19 +21,19 @@ impl Verdict {
     }
 }
 
-/// The session in which an UPDATE came.
+/// The session in which an UPDATE was received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of {
-    /// Both are of one AS.
+    /// True if both speakers are in one AS.
     pub ibgp: bool,
     /// BGP identifier of the peer.
     pub peer_id: Option<Ipv4Addr>,
 }
 
-/// LOCAL_PREF that the Adj-RIB-Out sends where the routes have none.
+/// LOCAL_PREF that the Adj-RIB-Out sends if the routes have none.
 const LOCAL_PREF: u32 = 100;
 
-/// Holds `update` against the attributes that its routes were sent with.
+/// Compares `update` with the attributes with which its routes were sent.
 pub(super) fn judge(
     update: &Update<'_>,
     family: AfiSafi,
@@ -52,11 +52,12 @@ pub(super) fn judge(
     });
     let med = match (expected.source, session.ibgp, received.med, sent.med) {
         (RouteSource::Peer, ..) => received.med != sent.med,
-        // A reflector does not change it (RFC 4456 section 10). None means the same as 0 (RFC 4271 section 9.1.2.2 c), which FRR writes.
+        // A reflector does not change the MED (RFC 4456 section 10). No MED means the same as 0 (RFC 4271 section 9.1.2.2 c), which FRR
+        // sends.
         (RouteSource::Internal(_), true, received, sent) => received.unwrap_or(0) != sent.unwrap_or(0),
-        // RFC 4271 section 5.1.4: it may be passed on within the AS, and may be taken away.
+        // RFC 4271 section 5.1.4: the MED may be passed on within the AS, and may be removed.
         (RouteSource::External, true, received, sent) => received.is_some() && received != sent,
-        // The same section: the MED of one AS is not told to another. One of the router's own may be.
+        // The same section: the MED of one AS is not passed on to another. The router may send a MED of its own.
         (_, false, Some(received), Some(sent)) => received == sent && sent != 0,
         (_, false, ..) => false,
     };
@@ -71,7 +72,7 @@ pub(super) fn judge(
     Verdict { next_hop, as_path, attributes }
 }
 
-/// Are LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST those that must come from an internal peer?
+/// True if LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST are those expected from an internal peer.
 fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes, peer_id: Option<Ipv4Addr>) -> bool {
     let own = sent.local_pref.unwrap_or(LOCAL_PREF);
     // The cluster of a single reflector has the reflector's identifier (RFC 4456 section 7).
@@ -80,8 +81,8 @@ fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes
     let bare = (received.originator_id, received.cluster_list) == (None, &[]);
     match source {
         RouteSource::Peer => received.local_pref == Some(own) && bare,
-        // RFC 4271 section 5.1.5: it is there, and its value is the router's to choose. Nothing was reflected; where the router marks the
-        // route all the same, as OpenBGPD does for clients, it is the one that brought it into the AS.
+        // RFC 4271 section 5.1.5: LOCAL_PREF is present, and its value is the router's choice. The route was not reflected; if the router
+        // marks it nevertheless, as OpenBGPD does for clients, the originator is the router itself, which brought the route into the AS.
         RouteSource::External => {
             received.local_pref.is_some() && (bare || through && received.originator_id == peer_id)
         }
@@ -92,7 +93,7 @@ fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes
     }
 }
 
-/// Are these the members of `expected`, which ascends, in any order and number?
+/// True if these are the members of `expected`, which is ascending, in any order and number.
 fn same<const N: usize, T: Ord + Copy>(received: &[u8], expected: &[T], read: impl Fn([u8; N]) -> T) -> bool {
     let members = || received.chunks_exact(N).filter_map(|bytes| Some(read(bytes.try_into().ok()?)));
     if members().eq(expected.iter().copied()) {

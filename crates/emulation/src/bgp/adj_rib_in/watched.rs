@@ -1,4 +1,4 @@
-//! Routes that must come, and how they must look.
+//! Expected routes and their expected properties.
 
 use super::verdict::Verdict;
 use super::{Expected, Verified};
@@ -9,12 +9,12 @@ use drophammer_wire::bgp::AfiSafi;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of some routes as the keys of an expectation: number `i` is route `part.start + i`.
+/// A part of a route set as the keys of an expectation: number `i` is route `part.start + i`.
 #[derive(Clone)]
 pub struct RoutePart {
-    /// The routes.
+    /// The route set.
     pub routes: Arc<Routes>,
-    /// Which of them; all of these exist.
+    /// The part; all its routes exist.
     pub part: Range<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Keys for RoutePart {
     }
 }
 
-/// An expectation of routes in one family, with what BGP counts beside.
+/// An expectation of routes in one family, with the counts specific to BGP.
 pub(super) struct Watched {
     pub family: AfiSafi,
     pub distinguisher: Option<[u8; 8]>,
@@ -66,13 +66,13 @@ impl Watched {
         Watched { family, distinguisher, expected, routes, wrong_next_hop: 0, wrong_as_path: 0, wrong_attributes: 0 }
     }
 
-    /// From `now` on the routes of `part` must be there, or gone.
+    /// Expects the routes of `part` to be present, or absent, from `now` on.
     pub fn change(&mut self, now: Instant, part: Range<u32>, present: bool) {
         let first = self.routes.keys().part.start;
         self.routes.change(now, part.start.max(first) - first..part.end.saturating_sub(first), present);
     }
 
-    /// Route `i` of the part is advertised. Was it absent?
+    /// Route `i` of the part was advertised. Returns true if it was absent.
     #[inline]
     pub fn received(&mut self, now: Instant, i: u32, verdict: Verdict) -> bool {
         let wrong = verdict.is_wrong();

@@ -1,4 +1,4 @@
-//! One router: its session with the DUT and the connection under it.
+//! One router: its session with the DUT and the TCP connection of the session.
 
 use super::port_of;
 use super::pressure::Meter;
@@ -11,16 +11,16 @@ use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a router is.
+/// Configuration of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
     /// Its address on the link.
     pub address: IpAddr,
-    /// The DUT's, of the same family.
+    /// Address of the DUT, of the same family.
     pub dut: IpAddr,
     /// Its AS number.
     pub asn: u32,
-    /// The DUT's.
+    /// AS number of the DUT.
     pub dut_as: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
@@ -28,9 +28,9 @@ pub struct PeerConfig {
     pub hold: Duration,
     /// Families of routes in the session.
     pub families: Vec<AfiSafi>,
-    /// Next hops of what it advertises.
+    /// Next hops of the routes that it advertises.
     pub next_hops: NextHops,
-    /// Never connects, only waits for the DUT to do so.
+    /// True to only wait for the DUT to connect.
     pub passive: bool,
     /// TCP MD5 and GTSM.
     pub protection: Protection,
@@ -46,12 +46,12 @@ pub(super) struct Peer {
     config: PeerConfig,
     pub session: Session,
     pub connection: Option<ConnectionId>,
-    /// Did the DUT open `connection`?
+    /// True if the DUT opened `connection`.
     accepted: bool,
     colliding: Option<Colliding>,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
-    /// Does it advertise its routes again after a session that ended by itself?
+    /// True if it advertises its routes again after a session that ended by itself.
     pub keeps_routes: bool,
     up: bool,
     pub asked_to_end: bool,
@@ -60,13 +60,14 @@ pub(super) struct Peer {
     pub meter: Meter,
     pub busy: bool,
     pub scheduled: Option<Instant>,
-    /// The session was started since the last poll; until then what arrives belongs to an earlier one.
+    /// True if the session was started since the last poll; until then received bytes belong to an earlier one.
     pub starts: bool,
     /// Bytes of this router that the DUT's TCP has not acknowledged.
     pub unacknowledged: usize,
 }
 
-/// Time between two attempts to connect, and from the end of a session to the next attempt: a tester is impatient.
+/// Time between two attempts to connect, and from the end of a session to the next attempt. It is short, so that tests
+/// need not wait.
 const RETRY: Duration = Duration::from_secs(1);
 const IDLE_HOLD: Duration = Duration::from_millis(200);
 
@@ -100,12 +101,12 @@ impl Peer {
         }
     }
 
-    /// What it is.
+    /// Its configuration.
     pub fn config(&self) -> &PeerConfig {
         &self.config
     }
 
-    /// Its connections are gone without a word.
+    /// Its connections were dropped with the TCP stack.
     pub fn forget_connections(&mut self) {
         (self.connection, self.colliding, self.unacknowledged) = (None, None, 0);
     }
@@ -115,12 +116,12 @@ impl Peer {
         [self.connection, self.colliding.as_ref().map(|colliding| colliding.connection)]
     }
 
-    /// When the Adj-RIB-Out wants to go on, where a pace keeps it back.
+    /// When the Adj-RIB-Out continues, if a pace delays it.
     pub fn adj_rib_out_deadline(&self, now: Instant) -> Option<Instant> {
         self.adj_rib_out.next_deadline(now).filter(|due| self.up && *due > now)
     }
 
-    /// A connection that the DUT opened.
+    /// Handles a connection that the DUT opened.
     pub fn take_connection(&mut self, now: Instant, connection: ConnectionId, stack: &mut TcpStack) {
         if matches!(self.session.state(), State::Connect | State::Active) {
             if let Some(own) = self.connection.take() {
@@ -145,17 +146,17 @@ impl Peer {
         stack.remove(connection);
     }
 
-    /// Does what can be done now; true when there is more to say than `quota` allows.
+    /// Does what is possible now; returns true if more than `quota` waits to be sent.
     pub fn serve(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let mut more = false;
         if std::mem::take(&mut self.starts) {
             self.carry_out(now, stack);
         }
-        // Each round may be the reason for another: an OPEN for an answer, an answer for a close.
+        // Each round may require another: an OPEN requires an answer, an answer may require a close.
         for _ in 0..16 {
             let before = self.session.state();
             self.read(now, stack);
-            // What ended makes room for a connection of the DUT.
+            // A closed connection makes room for one of the DUT.
             self.carry_out(now, stack);
             self.settle_collision(now, stack);
             more = self.write(now, stack, quota);
@@ -168,7 +169,7 @@ impl Peer {
         more
     }
 
-    /// Takes what has come in, and learns of the end of the connection behind it.
+    /// Reads received bytes, then checks whether the connection has ended.
     pub fn read(&mut self, now: Instant, stack: &mut TcpStack) {
         let Some(connection) = self.connection.filter(|_| !self.starts) else { return };
         if stack.state(connection) == ConnState::Established && self.session.state() == State::Connect {
@@ -192,13 +193,13 @@ impl Peer {
         self.follow(now);
     }
 
-    /// Something has come from the DUT.
+    /// A packet from the DUT was received.
     pub fn heard(&mut self, now: Instant, stack: &TcpStack) {
         self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
         self.meter.heard(now, self.connection, stack);
     }
 
-    /// All that can be sent now has been.
+    /// Everything that can be sent now has been sent.
     pub fn sent(&mut self, now: Instant, stack: &TcpStack) {
         self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
         let agreed = self.session.negotiated().filter(|_| self.up);
@@ -206,7 +207,7 @@ impl Peer {
         self.meter.sent(now, says, &self.adj_rib_out, stack);
     }
 
-    /// Notes that the session came up or ended.
+    /// Detects that the session came up or ended.
     fn follow(&mut self, now: Instant) {
         let established = self.session.state() == State::Established;
         if established && !self.up {
@@ -214,7 +215,7 @@ impl Peer {
         }
         if self.up && !established {
             self.adj_rib_in.session_lost(now);
-            // What was said is forgotten by the DUT, and what was not belongs to a session that is no more.
+            // The DUT forgets the advertised routes, and the waiting ones belong to a session that has ended.
             if self.keeps_routes && !self.asked_to_end {
                 self.adj_rib_out.say_again();
             } else {
@@ -228,7 +229,7 @@ impl Peer {
         self.up = established;
     }
 
-    /// Control messages, then UPDATEs. True when there is room and something for it left.
+    /// Sends control messages, then UPDATEs. True if more could be sent at once.
     fn write(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let Peer { session, adj_rib_out, config, .. } = self;
         let Some(connection) = self.connection else { return false };
@@ -238,7 +239,7 @@ impl Peer {
         if session.wants_write() {
             stack.send_with(connection, &mut |room| session.write(now, room));
             if session.wants_write() {
-                // TCP has no room; it tells when it has.
+                // TCP has no room; it reports when it has.
                 return false;
             }
         }
@@ -263,7 +264,7 @@ impl Peer {
         written > 0 && room_before > most && adj_rib_out.next_deadline(now).is_some_and(|due| due <= now)
     }
 
-    /// Two connections: one has to go.
+    /// Handles a collision of two connections.
     fn settle_collision(&mut self, now: Instant, stack: &mut TcpStack) {
         let Some(colliding) = &mut self.colliding else { return };
         let Colliding { session, connection } = colliding;
@@ -272,7 +273,7 @@ impl Peer {
             session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
         });
         let over = !matches!(stack.state(*connection), ConnState::Established);
-        // Before it says yes to one that has to go.
+        // Before this side confirms a connection that must be closed.
         let lost = collision::resolve(now, &mut self.session, session);
         if session.wants_write() {
             stack.send_with(*connection, &mut |room| session.write(now, room));
@@ -298,7 +299,7 @@ impl Peer {
         }
     }
 
-    /// Carries out what the session wants of TCP.
+    /// Carries out the TCP actions of the session.
     pub fn carry_out(&mut self, now: Instant, stack: &mut TcpStack) {
         loop {
             match self.session.poll(now) {

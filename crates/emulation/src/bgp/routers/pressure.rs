@@ -1,4 +1,4 @@
-//! Where the time goes in which a router has something to say: kept back by the DUT, or by the tester itself.
+//! Measures why a router's messages are delayed: by the DUT, or by the tester itself.
 
 use crate::bgp::AdjRibOut;
 use crate::tcp::{ConnectionId, TcpStack};
@@ -6,15 +6,14 @@ use drophammer_model::Instant;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Time in which a router had something to say and was not done with it, since it was made. What is due later because of a
-/// pace is none of it.
+/// Time since its creation in which a router had unsent or unacknowledged messages. Waiting for a pace does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// The DUT's TCP had no room: its window was closed, or it had not acknowledged what fills the send buffer.
+    /// The DUT's TCP had no room: its window was closed, or it had not acknowledged the full send buffer.
     pub held: Duration,
-    /// All was sent, and the DUT's TCP had not acknowledged it.
+    /// Everything was sent, but the DUT's TCP had not acknowledged it.
     pub unanswered: Duration,
-    /// There was room, and what was due had not been sent: the tester was late.
+    /// There was room, but due messages had not been sent: the tester was late.
     pub late: Duration,
 }
 
@@ -33,7 +32,7 @@ impl Add for Pressure {
 impl Sub for Pressure {
     type Output = Pressure;
 
-    /// What came since `before`.
+    /// The difference since `before`.
     fn sub(self, before: Pressure) -> Pressure {
         Pressure {
             held: self.held.saturating_sub(before.held),
@@ -43,36 +42,36 @@ impl Sub for Pressure {
     }
 }
 
-/// Whose turn it is.
+/// The side that is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// Nothing is to be said.
+    /// Nothing waits to be sent.
     #[default]
     Nobody,
-    /// The DUT's: it has to make room.
+    /// The DUT must make room.
     Room,
-    /// The DUT's: it has to acknowledge.
+    /// The DUT must acknowledge.
     Answer,
-    /// The tester's, from this instant on.
+    /// The tester must send, from this time on.
     Own(Instant),
-    /// The tester's: it had more to say than it says at a time.
+    /// The tester had more to send than it sends at a time.
     Behind,
 }
 
-/// What is said at most so late is in time: routers behind a port are looked at some ten thousand times a second.
+/// Messages sent within this time count as on time: a port's routers are polled some ten thousand times a second.
 const IN_TIME: Duration = Duration::from_micros(200);
 
-/// Counts it.
+/// Measures the delays.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     turn: Turn,
-    /// Counted up to here.
+    /// End of the counted time.
     until: Instant,
     total: Pressure,
 }
 
 impl Meter {
-    /// What was counted, up to `now`.
+    /// The delays up to `now`.
     pub fn read(&self, now: Instant) -> Pressure {
         let spent = |since: Instant| now.since(since);
         let mut total = self.total;
@@ -92,7 +91,7 @@ impl Meter {
         self.until = self.until.max(now);
     }
 
-    /// Something came from the DUT at `now`, which may have made room: it is the tester's turn until it has tried to send.
+    /// A packet from the DUT at `now` may have made room: the tester is waited for until it has tried to send.
     pub fn heard(&mut self, now: Instant, connection: Option<ConnectionId>, stack: &TcpStack) {
         self.count(now);
         match self.turn {
@@ -102,7 +101,8 @@ impl Meter {
         }
     }
 
-    /// All that can be sent at `now` has been. `longest` is that of a message in bytes; without a connection the session is down.
+    /// Everything that can be sent at `now` has been sent. `longest` is the maximum length of a message in bytes; without a
+    /// connection the session is down.
     pub fn sent(
         &mut self,
         now: Instant,
@@ -137,16 +137,16 @@ mod tests {
         let (stack, adj_rib_out) = (TcpStack::new(Default::default()), AdjRibOut::new());
         let mut meter = Meter { turn: Turn::Room, until: ms(10), ..Meter::default() };
         assert_eq!(meter.read(ms(15)), Pressure { held: time(5), ..Pressure::default() });
-        // Room was made, and nobody looked for 3 ms.
+        // Room was made, and the tester did not check for 3 ms.
         meter.heard(ms(17), None, &stack);
         assert_eq!(meter.read(ms(20)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
         meter.sent(ms(20), None, &adj_rib_out, &stack);
         assert_eq!(meter.read(ms(99)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
-        // What is due later is not late before.
+        // A message that is due later is not late before.
         let mut meter = Meter { turn: Turn::Own(ms(30)), until: ms(10), ..Meter::default() };
         assert_eq!((meter.read(ms(29)), meter.read(ms(34)).late), (Pressure::default(), time(4)));
         assert_eq!(meter.read(Instant(30_200_000)), Pressure::default(), "as good as in time");
-        // A packet that came before this was counted changes nothing backwards.
+        // A packet from before the last count does not turn time back.
         meter.count(ms(34));
         meter.heard(ms(32), None, &stack);
         assert_eq!(meter.read(ms(36)).late, time(6));

@@ -11,7 +11,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// In the list of protocols. Its configuration is a `Vec<PeerConfig>`.
+/// Entry in the list of protocols. Its configuration is a `Vec<PeerConfig>`.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
     summary: "BGP-4 speakers that advertise tables of routes and verify those that they receive",
@@ -29,7 +29,7 @@ pub const KIND: ProtocolKind = ProtocolKind {
 
 const NAME: &str = "bgp";
 
-/// What BGP does on command, given as [`Command::Own`]. Peers are counted from 0, in the order of the configuration.
+/// Commands of BGP, sent as [`Command::Own`]. Peers are numbered from 0, in the order of the configuration.
 #[derive(Clone, Debug)]
 pub enum BgpCommand {
     /// Starts the session of one peer.
@@ -38,22 +38,22 @@ pub enum BgpCommand {
     Stop(usize),
     /// Advertises routes to one peer.
     Advertise {
-        /// Which peer.
+        /// Number of the peer.
         peer: usize,
         /// The routes.
         routes: Arc<Routes>,
-        /// Which of them.
+        /// The part of the routes.
         part: Range<u32>,
         /// How they are packed.
         packing: Packing,
     },
     /// Withdraws routes from one peer.
     Withdraw {
-        /// Which peer.
+        /// Number of the peer.
         peer: usize,
         /// The routes.
         routes: Arc<Routes>,
-        /// Which of them.
+        /// The part of the routes.
         part: Range<u32>,
         /// How they are packed.
         packing: Packing,

@@ -1,4 +1,4 @@
-//! Two sets of routers on one link, in virtual time: the second one plays the DUT.
+//! Two sets of routers on one link, in virtual time: the second set acts as the DUT.
 
 use super::*;
 use crate::bgp::{ExpectationId, Expected, NextHops, Packing, RouteSource};
@@ -21,22 +21,22 @@ const HOLD: Duration = Duration::from_secs(9);
 type Check = Box<dyn Fn(&[u8])>;
 type Change = Box<dyn Fn(&mut [u8])>;
 
-/// The tester and the DUT, and the packets between them.
+/// The tester and the DUT, and the packets in flight between them.
 struct World {
     now: Instant,
     sides: [Side; 2],
     wire: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     latency: Duration,
     packets: u64,
-    /// Is the packet of this number lost?
+    /// True if the packet with this number is lost.
     lost: fn(u64) -> bool,
-    /// Looks at each packet that is sent.
+    /// Checks each sent packet.
     check: Option<Check>,
-    /// What the way does to each packet.
+    /// Changes each packet in flight.
     change: Option<Change>,
 }
 
-/// The device of one side, seen as its routers.
+/// The device of one side, with access to its routers.
 struct Side {
     device: Device,
 }
@@ -58,19 +58,19 @@ impl DerefMut for Side {
 }
 
 impl Side {
-    /// Takes an IP packet; false when it is not of TCP for one of these routers.
+    /// Handles an IP packet; false if it is not TCP for one of these routers.
     fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         let mut frame = vec![0; link::frame_len(packet)];
         let own = self.device.mac();
         let ends = Link { source: MACS[usize::from(own == MACS[0])], destination: own };
         link::write_frame(&mut frame, ends, packet);
         let before = self.device.tcp().segments_received();
-        // What is not TCP's would be answered, if at all, at once.
+        // Other packets would be answered at once, if at all.
         self.device.receive(now, &frame, &mut |_| panic!("an answer that is not TCP's"));
         self.device.tcp().segments_received() > before
     }
 
-    /// Lets the routers work; gives the IP packets that they send.
+    /// Polls the routers; passes the IP packets that they send to `out`.
     fn poll(&mut self, now: Instant, quota: usize, out: &mut dyn FnMut(&[u8])) {
         self.device.poll(now, quota, &mut |frame| {
             assert_eq!(frame[..6], MACS[usize::from(frame[11] == 0)].0);
@@ -83,12 +83,12 @@ impl Side {
     }
 }
 
-/// Routers of one side; those of the other have the addresses with the other `side`.
+/// Routers of one side; those of the other have the addresses of the other `side`.
 fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Side {
     protected(side, count, passive, seed, &Protection::default())
 }
 
-/// The same with protected sessions.
+/// Like [`routers`], with protected sessions.
 fn protected(side: u8, count: u16, passive: bool, seed: u64, protection: &Protection) -> Side {
     let address = |side, i: u16| Ipv4Addr::new(198, 18 + side, (i >> 8) as u8, i as u8 + 1);
     let config = |i| PeerConfig {
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// The same with all routers started.
+    /// Like [`World::new`], with all routers started.
     fn started(count: u16, passive: [bool; 2]) -> World {
         let mut world = World::new(count, passive, 7);
         let now = world.now;
@@ -135,7 +135,7 @@ impl World {
         world
     }
 
-    /// Lets them work until `enough`, for `time` at most. Was it enough?
+    /// Runs both sides until `enough` is true, for `time` at most. Returns whether it became true.
     fn run(&mut self, time: Duration, enough: impl Fn(&[Side; 2]) -> bool) -> bool {
         let end = self.now + time;
         loop {
@@ -175,12 +175,12 @@ impl World {
         self.run(Duration::from_secs_f64(seconds), |_| false);
     }
 
-    /// Until all sessions are up on both sides.
+    /// Runs until all sessions are up on both sides.
     fn up(&mut self, seconds: f64) -> bool {
         self.run(Duration::from_secs_f64(seconds), all_up)
     }
 
-    /// The DUT's router expects `routes` of its peer.
+    /// The DUT's router expects `routes` from its peer.
     fn expect(&mut self, peer: usize, routes: &Arc<Routes>) -> ExpectationId {
         let from = self.sides[0].session(peer).config();
         let expected = Expected {
@@ -212,17 +212,17 @@ fn routes_go_from_one_to_the_other_and_are_taken_back() {
     let mut world = World::started(1, [false, true]);
     let all = routes(5_000, 3);
     let id = world.expect(0, &all);
-    // Said as soon as there is a session.
+    // Sent as soon as there is a session.
     world.advertise(0, &all);
     assert!(!world.sides[0].all_acknowledged(0));
     assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     let report = world.sides[1].adj_rib_in(0).report(id);
     assert_eq!((report.present, report.missing, report.received), (5_000, 0, 5_000));
-    // A MED is right from the speaker itself, and not from the router behind it that an Adj-RIB-In is made for.
+    // A MED is right from the speaker itself, but not from the router behind it for which an Adj-RIB-In is made.
     assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
     assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)), "acknowledged");
     assert_eq!((world.sides[0].advertised(0).advertised, world.sides[1].adj_rib_in(0).totals().unexpected), (5_000, 0));
-    // A part goes again, a latency after it was said.
+    // A part is withdrawn again; the withdrawal arrives one latency later.
     let now = world.now;
     world.sides[1].adj_rib_in_mut(0).change(now, id, 1_000..2_000, false);
     world.sides[0].adj_rib_out(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
@@ -241,7 +241,7 @@ fn who_is_asked_says_again_what_it_has_announced_and_not_withdrawn() {
     world.sides[0].adj_rib_out(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
     assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)));
     world.wait(0.1);
-    // Who listens only now has heard nothing of them.
+    // An expectation that begins only now has received none of them.
     let id = world.expect(0, &all);
     let now = world.now;
     world.sides[1].adj_rib_in_mut(0).change(now, id, 1_000..2_000, false);
@@ -252,7 +252,7 @@ fn who_is_asked_says_again_what_it_has_announced_and_not_withdrawn() {
     world.wait(0.1);
     assert_eq!(world.sides[1].adj_rib_in(0).present(id), 4_000);
     assert_eq!((world.sides[0].advertised(0).advertised, world.sides[0].advertised(0).withdrawn), (9_000, 1_000));
-    // Both know the marks of RFC 7313.
+    // Both support the markers of RFC 7313.
     assert_eq!(world.sides[1].session(0).received().route_refreshes, 2);
     assert_eq!(world.sides[0].losses(0), (0, None));
 }
@@ -274,14 +274,14 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     let Some(Cause::PeerNotification(notification)) = cause else { panic!("{cause:?}") };
     assert_eq!((losses, notification.code, notification.subcode), (1, code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN));
     assert_eq!((world.sides[1].adj_rib_in(0).present(id), world.sides[0].losses(0)), (0, (0, None)));
-    // The other one tries, in vain; the second pair is not touched.
+    // The other side tries to connect in vain; the second pair is not affected.
     world.wait(20.0);
     assert!(world.sides[0].idle(0) && !world.sides[1].established(0));
     assert!(world.sides[0].established(1) && world.sides[1].established(1));
     let now = world.now;
     world.sides[0].start(now, 0);
     assert!(world.up(3.0));
-    // What was said is forgotten, so it has to be said again.
+    // The other side has forgotten the routes, so they must be advertised again.
     world.wait(1.0);
     assert_eq!(world.sides[1].adj_rib_in(0).present(id), 0);
     world.advertise(0, &all);
@@ -293,7 +293,7 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
 #[test]
 fn who_is_stopped_and_started_at_once_comes_back() {
     for (stopped, passive) in [(0, [false, true]), (0, [true, false]), (1, [false, false]), (1, [false, true])] {
-        // Without a moment between, its last word is never said.
+        // Without a pause, the last message is never sent.
         for pause_us in [None, Some(0.0), Some(50.0), Some(500.0), Some(3_000.0)] {
             let mut world = World::started(1, passive);
             assert!(world.up(4.0));
@@ -302,7 +302,7 @@ fn who_is_stopped_and_started_at_once_comes_back() {
             pause_us.into_iter().for_each(|us: f64| world.wait(us / 1e6));
             let now = world.now;
             world.sides[stopped].start(now, 0);
-            // The other one learns of it, and both come together again.
+            // The other side detects it, and the session comes up again.
             assert!(
                 world.run(Duration::from_secs(1), |sides| sides[1 - stopped].losses(0).0 == 1),
                 "{passive:?} {pause_us:?}"
@@ -344,7 +344,7 @@ fn either_may_wait_for_the_other_but_not_both() {
             assert!(all_up(&world.sides));
         }
     }
-    // Nobody is there at first.
+    // The other side does not listen at first.
     let mut world = World::new(1, [false, true], 5);
     let now = world.now;
     world.sides[0].start(now, 0);
@@ -383,7 +383,7 @@ fn two_hundred_speak_at_the_same_time_each_with_its_own() {
 
 #[test]
 fn lost_packets_delay_and_nothing_more() {
-    // Without a period, which would meet the same segment again and again.
+    // Not periodic: a period could hit the same segment again and again.
     let some: fn(u64) -> bool = |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0;
     let many: fn(u64) -> bool = |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0;
     for lost in [some, many, |n| (20..60).contains(&n)] {
@@ -419,7 +419,7 @@ fn a_link_that_is_cut_runs_into_the_hold_timer_on_both_sides() {
     }
     let skyline = world.sides[1].adj_rib_in(0).skyline();
     let (gone, left) = *skyline.last().unwrap();
-    // The last KEEPALIVE was up to a third of the hold time old.
+    // The last KEEPALIVE may be as old as a third of the hold time.
     assert!(
         left == 0 && gone.since(cut) <= HOLD && gone.since(cut) >= HOLD * 2 / 3 - Duration::from_millis(10),
         "{gone:?}"
@@ -453,13 +453,13 @@ fn the_time_that_a_window_is_closed_is_held_and_that_of_a_pace_is_nobodys() {
     let all = routes(200_000, 3);
     let id = world.expect(0, &all);
     let begun = world.now;
-    // The last word of the handshake may wait for its answer.
+    // The last message of the handshake may not be acknowledged yet.
     let before = world.sides[0].pressure(0, begun);
     world.advertise(0, &all);
     assert!(world.run(Duration::from_secs(20), |sides| sides[0].all_acknowledged(0)));
     let (took, at) = (world.now.since(begun), world.now);
     let pressure = world.sides[0].pressure(0, at) - before;
-    // Each window takes a round trip of 2 ms; the last answer comes without one that waits.
+    // Each window takes a round trip of 2 ms; no message waits for the last acknowledgement.
     let sum = pressure.held + pressure.unanswered + pressure.late;
     assert!(took > Duration::from_millis(8) && sum <= took, "{pressure:?} of {took:?}");
     assert!(sum + Duration::from_micros(100) >= took, "{pressure:?} of {took:?}");
@@ -467,7 +467,7 @@ fn the_time_that_a_window_is_closed_is_held_and_that_of_a_pace_is_nobodys() {
     assert!(pressure.unanswered <= Duration::from_millis(2), "{pressure:?}");
     assert_eq!(world.sides[0].acknowledged_bytes(0), world.sides[0].advertised(0).bytes);
     assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
-    // Ten messages, 10 ms from each to the next.
+    // Ten messages at intervals of 10 ms.
     let before = world.sides[0].pressure(0, world.now);
     let packing = Packing { routes_per_update: 10, pace: Some(1_000.0), ..Packing::default() };
     world.sides[0].adj_rib_out(0).withdraw(all, 0..100, packing);

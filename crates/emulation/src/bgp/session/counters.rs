@@ -1,13 +1,13 @@
-//! Messages, counted.
+//! Counters of messages.
 
 use drophammer_wire::bgp::message::kind;
 
-/// Messages that were received or written, by type.
+/// Number of received or written messages, by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// OPENs.
     pub opens: u64,
-    /// UPDATEs; of those sent it is not this machine that knows.
+    /// UPDATEs. Sent ones are not counted here, because others write them.
     pub updates: u64,
     /// NOTIFICATIONs.
     pub notifications: u64,

@@ -1,4 +1,4 @@
-//! What each message does in each state.
+//! Effect of each message in each state.
 
 use super::{Cause, Negotiated, Session, State, Updates};
 use drophammer_model::Instant;
@@ -14,7 +14,7 @@ fn malformed(answer: Notification) -> End {
 }
 
 impl Session {
-    /// Takes one message and gives its length; 0 when it is not whole yet.
+    /// Handles one message and returns its length; 0 if it is not complete yet.
     pub(super) fn take(&mut self, now: Instant, bytes: &[u8], updates: Updates<'_>) -> Result<usize, End> {
         let max = self.negotiated.as_ref().map_or(MAX_LEN, |n| n.max_receive);
         let Some(message) = frame(bytes, max).map_err(malformed)? else { return Ok(0) };
@@ -64,13 +64,14 @@ impl Session {
             kind::KEEPALIVE => {}
             kind::ROUTE_REFRESH if self.config.route_refresh => {
                 let asked = RouteRefresh::parse(message.body).map_err(malformed)?;
-                // What was not agreed on and what is not known is ignored (RFC 2918 section 4, RFC 7313 section 5).
+                // Requests for families that are not negotiated, and unknown subtypes, are ignored (RFC 2918 section 4,
+                // RFC 7313 section 5).
                 let new = negotiated.has(asked.family) && !self.refreshes.contains(&asked.family);
                 if new && asked.subtype == subtype::REQUEST {
                     self.refreshes.push(asked.family);
                 }
             }
-            // Without the capability there is no such type.
+            // Without the capability, the type does not exist.
             kind::ROUTE_REFRESH => {
                 let answer = Notification::new(code::MESSAGE_HEADER, header::BAD_TYPE, [message.kind]);
                 return Err(malformed(answer));
@@ -82,7 +83,7 @@ impl Session {
     }
 }
 
-/// A message that has no business in this state; the type goes along as data (RFC 6608 section 4).
+/// A message that is unexpected in this state; its type is the data of the NOTIFICATION (RFC 6608 section 4).
 fn unexpected(state: u8, kind: u8) -> End {
     malformed(Notification::new(code::FINITE_STATE_MACHINE, state, [kind]))
 }

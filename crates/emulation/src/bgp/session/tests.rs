@@ -1,4 +1,4 @@
-//! Every transition of one session, by crafted bytes.
+//! Every transition of one session, with crafted bytes.
 
 mod ends;
 
@@ -38,7 +38,7 @@ fn keepalive() -> Vec<u8> {
     message(kind::KEEPALIVE, &[])
 }
 
-/// An UPDATE without anything: End-of-RIB of IPv4 unicast.
+/// An empty UPDATE: End-of-RIB of IPv4 unicast.
 fn update() -> Vec<u8> {
     message(kind::UPDATE, &[0; 4])
 }
@@ -47,7 +47,7 @@ fn feed(session: &mut Session, now: Instant, bytes: &[u8]) {
     assert_eq!(session.receive(now, bytes, &mut |_, _| Ok(())), bytes.len());
 }
 
-/// What it writes: `(type, body)`.
+/// The messages that it writes: `(type, body)`.
 fn written(session: &mut Session, now: Instant) -> Vec<(u8, Vec<u8>)> {
     let mut buffer = vec![0; 20_000];
     let length = session.write(now, &mut buffer);
@@ -64,7 +64,7 @@ fn tcp_actions(session: &mut Session, now: Instant) -> Vec<TcpAction> {
     std::iter::from_fn(|| Some(session.poll(now)).filter(|action| *action != TcpAction::None)).collect()
 }
 
-/// A session in `state` at 1 s, what it had to say written.
+/// A session in `state` at 1 s, with all its messages written.
 fn session_in(state: State, config: SessionConfig) -> Session {
     let mut session = Session::new(config);
     if state == State::Idle {
@@ -91,7 +91,8 @@ fn session_in(state: State, config: SessionConfig) -> Session {
     session
 }
 
-/// The NOTIFICATION that it ends with, then the connection is closed, and it starts again after the IdleHoldTime.
+/// Returns the NOTIFICATION with which it ends; checks that the connection is then closed, and that it restarts after
+/// the IdleHoldTime.
 fn ends_with(session: &mut Session, now: Instant) -> (u8, u8, Vec<u8>) {
     assert_eq!(session.state(), State::Idle);
     assert!(tcp_actions(session, now).is_empty(), "not before the NOTIFICATION is written");

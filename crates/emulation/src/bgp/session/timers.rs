@@ -5,18 +5,18 @@ use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::{Notification, code};
 use std::time::Duration;
 
-/// When each timer expires, if it runs.
+/// Expiry of each timer, if it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Timers {
-    /// The attempt to connect is given up and another one made.
+    /// The attempt to connect is given up, and another one starts.
     pub connect_retry: Option<Instant>,
-    /// The peer is silent.
+    /// The peer has been silent for too long.
     pub hold: Option<Instant>,
     /// A KEEPALIVE is due.
     pub keepalive: Option<Instant>,
     /// The next attempt after an end.
     pub idle_hold: Option<Instant>,
-    /// The last message could not be written for too long.
+    /// The last message could not be written in time.
     pub linger: Option<Instant>,
     hold_time: Duration,
     random: u64,
@@ -39,7 +39,7 @@ impl Timers {
         [self.connect_retry, self.hold, self.keepalive, self.idle_hold, self.linger].into_iter().flatten().min()
     }
 
-    /// Stops what belongs to an attempt or a session; `idle_hold` and `linger` outlive it.
+    /// Stops the timers of an attempt or a session; `idle_hold` and `linger` continue.
     pub fn stop_session(&mut self) {
         (self.connect_retry, self.hold, self.keepalive) = (None, None, None);
     }
@@ -57,17 +57,17 @@ impl Timers {
 
     /// (Re)starts ConnectRetryTimer.
     pub fn start_connect_retry(&mut self, now: Instant, time: Duration) {
-        // A time of zero would have it expire for ever at the same instant.
+        // With a time of zero, it would expire for ever at the same instant.
         self.connect_retry = Some(now + self.jittered(time.max(Duration::from_millis(1))));
     }
 
-    /// Starts HoldTimer with a new time; zero stops it.
+    /// Starts HoldTimer with a new duration; zero stops it.
     pub fn start_hold(&mut self, now: Instant, time: Duration) {
         self.hold_time = time;
         self.restart_hold(now);
     }
 
-    /// Something was heard.
+    /// Restarts HoldTimer after a received message.
     pub fn restart_hold(&mut self, now: Instant) {
         self.hold = (!self.hold_time.is_zero()).then(|| now + self.hold_time);
     }
@@ -79,7 +79,7 @@ impl Timers {
 }
 
 impl Session {
-    /// Runs what is due at `now`.
+    /// Handles timers that have expired at `now`.
     pub(super) fn run_timers(&mut self, now: Instant) {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if due(self.timers.linger) {
@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Resets a connection whose last message still waits.
+    /// Resets a connection whose last message is still waiting.
     pub(super) fn abort_unwritten(&mut self) {
         if self.timers.linger.take().is_some() {
             self.out.clear();
@@ -117,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Something is sent, so that the next KEEPALIVE has time.
+    /// Postpones the next KEEPALIVE after a sent message.
     pub(super) fn restart_keepalive(&mut self, now: Instant) {
         if self.state >= State::OpenConfirm {
             let time = self.negotiated.as_ref().map_or(Duration::ZERO, |n| n.keepalive);

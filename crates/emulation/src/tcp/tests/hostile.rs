@@ -1,9 +1,9 @@
-//! Peers that are broken or mean.
+//! Faulty or malicious peers.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A segment from the peer of an established connection, right in its ends and checksum and wild in the rest.
+/// A segment from the peer of an established connection, with valid ends and checksum, and random otherwise.
 #[derive(Clone, Debug)]
 struct Wild {
     sequence: i64,
@@ -45,7 +45,7 @@ proptest! {
         let mut world = World::new(config, Trouble::default());
         let ids = world.pair(false);
         let side = usize::from(passive);
-        // What the peer sent last tells its numbers.
+        // The last packet of the peer gives its sequence numbers.
         let (stack, id) = (&mut world.sides[side], ids[side]);
         stack.send_with(id, &mut |_| 10_000);
         let mut last = Vec::new();
@@ -107,7 +107,7 @@ proptest! {
             stack.receive(Instant(0), &packet);
         }
         prop_assert!(stack.connections() <= 16);
-        // Half-open connections go again.
+        // Half-open connections time out.
         let mut answers = 0;
         while let Some(at) = stack.next_deadline() {
             stack.poll(at, &mut |_| answers += 1);

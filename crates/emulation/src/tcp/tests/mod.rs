@@ -9,7 +9,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What the link does to packets, in shares of 1,000.
+/// Faults of the link, in shares of 1,000 packets.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
     lost: u64,
@@ -17,7 +17,7 @@ struct Trouble {
     delayed: u64,
 }
 
-/// Packets under way by arrival and number, with the side at which they arrive.
+/// Packets in flight by arrival and number, with the side at which they arrive.
 struct World {
     now: Instant,
     sides: [TcpStack; 2],
@@ -27,7 +27,7 @@ struct World {
     packets: u64,
     trace: DefaultHasher,
     longest: usize,
-    /// Packets of this side vanish.
+    /// The side whose packets are all lost.
     silent: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl World {
         self.random % 1_000 < share
     }
 
-    /// Polls both sides and puts what they send on the link.
+    /// Polls both sides and puts their packets on the link.
     fn poll(&mut self) {
         for side in 0..2 {
             let mut sent = Vec::new();
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// One step: to the next arrival or deadline. False when there is nothing to wait for until `end`.
+    /// Advances to the next arrival or deadline. False if there is none until `end`.
     fn step(&mut self, end: Instant) -> bool {
         self.poll();
         let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
@@ -95,7 +95,7 @@ impl World {
         true
     }
 
-    /// Until `done`, at most for `limit`.
+    /// Runs until `done`, for `limit` at most.
     fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut World) -> bool) {
         let end = self.now + limit;
         while !done(self) {
@@ -107,7 +107,7 @@ impl World {
         self.sides[0].connect(self.now, from, to)
     }
 
-    /// A connection from host 1 of side 0 to port 179 of host 1 of side 1, both ends.
+    /// Both ends of a connection from host 1 of side 0 to port 179 of host 1 of side 1.
     fn pair(&mut self, v6: bool) -> [ConnectionId; 2] {
         let (a, b) = (address(0, 1, v6), address(1, 1, v6));
         self.sides[0].add_host(a);
@@ -136,7 +136,7 @@ fn byte(side: usize, i: usize) -> u8 {
     (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15 + side as u64).to_be_bytes()[0]
 }
 
-/// Sends `len` bytes each way and checks them; sent and taken as whole messages of 19 bytes.
+/// Sends `len` bytes each way and checks them; they are sent and taken as whole messages of 19 bytes.
 fn exchange(world: &mut World, ids: [ConnectionId; 2], len: usize, limit: Duration) {
     let (mut sent, mut received) = ([0; 2], [0; 2]);
     world.run(limit, |world| {
@@ -176,7 +176,7 @@ fn connects_carries_both_ways_and_closes() {
         exchange(&mut world, ids, 3_000_000, Duration::from_secs(2));
         assert_eq!(world.longest, 1500);
 
-        // The last bytes before the close arrive, and the other side sees first the end, then that it is over.
+        // The last bytes before the close arrive, and the other side first sees the end of data, then the close.
         world.sides[0].send_with(ids[0], &mut |room| {
             room[..3].copy_from_slice(b"bye");
             3
@@ -231,12 +231,12 @@ fn each_end_has_its_reason() {
     let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
     let ids = world.pair(false);
     let (a, b) = (address(0, 1, false), address(1, 1, false));
-    // Nobody listens there.
+    // No listener.
     let refused = world.connect(a, (b, 180).into());
     let state = |world: &mut World, side: usize, id| world.sides[side].state(id);
     assert_eq!(state(&mut world, 0, refused), ConnState::Connecting);
     world.run(LONG, |w| state(w, 0, refused) == ConnState::Closed(CloseReason::Refused));
-    // Aborted: reset for the peer, which can still read what came before.
+    // Aborted: the peer sees a reset, and can still read the data received before.
     world.sides[0].send_with(ids[0], &mut |room| {
         room[0] = 42;
         1
@@ -246,13 +246,13 @@ fn each_end_has_its_reason() {
     assert_eq!(state(&mut world, 0, ids[0]), ConnState::Closed(CloseReason::Local));
     world.run(LONG, |w| state(w, 1, ids[1]) == ConnState::Closed(CloseReason::Reset));
     assert_eq!(world.sides[1].receive_with(ids[1], &mut |bytes| bytes.len()), 1);
-    // No such host, or no such family.
+    // No such host, or another family.
     for (from, to) in [(address(0, 9, false), b), (a, address(1, 1, true))] {
         let id = world.connect(from, (to, 179).into());
         assert_eq!(state(&mut world, 0, id), ConnState::Closed(CloseReason::Unaddressable));
         world.sides[0].remove(id);
     }
-    // Nobody answers: the handshake is given up.
+    // No answer: the handshake is given up.
     world.silent = Some(1);
     let begun = world.now;
     let lonely = world.connect(a, (b, 179).into());
@@ -288,7 +288,7 @@ fn a_window_that_was_closed_opens_again() {
     let end = world.now + Duration::from_secs(300);
     while world.step(end) {}
     assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "probed, answered, not given up");
-    // Probes of the window are bytes that were sent, and they are few.
+    // Window probes are bytes that were sent, and they are few.
     let (unsent, waiting) = (world.sides[0].unsent(ids[0]), world.sides[0].unacknowledged(ids[0]) as u64);
     assert!((50_000 - 4_096 - 1..=50_000 - 4_096).contains(&unsent) && waiting - unsent <= 1, "{unsent} of {waiting}");
     let mut total = 0;
@@ -325,7 +325,7 @@ fn many_hosts_connect_to_one_listener_and_idle_for_nothing() {
     let ready: Vec<_> = world.sides[0].ready().collect();
     assert_eq!(ready, ids, "each once");
     assert_eq!(world.sides[0].ready().count(), 0);
-    // What comes in from one peer is seen at one connection.
+    // Data from one peer arrives at one connection.
     let (_, one) = accepted[700];
     world.sides[1].send_with(one, &mut |_| 19);
     world.run(LONG, |world| world.sides[1].unacknowledged(one) == 0);
@@ -349,7 +349,7 @@ fn a_listener_takes_as_many_as_its_backlog_and_the_port_can_be_taken_again() {
     let established = |w: &World| ids.iter().filter(|i| w.sides[0].state(**i) == ConnState::Established).count();
     assert_eq!((established(&world), world.sides[1].connections()), (2, 2));
     let first = world.sides[1].accept(listener).unwrap();
-    // The one that was left out asks again and finds room.
+    // The one without room tries again and finds room.
     world.run(LONG, |w| established(w) == 3);
     world.sides[1].unlisten(listener);
     assert_eq!(world.sides[1].accept(listener), None);
@@ -366,7 +366,7 @@ fn long_segments_and_unfinished_checksums_are_taken_when_asked() {
         let config = TcpConfig { verify_checksums: verify, ..TcpConfig::new(1500, 1) };
         let mut world = World::new(config, Trouble::default());
         let ids = world.pair(false);
-        // The next segment of the active side, as long as an IPv4 packet gets, without a checksum.
+        // The next segment of the active side, as long as an IPv4 packet can be, without a checksum.
         world.sides[0].send_with(ids[0], &mut |_| 1);
         let mut packet = Vec::new();
         world.sides[0].poll(world.now, &mut |p| packet = p.to_vec());

@@ -9,6 +9,7 @@ use crate::program::{flatten, tap_lines};
 use crate::topology::{Topology, silence, tester_interface};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe, router};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::router_interfaces::RouterInterface;
@@ -29,6 +30,9 @@ const READY: Duration = Duration::from_secs(60);
 const NEIGHBOUR: Duration = Duration::from_millis(150);
 /// Time in which a guest that was told to halt must be gone.
 const HALT: Duration = Duration::from_secs(3);
+/// From look to look at what a guest lacks it takes so many times as long as the look itself: looking takes the guest's processor, the longer the more routes
+/// it has.
+const LOOKING: u32 = 5;
 /// Where taps are made.
 const TAPS: &str = "/dev/net/tun";
 /// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not count: the header of Ethernet.
@@ -55,6 +59,8 @@ pub(super) struct UmlDut {
     record: DutRecord,
     role: RouterRole,
     routing: Routing,
+    /// What it lacked at the last look, and when the next one is.
+    lacked: Option<(Instant, String)>,
 }
 
 /// Refuses where this process may not make taps.
@@ -131,7 +137,8 @@ impl UmlDut {
             config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
         };
-        let mut up = UmlDut { daemon: None, ends, record, role: job.role.clone(), routing: job.routing };
+        let (role, routing) = (job.role.clone(), job.routing);
+        let mut up = UmlDut { daemon: None, ends, record, role, routing, lacked: None };
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
@@ -182,7 +189,6 @@ impl UmlDut {
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
-        // Looking takes the guest's processor, the longer the more routes it has: a fifth of the time at most.
         let (mut next, mut last) = (Instant::now(), String::new());
         let look = |dut: &UmlDut| match agent::ask_once(dut.ends.netns(), "ready", || Ok(())) {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.ends.link_not_up()) {
@@ -199,7 +205,7 @@ impl UmlDut {
                 return Ok(Look::NotYet(last.clone()));
             }
             let found = look(dut)?;
-            next = begun + begun.elapsed() * 5;
+            next = begun + begun.elapsed() * LOOKING;
             if let Look::NotYet(why) = &found {
                 last.clone_from(why);
             }
@@ -367,6 +373,35 @@ impl Dut for UmlDut {
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
+    }
+
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        if let Some(link) = self.ends.link_not_up() {
+            return Ok(Some(format!("{link} has no carrier")));
+        }
+        let begun = Instant::now();
+        if let Some((_, why)) = self.lacked.as_ref().filter(|(next, _)| begun < *next) {
+            return Ok(Some(why.clone()));
+        }
+        let told = self.ask("lacking")?;
+        let why = told.get("waiting").and_then(Value::as_str).map(str::to_owned);
+        self.lacked = why.clone().map(|why| (begun + begun.elapsed() * LOOKING, why));
+        Ok(why)
+    }
+
+    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
+        self.ask(&format!("down {interface}")).map(drop)
+    }
+
+    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
+        self.ask(&format!("up {interface}")).map(drop)
+    }
+
+    /// It is told `classes` and the lists as JSON.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        self.ask(&format!("classes {lists}")).map(drop)
     }
 
     fn processor(&self) -> Option<usize> {

@@ -4,12 +4,14 @@
 
 use super::super::frr;
 use super::links::{self, Link};
-use super::{Job, Routing, agent};
+use super::{Job, Routing, agent, link_end};
 use crate::link_delay::{self, LinkDelay};
 use crate::process::{self, Daemon};
 use crate::topology::{ROUTER, ROUTER_IPV6};
+use crate::traffic_classes::{self, Given};
 use crate::wait::{self, Look};
 use crate::{LabError, bgp, mounts, netns, probe, router};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
 use nix::mount::{MsFlags, mount};
@@ -108,6 +110,7 @@ const IPV6_INTERFACES: &str = "/proc/sys/net/ipv6/conf";
 struct Guest {
     job: Job,
     daemons: Vec<Daemon>,
+    classes: Given,
 }
 
 impl Guest {
@@ -128,7 +131,8 @@ impl Guest {
         }
         delays(&job.delays)?;
         policies(&job.role)?;
-        let mut guest = Guest { job, daemons: Vec::new() };
+        let classes = Given::by(job.scheduler);
+        let mut guest = Guest { job, daemons: Vec::new(), classes };
         match guest.job.routing {
             Routing::Static => ip(&router::route_lines(&guest.job.role))?,
             Routing::Frr => guest.frr()?,
@@ -200,13 +204,32 @@ impl Guest {
     }
 
     fn answer(&mut self, question: &str) -> Result<Value, LabError> {
-        Ok(match question {
+        let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
+        Ok(match word {
             "ready" => {
                 self.check()?;
                 json!({ "waiting": self.not_ready()?, "kernel": crate::environment::kernel_release() })
             }
+            "lacking" => {
+                self.check()?;
+                json!({ "waiting": self.not_ready()?.or_else(|| self.session_down()) })
+            }
             "check" => {
                 self.check()?;
+                json!({})
+            }
+            "up" | "down" => {
+                let interface = rest.parse().unwrap_or(usize::MAX);
+                link_end::set(&self.job.role, self.job.routing, interface, word == "up")?;
+                json!({})
+            }
+            "classes" => {
+                let lists: Vec<EgressClasses> = serde_json::from_str(rest)
+                    .map_err(|e| LabError::io("cannot read the classes")(std::io::Error::from(e)))?;
+                if !lists.is_empty() {
+                    load(&traffic_classes::MODULES)?;
+                }
+                self.classes.set(&tc, &self.job.role, &lists)?;
                 json!({})
             }
             "logs" => json!({ "logs": self.daemons.iter().map(Daemon::log_tail).collect::<Vec<_>>().join("\n") }),
@@ -218,7 +241,7 @@ impl Guest {
                 "ipv6": probe::own_fib_routes(Family::Ipv6),
             }),
             "halt" => json!({}),
-            other => agent::refusal(&format!("there is no question `{other}`")),
+            _ => agent::refusal(&format!("there is no question `{question}`")),
         })
     }
 
@@ -233,7 +256,13 @@ impl Guest {
             }
         }
         let Some(bgp) = &role.bgp else { return Ok(None) };
-        Ok(frr::not_told(&Path::new(STATE).join("bgpd.vty"), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
+        Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
+    }
+
+    /// In words a session with another router of its system that is not up.
+    fn session_down(&self) -> Option<String> {
+        let mut peers = self.job.role.bgp.iter().flat_map(|bgp| &bgp.core);
+        peers.find_map(|peer| frr::session_down(&bgpd(), peer))
     }
 
     fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -245,8 +274,9 @@ impl Guest {
         for tunnel in 0..role.tunnels.len() {
             probe::own_interface(&router::tunnel_name(tunnel), &mut counters)?;
         }
+        self.classes.counters(&tc, &mut counters)?;
         if role.member.is_some() {
-            let text = process::output(tc_command(&["-j", "-s", "qdisc", "show"])?, None)?;
+            let text = tc(&["-j", "-s", "qdisc", "show"], None)?;
             let listed: Value = serde_json::from_str(&text)
                 .map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))?;
             counters.extend(link_delay::dropped(&listed, role.interfaces.len(), &self.job.delays));
@@ -257,6 +287,11 @@ impl Guest {
     fn each<T>(&self, ask: impl Fn(u32) -> Option<T>) -> BTreeMap<String, T> {
         self.daemons.iter().filter_map(|d| Some((d.name().to_owned(), ask(d.pid())?))).collect()
     }
+}
+
+/// Where bgpd is asked.
+fn bgpd() -> PathBuf {
+    Path::new(STATE).join("bgpd.vty")
 }
 
 /// Folders of the guest's own. The folder of the state is made last.
@@ -270,6 +305,8 @@ fn surroundings() -> Result<(), LabError> {
     fs::create_dir_all(STATE).map_err(LabError::file("create", Path::new(STATE)))
 }
 
+/// Where modprobe(8) looks for modules, in the folder of the state.
+const MODULES: &str = "modules";
 /// Modules that delay what arrives at an interface.
 const DELAY_MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
 
@@ -279,8 +316,7 @@ fn has_ipv6(role: &RouterRole) -> bool {
 
 /// Loads what is no part of Debian's kernel.
 fn modules(job: &Job) -> Result<(), LabError> {
-    let folder = Path::new(STATE).join("modules");
-    let library = folder.join("lib");
+    let library = Path::new(STATE).join(MODULES).join("lib");
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
     let link = library.join("modules");
     std::os::unix::fs::symlink(&job.modules, &link).map_err(LabError::file("create", &link))?;
@@ -293,15 +329,19 @@ fn modules(job: &Job) -> Result<(), LabError> {
         (!job.role.tunnels.is_empty(), &["ip_gre"]),
         (!job.delays.is_empty(), &DELAY_MODULES),
     ];
-    for module in wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, modules)| *modules) {
-        let mut load = command(&process::find("modprobe", "kmod")?);
-        load.arg("-d").arg(&folder).arg(module);
-        process::output(load, None)?;
-    }
-    Ok(())
+    wanted.iter().filter(|(wanted, _)| *wanted).try_for_each(|(_, modules)| load(modules))
 }
 
-fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+/// Loads modules of the kernel; nothing happens to those that are there.
+fn load(modules: &[&str]) -> Result<(), LabError> {
+    modules.iter().try_for_each(|module| {
+        let mut load = command(&process::find("modprobe", "kmod")?);
+        load.arg("-d").arg(Path::new(STATE).join(MODULES)).arg(module);
+        process::output(load, None).map(drop)
+    })
+}
+
+pub(super) fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
     let path = Path::new("/proc/sys").join(key);
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
@@ -334,7 +374,7 @@ fn delays(delays: &[LinkDelay]) -> Result<(), LabError> {
     }
     ip(&delays.iter().flat_map(LinkDelay::ip_lines).collect::<Vec<_>>())?;
     let lines: Vec<_> = delays.iter().flat_map(LinkDelay::tc_lines).collect();
-    process::output(tc_command(&["-batch", "-"])?, Some(&(lines.join("\n") + "\n"))).map(drop)
+    tc(&["-batch", "-"], Some(&(lines.join("\n") + "\n"))).map(drop)
 }
 
 /// Makes the tunnels, and gives the kernel the policies.
@@ -404,17 +444,17 @@ fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
     Ok(command)
 }
 
-fn tc_command(arguments: &[&str]) -> Result<Command, LabError> {
+fn tc(arguments: &[&str], input: Option<&str>) -> Result<String, LabError> {
     let mut command = command(&process::find("tc", "iproute2")?);
     command.args(arguments);
-    Ok(command)
+    process::output(command, input)
 }
 
-fn ip(lines: &[String]) -> Result<(), LabError> {
+pub(super) fn ip(lines: &[String]) -> Result<(), LabError> {
     ip_batch(&["-batch", "-"], lines)
 }
 
-fn ip_batch(arguments: &[&str], lines: &[String]) -> Result<(), LabError> {
+pub(super) fn ip_batch(arguments: &[&str], lines: &[String]) -> Result<(), LabError> {
     process::output(ip_command(arguments)?, Some(&(lines.join("\n") + "\n"))).map(drop)
 }
 
@@ -435,6 +475,7 @@ mod tests {
             pipe: false,
             raw: false,
             delays: Vec::new(),
+            scheduler: Default::default(),
         };
         let lines = interfaces(&job);
         let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));

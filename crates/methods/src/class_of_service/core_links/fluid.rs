@@ -1,6 +1,6 @@
-//! What weights make of traffic that crosses several links, each shared by weight.
+//! What becomes of traffic that crosses several links, each shared by weight or by priority.
 
-use crate::class_of_service::shares;
+use crate::class_of_service::Sharing;
 use drophammer_model::topology::CoreWay;
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ pub(super) struct Demand {
 /// Rounds of [`delivered`] at most.
 const ROUNDS: usize = 200;
 
-/// Frames per second of each class that arrive where each link carries `pps` frames per second, shares them by weight, and loses of a class the same
+/// Frames per second of each class that arrive where each link carries `pps` frames per second, shares them so, and loses of a class the same
 /// part of all that comes.
 ///
 /// What a link loses does not come to the next one. So the part that passes is worked out again and again from what comes, until no link has another
 /// one. Where traffic goes in circles around the routers this need not end: then it is as in round [`ROUNDS`].
-pub(super) fn delivered(demands: &[Demand], pps: f64, weights: &[f64]) -> Vec<f64> {
+pub(super) fn delivered(demands: &[Demand], pps: f64, sharing: &Sharing) -> Vec<f64> {
+    let classes = sharing.classes();
     // The part of each class that passes each link.
     let mut passed: BTreeMap<CoreWay, Vec<f64>> = BTreeMap::new();
     for demand in demands {
-        passed.extend(demand.ways.iter().map(|way| (*way, vec![1.0; weights.len()])));
+        passed.extend(demand.ways.iter().map(|way| (*way, vec![1.0; classes])));
     }
     for _ in 0..ROUNDS {
-        let mut coming: BTreeMap<CoreWay, Vec<f64>> =
-            passed.keys().map(|way| (*way, vec![0.0; weights.len()])).collect();
+        let mut coming: BTreeMap<CoreWay, Vec<f64>> = passed.keys().map(|way| (*way, vec![0.0; classes])).collect();
         for demand in demands {
-            for class in 0..weights.len() {
+            for class in 0..classes {
                 let mut left = demand.class_pps;
                 for way in &demand.ways {
                     if let Some(sum) = coming.get_mut(way) {
@@ -43,7 +43,7 @@ pub(super) fn delivered(demands: &[Demand], pps: f64, weights: &[f64]) -> Vec<f6
         let next: BTreeMap<CoreWay, Vec<f64>> = coming
             .iter()
             .map(|(way, wanted)| {
-                let given = shares(pps, wanted, weights);
+                let given = sharing.shares(pps, wanted);
                 let part = |(given, wanted): (&f64, &f64)| if *wanted > 0.0 { given / wanted } else { 1.0 };
                 (*way, given.iter().zip(wanted).map(part).collect())
             })
@@ -59,12 +59,13 @@ pub(super) fn delivered(demands: &[Demand], pps: f64, weights: &[f64]) -> Vec<f6
         let parts = demand.ways.iter().map(|way| passed.get(way).map_or(1.0, |parts| parts[class]));
         demand.class_pps * parts.product::<f64>()
     };
-    (0..weights.len()).map(|class| demands.iter().map(|demand| through(demand, class)).sum()).collect()
+    (0..classes).map(|class| demands.iter().map(|demand| through(demand, class)).sum()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::classes::{Scheduling, ServiceClass};
 
     fn demand(hops: &[usize], class_pps: f64) -> Demand {
         let ways = hops.windows(2).map(|hop| CoreWay { from: hop[0], to: hop[1] }).collect();
@@ -75,13 +76,26 @@ mod tests {
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}, not {expected:?}");
     }
 
-    const WEIGHTS: [f64; 3] = [70.0, 20.0, 5.0];
+    fn by(scheduling: Scheduling) -> Sharing {
+        let class = |weight| ServiceClass { name: String::new(), dscp: 0, weight };
+        Sharing::of(&[70, 20, 5].map(class), scheduling)
+    }
 
     #[test]
     fn a_link_is_shared_by_weight() {
-        near(&delivered(&[demand(&[1, 2], 50.0)], 100.0, &WEIGHTS), [50.0, 40.0, 10.0]);
-        near(&delivered(&[demand(&[1, 2], 30.0)], 100.0, &WEIGHTS), [30.0; 3]);
-        near(&delivered(&[], 100.0, &WEIGHTS), [0.0; 3]);
+        let weights = by(Scheduling::Weights);
+        near(&delivered(&[demand(&[1, 2], 50.0)], 100.0, &weights), [50.0, 40.0, 10.0]);
+        near(&delivered(&[demand(&[1, 2], 30.0)], 100.0, &weights), [30.0; 3]);
+        near(&delivered(&[], 100.0, &weights), [0.0; 3]);
+    }
+
+    #[test]
+    fn with_priority_the_last_class_loses_first() {
+        let priority = by(Scheduling::Priority);
+        near(&delivered(&[demand(&[1, 2], 40.0)], 100.0, &priority), [40.0, 40.0, 20.0]);
+        // Gold and silver fill both links, and nothing is left for bronze on either.
+        let demands = [demand(&[1, 2], 25.0), demand(&[1, 2, 3], 25.0), demand(&[2, 3], 25.0)];
+        near(&delivered(&demands, 100.0, &priority), [75.0, 75.0, 0.0]);
     }
 
     #[test]
@@ -89,9 +103,10 @@ mod tests {
         // Half of the first link's traffic goes on to the second, where as much waits already.
         let demands = [demand(&[1, 2], 25.0), demand(&[1, 2, 3], 25.0), demand(&[2, 3], 25.0)];
         // First link: 50, 40, 10 of 50 each. Second: 25 + 25 gold, 25 + 20 silver, 25 + 5 bronze; silver and bronze share 50 four to one.
-        near(&delivered(&demands, 100.0, &WEIGHTS), [75.0, 20.0 + 40.0, 5.0 + 10.0]);
+        let weights = by(Scheduling::Weights);
+        near(&delivered(&demands, 100.0, &weights), [75.0, 20.0 + 40.0, 5.0 + 10.0]);
         // In another order of the demands the same.
         let turned = [demand(&[2, 3], 25.0), demand(&[1, 2, 3], 25.0), demand(&[1, 2], 25.0)];
-        near(&delivered(&turned, 100.0, &WEIGHTS), [75.0, 60.0, 15.0]);
+        near(&delivered(&turned, 100.0, &weights), [75.0, 60.0, 15.0]);
     }
 }

@@ -1,11 +1,11 @@
 //! What the queues of the links between routers counted, link by link and class by class, and whether that is as the weights want it.
 
 use super::{Case, Trial, beside, starved};
-use crate::class_of_service::rows::{AS_WANTED, EXCESS, FULL, group, off, verdict, weights};
-use crate::class_of_service::shares;
+use crate::class_of_service::rows::{AS_WANTED, EXCESS, FULL, group, off, verdict};
 use crate::columns;
 use crate::table::TableSpec;
 use drophammer_model::outcome::Outcome;
+use drophammer_model::registry::TableShape;
 use drophammer_model::size::PacketSize;
 use drophammer_model::topology::CoreWay;
 
@@ -43,6 +43,8 @@ columns! {
 const LINKS: TableSpec<LinkRow> = TableSpec::new("class_of_service_links", "Classes on each way between routers");
 const LOSSES: TableSpec<LossRow> =
     TableSpec::new("class_of_service_losses", "Lost frames, and drops of all queues between routers");
+/// Both tables.
+pub(in crate::class_of_service) const SHAPES: [TableShape; 2] = [LINKS.shape(), LOSSES.shape()];
 
 /// Part of the frames that should come to a queue by which others may come, and frames beside that, one for each flow at least: flows begin and end
 /// within a trial.
@@ -180,14 +182,13 @@ fn flows_of_class(case: &Case<'_>, way: CoreWay) -> f64 {
 ///
 /// A class that had frames dropped had a full queue at the end. What was in it left after all had been sent, so it had no part in the sharing.
 fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judged {
-    let weights = weights(case.classes);
     let seconds = trial.result.sending_s.max(f64::MIN_POSITIVE);
     let percent = way_percent(case, trial, way);
     let late = |count: &Count| if count.dropped > 0 { f64::from(case.queue).min(count.left as f64) } else { 0.0 };
     let left: Vec<f64> = counts.iter().map(|count| count.left as f64 - late(count)).collect();
     let wanted: Vec<f64> = counts.iter().map(|count| (count.left + count.dropped) as f64 - late(count)).collect();
     let sum: f64 = left.iter().sum();
-    let expected = shares(sum, &wanted, &weights);
+    let expected = case.sharing.shares(sum, &wanted);
     let whole: f64 = expected.iter().sum();
     let full = counts.iter().any(|count| count.dropped > 0);
     let shares: Option<Vec<(f64, f64)>> = (full && sum > 0.0 && whole > 0.0).then(|| {
@@ -195,13 +196,14 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
     });
     let few = FEW.max(flows_of_class(case, way));
     let by_routes = case.pps * percent / 100.0 * seconds / counts.len() as f64;
+    let came_pps: Vec<f64> = counts.iter().map(|count| (count.left + count.dropped) as f64 / seconds).collect();
     let mut faults = Vec::new();
     for (i, count) in counts.iter().enumerate() {
         let came = (count.left + count.dropped) as f64;
         let mut own = Vec::new();
         if count.dropped > 0 && percent <= 100.0 * FULL {
             own.push(format!("dropped {} frames without overload", count.dropped));
-        } else if count.dropped > 0 && came / seconds < case.pps * weights[i] / weights.iter().sum::<f64>() {
+        } else if count.dropped > 0 && came_pps[i] < case.sharing.guaranteed(i, case.pps, &came_pps) {
             own.push(format!("dropped {} frames, though less came than its share", count.dropped));
         }
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));

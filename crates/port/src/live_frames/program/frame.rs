@@ -7,15 +7,15 @@ use crate::bpf::plain::{IP, UDP};
 use drophammer_model::traffic::FieldName;
 use drophammer_wire::signature;
 
-// A double word and a word.
+// One store of a double word and one of a word.
 const _: () = assert!(signature::LEN == 12);
 
-/// Longest walk to a number below `count`. The network is less than four times as wide, so a walk of this length has a
-/// chance of 10^-28.
+/// Maximum number of steps to a number below `count`. The network is less than four times as large as `count`, so the
+/// probability of more steps is 10^-28.
 const WALK: i32 = 224;
 
 impl Writer<'_> {
-    /// The unchanging bytes and the addresses; leaves the addresses' sum on the stack.
+    /// Writes the constant bytes and the addresses; stores the sum of the addresses on the stack.
     pub(super) fn write_headers(&mut self) {
         for word in 0..self.plain.headers().div_ceil(8) {
             self.p.load(Width::Long, 1, FLOW, at(flow::HEAD + word));
@@ -27,7 +27,7 @@ impl Writer<'_> {
         self.p.store(Width::Long, STACK, SOURCE_HIGH, 1);
         self.address(flow::DESTINATIONS);
         if self.shape.ipv6 {
-            // Destination in 1, 0; source in 3, 2; all in wire order.
+            // Destination in 1, 0; source in 3, 2; all in network byte order.
             self.p.load(Width::Long, 2, STACK, SOURCE_LOW);
             self.p.load(Width::Long, 3, STACK, SOURCE_HIGH);
             let places = [(3, source), (2, source + 8), (1, destination), (0, destination + 8)];
@@ -45,7 +45,7 @@ impl Writer<'_> {
             self.low_half(0);
             self.p.alu(Alu::Or, 2, Is(0));
             self.p.big_endian(2, 64);
-            // Both addresses: the destination follows the source.
+            // Both addresses at once: the destination follows the source.
             self.p.store(Width::Long, FRAME, source, 2);
             self.p.set(5, Value(0));
             self.add_halves(5, 2, 4);
@@ -53,7 +53,7 @@ impl Writer<'_> {
         self.p.store(Width::Long, STACK, SUM, 5);
     }
 
-    /// `to += low half of from + high half of from`; `from` is used up.
+    /// `to += low half of from + high half of from`; `from` is overwritten.
     fn add_halves(&mut self, to: Register, from: Register, spare: Register) {
         self.p.set(spare, Is(from));
         self.p.alu(Alu::ShiftRight, spare, Value(32));
@@ -77,7 +77,7 @@ impl Writer<'_> {
         self.p.set(1, Value(0));
         self.p.here(again);
         self.p.store(Width::Long, FLOW, field(addresses::NEXT), 1);
-        // 0 the number, 5 steps of the walk, 1 and 2 its halves, 3 and 4 work.
+        // Registers: 0 the number, 5 the steps so far, 1 and 2 its halves, 3 and 4 temporary.
         self.p.set(5, Value(0));
         self.p.here(walk);
         self.p.load(Width::Long, 3, FLOW, field(addresses::HALF_BITS));
@@ -113,7 +113,7 @@ impl Writer<'_> {
         self.p.set(0, Value(0));
         self.p.here(found);
         self.p.here(single);
-        // first + step * member, in 128 bits: the member has 32, so the product is made of two.
+        // first + step * member, in 128 bits: the member has 32 bits, so two products are added.
         self.p.load(Width::Long, 2, FLOW, field(addresses::STEP));
         self.p.set(1, Is(2));
         self.p.alu(Alu::ShiftRight, 1, Value(32));
@@ -138,10 +138,10 @@ impl Writer<'_> {
         self.p.here(no_carry);
     }
 
-    /// The signature; register 0 = its sum as it counts in the datagram.
+    /// Writes the signature; register 0 = its sum, as it counts in the datagram.
     pub(super) fn write_signature(&mut self) {
         let place = self.shape.signature_at as i16;
-        // 1 = flow and sequence, 2 = what is mixed.
+        // 1 = flow and sequence number, 2 = the value that is mixed.
         self.p.load(Width::Long, 1, FLOW, at(flow::ID));
         self.p.alu(Alu::ShiftLeft, 1, Value(28));
         self.p.load(Width::Long, 2, STACK, SEQUENCE);
@@ -173,7 +173,7 @@ impl Writer<'_> {
         self.p.store(Width::Word, FRAME, place + 8, 2);
         self.p.set(0, Is(2));
         self.add_halves(0, 1, 3);
-        // Within the datagram, whose header has an even length.
+        // Odd offset in the datagram, whose header has an even length.
         if (self.shape.signature_at - self.plain.headers()) % 2 == 1 {
             self.fold(0, 1);
             self.p.big_endian(0, 16);
@@ -187,13 +187,13 @@ impl Writer<'_> {
         self.p.alu(Alu::Xor, register, Is(3));
     }
 
-    /// A sum of 32-bit halves to 16 bits.
+    /// Folds a sum of 32-bit halves to 16 bits.
     fn fold(&mut self, register: Register, spare: Register) {
         self.p.set(spare, Is(register));
         self.p.alu(Alu::ShiftRight, spare, Value(32));
         self.low_half(register);
         self.p.alu(Alu::Add, register, Is(spare));
-        // 33 bits, 18 bits, 17 bits, 16 bits.
+        // The results have at most 33, 18, 17 and 16 bits.
         for _ in 0..3 {
             self.p.set(spare, Is(register));
             self.p.alu(Alu::ShiftRight, spare, Value(16));
@@ -202,7 +202,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Register 0 holds the signature's sum.
+    /// Writes the checksums; register 0 contains the sum of the signature.
     pub(super) fn write_checksums(&mut self) {
         self.p.load(Width::Long, 5, STACK, SUM);
         if !self.shape.ipv6 {

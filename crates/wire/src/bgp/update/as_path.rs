@@ -2,11 +2,11 @@
 
 use super::attributes::AS_TRANS;
 
-/// Segment: ASes in no order.
+/// Segment: unordered ASes.
 pub const AS_SET: u8 = 1;
-/// Segment: ASes in order.
+/// Segment: ordered ASes.
 pub const AS_SEQUENCE: u8 = 2;
-/// Segment within a confederation (RFC 5065): ASes in order. One in no order is 4.
+/// Segment within a confederation (RFC 5065): ordered ASes. The unordered one has type 4.
 pub const AS_CONFED_SEQUENCE: u8 = 3;
 
 /// Most ASes of a segment.
@@ -16,23 +16,23 @@ pub const SEGMENT_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsPath<'a> {
     bytes: &'a [u8],
-    /// Octets of an AS: 2 or 4.
+    /// Octets per AS: 2 or 4.
     octets: u8,
 }
 
-/// What is wrong with a path.
+/// Error in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// A segment's type is unknown, it has no AS, or the end comes too early (RFC 7606 section 7.2).
+    /// A segment has an unknown type or no AS, or exceeds the end of the path (RFC 7606 section 7.2).
     Syntax,
-    /// A segment of a confederation, of which this speaker is no member (RFC 5065 section 5).
+    /// A segment of a confederation, but this speaker is not a member (RFC 5065 section 5).
     Confederation,
     /// AS 0 (RFC 7607).
     Zero,
 }
 
 impl<'a> AsPath<'a> {
-    /// Takes a value whose ASes have so many octets, 2 or 4.
+    /// Wraps a value with 2 or 4 octets per AS.
     pub fn new(bytes: &'a [u8], four_octet: bool) -> AsPath<'a> {
         AsPath { bytes, octets: if four_octet { 4 } else { 2 } }
     }
@@ -42,7 +42,7 @@ impl<'a> AsPath<'a> {
         self.bytes
     }
 
-    /// Is it as the RFCs want it?
+    /// Checks the path against the RFCs.
     pub fn check(&self) -> Result<(), PathError> {
         let mut rest = self.bytes;
         while let [kind, n, tail @ ..] = rest {
@@ -62,7 +62,7 @@ impl<'a> AsPath<'a> {
         if rest.is_empty() { Ok(()) } else { Err(PathError::Syntax) }
     }
 
-    /// Its segments as far as they can be read: type and ASes.
+    /// Its segments, up to the first invalid one: type and ASes.
     pub fn segments(&self) -> impl Iterator<Item = (u8, impl Iterator<Item = u32> + use<'a>)> + use<'a> {
         let octets = usize::from(self.octets);
         let mut rest = self.bytes;
@@ -75,23 +75,23 @@ impl<'a> AsPath<'a> {
         })
     }
 
-    /// Is it nothing but sequences?
+    /// True if all segments are sequences.
     pub fn is_sequence(&self) -> bool {
         self.segments().all(|(kind, _)| kind == AS_SEQUENCE)
     }
 
-    /// All ASes in order, those of sets as they stand.
+    /// All ASes in order, those of sets in the order of the message.
     pub fn ases(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.segments().flat_map(|(_, ases)| ases)
     }
 
-    /// Its length as routes are compared by it: a set counts as one (RFC 4271 section 9.1.2.2).
+    /// Its length for the comparison of routes: a set counts as one (RFC 4271 section 9.1.2.2).
     pub fn length(&self) -> usize {
         self.segments().map(|(kind, ases)| if kind == AS_SET { 1 } else { ases.count() }).sum()
     }
 }
 
-/// The ASes of a route's path: of AS_PATH, whose far part AS4_PATH replaces where there is one that is not longer (RFC 6793
+/// The ASes of a route's path: AS_PATH, whose end is replaced by AS4_PATH if there is one that is not longer (RFC 6793
 /// section 4.2.3).
 pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<Item = u32> + use<'a> {
     let (all, far) = (path.ases().count(), path4.map_or(0, |p| p.ases().count()));
@@ -110,7 +110,7 @@ pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
     }
 }
 
-/// Appends the bytes of each item: room for all at once, because asking for room is most of the work.
+/// Appends the bytes of each item. Room for all is allocated at once, because allocation is most of the work.
 #[inline]
 pub(super) fn append_each<T, const N: usize>(out: &mut Vec<u8>, items: &[T], bytes: impl Fn(&T) -> [u8; N]) {
     let start = out.len();
@@ -149,7 +149,7 @@ mod tests {
         let path4: &'static [u8] = path4.to_vec().leak();
         assert_eq!(of(Some(path4)), [10, 131_072, 196_608]);
         assert_eq!(of(None), [10, 23_456, 23_456]);
-        // A longer one is not for this path.
+        // A longer AS4_PATH does not belong to this path.
         assert_eq!(of(Some(&[2, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4])), [10, 23_456, 23_456]);
     }
 

@@ -1,4 +1,4 @@
-//! Path attributes (RFC 4271 section 5) as they are written: once for all routes that share them.
+//! Encoding of path attributes (RFC 4271 section 5): once for all routes that share them.
 //!
 //! ```text
 //! +---------------------------+
@@ -15,11 +15,11 @@ use std::net::Ipv4Addr;
 
 /// Flags of an attribute.
 pub mod flag {
-    /// Not every speaker knows it.
+    /// Well-known attributes do not have this flag; all speakers must support them.
     pub const OPTIONAL: u8 = 0x80;
-    /// Is passed on by speakers that do not know it; always set in well-known ones.
+    /// Passed on by speakers that do not support the attribute; always set in well-known ones.
     pub const TRANSITIVE: u8 = 0x40;
-    /// A speaker that does not know it has passed it on.
+    /// A speaker that does not support the attribute has passed it on.
     pub const PARTIAL: u8 = 0x20;
     /// Its length has two bytes.
     pub const EXTENDED_LENGTH: u8 = 0x10;
@@ -27,25 +27,25 @@ pub mod flag {
 
 /// Types of attributes.
 pub mod kind {
-    /// Where the route comes from.
+    /// Origin of the route.
     pub const ORIGIN: u8 = 1;
-    /// ASes that it came through.
+    /// ASes that the route has passed.
     pub const AS_PATH: u8 = 2;
     /// Next hop of IPv4 unicast.
     pub const NEXT_HOP: u8 = 3;
-    /// MED: which of several links to take.
+    /// MED: preference among several links to an AS.
     pub const MULTI_EXIT_DISC: u8 = 4;
     /// Preference within the AS.
     pub const LOCAL_PREF: u8 = 5;
-    /// Somebody left out parts of the path.
+    /// The path was aggregated, and lacks some of its ASes.
     pub const ATOMIC_AGGREGATE: u8 = 6;
-    /// Who.
+    /// AS and identifier of the speaker that aggregated the route.
     pub const AGGREGATOR: u8 = 7;
     /// Communities (RFC 1997).
     pub const COMMUNITIES: u8 = 8;
-    /// Who brought a route into the AS (RFC 4456).
+    /// Router that originated the route in the AS (RFC 4456).
     pub const ORIGINATOR_ID: u8 = 9;
-    /// Reflectors that it passed (RFC 4456).
+    /// Clusters of the route reflectors that the route has passed (RFC 4456).
     pub const CLUSTER_LIST: u8 = 10;
     /// Announced routes of other families (RFC 4760).
     pub const MP_REACH_NLRI: u8 = 14;
@@ -53,9 +53,9 @@ pub mod kind {
     pub const MP_UNREACH_NLRI: u8 = 15;
     /// Extended communities (RFC 4360).
     pub const EXTENDED_COMMUNITIES: u8 = 16;
-    /// AS_PATH in 4 octets through speakers of 2 (RFC 6793).
+    /// AS_PATH with 4 octets per AS, carried through speakers with 2 (RFC 6793).
     pub const AS4_PATH: u8 = 17;
-    /// AGGREGATOR in 4 octets (RFC 6793).
+    /// AGGREGATOR with 4 octets per AS (RFC 6793).
     pub const AS4_AGGREGATOR: u8 = 18;
     /// IPv6 address specific extended communities (RFC 5701).
     pub const IPV6_EXTENDED_COMMUNITIES: u8 = 25;
@@ -63,10 +63,10 @@ pub mod kind {
     pub const LARGE_COMMUNITIES: u8 = 32;
 }
 
-/// Stands for an AS of 4 octets where there are only 2 (RFC 6793).
+/// Replaces an AS of 4 octets where only 2 are available (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
 
-/// What a route carries beside its prefix, of all families; the next hop only of IPv4 unicast.
+/// Attributes of a route, of all families; the next hop only for IPv4 unicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
@@ -87,7 +87,7 @@ pub struct Attributes<'a> {
     pub large_communities: &'a [[u32; 3]],
 }
 
-/// Appends one attribute; the flag for a long length is set where it takes it. Values have at most 65,535 bytes.
+/// Appends one attribute, with the flag for an extended length if necessary. Values have at most 65,535 bytes.
 #[inline]
 pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     debug_assert!(value.len() <= 0xffff);
@@ -101,13 +101,13 @@ pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// The same of a value of four bytes.
+/// Appends one attribute with a value of four bytes.
 #[inline]
 fn append4(out: &mut Vec<u8>, flags: u8, kind: u8, [a, b, c, d]: [u8; 4]) {
     out.extend_from_slice(&[flags, kind, 4, a, b, c, d]);
 }
 
-/// The same for a value that `write` appends; nothing if it appends nothing.
+/// Appends one attribute whose value `write` appends; nothing if the value is empty.
 #[inline]
 fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
@@ -127,7 +127,8 @@ fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut V
 }
 
 impl Attributes<'_> {
-    /// Appends them in order of their types. Without `four_octet_as` the path is in 2 octets, with AS4_PATH if it takes it.
+    /// Appends all attributes in order of their types. Without `four_octet_as` the path has 2 octets per AS, with
+    /// AS4_PATH if necessary.
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
         out.extend_from_slice(&[TRANSITIVE, kind::ORIGIN, 1, self.origin]);

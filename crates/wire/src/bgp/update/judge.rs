@@ -1,15 +1,15 @@
-//! What each attribute must be like, and what is done if it is not (RFC 7606 sections 3 and 7; RFC 6793 section 6; RFC 8092).
+//! Checks of each attribute, and the treatment of errors (RFC 7606 sections 3 and 7; RFC 6793 section 6; RFC 8092).
 
 use super::as_path::{AsPath, PathError};
 use super::attributes::{flag, kind};
 use super::walker::{Attribute, Context, Received};
 use std::net::Ipv4Addr;
 
-/// What is done with an attribute that is wrong.
+/// Treatment of an invalid attribute.
 pub(super) enum Error {
-    /// The session ends: nobody may leave out an attribute that is well-known.
+    /// The session ends: an unknown attribute claims to be well-known.
     Unrecognized,
-    /// It counts as absent.
+    /// The attribute counts as absent.
     Discard(&'static str),
     /// All routes of the message count as withdrawn.
     Withdraw(&'static str),
@@ -19,7 +19,7 @@ use Error::{Discard, Withdraw};
 
 const LENGTH: &str = "wrong length";
 
-/// Flags that an attribute of this type has; `None` for an unknown type.
+/// Required flags of an attribute of this type; `None` for an unknown type.
 const fn flags_of(kind: u8) -> Option<u8> {
     Some(match kind {
         kind::ORIGIN | kind::AS_PATH | kind::NEXT_HOP | kind::LOCAL_PREF | kind::ATOMIC_AGGREGATE => flag::TRANSITIVE,
@@ -43,12 +43,12 @@ fn number(value: &[u8]) -> Result<u32, Error> {
     value.try_into().map(u32::from_be_bytes).map_err(|_| Withdraw(LENGTH))
 }
 
-/// A list of members of `size` bytes, at least one.
+/// Checks that a value is a list of members of `size` bytes, at least one.
 fn list(value: &[u8], size: usize) -> Result<&[u8], Error> {
     if value.is_empty() || !value.len().is_multiple_of(size) { Err(Withdraw(LENGTH)) } else { Ok(value) }
 }
 
-/// Takes one attribute into `received`.
+/// Stores one attribute in `received`.
 #[inline]
 pub(super) fn take<'a>(received: &mut Received<'a>, attribute: &Attribute<'a>, context: &Context) -> Result<(), Error> {
     let (kind, value) = (attribute.kind, attribute.value);

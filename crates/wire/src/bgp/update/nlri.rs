@@ -1,5 +1,6 @@
-//! One route in an UPDATE: a length in bits and the bits that it says (RFC 4271 section 4.3), after a path identifier where both
-//! have agreed on it (RFC 7911), with labels (RFC 8277) and a route distinguisher (RFC 4364) where the family has them.
+//! One route in an UPDATE: a length in bits and the prefix of that length (RFC 4271 section 4.3). A path identifier
+//! precedes it if both speakers have agreed on that (RFC 7911), and labels (RFC 8277) and a route distinguisher
+//! (RFC 4364) follow the length in families that have them.
 //!
 //! ```text
 //! +---------------------------+
@@ -18,24 +19,24 @@
 use super::super::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest route that is written: path identifier, length, one label, route distinguisher, IPv6 address.
+/// Length of the longest route that is written: path identifier, length, one label, route distinguisher, IPv6 address.
 pub const LONGEST: usize = 4 + 1 + 3 + 8 + 16;
-/// In place of labels in a withdrawal (RFC 8277 section 2.4).
+/// Value in place of labels in a withdrawal (RFC 8277 section 2.4).
 pub const WITHDRAWN_LABEL: [u8; 3] = [0x80, 0, 0];
 
 /// Labels of the routes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
-    /// All have this one.
+    /// All routes have this label.
     Same(u32),
-    /// The first has this one, each further one the next.
+    /// The first route has this label, each further one the next number.
     Counting(u32),
-    /// They are withdrawn, which takes none.
+    /// The routes are withdrawn, which needs no label.
     Withdrawn,
 }
 
 impl Labels {
-    /// The three bytes of route number `n`: label, and that it is the last.
+    /// The three bytes for route number `n`: label and bottom of stack.
     #[inline]
     fn bytes(self, n: u32) -> [u8; 3] {
         let label = match self {
@@ -48,26 +49,26 @@ impl Labels {
     }
 }
 
-/// What stands before the prefixes of all routes of a message.
+/// Parts before the prefixes, for all routes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Family.
     pub family: AfiSafi,
-    /// Path identifier, where they are in use.
+    /// Path identifier, if they are in use.
     pub path_id: Option<u32>,
-    /// Labels, where the family has them.
+    /// Labels, if the family has them.
     pub labels: Labels,
-    /// Route distinguisher, where the family has one.
+    /// Route distinguisher, if the family has one.
     pub distinguisher: [u8; 8],
 }
 
 impl Frame {
-    /// Prefixes of this family, and nothing else than it needs: label 3 (implicit null), distinguisher 0.
+    /// Prefixes of this family with defaults: label 3 (implicit null), distinguisher 0.
     pub const fn plain(family: AfiSafi) -> Frame {
         Frame { family, path_id: None, labels: Labels::Same(3), distinguisher: [0; 8] }
     }
 
-    /// Bytes that no route of this frame exceeds.
+    /// Length in bytes of the longest possible route with this frame.
     pub fn longest(&self) -> usize {
         let address = usize::from(self.family.address_bits().unwrap_or(128) / 8);
         let path_id = if self.path_id.is_some() { 4 } else { 0 };
@@ -76,7 +77,7 @@ impl Frame {
         path_id + 1 + labels + distinguisher + address
     }
 
-    /// Writes route number `n` of the message and gives its length. `out` has [`LONGEST`] bytes, of which those behind the
+    /// Writes route number `n` of the message and returns its length. `out` has [`LONGEST`] bytes; bytes after the
     /// route are overwritten too. Bits beyond `length` must be zero.
     #[inline]
     pub fn emit(&self, out: &mut [u8; LONGEST], n: u32, address: IpAddr, length: u8) -> usize {
@@ -107,16 +108,16 @@ impl Frame {
     }
 }
 
-/// A route as it came.
+/// A received route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nlri<'a> {
     /// Family.
     pub family: AfiSafi,
-    /// Path identifier, where they are in use.
+    /// Path identifier, if they are in use.
     pub path_id: Option<u32>,
-    /// Labels, 3 bytes each; empty where the family has none.
+    /// Labels, 3 bytes each; empty if the family has none.
     pub labels: &'a [u8],
-    /// Route distinguisher, where the family has one.
+    /// Route distinguisher, if the family has one.
     pub distinguisher: Option<[u8; 8]>,
     /// Length of the prefix in bits.
     pub length: u8,
@@ -125,7 +126,7 @@ pub struct Nlri<'a> {
 }
 
 impl Nlri<'_> {
-    /// Network address, without what stands behind the length.
+    /// Network address, with bits beyond the length cleared.
     #[inline]
     pub fn address(&self) -> IpAddr {
         let shift = |width: u32| width - u32::from(self.length);
@@ -145,8 +146,8 @@ impl Nlri<'_> {
     }
 }
 
-/// The first bytes of a number, of at most 4; those that are missing are 0. By two words that overlap: bytes that are copied one by one
-/// and read as a word keep the processor waiting.
+/// The first bytes of a number, at most 4; missing ones are 0. Reads two words that overlap: copying single bytes and
+/// reading them back as a word stalls the processor.
 #[inline]
 fn leading4(bytes: &[u8]) -> u32 {
     match (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
@@ -158,7 +159,7 @@ fn leading4(bytes: &[u8]) -> u32 {
     }
 }
 
-/// The same of at most 16.
+/// As [`leading4`], for at most 16 bytes.
 #[inline]
 fn leading16(bytes: &[u8]) -> u128 {
     let n = bytes.len() as u32;
@@ -180,12 +181,12 @@ pub struct Routes<'a> {
     rest: &'a [u8],
 }
 
-/// A route that cannot be read: the end comes too early, or the length is beyond that of an address (RFC 7606 section 5.3).
+/// A route that cannot be parsed: it exceeds the end, or its length exceeds that of an address (RFC 7606 section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
 impl<'a> Routes<'a> {
-    /// Routes of `family`; `None` where it is not known.
+    /// Routes of `family`; `None` if the family is not supported.
     #[inline]
     pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
         let width = family.address_bits().filter(|_| super::is_known(family))?;
@@ -202,15 +203,15 @@ impl<'a> Routes<'a> {
         self.family
     }
 
-    /// None left?
+    /// True if no route is left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Can all of them be read?
+    /// True if all remaining routes can be parsed.
     pub fn are_readable(&self) -> bool {
         if !self.path_ids && !self.family.is_labelled() {
-            // The common case, by lengths alone.
+            // The common case needs only the lengths.
             let mut rest = self.rest;
             while let [length, tail @ ..] = rest {
                 let bytes = usize::from(*length).div_ceil(8);
@@ -242,7 +243,7 @@ impl<'a> Routes<'a> {
         if self.family.is_labelled() {
             let body = self.rest;
             let mut end = 0;
-            // Labels end with the bottom of the stack, or with what stands in for them in a withdrawal.
+            // Labels end with the bottom of the stack, or with the value that replaces them in a withdrawal.
             loop {
                 let label = self.take(3)?;
                 bits = bits.checked_sub(24).ok_or(Unreadable)?;
@@ -378,7 +379,7 @@ mod tests {
                 prop_assert_eq!(route.distinguisher, family.is_vpn().then_some(distinguisher));
             }
             let cut = Routes::new(family, path_id.is_some(), &bytes[..bytes.len() - 1]).unwrap();
-            // Without its only byte the last route is not there at all.
+            // If the last route has only one byte, cutting that byte removes the whole route.
             prop_assert_eq!(cut.are_readable(), last == 1);
             prop_assert!(last > 1 || cut.count() == routes.len() - 1);
         }

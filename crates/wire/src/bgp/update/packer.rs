@@ -1,7 +1,8 @@
-//! Routes into UPDATE messages, straight into a send buffer.
+//! Packs routes into UPDATE messages, straight into a send buffer.
 //!
-//! A message has one group of routes: they share the attributes, which are encoded before. Routes of IPv4 unicast stand in the
-//! message's own fields; those of other families in MP_REACH_NLRI, which comes first of all attributes (RFC 7606 section 5.1).
+//! A message has one group of routes: they share the attributes, which are encoded in advance. IPv4 unicast routes are
+//! in the message's own fields; those of other families are in MP_REACH_NLRI, which is the first of all attributes
+//! (RFC 7606 section 5.1).
 
 use super::super::AfiSafi;
 use super::super::message::{HEADER_LEN, emit_header, kind as message_kind};
@@ -9,37 +10,37 @@ use super::attributes::{flag, kind};
 use super::nlri::{Frame, LONGEST};
 use std::net::IpAddr;
 
-/// What was written.
+/// Result of packing one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Length of the message; 0: nothing was written, the buffer is too short.
+    /// Length of the message; 0 if nothing was written because the buffer is too short.
     pub bytes: usize,
     /// Routes in it.
     pub routes: u32,
 }
 
-/// Why there can be no message: the attributes leave no room for a route in the longest one that the peer takes.
+/// The attributes leave no room for a route, even in the longest message that the peer accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 /// Writes the messages of one group of routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Packer<'a> {
-    /// What stands before each prefix.
+    /// Parts before each prefix.
     pub frame: Frame,
-    /// Encoded attributes without MP_REACH_NLRI; of IPv4 unicast with NEXT_HOP. Not used by withdrawals.
+    /// Encoded attributes without MP_REACH_NLRI; for IPv4 unicast with NEXT_HOP. Not used by withdrawals.
     pub attributes: &'a [u8],
-    /// The next hop of MP_REACH_NLRI: 4, 16 or 32 bytes, of VPN routes after a distinguisher of 8.
+    /// The next hop of MP_REACH_NLRI: 4, 16 or 32 bytes; for VPN routes preceded by a distinguisher of 8 bytes.
     pub next_hop: &'a [u8],
     /// Longest message, header included.
     pub max_len: usize,
 }
 
-/// Header, and the two lengths.
+/// Header and the two length fields.
 const FIXED: usize = HEADER_LEN + 4;
 
 impl Packer<'_> {
-    /// Bytes of a message of announcements without its routes.
+    /// Length of an announcement without its routes, in bytes.
     pub fn overhead(&self) -> usize {
         let reach = if self.is_plain() { 0 } else { 4 + 5 + self.next_hop.len() };
         FIXED + reach + self.attributes.len()
@@ -49,17 +50,17 @@ impl Packer<'_> {
         self.frame.family == AfiSafi::IPV4_UNICAST
     }
 
-    /// Bytes that a buffer needs for a message with one route at least.
+    /// Bytes that a buffer needs for a message with at least one route.
     ///
     /// # Errors
-    /// A message of [`Packer::max_len`] has no room for it.
+    /// A message of [`Packer::max_len`] is too short for it.
     pub fn needs(&self) -> Result<usize, TooLong> {
         let needs = self.overhead() + self.frame.longest();
         if needs <= self.max_len { Ok(needs) } else { Err(TooLong) }
     }
 
-    /// Writes one message that announces the next routes, at most `most` of them and as many as fit. No route is taken out of
-    /// `routes` that is not written.
+    /// Writes one message that announces the next routes, as many as fit and at most `most`. Routes that are not
+    /// written stay in `routes`.
     #[inline]
     pub fn announce(&self, buffer: &mut [u8], most: u32, routes: &mut impl Iterator<Item = (IpAddr, u8)>) -> Packed {
         let end = buffer.len().min(self.max_len);
@@ -123,7 +124,7 @@ impl Packer<'_> {
         at + 3
     }
 
-    /// Writes routes from `at` on and gives where they end, and how many they are.
+    /// Writes routes from `at` on and returns the end offset and their number.
     #[inline]
     fn routes(
         &self,
@@ -166,7 +167,7 @@ fn put16(buffer: &mut [u8], at: usize, value: usize) {
 /// Longest End-of-RIB.
 pub const END_OF_RIB_MAX: usize = FIXED + 6;
 
-/// Writes the End-of-RIB marker of a family (RFC 4724 section 2) and gives its length; 0 where the buffer is too short.
+/// Writes the End-of-RIB marker of a family (RFC 4724 section 2) and returns its length; 0 if the buffer is too short.
 pub fn end_of_rib(buffer: &mut [u8], family: AfiSafi) -> usize {
     let length = if family == AfiSafi::IPV4_UNICAST { FIXED } else { END_OF_RIB_MAX };
     let Some(message) = buffer.get_mut(..length) else { return 0 };

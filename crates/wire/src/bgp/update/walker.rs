@@ -1,7 +1,7 @@
-//! Reads an UPDATE in place: routes and attributes are slices of the message, nothing is copied.
+//! Parses an UPDATE in place: routes and attributes are slices of the message, nothing is copied.
 //!
-//! RFC 7606 says what is done with errors: the session ends ([`Update::parse`] gives the NOTIFICATION), the routes count as
-//! withdrawn, or an attribute counts as absent. The gravest of them all holds.
+//! Errors are treated as RFC 7606 requires: the session ends ([`Update::parse`] returns the NOTIFICATION), the routes
+//! count as withdrawn, or an attribute counts as absent. The most severe treatment applies.
 
 use super::super::notification::{code, update as sub};
 use super::super::{AfiSafi, Notification, afi};
@@ -11,46 +11,46 @@ use super::nlri::{Nlri, Routes};
 use super::{PathIds, judge};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What both speakers have agreed on, as far as it says how an UPDATE is read.
+/// Negotiated properties of the session that affect the parsing of an UPDATE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// ASes have 4 octets.
+    /// AS numbers have 4 octets.
     pub four_octet_as: bool,
-    /// The peer is of the same AS.
+    /// The peer is in the same AS.
     pub ibgp: bool,
     /// Families in which the peer sends path identifiers.
     pub path_ids: PathIds,
 }
 
-/// What is done with an UPDATE that the session survives; a later one is graver.
+/// Treatment of an UPDATE that does not end the session; later variants are more severe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Treatment {
-    /// Nothing is wrong.
+    /// No errors.
     #[default]
     Whole,
-    /// Attributes were left out.
+    /// Attributes were discarded.
     AttributeDiscard,
     /// All routes of the message count as withdrawn.
     TreatAsWithdraw,
 }
 
-/// The first of the gravest errors.
+/// The first of the most severe errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Type of the attribute; 0 where it is not about one.
+    /// Type of the attribute; 0 if the error is not in an attribute.
     pub kind: u8,
-    /// What is wrong.
+    /// The error.
     pub reason: &'static str,
 }
 
-/// Attributes that arrived, without those that were discarded.
+/// Received attributes, without discarded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received<'a> {
     /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
     pub origin: Option<u8>,
     /// AS_PATH.
     pub as_path: Option<AsPath<'a>>,
-    /// AS4_PATH, from a speaker of 2 octets.
+    /// AS4_PATH, from a speaker with 2 octets per AS.
     pub as4_path: Option<AsPath<'a>>,
     /// NEXT_HOP of IPv4 unicast.
     pub next_hop: Option<Ipv4Addr>,
@@ -58,7 +58,7 @@ pub struct Received<'a> {
     pub med: Option<u32>,
     /// LOCAL_PREF.
     pub local_pref: Option<u32>,
-    /// ATOMIC_AGGREGATE is there.
+    /// True if ATOMIC_AGGREGATE is present.
     pub atomic_aggregate: bool,
     /// AGGREGATOR, 6 or 8 bytes.
     pub aggregator: Option<&'a [u8]>,
@@ -72,25 +72,25 @@ pub struct Received<'a> {
     pub originator_id: Option<Ipv4Addr>,
     /// CLUSTER_LIST, 4 bytes each.
     pub cluster_list: &'a [u8],
-    /// Attributes that are not known here.
+    /// Number of unknown attributes.
     pub unknown: u16,
 }
 
 /// MP_REACH_NLRI or MP_UNREACH_NLRI.
 #[derive(Clone, Debug)]
 pub struct Multiprotocol<'a> {
-    /// Family, known or not.
+    /// Family, supported or not.
     pub family: AfiSafi,
-    /// Next hop as it stands there; empty in a withdrawal.
+    /// Next hop as received; empty in a withdrawal.
     pub next_hop: &'a [u8],
-    /// Routes; `None` of a family that is not known.
+    /// Routes; `None` if the family is not supported.
     pub routes: Option<Routes<'a>>,
-    /// Without any route.
+    /// True if there are no routes.
     pub is_empty: bool,
 }
 
 impl<'a> Multiprotocol<'a> {
-    /// `None` where lengths do not add up, a route cannot be read, or the next hop is none of the family.
+    /// `None` if lengths are inconsistent, a route cannot be parsed, or the next hop is invalid for the family.
     #[inline]
     fn read(attribute: &Attribute<'a>, context: &Context) -> Option<Multiprotocol<'a>> {
         let ([high, low, safi], rest) = attribute.value.split_first_chunk::<3>()?;
@@ -98,7 +98,7 @@ impl<'a> Multiprotocol<'a> {
         let is_reach = attribute.kind == kind::MP_REACH_NLRI;
         let (next_hop, routes) = if is_reach {
             let (length, rest) = rest.split_first()?;
-            // A reserved byte stands between next hop and routes (RFC 4760 section 3).
+            // A reserved byte separates the next hop from the routes (RFC 4760 section 3).
             let (next_hop, rest) = rest.split_at_checked(usize::from(*length))?;
             (next_hop, rest.get(1..)?)
         } else {
@@ -110,7 +110,7 @@ impl<'a> Multiprotocol<'a> {
         (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })
     }
 
-    /// The address of the next hop: behind the distinguisher of VPN routes, the global one of two.
+    /// The address of the next hop: without the distinguisher of VPN routes, and the global one of two.
     pub fn address(&self) -> Option<IpAddr> {
         let skip = if self.family.is_vpn() { 8 } else { 0 };
         let rest = self.next_hop.get(skip..)?;
@@ -133,18 +133,18 @@ pub struct Update<'a> {
     pub unreach: Option<Multiprotocol<'a>>,
     /// Attributes.
     pub attributes: Received<'a>,
-    /// All attributes as they stand there, in two parts: MP_REACH_NLRI and MP_UNREACH_NLRI are in neither where there is at most
-    /// one of them. What two UPDATEs have alike in both parts they mean alike.
+    /// All attributes as received, in two parts. They do not contain MP_REACH_NLRI and MP_UNREACH_NLRI if there is at
+    /// most one of these. UPDATEs with the same bytes in both parts have the same attributes.
     pub raw: [&'a [u8]; 2],
-    /// What is done with it.
+    /// Treatment of the message.
     pub treatment: Treatment,
-    /// Why.
+    /// Reason for the treatment.
     pub fault: Option<Fault>,
-    /// Attributes that were discarded.
+    /// Number of discarded attributes.
     pub discarded: u16,
 }
 
-/// Attributes and announced routes of a body that withdraws nothing and has both; `None` of any other.
+/// Attributes and announced routes of a body that withdraws nothing and has both; `None` for any other body.
 #[inline]
 pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let ([0, 0, high, low], rest) = body.split_first_chunk::<4>()? else { return None };
@@ -152,8 +152,8 @@ pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
 }
 
-/// MP_REACH_NLRI of a body that has no other routes and whose other attributes are `around` it: those of an UPDATE that was read before
-/// and had MP_REACH_NLRI between them. `None` of any other.
+/// MP_REACH_NLRI of a body that has no other routes, and whose other attributes are the bytes `around` it: those of a
+/// parsed UPDATE with MP_REACH_NLRI between them. `None` for any other body.
 #[inline]
 pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) -> Option<Multiprotocol<'a>> {
     let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
@@ -167,7 +167,7 @@ pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) 
     if fits { Multiprotocol::read(&attribute, context) } else { None }
 }
 
-/// Are there routes of a known family?
+/// True if there are routes of a supported family.
 #[inline]
 fn has_routes(multiprotocol: Option<&Multiprotocol<'_>>) -> bool {
     multiprotocol.and_then(|m| m.routes.as_ref()).is_some_and(|routes| !routes.is_empty())
@@ -177,7 +177,7 @@ fn reset(subcode: u8, data: &[u8]) -> Notification {
     Notification::new(code::UPDATE, subcode, data)
 }
 
-/// Attributes one after the other: flags, type, value, and all of its bytes.
+/// Iterates over attributes: flags, type, value, and all of the attribute's bytes.
 struct Walk<'a> {
     all: &'a [u8],
     at: usize,
@@ -192,7 +192,7 @@ pub(super) struct Attribute<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// `None` at the end, or an error where the lengths do not add up (RFC 7606 section 4).
+    /// `None` at the end; an error if lengths are inconsistent (RFC 7606 section 4).
     #[inline]
     fn next(&mut self) -> Option<Result<Attribute<'a>, &'static str>> {
         let rest = &self.all[self.at..];
@@ -215,12 +215,13 @@ impl<'a> Walk<'a> {
 }
 
 impl<'a> Update<'a> {
-    /// Reads the body of an UPDATE, which is what follows the header.
+    /// Parses the body of an UPDATE, which follows the header.
     ///
     /// # Errors
-    /// The NOTIFICATION that ends the session: lengths that do not add up (3/1), an unknown well-known attribute (3/2), routes
-    /// that cannot be read (3/9, 3/10), a second MP_REACH_NLRI or MP_UNREACH_NLRI (3/1); and an error in a message with
-    /// attributes but no announced route, since it may be the routes that are lost (RFC 7606 section 5.2).
+    /// The NOTIFICATION that ends the session: inconsistent lengths (3/1), an unknown well-known attribute (3/2),
+    /// routes that cannot be parsed (3/9, 3/10), a second MP_REACH_NLRI or MP_UNREACH_NLRI (3/1); and an error in a
+    /// message with attributes but no announced route, because the routes themselves may be lost
+    /// (RFC 7606 section 5.2).
     pub fn parse(body: &'a [u8], context: &Context) -> Result<Update<'a>, Notification> {
         let field = |bytes: &'a [u8]| -> Option<(&'a [u8], &'a [u8])> {
             let (length, rest) = bytes.split_first_chunk::<2>()?;
@@ -280,7 +281,7 @@ impl<'a> Update<'a> {
                 }
                 update.multiprotocol(&attribute, context)?;
             } else if again {
-                // RFC 7606 section 3 g: the first one counts.
+                // RFC 7606 section 3 g: only the first one counts.
                 update.mark(Treatment::AttributeDiscard, attribute.kind, "occurs twice");
                 update.discarded += 1;
             } else {
@@ -318,7 +319,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// One attribute that occurs for the first time.
+    /// Processes one attribute at its first occurrence.
     #[inline]
     fn take(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
         match judge::take(&mut self.attributes, attribute, context) {
@@ -347,13 +348,13 @@ impl<'a> Update<'a> {
         Ok(())
     }
 
-    /// Are routes announced? Not where they count as withdrawn.
+    /// True if routes are announced. False if they count as withdrawn.
     #[inline]
     pub fn announces(&self) -> bool {
         self.treatment != Treatment::TreatAsWithdraw && (!self.announced.is_empty() || has_routes(self.reach.as_ref()))
     }
 
-    /// Are routes withdrawn, or do some count as such?
+    /// True if routes are withdrawn or count as withdrawn.
     #[inline]
     pub fn withdraws(&self) -> bool {
         let reached = || !self.announced.is_empty() || has_routes(self.reach.as_ref());
@@ -362,7 +363,7 @@ impl<'a> Update<'a> {
             || (self.treatment == Treatment::TreatAsWithdraw && reached())
     }
 
-    /// Routes that are announced; none where they count as withdrawn.
+    /// Announced routes; none if they count as withdrawn.
     pub fn announced(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
         let (plain, others) = match self.treatment {
             Treatment::TreatAsWithdraw => (Routes::none(), Routes::none()),
@@ -371,7 +372,7 @@ impl<'a> Update<'a> {
         plain.chain(others).flatten()
     }
 
-    /// Routes that are withdrawn, and those that count as such.
+    /// Withdrawn routes, and those that count as withdrawn.
     pub fn withdrawn(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
         let (plain, others) = match self.treatment {
             Treatment::TreatAsWithdraw => self.reached(),
@@ -395,7 +396,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// The family that it is an End-of-RIB of (RFC 4724 section 2).
+    /// The family whose End-of-RIB this is, if it is one (RFC 4724 section 2).
     pub fn end_of_rib(&self) -> Option<AfiSafi> {
         if !self.withdrawn.is_empty() || !self.announced.is_empty() || self.reach.is_some() {
             return None;
@@ -410,7 +411,8 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Has the next hop a length that the family knows (RFC 4760, 2545, 8277, 4364, 4659)? Of unknown families any.
+/// True if the length of the next hop is valid for the family (RFC 4760, 2545, 8277, 4364, 4659). Unknown families
+/// allow any length.
 fn next_hop_fits(family: AfiSafi, length: usize) -> bool {
     match (super::is_known(family), family.afi, family.is_vpn()) {
         (false, ..) => true,

@@ -1,4 +1,4 @@
-//! Each row of RFC 7606, and that nothing panics.
+//! Each error of RFC 7606; the parser never panics.
 
 use super::super::attributes::append;
 use super::super::nlri::{Frame, LONGEST};
@@ -22,7 +22,7 @@ const PATH: &[u8] = &[0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe9];
 const NEXT_HOP: &[u8] = &[0x40, 3, 4, 198, 18, 1, 2];
 const ROUTE: &[u8] = &[24, 1, 2, 3];
 
-/// The three mandatory attributes, one of them replaced by `other` or all with it.
+/// The three mandatory attributes, followed by `other`, which replaces one of the same type.
 fn with(other: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     for one in [ORIGIN, PATH, NEXT_HOP] {
@@ -93,7 +93,7 @@ fn attributes_that_withdraw() {
         let all = [internal, preferred].concat();
         assert_eq!(judged(&with(&all), &ibgp), Ok((Treatment::TreatAsWithdraw, Some(internal[1]))));
     }
-    // What is missing.
+    // Missing attributes.
     for (attributes, kind) in
         [([PATH, NEXT_HOP].concat(), 1), ([ORIGIN, NEXT_HOP].concat(), 2), ([ORIGIN, PATH].concat(), 3)]
     {
@@ -129,10 +129,10 @@ fn attributes_that_are_discarded() {
         assert_eq!(judged(&all(bad), &two), Ok((Treatment::AttributeDiscard, Some(bad[1]))), "{bad:?}");
     }
     assert_eq!(judged(&all(&[0xc0, 17, 6, 2, 1, 0, 1, 0, 0]), &two), Ok((Treatment::Whole, None)));
-    // The graver one holds.
+    // The more severe treatment applies.
     let both = [&[0x40, 6, 1, 0][..], &[0x80, 4, 1, 0]].concat();
     assert_eq!(judged(&with(&both), &PLAIN), Ok((Treatment::TreatAsWithdraw, Some(4))));
-    // Nothing of this is wrong.
+    // None of these is an error.
     assert_eq!(judged(&with(&[0xe0, 99, 1, 0]), &PLAIN), Ok((Treatment::Whole, None)));
     assert_eq!(judged(&with(&[0x40, 2, 0]), &PLAIN), Ok((Treatment::Whole, None)));
 }
@@ -160,7 +160,7 @@ fn what_ends_the_session() {
     }
     let unreach: &[u8] = &[0x80, 15, 3, 0, 2, 1];
     assert_eq!(refused(&body(&[], &[unreach, unreach].concat(), &[])), (3, 1));
-    // No announced route and a grave error: the routes may be what is lost.
+    // No announced route and a severe error: the routes themselves may be lost.
     assert_eq!(refused(&body(&[16, 1, 2], &[0x40, 1, 1, 9], &[])), (3, 1));
     assert!(Update::parse(&body(&[16, 1, 2], &[0x40, 6, 1, 9], &[]), &PLAIN).is_ok());
 }

@@ -1,4 +1,4 @@
-//! TCP MD5 and GTSM: both sides alike speak, others are refused and counted.
+//! TCP MD5 and GTSM: sides with equal protection communicate, others are refused and counted.
 
 use super::*;
 use crate::protocol::{Command, Protocol};
@@ -82,7 +82,7 @@ fn a_peer_with_another_key_or_none_is_refused_and_counted() {
         let [(refused, side), (other, same)] = counts;
         assert!(counter(&world, side, refused) >= 2, "{shown}");
         assert_eq!(counter(&world, same, other), 0, "{shown}");
-        // It gets no answer either.
+        // It gets no answer.
         assert_eq!(world.sides[side].session(0).received().opens, 0);
         assert!(world.sides[0].session(0).ended().is_none_or(|cause| *cause != Cause::Refused));
     }
@@ -108,7 +108,7 @@ fn segments_that_were_changed_on_the_way_are_refused() {
     let mut world = world([key("k"), key("k")]);
     assert!(world.up(4.0));
     let before = counter(&world, 1, "md5_wrong");
-    // The last byte of each segment with data: of a KEEPALIVE its type.
+    // The last byte of each segment with data: the type of a KEEPALIVE.
     world.change = Some(Box::new(|packet| {
         let data = 20 + usize::from(packet[32] >> 4) * 4;
         if packet.len() > data {

@@ -1,4 +1,4 @@
-//! Ends that this speaker brings about.
+//! Ends caused by this speaker.
 
 use super::*;
 
@@ -43,12 +43,12 @@ fn a_peer_that_does_not_read_cannot_hold_the_end_up() {
     assert_eq!(session.next_deadline(), Some(at(2.) + LINGER));
     assert_eq!(tcp_actions(&mut session, at(2.) + LINGER), [TcpAction::Abort]);
     assert_eq!((session.next_deadline(), session.wants_write()), (None, false));
-    // With a shorter IdleHoldTime the next attempt comes first.
+    // With a shorter IdleHoldTime, the next attempt starts earlier.
     let mut session = session_in(State::Established, config());
     session.reset(at(2.), Notification::bare(6, 4));
     assert_eq!(tcp_actions(&mut session, at(3.)), [TcpAction::Abort, TcpAction::Connect]);
     assert!(!session.wants_write());
-    // So does a start by hand.
+    // So does a manual start.
     let mut session = session_in(State::Established, config());
     session.stop(at(2.), cease::ADMINISTRATIVE_SHUTDOWN);
     session.start(at(2.5));
@@ -56,7 +56,7 @@ fn a_peer_that_does_not_read_cannot_hold_the_end_up() {
         (tcp_actions(&mut session, at(2.5)), session.wants_write()),
         (vec![TcpAction::Abort, TcpAction::Connect], false)
     );
-    // And a connection that is gone needs no end.
+    // A connection that is gone need not be closed.
     let mut session = session_in(State::Established, config());
     session.stop(at(2.), cease::ADMINISTRATIVE_SHUTDOWN);
     session.closed(at(3.), Closed::Reset);

@@ -1,0 +1,340 @@
+//! What a suite expects, held against what was found: in one round, and in all of them.
+
+use crate::outcome::{Cell, Column, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
+use crate::quantity::group_digits;
+use crate::record::{TestRecord, TestStatus};
+use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, judged_interval, summarize};
+use crate::suite::{BaselineFigure, Cells, Expectation};
+use std::collections::BTreeSet;
+
+/// Most words that a reason lists.
+const MOST_LISTED: usize = 12;
+
+/// What one round says of a figure for which there is a criterion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The figure; of several cells the worst.
+    pub figure: RoundFigure,
+    /// Cells that it is the worst of; 0 where it is a figure that has a name.
+    pub cells: usize,
+    /// Why there is no figure, or why it is not certain.
+    pub why: Option<String>,
+    /// What the figure is called, with its unit; empty for cells and where there is none.
+    pub title: String,
+    /// Load at which it was measured, where it is one of a load.
+    pub load_pps: Option<f64>,
+}
+
+impl Found {
+    fn new(figure: RoundFigure) -> Found {
+        Found { figure, cells: 0, why: None, title: String::new(), load_pps: None }
+    }
+}
+
+/// What one round says of the figure that `expected` is about.
+pub fn in_round(expected: &Expectation, outcome: &Outcome, status: &TestStatus) -> Found {
+    match &expected.cells {
+        Some(cells) => in_table(cells, expected.at_least, outcome, status),
+        None => outcome
+            .ranks
+            .iter()
+            .find(|rank| rank.key == expected.figure)
+            .map_or_else(|| Found::new(absent(status)), of_rank),
+    }
+}
+
+fn of_rank(rank: &RankFigure) -> Found {
+    let title = format!("{} ({})", rank.title, rank.unit);
+    Found { title, load_pps: rank.load_pps, ..Found::new(rank.judged()) }
+}
+
+/// A figure that is not there says nothing against a DUT (no burst to find where it forwards at line rate; the tester could
+/// not measure), unless the test failed with the DUT.
+pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
+    match status {
+        TestStatus::Failed(_) => RoundFigure::Failed,
+        _ => RoundFigure::NotMeasured,
+    }
+}
+
+/// The worst of the selected cells. A selection that a whole test does not have is not met: a criterion that is about nothing must not
+/// pass unseen.
+fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatus) -> Found {
+    if let TestStatus::Failed(_) = status {
+        return Found::new(RoundFigure::Failed);
+    }
+    let whole = *status == TestStatus::Completed;
+    let (rows, at) = match selected(cells, &outcome.tables) {
+        Ok(selected) => selected,
+        Err(why) if whole => return Found { why: Some(why), ..Found::new(RoundFigure::Failed) },
+        // The rest of the test would perhaps have had it.
+        Err(_) => return Found::new(RoundFigure::NotMeasured),
+    };
+    let mut worst: Option<Figure> = None;
+    let mut uncertain = BTreeSet::new();
+    // Rows are missing where the test did not run to its end.
+    let rest = (!whole).then_some((Figure::unknown(), Some("not all rows are there")));
+    let of_rows = rows.iter().map(|row| of_cell(row, at));
+    for found in of_rows.chain(rest.map(Ok)) {
+        let (figure, why) = match found {
+            Ok(found) => found,
+            Err(why) => return Found { why: Some(why), cells: rows.len(), ..Found::new(RoundFigure::Failed) },
+        };
+        uncertain.extend(why);
+        let pick: fn(f64, f64) -> f64 = if at_least { f64::min } else { f64::max };
+        worst =
+            Some(worst.map_or(figure, |worst| Figure {
+                low: pick(worst.low, figure.low),
+                high: pick(worst.high, figure.high),
+            }));
+    }
+    let why = (!uncertain.is_empty()).then(|| uncertain.into_iter().collect::<Vec<_>>().join(", "));
+    let figure = worst.map_or(RoundFigure::NotMeasured, RoundFigure::Measured);
+    Found { why, cells: rows.len(), ..Found::new(figure) }
+}
+
+/// What one cell says, and why that is not certain; an error where it holds words.
+fn of_cell(row: &Row, at: usize) -> Result<(Figure, Option<&'static str>), String> {
+    let value = match row.cells.get(at) {
+        Some(Cell::Count(count)) => *count as f64,
+        Some(Cell::Number(number)) => *number,
+        Some(Cell::None) | None => return Ok((Figure::unknown(), Some("a cell is empty"))),
+        Some(Cell::Text(text)) => return Err(format!("`{}` is no number", cut(text))),
+    };
+    Ok(match (row.is_refuted(), row.is_limited()) {
+        (true, _) => (Figure::unknown(), Some("other trials contradict a row")),
+        (false, true) => (Figure::at_least(value), Some("the tester limited a row")),
+        (false, false) => (Figure::exactly(value), None),
+    })
+}
+
+/// The rows and the place of the column that `cells` select, or why there are none.
+fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usize), String> {
+    let Some(table) = tables.iter().find(|table| table.key == cells.table) else {
+        let known = tables.iter().map(|table| table.key.clone());
+        return Err(format!("there is no table `{}`; there is {}", cells.table, listed(known)));
+    };
+    let place = |key: &str| {
+        let known = || listed(table.columns.iter().map(|column: &Column| column.key.clone()));
+        let at = table.columns.iter().position(|column| column.key == key);
+        at.ok_or_else(|| format!("the table `{}` has no column `{key}`; it has {}", table.key, known()))
+    };
+    let at = place(&cells.column)?;
+    let mut rows: Vec<&Row> = table.rows.iter().collect();
+    if rows.is_empty() {
+        return Err(format!("the table `{}` has no rows", table.key));
+    }
+    for (column, value) in &cells.rows {
+        let by = place(column)?;
+        let (same, other): (Vec<&Row>, Vec<&Row>) =
+            rows.into_iter().partition(|row| row.cells.get(by).is_some_and(|cell| is(cell, value)));
+        if same.is_empty() {
+            let others = other.iter().map(|row| row.cells.get(by).map_or_else(String::new, in_cell));
+            return Err(format!("no row has {column}={value}; there is {}", listed(others)));
+        }
+        rows = same;
+    }
+    Ok((rows, at))
+}
+
+/// Does a cell have the value that selects its row?
+fn is(cell: &Cell, value: &str) -> bool {
+    match cell {
+        Cell::None => value.is_empty(),
+        Cell::Count(count) => Cells::is_number(*count as f64, value),
+        Cell::Number(number) => Cells::is_number(*number, value),
+        Cell::Text(text) => text == value,
+    }
+}
+
+fn in_cell(cell: &Cell) -> String {
+    match cell {
+        Cell::None => "an empty cell".into(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(number) => shown(*number),
+        Cell::Text(text) => cut(text),
+    }
+}
+
+fn cut(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Words, each once, in order; of many the first.
+fn listed(words: impl Iterator<Item = String>) -> String {
+    let mut seen = BTreeSet::new();
+    let all: Vec<String> = words.filter(|word| seen.insert(word.clone())).collect();
+    match all.len() {
+        0 => "none".into(),
+        n if n > MOST_LISTED => format!("{} and {} more", all[..MOST_LISTED].join(", "), n - MOST_LISTED),
+        _ => all.join(", "),
+    }
+}
+
+/// Criteria of the suite, each once, judged over all rounds. Those about no figure are met if every round met them.
+pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
+    let all = || rounds.iter().flat_map(|record| &record.outcome.verdicts);
+    let mut seen = BTreeSet::new();
+    let criteria = all().map(|verdict| verdict.criterion.as_str()).filter(|criterion| seen.insert(*criterion));
+    let combined = criteria.filter_map(|criterion| {
+        let own: Vec<_> = all().filter(|verdict| verdict.criterion == criterion).collect();
+        if let Some(expected) = own.iter().find_map(|verdict| verdict.expected.as_ref()) {
+            let found: Vec<Found> =
+                rounds.iter().map(|record| in_round(expected, &record.outcome, &record.status)).collect();
+            return Some(verdict(expected, &found));
+        }
+        let mut seen = BTreeSet::new();
+        let found = own.iter().map(|verdict| verdict.found.as_str()).filter(|found| seen.insert(*found));
+        let found = found.collect::<Vec<_>>().join(", ");
+        let pass = own.iter().all(|verdict| verdict.pass);
+        let undecided = !pass && own.iter().all(|verdict| verdict.pass || verdict.undecided);
+        Some(Verdict { pass, undecided, found, ..(*own.first()?).clone() })
+    });
+    combined.collect()
+}
+
+/// Holds what the rounds say of a figure against what the suite expects of it.
+pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
+    let figures: Vec<RoundFigure> = rounds.iter().map(|round| round.figure).collect();
+    let mut found = found(rounds, &figures);
+    let decision = match &expected.baseline {
+        None => judge_rounds(&figures, expected.at_least, expected.bound),
+        Some(baseline) => {
+            let (decision, more) = against(baseline, expected, rounds, &figures);
+            found = format!("{found}; {more}");
+            decision
+        }
+    };
+    Verdict {
+        criterion: expected.to_string(),
+        pass: decision == Decision::Met,
+        undecided: decision == Decision::Undecided,
+        found,
+        expected: Some(expected.clone()),
+    }
+}
+
+/// Holds the rounds against a share of what an earlier run found, and says what share they are.
+///
+/// The interval of the ratio reaches from the lower end of this run's interval, divided by the upper end of the baseline's, to its upper end,
+/// divided by the lower end. The criterion is met if it is for all of it. It takes no distribution for granted, and one round will do, as for a bound that
+/// is a number.
+fn against(
+    baseline: &BaselineFigure,
+    expected: &Expectation,
+    rounds: &[Found],
+    figures: &[RoundFigure],
+) -> (Decision, String) {
+    if baseline.rounds == 0 {
+        return (Decision::Undecided, "no baseline was read".into());
+    }
+    let there = in_baseline(baseline);
+    let titles = || rounds.iter().map(|round| round.title.as_str()).filter(|title| !title.is_empty());
+    if !baseline.title.is_empty() && titles().any(|title| title != baseline.title) {
+        return (
+            Decision::Undecided,
+            format!("the figure of this name in the baseline is another one: {}", baseline.title),
+        );
+    }
+    if let Some((at, here)) = other_load(baseline, rounds) {
+        let load = |pps: f64| group_digits(pps.round() as u64);
+        let why = format!(
+            "not compared with {there}, which was measured at another load: {} fps, not {} fps",
+            load(at),
+            load(here)
+        );
+        return (Decision::Undecided, why);
+    }
+    // The figure is at least 0, whatever else is open.
+    let of = baseline.interval();
+    let share = expected.bound / 100.0;
+    let bound = Figure { low: of.low.max(0.0) * share, high: of.high * share };
+    let decision = judge_rounds(figures, expected.at_least, bound);
+    let ratio = judged_interval(figures, expected.at_least).and_then(|own| ratio(own, of));
+    (decision, ratio.map_or_else(|| there.clone(), |ratio| format!("{ratio} of {there}")))
+}
+
+/// The loads of baseline and of a round, in that order, if they are not one load.
+fn other_load(baseline: &BaselineFigure, rounds: &[Found]) -> Option<(f64, f64)> {
+    let at = baseline.load_pps?;
+    let here = rounds.iter().filter_map(|round| round.load_pps);
+    here.into_iter().find(|here| (at - here).abs() > SAME_LOAD * at.max(*here)).map(|here| (at, here))
+}
+
+/// `104000 in the baseline`
+fn in_baseline(baseline: &BaselineFigure) -> String {
+    let place = if baseline.dut.is_empty() { String::new() } else { format!(" on {}", baseline.dut) };
+    format!("{} in the baseline{place}", median_in_words(baseline.median(), baseline.interval(), baseline.rounds))
+}
+
+/// `93.1 % to 102.9 %`; `None` where nothing is known of it.
+fn ratio(own: Figure, of: Figure) -> Option<String> {
+    let percent = |a: f64, b: f64| {
+        Some(a / b * 100.0).filter(|share| a.is_finite() && b > 0.0 && share.is_finite() && *share >= 0.0)
+    };
+    let (low, high) = (percent(own.low, of.high).filter(|_| of.high.is_finite()), percent(own.high, of.low));
+    Some(match (low, high) {
+        (Some(low), Some(high)) if shown(low) == shown(high) => format!("{} %", shown(low)),
+        (Some(low), Some(high)) => format!("{} % to {} %", shown(low), shown(high)),
+        (Some(low), None) => format!("at least {} %", shown(low)),
+        (None, Some(high)) => format!("at most {} %", shown(high)),
+        (None, None) => return None,
+    })
+}
+
+/// What was found, in words: `104000`, `at least 104000`, `median 104000, 98000 to 107000 in 6 rounds`.
+fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
+    let known: Vec<Figure> = figures.iter().filter_map(|round| round.figure()).collect();
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(summarize(&known).map(|all| median_in_words(all.median, all.interval, known.len())));
+    let cells = rounds.iter().map(|round| round.cells).max().unwrap_or(0);
+    if cells > 1 && !parts.is_empty() {
+        parts.push(format!("the worst of {cells} rows"));
+    }
+    for (kind, what) in [(RoundFigure::Failed, "failed"), (RoundFigure::NotMeasured, "not measured")] {
+        let times = figures.iter().filter(|round| **round == kind).count();
+        let explained = rounds.iter().all(|round| round.figure != kind || round.why.is_some());
+        match times {
+            0 => {}
+            _ if times == figures.len() && explained => {}
+            _ if times == figures.len() => parts.push(what.into()),
+            _ => parts.push(format!("{what} in {times} of {} rounds", figures.len())),
+        }
+    }
+    parts.extend(rounds.iter().filter_map(|round| round.why.clone()).collect::<BTreeSet<_>>());
+    if parts.is_empty() { "not measured".into() } else { parts.join(", ") }
+}
+
+/// `104000`, `median 104000, 98000 to 107000 in 6 rounds`
+fn median_in_words(median: Figure, interval: Figure, rounds: usize) -> String {
+    if rounds == 1 {
+        return in_words(median);
+    }
+    let reach = match (interval.low.is_finite(), interval.high.is_finite()) {
+        (true, true) => format!("{} to {}", shown(interval.low), shown(interval.high)),
+        _ => in_words(interval),
+    };
+    format!("median {}, {reach} in {rounds} rounds", in_words(median))
+}
+
+/// A figure with six digits: more are never certain, and fewer could look like the bound that was just missed.
+pub(crate) fn shown(value: f64) -> String {
+    format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
+}
+
+fn in_words(figure: Figure) -> String {
+    match (figure.low.is_finite(), figure.high.is_finite()) {
+        _ if figure.is_exact() => shown(figure.low),
+        (true, true) => format!("{} to {}", shown(figure.low), shown(figure.high)),
+        (true, false) => format!("at least {}", shown(figure.low)),
+        (false, true) => format!("at most {}", shown(figure.high)),
+        (false, false) => "not known".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Criteria about cells of tables: do table and columns exist?
+
+use super::Cells;
+use super::errors::{Problems, did_you_mean, list, quote};
+use super::raw::Entry;
+use crate::registry::{TableShape, TestSpec};
+
+/// The cells that the key of a criterion names. Where the test says which tables it has, all names are checked.
+pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<Cells> {
+    let span = &entry.key_span;
+    let cells: Cells = match entry.key.parse() {
+        Ok(cells) => cells,
+        Err(why) => {
+            let message = format!("{} names no cells of a table: {why}", quote(&entry.key));
+            problems.add(span, message, format!("write for instance `{}`", example(spec)));
+            return None;
+        }
+    };
+    // A test that does not say it is asked when it has run.
+    if spec.tables.is_empty() {
+        return Some(cells);
+    }
+    let Some(table) = spec.tables.iter().find(|table| table.key == cells.table) else {
+        let message = format!("{} is no table of the test `{}`", quote(&cells.table), spec.name);
+        problems.add(span, message, did_you_mean(&cells.table, spec.tables.iter().map(|table| table.key)));
+        return None;
+    };
+    let before = problems.len();
+    for column in cells.rows.iter().map(|(column, _)| column).chain([&cells.column]) {
+        if table.columns.iter().any(|(key, ..)| key == column) {
+            continue;
+        }
+        let message = format!("{} is no column of the table `{}`", quote(column), table.key);
+        let help = match column.as_str() {
+            "dut" => "a map gives each DUT its own bound, for instance `{frr: \">= 5\"}`".to_owned(),
+            _ => did_you_mean(column, table.columns.iter().map(|(key, ..)| *key)),
+        };
+        problems.add(span, message, help);
+    }
+    if problems.len() == before && !table.numbers().any(|key| key == cells.column) {
+        let message = format!("the column {} of the table `{}` holds words", quote(&cells.column), table.key);
+        problems.add(span, message, format!("columns with numbers: {}", list(table.numbers())));
+    }
+    (problems.len() == before).then_some(cells)
+}
+
+/// Cells as they are written.
+fn example(spec: &TestSpec) -> String {
+    let of = |table: &TableShape| {
+        let number = table.numbers().last()?;
+        let first = table.columns.first().map(|(key, ..)| *key).filter(|key| *key != number)?;
+        Some(format!("{}[{first}=64].{number}", table.key))
+    };
+    spec.tables.first().and_then(of).unwrap_or_else(|| "frame_loss_rate[frame_size=64].loss_percent".into())
+}

@@ -1,0 +1,88 @@
+//! Classes of service of a User Mode Linux guest: shared by weight, by the priorities of HTB, and by `prio` below HTB, and each queue counts what was lost of its
+//! class.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+
+mod common;
+
+use common::program::{as_device, one_test, run_in_lab};
+use common::{cell, rows};
+use drophammer_lab::Lab;
+use drophammer_lab::kinds::uml;
+use drophammer_model::outcome::Cell;
+use std::process::ExitCode;
+
+const TEST: &str = "class_of_service";
+const NAMES: [&str; 3] = ["gold", "silver", "bronze"];
+const BY_WEIGHT: [f64; 3] = [50.0, 40.0, 10.0];
+const STRICT: [f64; 3] = [50.0, 50.0, 0.0];
+/// Points by which a share may be off.
+const NEAR: f64 = 2.0;
+
+/// The scheduler of the guest, what the test asks for, the shares at 150 %, and whether they are what the test wants.
+const CASES: [(&str, &str, [f64; 3], bool); 4] = [
+    ("htb", "weights", BY_WEIGHT, true),
+    ("htb", "priority", STRICT, true),
+    ("prio", "priority", STRICT, true),
+    // It knows nothing but priorities.
+    ("prio", "weights", STRICT, false),
+];
+
+fn classes(lab: &mut Lab, scheduler: &str, scheduling: &str, shares: [f64; 3], right: bool) -> Result<(), String> {
+    let suite = format!(
+        "suite: classes\nprofile: quick\nrounds: 1\n\
+         duts: [{{name: box, kind: uml, routing: static, memory: 128, links: veth, scheduler: {scheduler}}}]\n\
+         ports:\n  - {{name: p1, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p2, speed: 100 Mbit/s, ipv6: off}}\n  \
+         - {{name: p3, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p4, speed: 100 Mbit/s, ipv6: off}}\n\
+         tests: [{{{TEST}: {{bottleneck: 2 Mbit/s, queue: 64, scheduling: {scheduling}, tolerance: {NEAR}, trial_duration: 2 s, pause: 1 ms, drain: 500 ms}}}}]\n"
+    );
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let memory = run_in_lab(lab, &suite, folder.path())?;
+    let case = format!("{scheduler}, {scheduling}");
+    let status =
+        || format!("{case}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
+    let outcome = &memory.tests().into_iter().find(|test| test.test == TEST).ok_or_else(status)?.outcome;
+    if outcome.tables.iter().all(|table| table.key != TEST || table.rows.len() != 6) {
+        return Err(status());
+    }
+    let get = |row, column| cell(outcome, TEST, row, column).unwrap_or(-1.0);
+    let trials = memory.trials();
+    let trials: Vec<_> = trials.iter().filter(|trial| trial.test == TEST).collect();
+    // Without overload, then with it.
+    for row in 0..6 {
+        let (lost, name) = (get(row, "lost"), NAMES[row % 3]);
+        let counters = &trials.get(row / 3).ok_or_else(status)?.result.dut_counters;
+        let count = |what: &str| counters.get(&format!("d3.{name}.{what}")).copied().unwrap_or(0) as f64;
+        if count("dropped") != lost || count("served") < get(row, "received") || (lost > 0.0 && row <= 3) {
+            return Err(format!("{case}: {lost} of {name} lost in row {row}, counters {counters:?}"));
+        }
+    }
+    let found = [3, 4, 5].map(|row| get(row, "share_percent"));
+    if found.iter().zip(shares).any(|(found, wanted)| (found - wanted).abs() > NEAR) {
+        return Err(format!("{case}: shares are {found:?}, not {shares:?}"));
+    }
+    let last = |row: usize| match rows(outcome, TEST)[row].cells.last() {
+        Some(Cell::Text(text)) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    let verdicts = [3, 4, 5].map(last);
+    match verdicts.iter().all(|verdict| verdict == "as it must") == right {
+        true => Ok(()),
+        false => Err(format!("{case}: {verdicts:?}")),
+    }
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = as_device() {
+        return code;
+    }
+    one_test("a_guest_serves_classes_as_its_scheduler_does", |lab| {
+        if let Some(why) = uml::unfit_processor() {
+            println!("    without uml: {why}");
+            return Ok(());
+        }
+        CASES
+            .iter()
+            .try_for_each(|(scheduler, scheduling, shares, right)| classes(lab, scheduler, scheduling, *shares, *right))
+    })
+}

@@ -73,8 +73,8 @@ fn a_run_in_the_background_is_watched_to_its_end() {
     let watched = run(&["watch", folder, "--lines", "1000"]);
     let said = text(&watched.stdout);
     // The criterion is missed, and `watch` reports that as `run` would have.
-    assert_eq!(watched.status.code(), Some(1), "{said}{}", text(&watched.stderr));
-    assert!(text(&watched.stderr).contains("ended with exit code 1"), "{}", text(&watched.stderr));
+    assert_eq!(watched.status.code(), Some(7), "{said}{}", text(&watched.stderr));
+    assert!(text(&watched.stderr).contains("ended with exit code 7"), "{}", text(&watched.stderr));
     assert!(said.contains("[1/1] known") && said.contains("offered") && said.contains("Report: "), "{said}");
     assert_eq!(said, fs::read_to_string(out.join("console.log")).unwrap());
     let records = records(&out);
@@ -84,7 +84,7 @@ fn a_run_in_the_background_is_watched_to_its_end() {
     wait_until("the end of the process", || is_gone(pid));
 
     let last = run(&["watch", folder, "--lines", "1"]);
-    assert_eq!((last.status.code(), text(&last.stdout).lines().count()), (Some(1), 1), "{}", text(&last.stdout));
+    assert_eq!((last.status.code(), text(&last.stdout).lines().count()), (Some(7), 1), "{}", text(&last.stdout));
     let stopped = run(&["stop", folder]);
     assert_eq!(stopped.status.code(), Some(0));
     assert!(text(&stopped.stdout).contains("nothing to stop"), "{}", text(&stopped.stdout));

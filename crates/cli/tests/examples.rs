@@ -89,7 +89,16 @@ fn suites_of_the_manual_run() {
     assert!(all.len() > 15, "{} suites", all.len());
     for (number, (page, suite)) in all.iter().enumerate() {
         let (file, results) = (folder.path().join(format!("{number}.yaml")), folder.path().join(number.to_string()));
-        let text = on_simulated_routers(suite);
+        let mut text = on_simulated_routers(suite);
+        if let Some(named) = text.lines().find_map(|line| line.strip_prefix("baseline: ")) {
+            let named = named.split_whitespace().next().unwrap().to_owned();
+            let (before, baseline) = (folder.path().join("before.yaml"), folder.path().join("before"));
+            std::fs::write(&before, text.replace("baseline: ", "# ").replace(" % of baseline", "")).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
+            let output = command.args(["run", "--rounds", "1", "--out"]).arg(&baseline).arg(&before).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{page}: {}", String::from_utf8_lossy(&output.stderr));
+            text = text.replace(&named, &baseline.display().to_string());
+        }
         std::fs::write(&file, &text).unwrap();
         let name = suite.lines().next().and_then(|line| line.split_whitespace().nth(1)).unwrap();
         let shorter = SHORTER.iter().filter(|(of, _)| *of == name).flat_map(|(_, set)| *set);

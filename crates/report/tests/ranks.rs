@@ -118,9 +118,18 @@ fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
     assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
 }
 
-/// Six rounds of three DUTs, of which the host made every `step`th trial of frr invalid.
+/// Six rounds of three DUTs, the last of which has much lower rates.
+fn unequal() -> Run {
+    let mut once = synthetic::run(3);
+    let last = once.tests.iter_mut().filter(|test| test.dut == "bird-2.17");
+    let rates = last.flat_map(|test| &mut test.outcome.ranks).filter(|figure| figure.higher_is_better);
+    rates.for_each(|figure| figure.value = figure.value.map(|value| value * 0.6));
+    synthetic::in_rounds(&once, 6)
+}
+
+/// The same, where the host made every `step`th trial of frr invalid.
 fn held_up(step: usize) -> (Run, usize, usize) {
-    let mut run = synthetic::in_rounds(&synthetic::run(3), 6);
+    let mut run = unequal();
     let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
     let spoilt = own.step_by(step).map(|trial| {
         trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor".into()]);
@@ -133,7 +142,7 @@ fn held_up(step: usize) -> (Run, usize, usize) {
 #[test]
 fn a_dut_that_the_host_held_up_is_ranked_only_by_rates_that_are_far_apart() {
     let (run, spoilt, of) = held_up(4);
-    let usual = synthetic::in_rounds(&synthetic::run(3), 6);
+    let usual = unequal();
     let (with, without) = (combined(&run), combined(&usual));
     let (view, usual) = (View::new(&with), View::new(&without));
     let (mut far, mut near) = (0, 0);

@@ -111,9 +111,9 @@ fn routes_are_gone_after_the_test() {
 /// Tests that want the same table one after another load it once. A test of other routes has the DUT for itself.
 #[test]
 fn a_table_stays_for_the_next_test_that_wants_it() {
-    let of = "frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms, max_load: 1 kfps";
+    let of = "frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms";
     let tests = format!(
-        "  - throughput: {{{of}, width: 0.5}}\n  \
+        "  - throughput: {{{of}, width: 0.5, max_load: 1 kfps}}\n  \
            - forwarding_rate: {{{of}, repeats: 1}}\n  \
            - bgp_table_capacity: {{step: 100, max_routes: 200}}\n  \
            - forwarding_rate: {{{of}, repeats: 1}}\n"
@@ -131,6 +131,6 @@ fn a_table_stays_for_the_next_test_that_wants_it() {
         assert_eq!((is_kept, row.cells[3] == Cell::None), (kept, kept), "{at}: {row:?}");
     }
     // The device holds nothing else while it is filled with other routes.
-    let capacity = records[2].outcome.ranks.iter().find(|r| r.key == "bgp_table_capacity_ipv4_routes").unwrap();
+    let capacity = records[2].outcome.ranks.iter().find(|r| r.key == "bgp_capacity_ipv4_routes").unwrap();
     assert_eq!(capacity.value, Some(200.0));
 }

@@ -1,4 +1,4 @@
-//! The baseline of a suite: an earlier run, which is read before anything is measured.
+//! The baseline of a suite: an earlier run, read before any measurement.
 
 use crate::Exit;
 use crate::output::err;
@@ -10,7 +10,8 @@ use drophammer_report::baseline::resolve;
 use drophammer_store::RunReader;
 use std::path::Path;
 
-/// Reads the figures of which bounds of the suite are shares. A folder that the command line names goes before that of the suite.
+/// Reads the figures to which bounds of the suite refer. A folder given on the command line takes precedence over the
+/// suite's.
 ///
 /// # Errors
 /// The error has been printed.

@@ -1,4 +1,4 @@
-//! Errors of a suite file, with the place underlined.
+//! Errors of a suite file, with their place underlined.
 
 use crate::output::err;
 use drophammer_model::suite::{SuiteError, SuiteErrors};

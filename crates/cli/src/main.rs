@@ -1,6 +1,6 @@
 //! The `drophammer` command: arguments, progress, exit codes.
 
-// These panic when a pipe is closed; `output` does not.
+// These macros panic when a pipe is closed; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
@@ -33,31 +33,31 @@ mod watch;
 use args::{Command, parse};
 use std::process::ExitCode;
 
-/// How the program ends.
+/// Exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything was done and every criterion met.
+    /// All tests were done and all criteria met.
     Good = 0,
-    /// A test failed or a DUT died, and the report is there; or a run is worse than another.
+    /// A test failed or a DUT died, but the report exists; or a run is worse than another.
     Failed = 1,
     /// The command line or the suite is wrong; nothing was started.
     Usage = 2,
-    /// The machine does not allow or lacks what is needed.
+    /// The machine does not permit or lacks what is needed.
     Environment = 3,
-    /// What was measured could not be stored.
+    /// Results could not be stored.
     Store = 4,
-    /// Every test was done and no criterion missed, but the rounds leave open whether one is met.
+    /// All tests were done and no criterion missed, but for at least one the rounds leave open whether it is met.
     Undecided = 5,
-    /// The tester or its machine spoilt a test, so that nothing is known of the DUT; all others ended well.
+    /// The tester or its machine spoilt a test, so that nothing is known of the DUT; all others ended successfully.
     Unfit = 6,
     /// A criterion of the suite was not met; no router failed a test.
     Missed = 7,
-    /// Stopped by the user; the report of what was measured is there.
+    /// Stopped by the user; the report of the results until then exists.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// The one with this code.
+    /// The variant with this code.
     fn of(code: i32) -> Option<Exit> {
         use Exit::*;
         let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Missed, Interrupted];

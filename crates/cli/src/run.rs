@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 
 /// Version and commit.
 pub const VERSION: &str = env!("DROPHAMMER_VERSION");
-/// Where runs go when nothing is said.
+/// Default folder of runs.
 pub const RUNS: &str = "drophammer-runs";
 
 /// Prints an error and returns `exit`.
@@ -41,7 +41,8 @@ pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
     exit
 }
 
-/// The folder under which the run's own will be made, absolute: the lab covers some folders of the host, but not this.
+/// The folder in which the folder of the run will be made, absolute: the lab covers some folders of the host, but not
+/// this one.
 ///
 /// # Errors
 /// The error has been printed.
@@ -52,7 +53,7 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     })
 }
 
-/// The folder of a run that is there already, absolute.
+/// The folder of an existing run, absolute.
 ///
 /// # Errors
 /// The error has been printed.
@@ -65,14 +66,15 @@ fn existing(dir: &Path) -> Result<PathBuf, Exit> {
     })
 }
 
-/// Digest of all that decides what a run measures and how. It is compared with that of the same program alone.
+/// Digest of everything that determines what a run measures and how. It is compared only with digests of the same
+/// program.
 fn digest(suite: &Suite, args: &RunArgs) -> String {
     let mut hasher = DefaultHasher::new();
     (format!("{suite:?}"), &args.backend, args.threads, args.queues, args.busy_host).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// What the run in `dir` has measured so far, and the records of it.
+/// The results of the run in `dir` so far, and its records.
 ///
 /// # Errors
 /// The error has been printed.
@@ -84,7 +86,7 @@ fn earlier(dir: &Path, suite: &Suite, digest: &str, environment: &Environment) -
     Ok((earlier, records))
 }
 
-/// Can `threads` threads of the tester share `ports` ports with `queues` queues each?
+/// Checks that `threads` threads of the tester can share `ports` ports with `queues` queues each.
 pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -> Result<(), String> {
     if threads > 1 && simulated {
         return Err(format!("simulated routers run in virtual time on one thread, not {threads}; omit --threads"));
@@ -99,7 +101,8 @@ pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -
     Ok(())
 }
 
-/// The backend of this name, if this process may use it. The command line knows no other names but the automatic choice.
+/// The backend of this name, if this process may use it. Besides the names of backends, the command line accepts only
+/// the automatic choice.
 ///
 /// # Errors
 /// The error has been printed.
@@ -108,7 +111,7 @@ pub fn usable_backend(name: &str) -> Result<&'static Backend, Exit> {
     (backend.usable)().map(|()| backend).map_err(|e| fail(Exit::Environment, e))
 }
 
-/// Can `backend` open so many queues of an interface?
+/// Checks that `backend` can open this number of queues of an interface.
 pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
     if queues <= backend.most_queues {
         return Ok(());
@@ -128,7 +131,7 @@ pub fn run(args: &RunArgs) -> Exit {
     if args.detach && !args.detached {
         return detach::start(args);
     }
-    // Before anything else: the lab takes the process into namespaces, and gives its session the processors.
+    // Comes first: the lab moves the process into namespaces, and raises the priority of its session.
     let detached = match args.detached.then(Detached::leave).transpose() {
         Ok(detached) => detached,
         Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
@@ -137,11 +140,11 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    // Before the lab covers folders of the host.
+    // Done before the lab covers folders of the host.
     if let Err(exit) = refuse_impossible(&suite).and_then(|()| baseline::read(&mut suite, args.baseline.as_deref())) {
         return exit;
     }
-    // Printed before anything is measured, and all at once.
+    // Printed before any measurement, and all at once.
     let specs =
         suite.tests.iter().filter_map(|test| Some((drophammer_methods::find(&test.test)?.spec(), &test.params)));
     let needs: Vec<Need> = specs.flat_map(|(spec, params)| spec.needs_of(params)).collect();
@@ -152,7 +155,7 @@ pub fn run(args: &RunArgs) -> Exit {
     if !missing.is_empty() {
         return fail(Exit::Environment, missing.join("\nerror: "));
     }
-    // The command line knows no other names but the automatic choice.
+    // Besides the names of backends, the command line accepts only the automatic choice.
     let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     let simulated = suite.duts.iter().all(is_virtual);
     if !simulated && let Err(e) = (backend.usable)() {
@@ -175,12 +178,12 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(folder) => folder,
         Err(exit) => return exit,
     };
-    // Bound here, where a browser is: the lab has a loopback of its own.
+    // Bound here, in the host's namespace, where the browser runs: the lab has its own loopback.
     let waiting = match args.live.map(Waiting::on).transpose() {
         Ok(waiting) => waiting,
         Err(e) => return fail(Exit::Environment, format!("--live: no page can be served on loopback: {e}")),
     };
-    // The lab moves the process into namespaces of its own, which works only while it has a single thread.
+    // The lab moves the process into its own namespaces, which works only while it has a single thread.
     let mut lab = if simulated {
         None
     } else {
@@ -211,9 +214,9 @@ pub fn run(args: &RunArgs) -> Exit {
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
     let told = waiting.as_ref().map(|waiting| waiting.address(std::io::stderr().is_terminal()));
-    // The file of a run in the background gets the address without its token.
+    // For a run in the background, the address is stored without its token.
     let kept_address = waiting.as_ref().map(|waiting| waiting.address(false));
-    // Before this thread is bound to its processor: the page's thread may run on any.
+    // Before this thread is bound to its processor: the page's thread may run on any processor.
     let live = match waiting.map(|waiting| waiting.serve(stop.clone())).transpose() {
         Ok(live) => live,
         Err(e) => return fail(Exit::Environment, format!("--live: {e}")),
@@ -223,7 +226,7 @@ pub fn run(args: &RunArgs) -> Exit {
     {
         return fail(Exit::Environment, e);
     }
-    // After all that may be refused, so that a refused run leaves no folder.
+    // After everything that may be refused, so that a refused run leaves no folder.
     let writer = match (&earlier, &args.out) {
         (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
         (None, Some(_)) => RunWriter::create_exact(&folder),
@@ -253,11 +256,11 @@ pub fn run(args: &RunArgs) -> Exit {
         err!("live page: {address}");
     }
     if !is_known {
-        // Who started it was ended in the meantime, and nobody was told where it is.
+        // The parent process was ended in the meantime, so its user never learned of this run.
         stop.store(true, Ordering::Relaxed);
     }
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
-    // The page begins with what was measured before.
+    // The page begins with the results so far.
     kept.iter().for_each(|record| watcher.tell(of_record(record)));
     let work_dir = dir.join("duts");
     let run = Run {
@@ -288,13 +291,13 @@ pub fn run(args: &RunArgs) -> Exit {
     exit
 }
 
-/// Writes the report of a run that has ended, and says how it ended.
+/// Writes the report of a run that has ended, and returns the exit code.
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
         (Ok(tally), Ok((criteria, _))) => {
             match (tally.failed, criteria.missed, tally.unfit, criteria.undecided) {
-                // A run that has measured nothing has shown nothing.
+                // A run that measured nothing is not a success.
                 (0, 0, 0, 0) if tally.completed == 0 && tally.skipped > 0 => Exit::Failed,
                 (0, 0, 0, 0) => Exit::Good,
                 (0, 0, 0, _) => Exit::Undecided,
@@ -320,7 +323,8 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     }
 }
 
-/// Writes the report of the run in `dir` into `out` and prints the summary, or where the page is as an event. Returns what became of the suite's criteria, and the page.
+/// Writes the report of the run in `dir` into `out` and prints the summary, or the path of the page as an event.
+/// Returns the state of the suite's criteria, and the page.
 fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<PathBuf>), String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -341,7 +345,7 @@ fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<
     Ok((drophammer_report::criteria(&run), html))
 }
 
-/// The path from the current folder, where it is below.
+/// The path relative to the current folder, if it is below that folder.
 pub fn from_here(path: &Path) -> PathBuf {
     let below = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
     below.unwrap_or_else(|| path.to_owned())
@@ -378,7 +382,7 @@ pub fn xdp_router(arguments: &[OsString]) -> Exit {
     }
 }
 
-/// The device of kind `reference` in a process of its own.
+/// The device of kind `reference` in a separate process.
 pub fn reference_device(arguments: &[OsString]) -> Exit {
     match device::run(arguments) {
         Ok(()) => Exit::Good,

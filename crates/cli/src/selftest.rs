@@ -18,7 +18,7 @@ use drophammer_store::RunWriter;
 use drophammer_testbed::selftest::{NAME, SelfTest, run_self_test};
 use std::time::Duration;
 
-/// Two ports with the addresses that suites give them, and the user's interfaces where he named some.
+/// A suite of two ports with default addresses, and the user's interfaces if given.
 fn suite(args: &SelftestArgs) -> Result<Suite, Exit> {
     let dut = match args.interfaces.as_slice() {
         [] => "{name: loop, kind: linux}".into(),
@@ -35,7 +35,7 @@ fn suite(args: &SelftestArgs) -> Result<Suite, Exit> {
     );
     let read = with_registry(|registry| read::read(&text, "the command line", registry, &Overrides::default()));
     read.map_err(|errors| {
-        // What the user wrote of it is the interfaces and the speed; the message says which.
+        // The user gave only the interfaces and the speed of this suite; the message says which one is wrong.
         for error in &errors.errors {
             err!("error: {}\n  help: {}", error.message, error.help);
         }
@@ -43,7 +43,7 @@ fn suite(args: &SelftestArgs) -> Result<Suite, Exit> {
     })
 }
 
-/// The backends to test: those that were asked for, or all that this user may use.
+/// The backends to test: those requested, or all that this user may use.
 fn backends(args: &SelftestArgs) -> Result<Vec<&'static Backend>, Exit> {
     if args.backends.is_empty() {
         let (usable, not): (Vec<_>, Vec<_>) = INTERFACE_BACKENDS.iter().partition(|b| (b.usable)().is_ok());
@@ -52,7 +52,7 @@ fn backends(args: &SelftestArgs) -> Result<Vec<&'static Backend>, Exit> {
         }
         return Ok(usable);
     }
-    // The command line knows no other names.
+    // The command line accepts no other names.
     let asked: Vec<_> = INTERFACE_BACKENDS.iter().filter(|b| args.backends.iter().any(|n| n == b.spec.name)).collect();
     match asked.iter().find_map(|b| (b.usable)().err()) {
         Some(why) => Err(fail(Exit::Environment, why)),
@@ -120,7 +120,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
     drop(watcher);
     drop(lab);
     match finish(result, &dir, false) {
-        // Its criteria are its own, not those of a suite.
+        // Missed criteria are those of the self-test, not of a suite.
         Exit::Missed => Exit::Failed,
         exit => exit,
     }

@@ -1,4 +1,4 @@
-//! The command as a user meets it: exit codes, messages, what is left on disk and what is not left on the machine.
+//! The command from the user's view: exit codes, messages, what is left on disk and what is not left on the machine.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Processes of the lab of process `main` that live, by the mark in their environment.
+/// Living processes of the lab of process `main`, found by the mark in their environment.
 fn lab_processes(main: u32) -> Vec<u32> {
     let mark = format!("DROPHAMMER_LAB={main}:");
     std::fs::read_dir("/proc")
@@ -23,7 +23,7 @@ fn lab_processes(main: u32) -> Vec<u32> {
 }
 
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    // Long enough for a machine on which all tests run at once.
+    // Long enough for a machine that runs all tests at once.
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < deadline, "{what} did not happen");
@@ -67,12 +67,12 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
     assert_eq!(kind_of(records.last().unwrap()), "ended");
     assert!(text(&output.stdout).contains("Throughput"));
 
-    // Again into the same folder: refused, nothing touched.
+    // Again into the same folder: refused, nothing changed.
     let again = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(4));
     assert!(text(&again.stderr).contains("not empty"), "{}", text(&again.stderr));
 
-    // The report can be written anew from the folder alone.
+    // The report can be written again from the folder alone.
     let elsewhere = dir.path().join("elsewhere");
     let report = run(&["report", out.to_str().unwrap(), "--out", elsewhere.to_str().unwrap()]);
     assert!(report.status.success(), "{}", text(&report.stderr));
@@ -83,7 +83,7 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
 fn a_test_that_does_not_apply_is_no_failure_and_no_success_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let duts = "  - {name: known, kind: reference, capacity: 10 Mfps}\n";
-    // Where the router forwards the whole line no burst fills a buffer.
+    // If the router forwards the line rate, no burst fills a buffer.
     for (name, tests, code) in
         [("beside", "  - back_to_back\n  - forwarding_rate\n", 0), ("alone", "  - back_to_back\n", 1)]
     {
@@ -159,7 +159,7 @@ fn threads_that_cannot_be_had_are_refused_with_the_remedy() {
     refused(linux, "0", 2, ["--threads", "0"]);
     refused(linux, "3", 2, ["2 ports", "--threads 2"]);
     refused("  - {name: known, kind: reference}\n", "2", 2, ["virtual time", "--threads"]);
-    // Of two processors one is the router's.
+    // With two processors, one is the router's.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
     let processors: u32 = allowed.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
@@ -250,7 +250,7 @@ fn lists_and_schema_come_from_the_registries() {
 #[test]
 fn a_router_in_a_namespace_is_measured() {
     for backend in drophammer_port::INTERFACE_BACKENDS {
-        // What the machine does not allow is said before anything is started.
+        // A lack of permission is reported before anything is started.
         match (backend.usable)() {
             Ok(()) => measured_with(backend.spec.name),
             Err(reason) => refused_with(backend.spec.name, &reason),
@@ -282,7 +282,7 @@ fn measured_with(backend: &str) {
         let count = |key: &str| group[key].as_u64().unwrap();
         assert!(count("received") > 1000, "{group}");
         assert_eq!(count("offered"), count("received") + count("lost"));
-        // Every lost frame is one that the router's receive ring refused: nothing is unaccounted for.
+        // Every lost frame was refused by the router's receive ring: no frame is unaccounted for.
         assert_eq!(count("corrupted") + count("stray") + count("duplicated"), 0, "{group}");
         assert!(group["latency"]["min_ns"].as_u64().unwrap() > 0);
     }
@@ -302,8 +302,8 @@ fn the_simulated_router_in_its_own_process_is_measured_and_marked() {
         let known = records.iter().find(|r| kind_of(r) == "dut" && r["name"] == "known").unwrap();
         assert_eq!(known["simulated"], true, "it must never pass for a router");
         assert!(std::fs::read_to_string(out.join("report.txt")).unwrap().contains("(simulated)"));
-        // All attempts of its trials, and the device's own account of the same frames. The load is low: no frame of a trial
-        // comes after its end.
+        // All attempts of its trials, and the device's own account of the same frames. At this low load no frame of a
+        // trial arrives after its end.
         let trials =
             records.iter().filter(|r| kind_of(r) == "trial" && r["dut"] == "known" && r["test"] == "throughput");
         let stray: u64 = trials.map(|t| t["result"]["groups"][0]["stray"].as_u64().unwrap()).sum();
@@ -342,14 +342,14 @@ fn kill_9_leaves_nothing_behind_but_the_measurements() {
     assert!(report.status.success(), "{}", text(&report.stderr));
     assert!(text(&report.stdout).contains("cut off"), "{}", text(&report.stdout));
     assert!(records(&out).iter().any(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate"));
-    // It goes on where it was killed, with the ceilings that it had.
+    // It continues where it was killed, with the same ceilings.
     let path = dir.path().join("suite.yaml");
     let output = run(&["run", path.to_str().unwrap(), "--busy-host", "--resume", out.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let tests: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     let of = |name: &str| tests.iter().filter(|test| test["test"] == name).count();
     assert_eq!((of("tester_ceiling"), of("forwarding_rate")), (1, 1), "{tests:?}");
-    // At the load that this ceiling allows: the same as before.
+    // At the load that this ceiling permits: the same as before.
     let first_load = |file: &str| {
         let text = std::fs::read_to_string(out.join(file)).unwrap();
         let records = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -368,7 +368,7 @@ fn a_missing_interface_is_told_and_the_others_go_on() {
     let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    // An ordinary user may not use interfaces of the host at all, and is told so.
+    // An ordinary user may not use interfaces of the host at all, and gets an error about that.
     assert!(errors.contains("nosuch0") || errors.contains("root"), "{errors}");
     let ended: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     assert!(ended.iter().any(|t| t["dut"] == "known" && t["status"]["status"] == "completed"), "{ended:?}");
@@ -414,7 +414,7 @@ fn output_into_a_closed_pipe_ends_quietly() {
         assert!(!text(&output.stderr).contains("panicked"), "{args:?}: {}", text(&output.stderr));
     }
     assert!(dir.path().join("out/report.html").is_file(), "the run was completed");
-    // Exit codes do not change when nobody reads the reason.
+    // Exit codes do not change if the error output cannot be written.
     let missing = dir.path().join("missing.yaml");
     let output = into_closed_pipe(&["check", missing.to_str().unwrap()], true);
     assert_eq!(output.status.code(), Some(2));

@@ -1,11 +1,11 @@
-//! Every suite of the manual is run: on the simulated router in place of its own, on slow ports, once.
+//! Runs every suite of the manual: on the simulated router instead of its own, on slow ports, once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Parameters that would take hours even in virtual time: suite, and what `--set` says instead.
+/// Parameters that would take hours even in virtual time: suite, and the values for `--set` instead.
 const SHORTER: [(&str, &[&str]); 1] = [("overnight", &["soak.duration=5 s", "soak.interval=1 s"])];
-/// Keys of `topology`, which the simulated router has as well.
+/// Keys of `topology` that the simulated router supports.
 const TOPOLOGY: [&str; 6] = ["mesh", "chain", "loop", "core_speed", "wan_speed", "wan_delay"];
 
 fn root() -> PathBuf {
@@ -37,14 +37,14 @@ fn suites() -> Vec<(String, String)> {
     pages.into_iter().flat_map(of_page).collect()
 }
 
-/// The value of `key` in the text of a DUT, as it stands there.
+/// The value of `key` in the text of a DUT, as written.
 fn value<'a>(dut: &'a str, key: &str) -> Option<&'a str> {
     let starts = dut.match_indices(key).filter(|(i, _)| dut[..*i].ends_with([' ', '{']));
     let rest = starts.filter_map(|(i, _)| dut[i + key.len()..].strip_prefix(": ")).next()?;
     Some(rest.split([',', '}', '#', '\n']).next()?.trim())
 }
 
-/// One DUT of a suite on the simulated router.
+/// A DUT of a suite as the simulated router.
 fn simulated(dut: &str) -> String {
     let topology = TOPOLOGY.iter().filter_map(|key| Some(format!("{key}: {}", value(dut, key)?)));
     let topology = topology.collect::<Vec<_>>().join(", ");
@@ -109,7 +109,7 @@ fn suites_of_the_manual_run() {
         let output = command.output().unwrap();
         println!("{page}: {name}: {:.1} s, {}", begun.elapsed().as_secs_f64(), output.status);
         let said = String::from_utf8_lossy(&output.stderr);
-        // A criterion may be missed by another router than the one it was written for; a test must not fail.
+        // Another router than the intended one may miss a criterion; a test must not fail.
         assert!(
             matches!(output.status.code(), Some(0 | 1 | 5 | 7)),
             "{page}: {name}: {}: {said}\n{text}",

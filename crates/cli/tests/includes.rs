@@ -18,7 +18,7 @@ fn bench(dir: &Path) -> PathBuf {
     dir.join("my.yaml")
 }
 
-/// What a command says of errors, on one line: it is wrapped for people.
+/// The error output of a command as one line: it is wrapped for people.
 fn said(bytes: &[u8]) -> String {
     text(bytes).replace('\u{2502}', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -44,7 +44,7 @@ fn a_run_keeps_what_its_suite_includes_without_keys_and_goes_on_with_nothing_els
     assert_eq!(kept("included/lab/keys.yaml"), "variables: {key: <secret>}\nbgp: {md5: <secret>}\n");
     let holds_key = |file: &PathBuf| String::from_utf8_lossy(&std::fs::read(file).unwrap()).contains("sesame4711");
     assert_eq!(files(&out).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new());
-    // A run goes on with the suite as it was, included files too.
+    // A run is continued only with an unchanged suite, included files among it.
     let resume = || {
         let output = run(&["run", path, "--test", "short", "--resume", out.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2));
@@ -100,7 +100,7 @@ fn only_files_of_the_folder_can_be_included() {
         assert!(errors.contains("my.yaml:1:11:") && errors.contains(message), "{include}: {errors}");
         assert!(errors.contains("help:"), "{include}: {errors}");
     }
-    // A link within the folder is as good as the file.
+    // A link within the folder is equivalent to the file.
     let output = check("near.yaml");
     assert!(output.status.success(), "{}", said(&output.stderr));
     // The name of the suite without a folder.

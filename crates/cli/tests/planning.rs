@@ -29,7 +29,7 @@ fn runs_are_held_against_each_other() {
     let json: serde_json::Value = serde_json::from_slice(&better.stdout).unwrap();
     assert_eq!(json["figures"][0]["against"][0]["verdict"], "better");
 
-    // Wrong arguments, and folders that hold no run.
+    // Wrong arguments, and folders without a run.
     assert_eq!(run(&["compare", &old]).status.code(), Some(2));
     let refused = |folder: &str, word: &str| {
         let output = run(&["compare", &old, folder]);
@@ -62,7 +62,7 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     for expected in [
         "1.  throughput  about ",
-        // One size at four loads, of a throughput that is known then.
+        // One size at four loads, of a throughput that is then known.
         "2.  latency     4 trials",
         "2 rounds of 1 DUT,",
         "198.18.1.1/24",

@@ -1,22 +1,23 @@
-//! The processors' time for this session.
+//! Scheduling priority of this session.
 //!
-//! Where the kernel groups processes by session (autogroup), the priority of a thread (nice) counts among those of its own session
-//! alone: a compiler in another terminal would take half of a processor from the packet loop. So the whole session gets the highest
-//! priority among sessions while a lab exists, and then the one that it had.
+//! Where the kernel groups processes by session (autogroup), the nice value of a thread counts only within its own
+//! session: a compiler in another terminal would take half of a processor from the packet loop. So the session gets the
+//! highest priority among sessions while a lab exists, and its former one afterwards.
 
 use std::fs;
 
 const OWN: &str = "/proc/self/autogroup";
 const HIGHEST: i32 = -20;
 
-/// While it lives, this session comes before others.
+/// While this value lives, this session has priority over others.
 #[derive(Debug)]
 pub(crate) struct Favoured {
     before: i32,
 }
 
 impl Favoured {
-    /// Puts this session before others; `None` where there are no such groups, this is not allowed, or it already is so.
+    /// Raises the priority of this session; `None` where the kernel has no autogroups, the change is not allowed, or
+    /// the priority is already the highest.
     pub(crate) fn new() -> Option<Favoured> {
         let enabled = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
         let before = nice(&fs::read_to_string(OWN).ok()?)?;
@@ -27,7 +28,7 @@ impl Favoured {
         Some(Favoured { before })
     }
 
-    /// A shell command that gives the session its former priority, for whoever outlives this process.
+    /// A shell command that restores the former priority of the session, for a process that outlives this one.
     pub(crate) fn undo(&self) -> String {
         format!("echo {} >{OWN}", self.before)
     }
@@ -39,7 +40,7 @@ impl Drop for Favoured {
     }
 }
 
-/// The priority in `/autogroup-222 nice 0`.
+/// The nice value in `/autogroup-222 nice 0`.
 fn nice(text: &str) -> Option<i32> {
     text.trim().rsplit_once(" nice ")?.1.parse().ok()
 }

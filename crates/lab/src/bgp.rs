@@ -1,4 +1,4 @@
-//! BGP of a role: what templates see of it, and whether a DUT listens for its peers.
+//! BGP of a role: what templates see, and whether a DUT listens for its peers.
 
 use crate::router::word;
 use crate::{LabError, Netns};
@@ -23,7 +23,7 @@ pub(crate) fn core_name(peer: &CorePeer) -> String {
     format!("r{}_{}", peer.number, word(peer.family))
 }
 
-/// In words that a session with another router of the system is not up; `None` where its daemon says that it is.
+/// A message when a session with another router of the system is not up; `None` if its daemon reports it as up.
 pub(crate) fn session_down(peer: &CorePeer, state: Option<&str>) -> Option<String> {
     let state = state.map(str::trim).unwrap_or_default();
     let (number, family) = (peer.number, word(peer.family));
@@ -56,7 +56,7 @@ pub(crate) fn context(bgp: &BgpRole) -> Value {
     context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, md5, gtsm, groups, core }
 }
 
-/// Peers on all interfaces.
+/// Number of peers on all interfaces.
 pub(crate) fn neighbours(bgp: &BgpRole) -> usize {
     bgp.groups.iter().map(|g| g.peers.len()).sum()
 }
@@ -66,12 +66,12 @@ pub(crate) fn locals(bgp: &BgpRole) -> Vec<IpAddr> {
     bgp.groups.iter().map(|g| g.local).chain(bgp.core.iter().map(|peer| peer.local)).collect()
 }
 
-/// In words where nobody in `netns` listens for BGP although there are peers; `None` when all is well.
+/// A message when no process in `netns` listens for BGP although there are peers; `None` otherwise.
 pub(crate) fn deaf(netns: &Netns, bgp: &BgpRole) -> Result<Option<String>, LabError> {
     netns.run(|| deaf_here(bgp))
 }
 
-/// The same of the calling thread's network namespace.
+/// As [`deaf`], for the network namespace of the calling thread.
 pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
     let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     let spoken = |family| bgp.groups.iter().any(|g| g.family == family) || bgp.core.iter().any(|p| p.family == family);
@@ -81,7 +81,7 @@ pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
     deaf.map(|(family, _)| format!("nobody listens on TCP port {PORT} over {family}"))
 }
 
-/// Is there a listening socket on `port` in this text of `/proc/net/tcp`?
+/// True if this text of `/proc/net/tcp` has a listening socket on `port`.
 fn listening(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let end = format!(":{port:04X}");

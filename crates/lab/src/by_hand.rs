@@ -1,7 +1,7 @@
-//! The configuration of a router of the user's own for a role: what he loads into it by hand, before a run with kind `external`.
+//! The configuration for a role of the user's own router, to be loaded by hand before a run with kind `external`.
 //!
-//! FRR and BIRD get what the kinds of the lab give them, with the interface addresses that the lab sets otherwise. The words of
-//! other makers come from the same role, but nothing here can try them.
+//! For FRR and BIRD it is what the lab's own kinds use, plus the interface addresses, which the lab otherwise sets. The
+//! configurations for other vendors come from the same role, but cannot be tested here.
 
 use crate::LabError;
 use crate::configuration::render_for;
@@ -9,7 +9,7 @@ use crate::kinds::{bird, frr};
 use crate::router::{Names, address_lines, label_lines, pushed_lines, vlan_lines};
 use drophammer_model::role::RouterRole;
 
-/// In whose words a configuration is.
+/// The language of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// FRRouting.
@@ -29,16 +29,17 @@ const IOS_XR: &str = include_str!("../templates/iosxr.conf.j2");
 const JUNOS: &str = include_str!("../templates/junos.conf.j2");
 const SR_OS: &str = include_str!("../templates/sros.conf.j2");
 
-/// Name of the interface of port `port` (from 0) where the user has given none. It is short enough for an interface of Linux with a tag.
+/// Placeholder name of the interface of port `port` (from 0) when the user has given none. It is short enough for a
+/// Linux interface name with a VLAN tag.
 pub fn placeholder(port: usize) -> String {
     format!("FILL-IN-{}", port + 1)
 }
 
-/// The configuration of a router `name` for `role`, whose interface to port i is `interfaces[i]`, or [`placeholder`] where there are none. Keys of sessions
-/// are left out: `<secret>` stands in their place.
+/// The configuration of a router `name` for `role`. The interface to port i is `interfaces[i]`, or [`placeholder`]
+/// where none is given. Session keys are left out: `<secret>` stands in their place.
 ///
 /// # Errors
-/// [`LabError::Unusable`] where there are not as many interfaces as ports, or one is no name.
+/// [`LabError::Unusable`] if the number of interfaces differs from the number of ports, or a name is invalid.
 pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[String]) -> Result<String, LabError> {
     let ports = role.interfaces.len();
     let given: Vec<String> = match interfaces {
@@ -76,7 +77,7 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
     Ok(text)
 }
 
-/// Lines of ip(8) for what the routing daemons do not set.
+/// Lines of ip(8) for what the routing daemons do not configure.
 fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<String> {
     let ip = |line: String| format!("ip {line}");
     let mut lines: Vec<String> = Vec::new();
@@ -189,7 +190,7 @@ mod tests {
         names.iter().map(Path::new).find(|path| path.exists()).map(Path::to_path_buf)
     }
 
-    /// The parsers of FRR and BIRD read what is written for them, or they are not here.
+    /// The parsers of FRR and BIRD accept the generated configurations; skipped where they are not installed.
     #[test]
     fn real_parsers_take_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Configuration files of routers: our templates, or the user's own file or template in their place.
+//! Configuration files of routers: our templates, or the user's file or template instead.
 
 use crate::router::{Names, family_of, prefix_of};
 use crate::{LabError, bgp};
@@ -13,23 +13,23 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Parameter: the user's file, taken as it is.
+/// Parameter: the user's file, used unchanged.
 pub(crate) const CONFIG: ParamSpec = ParamSpec::optional(
     "config",
     ParamKind::File,
     "your own configuration file in place of ours; relative to the suite file",
 );
-/// Parameter: the user's template, rendered with the variables of ours.
+/// Parameter: the user's template, rendered with the same variables as ours.
 pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
     "template",
     ParamKind::File,
     "your own template in place of ours, with the same variables; relative to the suite file",
 );
 
-/// BGP identifier of a router by itself.
+/// BGP identifier of a router that is not part of a system.
 const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// Does the DUT have a configuration of the user's? What it then routes is the user's business.
+/// True if the DUT has a configuration of the user's. Its routes are then not known here.
 pub fn is_own(dut: &DutConfig) -> bool {
     dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
 }
@@ -37,8 +37,8 @@ pub fn is_own(dut: &DutConfig) -> bool {
 /// The user's configuration of a DUT; `None` where the DUT has none.
 ///
 /// # Errors
-/// [`LabError::Unusable`] with file, line and remedy: both parameters, a file that cannot be read, a template that does not
-/// render.
+/// [`LabError::Unusable`] with file, line and remedy: both parameters are given, a file cannot be read, a template does
+/// not render.
 pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, LabError> {
     let path = |spec: &ParamSpec| dut.params.text(spec.key).map(PathBuf::from);
     match (path(&CONFIG), path(&TEMPLATE)) {
@@ -55,8 +55,8 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
     }
 }
 
-/// Writes configuration files, `(name, text)`: what may be `shown` to `work_dir`, and `whole` where it differs to `state`, which goes with
-/// the lab. Returns the folder that has them whole.
+/// Writes configuration files, `(name, text)`: `shown` to `work_dir`, and those of `whole` that differ to `state`,
+/// which is removed with the lab. Returns the folder with the complete files.
 pub(crate) fn store(
     work_dir: &Path,
     state: &Path,
@@ -96,7 +96,7 @@ pub(crate) fn render(template: &str, name: &str, role: &RouterRole) -> Result<St
     render_for(template, name, role, Names::Lab)
 }
 
-/// The same for a router whose interfaces are called otherwise.
+/// As [`render`], for a router with other interface names.
 pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: Names<'_>) -> Result<String, LabError> {
     render_as("our own template", template, variables(name, role, names))
 }
@@ -105,7 +105,7 @@ pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: N
 fn render_as(file: &str, template: &str, variables: Value) -> Result<String, LabError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // Lines that hold nothing but a block leave no empty line behind.
+    // Lines that hold only a block leave no empty line behind.
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     let rendered = syntax.and_then(|syntax| {
         environment.set_syntax(syntax);
@@ -123,8 +123,8 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
     })
 }
 
-/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `bgp` ([`bgp::context`]; none where the role has no BGP),
-/// and `lab`: is the router one of the lab, which gives it its addresses?
+/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `bgp` ([`bgp::context`];
+/// none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
 fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let index = |at: Place| at.vlan.map(|i| i + 1);
     let route = |r: &StaticRoute| {

@@ -1,8 +1,8 @@
 //! Confining the forwarding of a DUT in a namespace to one processor.
 //!
-//! By default a veth pair forwards in the context of whoever sends: the router's work would run on the tester's
-//! processor. Threaded NAPI turns the receive work of an interface into a kernel thread, which can be pinned and whose
-//! processor time is the DUT's.
+//! By default a veth pair forwards in the context of the sender: the router's work would run on the tester's processor.
+//! Threaded NAPI moves the receive work of an interface into a kernel thread, which can be pinned and whose processor
+//! time is the DUT's.
 
 use crate::cpu::{self, CpuPlan};
 use crate::probe::ThreadTimes;
@@ -18,9 +18,9 @@ use std::time::Duration;
 pub(crate) struct Confinement {
     /// In words, for the record.
     pub(crate) text: String,
-    /// Kernel threads that do the receive work; empty when they could not be had.
+    /// Kernel threads that do the receive work; empty if they are unavailable.
     threads: Vec<u32>,
-    /// Are they bound to the DUT's processor, and is that not the tester's as well?
+    /// True if they are bound to the DUT's processor, and the tester does not share it.
     pub(crate) alone: bool,
 }
 
@@ -30,7 +30,7 @@ impl Confinement {
         Confinement { text: String::new(), threads: Vec::new(), alone: false }
     }
 
-    /// Processor time of the forwarding; `None` where it runs in no thread of its own.
+    /// Processor time of the forwarding; `None` if it has no threads of its own.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         if self.threads.is_empty() {
             return None;
@@ -38,7 +38,7 @@ impl Confinement {
         self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
     }
 
-    /// Times of the threads that forward; `None` where it is done in none of their own.
+    /// Times of the threads that forward; `None` if it has no threads of its own.
     pub(crate) fn threads(&self) -> Option<Vec<ThreadTimes>> {
         let times: Vec<ThreadTimes> = self.threads.iter().map(|t| probe::thread_times(*t)).collect::<Option<_>>()?;
         (!times.is_empty()).then_some(times)
@@ -46,7 +46,7 @@ impl Confinement {
 }
 
 /// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: threaded NAPI, pinned where
-/// we may; RPS where its threads cannot be seen (a container with a PID namespace of its own).
+/// permitted; RPS where its threads cannot be seen (a container with its own PID namespace).
 pub(crate) fn confine(
     netns: &Netns,
     interfaces: &[String],
@@ -55,7 +55,7 @@ pub(crate) fn confine(
     cpus: &CpuPlan,
 ) -> Result<Confinement, LabError> {
     for name in interfaces {
-        // Frames that the DUT itself sends must carry whole checksums.
+        // Frames that the DUT itself sends must carry complete checksums.
         netns.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None)?;
     }
     let shared = if cpus.separate() {
@@ -105,9 +105,10 @@ pub(crate) fn confine(
     Ok(Confinement { text, threads: Vec::new(), alone: false })
 }
 
-/// Lets the threads run before other work of their processor. The kernel's own softirq thread is such work: where it and
-/// a forwarding thread take turns, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows in
-/// that time at 64,000 frames per second. Ends with the threads. `which` is an option of renice(1): `-p` for threads, `-g` for groups of processes.
+/// Gives the threads priority over other work of their processor, such as the kernel's own softirq thread: if that and
+/// a forwarding thread alternate, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows in
+/// that time at 64,000 frames per second. The priority ends with the threads. `which` is an option of renice(1): `-p`
+/// for threads, `-g` for groups of processes.
 pub(crate) fn favour(which: &str, ids: impl Iterator<Item = u32>) -> bool {
     let Ok(program) = process::find("renice", "bsdutils") else { return false };
     let mut command = Command::new(program);
@@ -133,9 +134,9 @@ fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
-/// Turns threaded NAPI on and returns the kernel threads that this made: (process id, name).
+/// Turns threaded NAPI on and returns the kernel threads that this created: (process id, name).
 fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result<Vec<(u32, String)>, LabError> {
-    // Threads of another lab have the same names, so no two labs may look for new ones at the same time.
+    // Threads of another lab have the same names, so two labs must not look for new ones at the same time.
     let _locked = lock.map(hold).transpose()?;
     let before = napi_threads();
     for name in interfaces {
@@ -145,7 +146,7 @@ fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result
     Ok(napi_threads().into_iter().filter(|t| !before.contains(t)).collect())
 }
 
-/// Has each interface its thread? In words why not.
+/// Checks that each interface has its thread; the error says which one has none.
 fn complete(threads: &[(u32, String)], interfaces: &[String]) -> Result<(), String> {
     for interface in interfaces {
         let prefix = format!("napi/{interface}-");
@@ -172,7 +173,7 @@ fn napi_threads() -> Vec<(u32, String)> {
 
 /// Locks the folder that all labs of this machine share.
 fn hold(folder: &File) -> Result<Flock<File>, LabError> {
-    // A lock belongs to what was opened, and duplicates share it: open anew.
+    // A lock belongs to the open file description, which duplicates share: open the folder again.
     let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(folder)));
     let mut file = Some(again.map_err(LabError::io("cannot open the lock of the labs"))?);
     wait::until(Duration::from_secs(20), &|| false, || match file.take() {

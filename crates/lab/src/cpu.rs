@@ -1,4 +1,4 @@
-//! Which processor is whose.
+//! Assignment of processors to tester and DUT.
 
 use crate::LabError;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -7,14 +7,14 @@ use nix::unistd::Pid;
 /// The processors of tester and DUT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
-    /// The tester's packet loop: the first processor that we may use.
+    /// The tester's packet loop: the first usable processor.
     pub tester: usize,
-    /// All processors that the tester's threads may have, ascending, [`CpuPlan::tester`] first: those that we may use without
-    /// the DUT's. Where there is only one it is shared.
+    /// All processors for the tester's threads, ascending, [`CpuPlan::tester`] first: the usable ones without the
+    /// DUT's. A single processor is shared.
     pub testers: Vec<usize>,
-    /// The DUT: the last processor that we may use.
+    /// The DUT: the last usable processor.
     pub dut: usize,
-    /// For what the tester can leave to another processor: the second one that we may use, where there are three.
+    /// For work that the tester can leave to another processor: the second usable one, if there are three.
     pub spare: Option<usize>,
 }
 
@@ -37,10 +37,10 @@ impl CpuPlan {
         Some(CpuPlan { tester: testers[0], testers, dut: *dut, spare })
     }
 
-    /// The processors of `threads` threads of the tester.
+    /// The processors for `threads` threads of the tester.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] where the tester has fewer.
+    /// [`LabError::Unusable`] if the tester has fewer.
     pub fn for_threads(&self, threads: usize) -> Result<&[usize], LabError> {
         self.testers.get(..threads.max(1)).ok_or_else(|| {
             let has = self.testers.len();
@@ -57,7 +57,7 @@ impl CpuPlan {
         })
     }
 
-    /// The processor of threads that ask a router questions during a trial: one that nobody needs, or the router's.
+    /// The processor for threads that question a router during a trial: the spare one, or the router's.
     pub(crate) fn for_questions(&self) -> usize {
         self.spare.unwrap_or(self.dut)
     }

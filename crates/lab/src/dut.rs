@@ -1,4 +1,4 @@
-//! What a DUT that is up can be asked, and the router in a namespace.
+//! The interface of a DUT that is up, and the router in a namespace.
 
 mod daemons;
 mod start;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-/// Where an interface of the tester is.
+/// Location of a tester interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// In the process's own network namespace: open sockets as usual.
@@ -45,28 +45,29 @@ pub struct TesterInterface {
     pub name: String,
     /// Where it is.
     pub netns: Where,
-    /// MAC address of the DUT's port where the user stated it; `None`: ask by ARP and ND.
+    /// MAC address of the DUT's port if the user gave it; `None`: resolve it by ARP and ND.
     pub dut_mac: Option<[u8; 6]>,
 }
 
-/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT does not know has a
-/// default that says so.
+/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. Methods that a DUT
+/// does not support have a default that says so.
 pub trait Dut {
     /// The tester's interfaces in the order of the suite's ports; none in virtual time.
     fn interfaces(&self) -> &[TesterInterface] {
         &[]
     }
 
-    /// Kind, version, confinement and configuration, without secrets. `ports` is empty: it is filled in where the ports are opened.
+    /// Kind, version, confinement and configuration, without secrets. `ports` is empty: it is filled in when the ports
+    /// are opened.
     fn record(&self) -> DutRecord;
 
-    /// Is it still alive? A simulated DUT always is.
+    /// Checks that the DUT is still alive. A simulated DUT always is.
     ///
     /// # Errors
     /// [`LabError::DaemonDied`] with exit status and last log lines, [`LabError::Command`].
     fn check(&mut self) -> Result<(), LabError>;
 
-    /// It has been found to forward. The faults of a simulated device begin now.
+    /// Called once the DUT has been found to forward. The faults of a simulated device begin now.
     ///
     /// # Errors
     /// Faults that the device refuses.
@@ -74,18 +75,18 @@ pub trait Dut {
         Ok(())
     }
 
-    /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
+    /// Processor time of its forwarding and daemons since it was brought up; `None` if part of it cannot be read.
     fn cpu_time(&mut self) -> Option<Duration> {
         None
     }
 
-    /// The same of each router, in order, where it is a system of several; `None` where that is not known of all of them.
+    /// As [`Dut::cpu_time`] for each router of a system, in order; `None` if it is not known for all of them.
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         None
     }
 
-    /// What it counts at each interface and tunnel since it was brought up: router by router, interfaces before tunnels. A DUT that is one router is the
-    /// first. `None` where it does not show that.
+    /// Interface and tunnel counters since the DUT was brought up: router by router, interfaces before tunnels. A DUT
+    /// that is one router is the first. `None` if the DUT does not provide them.
     ///
     /// # Errors
     /// Those of reading it.
@@ -93,19 +94,19 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// Times of the threads of its forwarding and daemons. `None` where the kernel does not count them.
+    /// Times of the threads of its forwarding and daemons. `None` if the kernel does not count them.
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
         None
     }
 
-    /// Memory in RAM of each of its daemons in bytes, by name: `zebra`, `bgpd -R`. Empty where it has none, or none that can
-    /// be seen.
+    /// Resident memory of each daemon in bytes, by name: `zebra`, `bgpd -R`. Empty if it has none, or none that can be
+    /// seen.
     fn memory(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Routes that its forwarding plane holds, those to its own addresses and links included: compare with the value
-    /// before routes were sent. `None` where that is not known.
+    /// Routes in its forwarding plane, including those to its own addresses and links: compare with the value before
+    /// routes were sent. `None` if not known.
     ///
     /// # Errors
     /// Those of reading it.
@@ -113,10 +114,11 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// Puts packet filters in place of those that it was given before; none takes them back. What its own configuration filters stays as it is.
+    /// Replaces the packet filters of earlier calls; an empty list removes them. Filters of the DUT's own configuration
+    /// stay.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] where it takes none, and what it says against these.
+    /// [`LabError::Unusable`] if it supports none, or rejects these.
     fn set_filter(&mut self, _lists: &[FilterList]) -> Result<(), LabError> {
         Err(LabError::Unusable {
             what: "this DUT cannot be given packet filters".into(),
@@ -124,10 +126,10 @@ pub trait Dut {
         })
     }
 
-    /// Puts classes of service in place of those that it was given before; none takes them back.
+    /// Replaces the classes of service of earlier calls; an empty list removes them.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] where it takes none, and what it says against these.
+    /// [`LabError::Unusable`] if it supports none, or rejects these.
     fn set_classes(&mut self, _lists: &[EgressClasses]) -> Result<(), LabError> {
         Err(LabError::Unusable {
             what: "this DUT cannot be given classes of service".into(),
@@ -135,15 +137,16 @@ pub trait Dut {
         })
     }
 
-    /// Its routers and the links between them, where it is a system of several.
+    /// Its routers and the links between them, if it is a system of several.
     fn system(&self) -> Option<&System> {
         None
     }
 
-    /// Takes a link between two of its routers down at both ends, or up again. Returns when it is: a link that is up has its routes again.
+    /// Takes a link between two of its routers down at both ends, or up again. Returns when that is done: a link that
+    /// is up has its routes again.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] where it has no such link, and what stood in the way.
+    /// [`LabError::Unusable`] if it has no such link; otherwise the reason why the change failed.
     fn set_core_link(&mut self, link: CoreLinkName, _up: bool) -> Result<(), LabError> {
         Err(LabError::Unusable {
             what: format!("this DUT has no link {link} between routers"),
@@ -151,17 +154,18 @@ pub trait Dut {
         })
     }
 
-    /// Routers that a frame passes from one port to another: so much lower is its TTL or hop limit.
+    /// Routers that a frame passes from one port to another: its TTL or hop limit decreases by this number.
     fn hops(&self, _from: PortIndex, _to: PortIndex) -> usize {
         1
     }
 
-    /// Have labels a TTL of their own (pipe model, RFC 3443)? It matters where a frame passes several routers.
+    /// True if labels have a TTL of their own (pipe model, RFC 3443). It matters where a frame passes several routers.
     fn labels_are_pipes(&self) -> bool {
         false
     }
 
-    /// In words what it lacks of its role, as far as it can be asked: a link, a route, a session with another router of its system.
+    /// A message with what the DUT lacks of its role, as far as it can be asked: a link, a route, a session with
+    /// another router of its system.
     ///
     /// # Errors
     /// Those of asking.
@@ -169,15 +173,15 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// A link to another router of its system goes down: takes from its end what the lab cannot take from outside.
+    /// A link to another router of its system goes down: removes from its end what the lab cannot remove from outside.
     ///
     /// # Errors
-    /// What stood in the way.
+    /// The reason why that failed.
     fn link_leaves(&mut self, _interface: usize) -> Result<(), LabError> {
         Ok(())
     }
 
-    /// A link to another router of its system is up again: puts back what nobody but the lab can.
+    /// A link to another router of its system is up again: restores what only the lab can restore.
     ///
     /// # Errors
     /// Those of ip(8).
@@ -185,13 +189,13 @@ pub trait Dut {
         Ok(())
     }
 
-    /// How it is reset; `None` where it cannot be.
+    /// How to reset it; `None` if that is not possible.
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         None
     }
 
-    /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
-    /// tests (RFC 7747 section 4.7).
+    /// All BGP sessions have been ended by their peers. The DUT must accept new ones at once, because sessions are to
+    /// be cleared between tests (RFC 7747 section 4.7).
     ///
     /// # Errors
     /// Those of its control program.
@@ -199,12 +203,13 @@ pub trait Dut {
         Ok(())
     }
 
-    /// The processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
+    /// The processor that does all of its work and none of the tester's; `None` if there is no such processor.
     fn processor(&self) -> Option<usize> {
         None
     }
 
-    /// Its counters by name: `d0.rx_packets`, `ip.InHdrErrors`, `softnet.cpu1.dropped` (the last one is of the machine).
+    /// Its counters by name: `d0.rx_packets`, `ip.InHdrErrors`, `softnet.cpu1.dropped` (the last one counts for the
+    /// whole machine).
     ///
     /// # Errors
     /// Those of reading them.
@@ -212,7 +217,7 @@ pub trait Dut {
         Ok(BTreeMap::new())
     }
 
-    /// Those of its counters whose meaning is known, of all that can be asked: kernel, SNMP.
+    /// Its counters with a known meaning, from all sources: kernel, SNMP.
     ///
     /// # Errors
     /// Those of reading them.
@@ -220,8 +225,8 @@ pub trait Dut {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
-    /// Asks it those of `questions` every `interval` from now on that it can be asked beside its ports: over a management link, or an SNMP agent
-    /// over the loopback of its namespace.
+    /// Asks from now on, every `interval`, those of `questions` that do not need its ports: over a management link, or
+    /// an SNMP agent over the loopback of its namespace.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -229,13 +234,13 @@ pub trait Dut {
         Ok(Vec::new())
     }
 
-    /// Does an SSH server answer at its addresses on the links? The tester asks it over a link, as it pings.
+    /// True if an SSH server answers at its addresses on the links. The tester asks it over a link, as with pings.
     fn has_ssh(&self) -> bool {
         false
     }
 
-    /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
-    /// `None` where that is not known.
+    /// Frames that it sent since it was brought up and that the tester's end of the link had no room for: loss of the
+    /// tester. `None` if not known.
     ///
     /// # Errors
     /// Those of reading it.
@@ -243,16 +248,16 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// True when a frame that the tester's interface refuses (`tx_dropped`, `ENOBUFS`) was refused by the DUT's receive
-    /// ring, so that it is loss of the DUT: the case of veth.
+    /// True if a frame that the tester's interface refuses (`tx_dropped`, `ENOBUFS`) was refused by the DUT's receive
+    /// ring and is therefore loss of the DUT. This is so with veth.
     fn drops_at_tester_tx_are_dut(&self) -> bool {
         false
     }
 
-    /// Ends it and removes every trace. Waits until daemons have ended.
+    /// Ends it and removes all that belongs to it. Waits until daemons have ended.
     ///
     /// # Errors
-    /// Those of removing; everything was tried even then.
+    /// Those of removing; the remaining steps are tried even after an error.
     fn take_down(self: Box<Self>) -> Result<(), LabError> {
         Ok(())
     }
@@ -261,29 +266,30 @@ pub trait Dut {
 /// See [`NamespaceDut::ask_sessions`].
 type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 
-/// A router in a namespace: links, and daemons that may be none.
+/// A router in a namespace: links, and daemons if it has any.
 pub(crate) struct NamespaceDut {
     pub(crate) topology: Topology,
     daemons: Vec<Daemon>,
     resetting: Option<Resetting>,
     record: DutRecord,
     role: RouterRole,
-    /// Its management link, if it is to have one, and how it is asked over it.
+    /// Its management link, if configured, and how it is asked over it.
     management: Option<(ManagementLink, management::Operator)>,
-    /// Its SNMP agent, if it is to have one.
+    /// Its SNMP agent, if configured.
     agent: Option<Agent>,
-    /// Has it an SSH server?
+    /// True if it has an SSH server.
     ssh: bool,
-    /// What is run in its namespace once all sessions have ended.
+    /// Commands to run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
-    /// Asks its daemon for a session with another router of its system: in words what it says while the session is not up.
+    /// Asks its daemon about a session with another router of its system: returns a message while the session is not
+    /// up.
     session: Option<AskSession>,
-    /// Are its routes those of the lab, not of a daemon?
+    /// True if the lab sets its routes, not a daemon.
     routes_by_lab: bool,
-    /// How it gets filters, and whether it has some whose counters are read.
+    /// How filters are installed, and whether there are any whose counters are read.
     filters: FilterStyle,
     counted: bool,
-    /// The classes of service that it was given.
+    /// The current classes of service.
     classes: Given,
 }
 
@@ -425,7 +431,7 @@ impl Dut for NamespaceDut {
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
-        // In the reverse order of their start: who was first is the one that others need.
+        // In the reverse order of their start: later daemons need earlier ones.
         while let Some(daemon) = self.daemons.pop() {
             daemon.stop();
         }

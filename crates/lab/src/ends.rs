@@ -1,4 +1,4 @@
-//! What joins the tester and a process that moves the frames of its links itself.
+//! The links between the tester and a process that handles their frames itself.
 
 use crate::dut::TesterInterface;
 use crate::probe::ThreadTimes;
@@ -11,19 +11,19 @@ use std::time::Duration;
 
 /// The links of a process.
 pub(crate) enum Ends {
-    /// veth pairs as of any DUT in a namespace: the process opens `d0 d1 ...` in a namespace of its own.
+    /// veth pairs, as for any DUT in a namespace: the process opens `d0 d1 ...` in its own namespace.
     Veth(Topology),
-    /// Taps `t0 t1 ...` in the tester's namespace, whose far ends the process reads.
+    /// Taps `t0 t1 ...` in the tester's namespace; the process reads their far ends.
     Tap {
         tester: Netns,
         interfaces: Vec<TesterInterface>,
-        /// The DUT's processor where it is not the tester's as well.
+        /// The DUT's processor if the tester does not share it.
         cpu: Option<usize>,
     },
 }
 
 impl Ends {
-    /// Where the process runs.
+    /// Namespace of the process.
     pub fn netns(&self) -> &Netns {
         match self {
             Ends::Veth(topology) => topology.netns(),
@@ -39,7 +39,7 @@ impl Ends {
         }
     }
 
-    /// The first link without carrier. One that the tester has switched off is not the DUT's doing.
+    /// The first link without carrier. A link that the tester has switched off does not count.
     pub fn link_not_up(&self) -> Option<String> {
         match self {
             Ends::Veth(topology) => topology.link_not_up(),
@@ -47,7 +47,7 @@ impl Ends {
                 let is_down = |name: &String| match fs::read_to_string(tester.sys(&format!("class/net/{name}/carrier")))
                 {
                     Ok(carrier) => carrier.trim() != "1",
-                    // One that is switched off does not say.
+                    // The carrier of an interface that is switched off cannot be read.
                     Err(e) => e.kind() == ErrorKind::NotFound,
                 };
                 interfaces.iter().map(|interface| interface.name.clone()).find(is_down)
@@ -55,7 +55,7 @@ impl Ends {
         }
     }
 
-    /// The DUT's processor where it is not the tester's as well.
+    /// The DUT's processor if the tester does not share it.
     pub fn processor(&self) -> Option<usize> {
         match self {
             Ends::Veth(topology) => topology.processor(),
@@ -63,7 +63,7 @@ impl Ends {
         }
     }
 
-    /// Processor time of the work that the kernel does for the process at its links.
+    /// Processor time of the kernel's work for the process at its links.
     pub fn cpu_time(&self) -> Option<Duration> {
         match self {
             Ends::Veth(topology) => topology.cpu_time(),
@@ -71,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// Times of the threads that do it.
+    /// Times of the threads that do this work.
     pub fn threads(&self) -> Option<Vec<ThreadTimes>> {
         match self {
             Ends::Veth(topology) => topology.threads(),
@@ -95,7 +95,7 @@ impl Ends {
     pub fn lost_by_tester(&self) -> Result<Option<u64>, LabError> {
         match self {
             Ends::Veth(topology) => topology.lost_by_tester().map(Some),
-            // The tester's port counts what the tap received and the port did not get.
+            // The tester's port counts frames that the tap received and the port did not.
             Ends::Tap { .. } => Ok(None),
         }
     }

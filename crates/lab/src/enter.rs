@@ -1,4 +1,4 @@
-//! Moving this process into namespaces of its own.
+//! Moving this process into its own namespaces.
 
 use crate::autogroup::Favoured;
 use crate::cpu::{self, CpuPlan};
@@ -24,46 +24,47 @@ use std::sync::Arc;
 /// Folders in which daemons leave files; the lab has its own, empty ones.
 const HIDDEN: [&str; 2] = ["/run", "/var/tmp"];
 
-/// How to enter the lab.
+/// Options for entering the lab.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
     /// Existing folders that must stay visible even where they lie below `/run` or `/var/tmp`, which the lab covers: the
     /// folder of results. The current folder always stays.
     pub keep: Vec<PathBuf>,
-    /// Queues of the links between tester and router, in each direction; one where it is 0.
+    /// Queues of the links between tester and router, in each direction; 0 means one.
     pub queues: u32,
-    /// Frames of each queue that wait in front of a router while the ring of its link is full; 0 for the ring alone.
+    /// Frames of each queue that may wait in front of a router while the ring of its link is full; 0 for the ring
+    /// alone.
     pub input_queue: u32,
 }
 
 impl Default for LabOptions {
-    /// As runs enter it whose suite says nothing: selftest and tests measure what runs use.
+    /// The defaults of suites: selftest and tests measure under the same conditions as runs.
     fn default() -> LabOptions {
         LabOptions { keep: Vec::new(), queues: 1, input_queue: DEFAULT_INPUT_QUEUE }
     }
 }
 
-/// What every part of the lab refers to.
+/// State shared by all parts of the lab.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// True when the process is root on the host, not in a user namespace of ours.
+    /// True if the process is root on the host, not in a user namespace of ours.
     pub(crate) root: bool,
-    /// Network namespace from which we came.
+    /// Network namespace of the host, in which the process was started.
     host: File,
-    /// Mount namespace from which we came.
+    /// Mount namespace of the host, in which the process was started.
     host_mounts: File,
     /// Network namespace of the tester: the one of this process.
     pub(crate) tester: File,
     /// PID namespace of the DUTs' daemons.
     pub(crate) pids: File,
-    /// Folder of the host on which labs lock each other out while they look for new kernel threads.
+    /// Folder of the host with the lock that labs take while they look for new kernel threads.
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
     queues: u32,
     pub(crate) input_queue: InputQueue,
     neighbours: Limits,
     pub(crate) mark: String,
-    /// Folder for sockets and mount points of daemons, seen by the lab alone and gone with it.
+    /// Folder for sockets and mount points of daemons, visible only in the lab and removed with it.
     pub(crate) state: PathBuf,
 }
 
@@ -73,36 +74,37 @@ impl Shared {
         self.input_queue.add(tester, interface, self.queues)
     }
 
-    /// What ip(8) is told of the queues of a link. One is asked for as well: left alone, veth makes one for each processor and uses the
-    /// first. To the kernel the link then has several, and its queueing discipline hands over up to nine frames at once. Where the ring
-    /// is full, all of them are put back, and the first goes to the end of these nine when the ring is full a second time: frames would
-    /// arrive up to eight places late, and a router would be blamed for it.
+    /// Options of ip(8) for the queues of a link. They are given for a single queue as well: by default veth makes one
+    /// queue for each processor and uses only the first. The kernel then treats the link as multiqueue, and its
+    /// queueing discipline hands over up to nine frames at once. If the ring is full, all of them are put back; if it
+    /// is full a second time, the first one moves to the end of the nine. Frames would arrive up to eight places late,
+    /// and a router would be blamed for it.
     pub(crate) fn queues(&self) -> String {
         let count = self.queues;
         format!(" numtxqueues {count} numrxqueues {count}")
     }
 }
 
-/// The lab: this process, moved into namespaces of its own.
+/// The lab: this process, moved into its own namespaces.
 ///
 /// The process stays in the host's PID namespace, so that it sees the kernel threads of the DUT's interfaces. Daemons
-/// run in a PID namespace whose first process reads a pipe from us: when we end, however, the pipe closes, that process
-/// ends, and the kernel kills every other one in it.
+/// run in a PID namespace whose first process reads a pipe from us: however we end, the pipe closes, that process ends,
+/// and the kernel kills all others in the namespace.
 #[derive(Debug)]
 pub struct Lab {
     shared: Arc<Shared>,
     holder: Child,
     /// Namespaces of the routers of a system that have not been started yet, by name.
     sites: BTreeMap<String, Topology>,
-    /// This session before others; given back when the lab ends.
+    /// Raised priority of this session; restored when the lab ends.
     _favoured: Option<Favoured>,
 }
 
 impl Lab {
-    /// Enters the lab. To be called once, before the process has started any other thread.
+    /// Enters the lab. Call it once, before the process has started any other thread.
     ///
     /// # Errors
-    /// [`LabError::Forbidden`] with the setting that stands in the way, where the system does not allow namespaces;
+    /// [`LabError::Forbidden`] with the responsible setting if the system does not allow namespaces;
     /// [`LabError::MissingProgram`].
     pub fn enter(options: &LabOptions) -> Result<Lab, LabError> {
         process::find("ip", "iproute2")?;
@@ -146,7 +148,7 @@ impl Lab {
             state,
         });
         let lab = Lab { shared, holder, sites: BTreeMap::new(), _favoured: favoured };
-        // The tester's ends carry no address and say nothing by themselves.
+        // The tester's ends have no addresses and send nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
         let tester = Netns::tester(&lab.shared)?;
         tester.sysctl(if Path::new("/proc/sys/net/ipv6").exists() { &quiet } else { &[] })?;
@@ -154,12 +156,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Namespaces with links, in place of those that the routers of these names would make themselves.
+    /// Namespaces with links for the routers of these names, which then make none themselves.
     pub(crate) fn set_sites(&mut self, sites: BTreeMap<String, Topology>) {
         self.sites = sites;
     }
 
-    /// The one that was made for the router of this name.
+    /// The namespace that was made for the router of this name.
     pub(crate) fn take_site(&mut self, name: &str) -> Option<Topology> {
         self.sites.remove(name)
     }
@@ -168,24 +170,25 @@ impl Lab {
         &self.shared
     }
 
-    /// True when the lab has the host's root rights; false in a user namespace.
+    /// True if the lab has the host's root rights; false in a user namespace.
     pub fn is_root(&self) -> bool {
         self.shared.root
     }
 
-    /// Which processor is whose. Daemons and forwarding of the DUT are put on theirs by the lab; pin the tester's packet
-    /// loop with [`Lab::pin_current_thread`].
+    /// The assignment of processors. The lab pins daemons and forwarding of the DUT; pin the tester's packet loop with
+    /// [`Lab::pin_current_thread`].
     pub fn cpus(&self) -> &CpuPlan {
         &self.shared.cpus
     }
 
-    /// In words, with a remedy, when the emulated routers on `ports` are more than the kernel of routers in namespaces has room
-    /// for as neighbours: sessions with those left over never come up. `None` when all fit, or when the limit is not known.
+    /// A message with a remedy if the neighbour tables of the kernel are too small for the emulated routers on `ports`:
+    /// the sessions of the rest would never come up. `None` if all fit, or the limit is not known.
     pub fn too_many_neighbours(&self, ports: &[PortConfig]) -> Option<String> {
         self.shared.neighbours.exceeded(ports)
     }
 
-    /// Refuses where the kernel of this machine makes no VLAN sub-interfaces, of one or two tags, for a router of this kind.
+    /// Refuses if the kernel of this machine supports no VLAN sub-interfaces, of one or two tags, for a router of this
+    /// kind.
     pub(crate) fn refuse_without_vlans(&self, kind: &KindSpec) -> Result<(), LabError> {
         let probe = Netns::create(&self.shared, "vlan-probe")?;
         let lines = ["add a type veth peer name b", "add link a name c type vlan protocol 802.1ad id 1"];
@@ -201,7 +204,7 @@ impl Lab {
         })
     }
 
-    /// Refuses where the kernel of this machine makes no GRE tunnels, or has no policy routing, for a router of this kind.
+    /// Refuses if the kernel of this machine supports no GRE tunnels or no policy routing for a router of this kind.
     pub(crate) fn refuse_without_tunnels(&self, kind: &KindSpec) -> Result<(), LabError> {
         let probe = Netns::create(&self.shared, "tunnel-probe")?;
         let lines = [
@@ -223,7 +226,7 @@ impl Lab {
     /// Pins the calling thread to one processor.
     ///
     /// # Errors
-    /// [`LabError::Io`] when the processor may not be used.
+    /// [`LabError::Io`] if the processor may not be used.
     pub fn pin_current_thread(&self, cpu: usize) -> Result<(), LabError> {
         cpu::pin(0, cpu)
     }
@@ -233,17 +236,17 @@ impl Lab {
         environment::read(self.shared.root, &self.shared.cpus, threads)
     }
 
-    /// Runs `work` on a thread in the namespaces (network and mounts) from which the process came, for interfaces of the
-    /// host: sockets that it opens stay there.
+    /// Runs `work` on a thread in the host's namespaces (network and mounts), for interfaces of the host: sockets that
+    /// it opens stay there.
     ///
     /// # Errors
-    /// [`LabError::Forbidden`] to an ordinary user, whom the kernel does not let back.
+    /// [`LabError::Forbidden`] for ordinary users, whom the kernel does not let back.
     pub fn in_host_netns<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         self.shared.on_host(work)
     }
 
-    /// A further network namespace, empty, with its own view of /sys as long as it lives; `name` is for messages and must
-    /// be unique.
+    /// A further network namespace, empty, with its own view of /sys as long as it lives; `name` is for messages and
+    /// must be unique.
     ///
     /// # Errors
     /// [`LabError::Io`], [`LabError::Forbidden`].
@@ -254,7 +257,7 @@ impl Lab {
     /// The tester's own namespace.
     ///
     /// # Errors
-    /// [`LabError::Io`] when no descriptor is left.
+    /// [`LabError::Io`] if no descriptor is left.
     pub fn tester(&self) -> Result<Netns, LabError> {
         Netns::tester(&self.shared)
     }
@@ -262,7 +265,7 @@ impl Lab {
     /// Joins the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`].
     ///
     /// # Errors
-    /// [`LabError::Unusable`] for fewer than two ports; those of making links.
+    /// [`LabError::Unusable`] for fewer than two ports; errors of making links.
     pub fn loop_without_dut(&self, ports: &[PortConfig]) -> Result<Loop, LabError> {
         Loop::make(self, ports)
     }
@@ -277,7 +280,7 @@ impl Drop for Lab {
 }
 
 impl Shared {
-    /// A fresh folder for the sockets of a DUT's daemons: a socket of an earlier one would look like readiness.
+    /// A fresh folder for the sockets of a DUT's daemons: a socket left by an earlier daemon would look like readiness.
     pub(crate) fn fresh_state(&self, dut: &str) -> Result<PathBuf, LabError> {
         let folder = self.state.join(format!("dut-{dut}"));
         match fs::remove_dir_all(&folder) {
@@ -287,7 +290,7 @@ impl Shared {
         Ok(folder)
     }
 
-    /// A handle of the network namespace from which we came, for threads of root.
+    /// A handle of the host's network namespace, for threads of root.
     pub(crate) fn host_netns(&self) -> Result<OwnedFd, LabError> {
         self.host.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
     }
@@ -314,7 +317,7 @@ impl Shared {
     }
 }
 
-/// Folders that stay visible, absolute, and the current one when it has to be entered anew.
+/// Folders that stay visible, absolute, and the current folder if it must be entered again.
 fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabError> {
     let mut keep = Vec::new();
     for folder in &options.keep {
@@ -325,7 +328,7 @@ fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabErro
     Ok((keep, here))
 }
 
-/// Leaves the host's mount and network namespaces; through a user namespace where we lack the right. True when the rights
+/// Leaves the host's mount and network namespaces, through a user namespace if we lack the right. True if the rights
 /// are the host's.
 fn leave_host() -> Result<bool, LabError> {
     let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
@@ -348,12 +351,12 @@ fn leave_host() -> Result<bool, LabError> {
     Ok(false)
 }
 
-/// Threads of this process.
+/// Number of threads of this process.
 fn threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// Why the kernel refuses a user namespace, with the setting that does it.
+/// Why the kernel refuses a user namespace, with the responsible setting.
 fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
     if threads > 1 {
         return LabError::Unusable {

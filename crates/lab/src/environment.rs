@@ -1,4 +1,4 @@
-//! Under which conditions a run is made: read once, without effect.
+//! The conditions of a run: read once, without side effects.
 
 use crate::cpu::CpuPlan;
 use drophammer_model::environment::Environment;

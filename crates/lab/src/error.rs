@@ -1,8 +1,8 @@
-//! What can go wrong in the lab, and what to do about it.
+//! Errors of the lab, each with its remedy.
 
 use std::path::Path;
 
-/// An error of the lab. Every text says what failed and, where there is one, the remedy.
+/// An error of the lab. Every text says what failed and, if there is one, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The system does not allow what the lab needs.
@@ -42,9 +42,9 @@ pub enum LabError {
     /// A condition did not come true in time.
     #[error("not ready after {seconds:.1} s: {condition}{log}")]
     NotReady {
-        /// What was waited for, and how far it got.
+        /// The awaited condition, and how far it got.
         condition: String,
-        /// How long.
+        /// How long the lab waited.
         seconds: f64,
         /// Last lines of the logs, empty or starting with a newline.
         log: String,
@@ -52,14 +52,14 @@ pub enum LabError {
     /// A daemon of the DUT ended by itself.
     #[error("{name} ended by itself ({status}){log}")]
     DaemonDied {
-        /// Which.
+        /// Name of the daemon.
         name: String,
         /// How it ended.
         status: String,
         /// Last lines of its log, empty or starting with a newline.
         log: String,
     },
-    /// The suite asks for something that this DUT cannot be or this machine does not have.
+    /// The suite asks for something that this DUT does not support or this machine lacks.
     #[error("{what}\n  remedy: {remedy}")]
     Unusable {
         /// What is wrong.
@@ -84,7 +84,7 @@ impl LabError {
         LabError::io(format!("cannot {verb} {}", path.display()))
     }
 
-    /// Adds the last lines of a log to an error that carries none yet.
+    /// Adds the last lines of a log to an error that has none yet.
     pub(crate) fn with_log(self, text: &str) -> LabError {
         match self {
             LabError::NotReady { condition, seconds, log } if log.is_empty() && !text.is_empty() => {

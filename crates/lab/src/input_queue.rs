@@ -1,9 +1,9 @@
 //! The input queue of a DUT in a network namespace.
 //!
-//! A veth pair has a ring of 256 frames in each direction: at 500,000 frames per second that is half a millisecond. Whatever
-//! holds the forwarding thread off for longer loses frames, although network cards have room for 512 to 4,096. So the tester's end of
-//! each link gets a queueing discipline in front of the ring. Linux does this from 6.16 on: there veth makes the discipline wait
-//! while the ring is full. Before, it drops.
+//! A veth pair has a ring of 256 frames in each direction: half a millisecond at 500,000 frames per second. Anything
+//! that delays the forwarding thread for longer loses frames, whereas network cards have room for 512 to 4,096. So the
+//! tester's end of each link gets a queueing discipline in front of the ring. This works with Linux 6.16 and later:
+//! veth makes the discipline wait while the ring is full. Earlier kernels drop.
 
 use crate::environment::kernel_release;
 use crate::{LabError, Netns};
@@ -17,13 +17,14 @@ const FIRST: (u32, u32) = (6, 16);
 /// The queue of every link of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputQueue {
-    /// Frames in front of the ring; 0 where there is the ring alone.
+    /// Frames in front of the ring; 0 if there is only the ring.
     frames: u32,
-    /// Were more asked for than the kernel lets us have?
+    /// True if the suite asks for a queue that this kernel does not support.
     too_old: bool,
 }
 
-/// Frames of the input queue of a lab whose suite says nothing; `Err` with those of the ring alone, where this kernel can no more.
+/// Default number of frames in the input queue of a lab; `Err` with the size of the ring if this kernel supports only
+/// the ring.
 ///
 /// # Errors
 /// See above.
@@ -33,7 +34,7 @@ pub fn here() -> Result<u32, u32> {
 }
 
 impl InputQueue {
-    /// A queue of `frames` where this kernel can; 0 is the ring alone.
+    /// A queue of `frames` if this kernel supports it; 0 means only the ring.
     pub(crate) fn new(frames: u32) -> InputQueue {
         InputQueue::on(frames, &kernel_release())
     }
@@ -62,7 +63,7 @@ impl InputQueue {
         (1..=queues).try_for_each(|queue| tc(&["parent", &format!("1:{queue:x}"), "pfifo", "limit", &limit]))
     }
 
-    /// Frames that wait at the slow end of a link between two routers.
+    /// Frames that may wait at the slow end of a link between two routers.
     pub(crate) fn length(self) -> u32 {
         self.frames.max(RING)
     }

@@ -1,4 +1,4 @@
-//! What a DUT kind can be asked.
+//! The interface of a DUT kind.
 
 use crate::{Dut, Lab, LabError, kinds};
 use drophammer_model::capabilities::{Capabilities, Vlans};
@@ -7,12 +7,12 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use std::path::Path;
 
-/// A kind of DUT. One file in `kinds/` each.
+/// A kind of DUT. Each has its own file in `kinds/`.
 pub trait DutKind: Sync {
     /// Name, parameters, capabilities and what must be installed.
     fn spec(&self) -> &'static KindSpec;
 
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> &'static Capabilities {
         &self.spec().capabilities
     }
@@ -28,7 +28,7 @@ pub trait DutKind: Sync {
     /// [`LabError::Unusable`] with file, line and remedy where the user's configuration cannot be used.
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError>;
 
-    /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its questions beforehand.
+    /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its checks.
     ///
     /// # Errors
     /// Those of [`DutKind::bring_up`].
@@ -41,30 +41,31 @@ pub trait DutKind: Sync {
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError>;
 
-    /// The part of a role that the kind plays: all of it, but for BGP where the kind speaks none.
+    /// The part of a role that the kind plays: all of it, without BGP if the kind does not speak BGP.
     fn part_of(&self, role: &RouterRole) -> RouterRole {
         let bgp = role.bgp.clone().filter(|_| self.capabilities().bgp);
         RouterRole { bgp, ..role.clone() }
     }
 
-    /// The role as the namespace's kernel plays it at the links, where the router is one of a system: without addresses where it shall have nothing to do with
-    /// them.
+    /// The role of the namespace's kernel at the links of a router of a system: without addresses if the kernel must
+    /// not handle its packets.
     fn of_kernel(&self, role: &RouterRole) -> RouterRole {
         role.clone()
     }
 
-    /// Do its routers delay by themselves what arrives over a link between two of them that has a delay?
+    /// True if its routers themselves delay packets that arrive over a link with a delay.
     fn delays_links(&self) -> bool {
         false
     }
 
-    /// Has each of its routers a kernel of its own, in which the ends of its links and their queues are? Then a link between two of them is taken down there, by
-    /// [`Dut::link_leaves`].
+    /// True if each of its routers has its own kernel with the ends of its links and their queues. A link between two
+    /// of them is then taken down there, by [`Dut::link_leaves`].
     fn has_own_kernel(&self) -> bool {
         false
     }
 
-    /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
+    /// Checks whether a DUT of this configuration can play the role. Covers everything that needs no lab, and starts no
+    /// DUT.
     ///
     /// # Errors
     /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can; those of
@@ -74,12 +75,13 @@ pub trait DutKind: Sync {
         self.configuration(dut, &self.part_of(role)).map(drop)
     }
 
-    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when it is ready, found by probing. Logs and
-    /// rendered configuration go to the existing folder `work_dir`.
+    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when probing shows that it is ready.
+    /// Logs and rendered configuration go to the existing folder `work_dir`.
     ///
     /// # Errors
-    /// Those of [`DutKind::check`] before anything is started, [`LabError::NotReady`] with the condition and the last log lines,
-    /// [`LabError::Stopped`] when `stop` says so, and whatever else stood in the way. What was brought up until then is gone.
+    /// Those of [`DutKind::check`] before anything is started, [`LabError::NotReady`] with the condition and the last
+    /// log lines, [`LabError::Stopped`] when `stop` returns true, and any other failure. What was brought up before the
+    /// error is removed.
     fn bring_up(
         &self,
         lab: &mut Lab,

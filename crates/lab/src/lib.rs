@@ -1,9 +1,9 @@
 //! Real routers as devices under test: namespaces, links, daemons, probes.
 //!
-//! [`Lab::enter`] moves the (still single-threaded) process into namespaces of its own: from then on the process's
-//! network namespace *is* the tester's. A [`DutKind`] brings a router up in a further namespace, veth pairs join the two:
-//! tester `t0 t1 ...`, DUT `d0 d1 ...`. Everything that the lab makes hangs on the life of the process: whatever ends it,
-//! SIGKILL included, ends daemons, links, routes and mounts.
+//! [`Lab::enter`] moves the (still single-threaded) process into its own namespaces: from then on the process's network
+//! namespace *is* the tester's. A [`DutKind`] brings a router up in a further namespace, veth pairs join the two:
+//! tester `t0 t1 ...`, DUT `d0 d1 ...`. Everything that the lab makes depends on the life of the process: however it
+//! ends, even by SIGKILL, its daemons, links, routes and mounts end with it.
 //!
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
 

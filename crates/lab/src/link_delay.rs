@@ -1,8 +1,8 @@
-//! Delay of a link between two routers, made by the kernel of the router at which packets arrive.
+//! Delay of a link between two routers, made by the kernel of the receiving router.
 //!
-//! What arrives at an interface is put aside ([`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) on an intermediate device), and comes in
-//! when its time is over. In front of it are the queue and the speed of the link, as without a delay. A queue at the sender in place of it would hold
-//! what is under way together with what waits for the line.
+//! Packets that arrive at an interface are held by [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) on
+//! an intermediate device until their time is over. Queue and speed of the link come before that, as without a delay.
+//! With netem in the queue of the sender instead, packets under way would share it with packets that wait for the line.
 
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::topology::CoreLink;
@@ -13,29 +13,30 @@ use std::time::Duration;
 
 use crate::router::dut_interface;
 
-/// Least number of packets that may be under way at once.
+/// Least number of packets that can be under way at once.
 const LEAST_PACKETS: u128 = 10_000;
-/// Speed of a link without one, for the number of packets on it: more than the router of one processor forwards.
+/// Speed assumed for a link without one, for the number of packets on it: more than the router of one processor
+/// forwards.
 const UNLIMITED: Bandwidth = Bandwidth(200_000_000);
 /// Bits of the shortest frame with preamble and gap.
 const SHORTEST: u128 = 8 * 84;
 
-/// The delay of what arrives at one interface of a router.
+/// The delay of packets that arrive at one interface of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LinkDelay {
     /// The interface, by its index in the role.
     pub(crate) interface: usize,
     /// The delay.
     time: Duration,
-    /// So many packets may be under way; what comes beyond them is dropped, and counted.
+    /// Most packets under way; packets beyond that are dropped and counted.
     packets: u128,
 }
 
 impl LinkDelay {
-    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link without.
+    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link without a delay.
     pub(crate) fn of(link: &CoreLink, interface: usize) -> Option<LinkDelay> {
         let speed = link.speed.unwrap_or(UNLIMITED);
-        // Twice what the line carries in this time, for a token bucket lets more pass at once.
+        // Twice what the line carries in this time, because a token bucket lets bursts pass.
         let packets = (2 * u128::from(speed.0) * link.delay.as_micros()).div_ceil(1_000_000 * SHORTEST);
         let delay = LinkDelay { interface, time: link.delay, packets: packets.max(LEAST_PACKETS) };
         (!link.delay.is_zero()).then_some(delay)
@@ -52,7 +53,7 @@ impl LinkDelay {
         [format!("link add name {device} type ifb"), format!("link set {device} up")]
     }
 
-    /// Lines of tc(8) that lead through it what arrives.
+    /// Lines of tc(8) that redirect arriving packets through it.
     pub(crate) fn tc_lines(&self) -> [String; 3] {
         let (device, interface) = (self.device(), dut_interface(self.interface));
         [
@@ -70,12 +71,13 @@ impl LinkDelay {
     }
 }
 
-/// Name of the counter of packets for which the queue of an interface had no room.
+/// Name of the counter of packets that the full queue of an interface dropped.
 fn queue_counter(interface: usize) -> String {
     format!("{}.queue_dropped", dut_interface(interface))
 }
 
-/// What queues of a router with so many interfaces dropped, by `tc -j -s qdisc show`: those of the interfaces, and those of the delays.
+/// Drops of the queues of a router with this number of interfaces, from `tc -j -s qdisc show`: those of the interfaces,
+/// and those of the delays.
 pub(crate) fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -> BTreeMap<String, u64> {
     let of_root = |device: &str| {
         let root = |q: &&Value| q["dev"] == device && q["root"] == true;

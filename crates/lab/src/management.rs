@@ -1,5 +1,5 @@
-//! Questions of an operator to a router: does it still answer? They leave from a namespace beside the tester's, over a link that carries nothing
-//! else, or from the host to the address of a router of the user's.
+//! Questions of an operator to a router, to see whether it still answers. They leave from a namespace beside the
+//! tester's, over a link that carries nothing else, or from the host to the address of the user's own router.
 
 use crate::confine::steer;
 use crate::snmp::Agent;
@@ -28,7 +28,7 @@ pub(crate) const MANAGEMENT: Param<bool> = Param::new(
 
 /// Name of the interface, at both ends.
 const INTERFACE: &str = "mgmt0";
-/// Its addresses: link-local (RFC 3927), which no suite may have on its ports.
+/// Its addresses: link-local (RFC 3927), which suites must not use on their ports.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 1);
 pub(crate) const OPERATOR: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 2);
 const LENGTH: u8 = 30;
@@ -36,13 +36,13 @@ const LENGTH: u8 = 30;
 /// How long a question waits for its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// When each question was asked, and how long its answer took.
+/// Time of each question, and the time until its answer.
 type Asked = Vec<(Instant, Option<Duration>)>;
 
 /// The management link of a router in a namespace.
 pub(crate) struct ManagementLink {
     operator: Netns,
-    /// Whose processor does the router's receive work of this link.
+    /// In words: the processor that does the router's receive work of this link.
     pub(crate) text: String,
 }
 
@@ -62,14 +62,15 @@ impl ManagementLink {
         operator.sysctl(&[("net/ipv4/ping_group_range".to_owned(), &group)])?;
         operator.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", router.path())])?;
         if Path::new("/proc/sys/net/ipv6").exists() {
-            // Neighbor Discovery would add to the counters of the router.
+            // Neighbor Discovery would change the counters of the router.
             router.sysctl(&[(format!("net/ipv6/conf/{INTERFACE}/disable_ipv6"), "1")])?;
         }
         let up =
             |address| [format!("address add {address}/{LENGTH} dev {INTERFACE}"), format!("link set {INTERFACE} up")];
         router.ip(&up(ROUTER))?;
         operator.ip(&up(OPERATOR))?;
-        // Without this, the kernel would answer on the processor of whoever asks, however busy the router's is.
+        // Without this, the kernel would answer on the processor of the asking thread, however busy the router's
+        // processor is.
         let dut = shared.cpus.dut;
         let text = match steer(router, INTERFACE, dut) {
             Ok(()) => format!("; management link {INTERFACE}, whose receive work is steered (RPS) to processor {dut}"),
@@ -81,18 +82,18 @@ impl ManagementLink {
     }
 }
 
-/// Where an operator reaches a router of the user's beside its ports.
+/// The management address of a user's own router, beside its ports.
 pub(crate) struct ManagementPort {
     pub(crate) address: IpAddr,
-    /// Of its SNMP agent, if that is to be asked.
+    /// Community of its SNMP agent, if the agent is to be asked.
     pub(crate) community: Option<String>,
 }
 
 impl ManagementPort {
-    /// What the suite says of it.
+    /// Reads it from the suite.
     ///
     /// # Errors
-    /// No address, an agent without one, a file that cannot be read.
+    /// An agent without an address, an invalid address, a file that cannot be read.
     pub(crate) fn of(dut: &DutConfig) -> Result<Option<ManagementPort>, LabError> {
         let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
         let unusable = |what: String, remedy: &str| LabError::Unusable { what, remedy: remedy.into() };
@@ -130,22 +131,23 @@ fn community(file: &str) -> Result<String, LabError> {
     }
 }
 
-/// Where an operator asks from, and on which processor.
+/// The namespace and processor of an operator.
 pub(crate) struct Operator {
     pub(crate) netns: OwnedFd,
     pub(crate) cpu: usize,
-    /// By which way: `management link`.
+    /// The path of the questions: `management link`.
     pub(crate) over: String,
 }
 
 impl Operator {
-    /// From the other end of a management link.
+    /// An operator at the other end of a management link.
     pub(crate) fn link(link: &ManagementLink, cpu: usize) -> Result<Operator, LabError> {
         let netns = duplicate(&link.operator)?;
         Ok(Operator { netns, cpu, over: format!("management link {INTERFACE}") })
     }
 
-    /// Asks `question` of the router at `address` every `interval` from now on, one question at a time. The community is that of SNMP.
+    /// Sends `question` to the router at `address` every `interval` from now on, one at a time. The community is for
+    /// SNMP.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -181,13 +183,13 @@ impl Operator {
     }
 }
 
-/// A handle of a namespace that outlives it.
+/// A handle of a namespace, valid after the namespace value is dropped.
 pub(crate) fn duplicate(netns: &Netns) -> Result<OwnedFd, LabError> {
     netns.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
 }
 
-/// All of `questions` that a router in a namespace can be asked beside its ports: over its management link, and SNMP without one over the
-/// loopback of its namespace.
+/// Asks those of `questions` that a router in a namespace can answer beside its ports: over its management link, or,
+/// for SNMP without such a link, over the loopback of its namespace.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -211,7 +213,7 @@ pub(crate) fn ask(
     Ok(all)
 }
 
-/// Asks, at least once, until it is `over`.
+/// Asks at least once, until `over` is set.
 fn ask_until(over: &AtomicBool, interval: Duration, mut answered: impl FnMut() -> bool) -> Asked {
     let (mut asked, mut due) = (Vec::new(), Instant::now());
     loop {
@@ -236,7 +238,7 @@ struct Ping {
 }
 
 impl Ping {
-    /// Asks once: does the answer come in time?
+    /// Asks once; true if the answer arrives in time.
     fn answered(&mut self) -> bool {
         self.sequence = self.sequence.wrapping_add(1);
         let socket = match self.socket.take() {
@@ -244,7 +246,7 @@ impl Ping {
             None => PingSocket::open(self.to),
         };
         let asked = socket.and_then(|socket| Ok((socket.ask(self.sequence)?, socket)));
-        // A socket that fails is opened anew: an address that was not reachable may be so later.
+        // A socket that fails is opened again: an unreachable address may become reachable later.
         let (answered, socket) = asked.map_or((false, None), |(answered, socket)| (answered, Some(socket)));
         self.socket = socket;
         answered
@@ -255,13 +257,13 @@ impl Ping {
 struct PingSocket {
     socket: UdpSocket,
     ipv4: bool,
-    /// It sends and gets whole ICMP packets, with the header of IP in front of those of IPv4; otherwise the kernel cares for checksum and
-    /// identifier.
+    /// True for a raw socket, which sends and receives whole ICMP packets, the latter with the IP header if IPv4;
+    /// otherwise the kernel handles checksum and identifier.
     raw: bool,
 }
 
 impl PingSocket {
-    /// Without privilege where the kernel allows that (`ping_group_range`), raw otherwise.
+    /// Opens an unprivileged socket if the kernel allows it (`ping_group_range`), a raw one otherwise.
     fn open(to: IpAddr) -> std::io::Result<PingSocket> {
         let (family, protocol) = match to {
             IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
@@ -304,7 +306,7 @@ impl PingSocket {
             else {
                 continue;
             };
-            // A late answer must not pass for that of this question, nor one to another program.
+            // A late answer must not count for this question, nor an answer to another program.
             let own = !self.raw || *id == [id_high, id_low];
             if *kind == reply && own && [*answered_high, *answered_low] == [high, low] {
                 return Ok(true);
@@ -321,23 +323,23 @@ fn checksum(packet: &[u8]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// Why a thread cannot ping from where it is; `None` if it can.
+/// Why a thread cannot ping from its namespace; `None` if it can.
 pub(crate) fn cannot_ping(to: IpAddr) -> Option<std::io::Error> {
     PingSocket::open(to).err()
 }
 
 /// Questions of one kind under way.
 pub struct Asking {
-    /// Which.
+    /// Kind of the questions.
     pub question: Question,
-    /// By which way: `management link mgmt0`.
+    /// The path of the questions: `management link mgmt0`.
     pub over: String,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<Asked>>,
 }
 
 impl Asking {
-    /// Ends them: when each was asked, and how long its answer took, if one came within a second.
+    /// Ends them. Returns the time of each question, and the time until its answer if that came within a second.
     pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
         self.stop()
     }
@@ -363,7 +365,7 @@ mod tests {
 
     #[test]
     fn checksums_are_those_of_rfc_1071() {
-        // The example of its section 3, and a packet with its checksum in place.
+        // The example of RFC 1071 section 3, and a packet that includes its checksum.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         let mut packet = [8, 0, 0, 0, 1, 2, 3, 4, b'p', b'i', b'n', b'g'];
         [packet[2], packet[3]] = checksum(&packet).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Mounts that only the lab sees.
+//! Mounts that are visible only in the lab.
 
 use crate::LabError;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Makes all mounts private, so that nothing we mount is seen outside.
+/// Makes all mounts private, so that mounts made here are not visible outside.
 pub(crate) fn make_private() -> Result<(), LabError> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
@@ -24,7 +24,7 @@ pub(crate) fn sysfs(target: &Path) -> Result<(), LabError> {
     })
 }
 
-/// Mounts an empty folder over `target`, which only the lab sees; nothing to do where `target` does not exist.
+/// Mounts an empty folder over `target`, visible only in the lab; does nothing if `target` does not exist.
 pub(crate) fn empty_over(target: &Path) -> Result<(), LabError> {
     if !target.is_dir() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn undo(target: &Path) -> Result<(), LabError> {
     umount2(target, MntFlags::MNT_DETACH).map_err(LabError::file("unmount", target))
 }
 
-/// Mounts empty folders over all of `hidden`, keeping the folders `keep` (absolute, existing) that lie below them visible.
+/// Mounts empty folders over all of `hidden`, but keeps the folders `keep` (absolute, existing) below them visible.
 pub(crate) fn hide(hidden: &[&str], keep: &[PathBuf]) -> Result<(), LabError> {
     // An O_PATH handle still reaches the folder once it is covered.
     let open = |path: &PathBuf| File::options().read(true).custom_flags(nix::libc::O_PATH).open(path);

@@ -4,7 +4,8 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::Family;
 use std::fs;
 
-/// How many neighbours the kernel keeps in all namespaces together, by family; only the host's own network namespace tells.
+/// Limit of the neighbour tables over all namespaces together, by family; it can be read only in the host's own network
+/// namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits([Option<usize>; 2]);
 
@@ -12,14 +13,15 @@ const FAMILIES: [(Family, &str); 2] =
     [(Family::Ipv4, "net.ipv4.neigh.default.gc_thresh3"), (Family::Ipv6, "net.ipv6.neigh.default.gc_thresh3")];
 
 impl Limits {
-    /// Those of the network namespace of this process.
+    /// The limits, read in the network namespace of this process.
     pub(crate) fn read() -> Limits {
         Limits(FAMILIES.map(|(_, sysctl)| {
             fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).ok()?.trim().parse().ok()
         }))
     }
 
-    /// In words, with a remedy, when the emulated routers on `ports` are more than that; `None` when all fit or the limit is unknown.
+    /// A message with a remedy if the emulated routers on `ports` exceed the limit; `None` if all fit or the limit is
+    /// not known.
     pub(crate) fn exceeded(self, ports: &[PortConfig]) -> Option<String> {
         FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
             let links = ports.iter().flat_map(|p| p.peer_links()).filter(|link| link.family == *family);

@@ -1,4 +1,4 @@
-//! Network namespaces, and threads that step into them.
+//! Network namespaces, and threads that enter them.
 
 use crate::LabError;
 use crate::enter::Shared;
@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-/// Runs `work` on a thread of its own after `before` and returns what it gave. A thread may change its namespaces
-/// without the others noticing.
+/// Runs `before` and then `work` on a separate thread and returns the result of `work`. A thread can change its
+/// namespaces without affecting the others.
 pub(crate) fn on_a_thread<T: Send>(
     before: impl FnOnce() -> Result<(), LabError> + Send,
     work: impl FnOnce() -> T + Send,
@@ -57,16 +57,17 @@ impl Netns {
         Ok(Netns { shared: Arc::clone(shared), file, sys: "/sys".into(), own_sys: false })
     }
 
-    /// A further handle to the same namespace. Its files in /sys are to be seen as long as the first one lives.
+    /// Another handle of the same namespace. Its files in /sys are visible as long as the first handle lives.
     pub(crate) fn again(&self) -> Result<Netns, LabError> {
         let file = self.file.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
         Ok(Netns { shared: Arc::clone(&self.shared), file, sys: self.sys.clone(), own_sys: false })
     }
 
-    /// Runs `work` on a thread inside the namespace. Sockets that it opens and processes that it starts belong there.
+    /// Runs `work` on a thread inside the namespace. Sockets that it opens and processes that it starts belong to the
+    /// namespace.
     ///
     /// # Errors
-    /// [`LabError::Io`] when the thread cannot be started or moved.
+    /// [`LabError::Io`] if the thread cannot be started or moved.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let before = || {
             setns(&self.file, CloneFlags::CLONE_NEWNET)
@@ -97,7 +98,7 @@ impl Netns {
         })?
     }
 
-    /// Runs lines of ip(8) inside the namespace; the first that fails ends it.
+    /// Runs lines of ip(8) inside the namespace; stops at the first one that fails.
     ///
     /// # Errors
     /// [`LabError::Command`] with the text of ip(8), [`LabError::MissingProgram`].
@@ -105,7 +106,8 @@ impl Netns {
         self.run(|| self.batch(lines))?
     }
 
-    /// The same outside of the lab's PID namespace, which takes no new process once its first one has ended.
+    /// As [`Netns::ip`], but outside of the lab's PID namespace, which accepts no new process once its first one has
+    /// ended.
     ///
     /// # Errors
     /// Those of [`Netns::ip`].
@@ -115,12 +117,12 @@ impl Netns {
         on_a_thread(before, || self.batch(lines))?
     }
 
-    /// Runs lines of ip(8) where the calling thread is.
+    /// Runs lines of ip(8) in the namespace of the calling thread.
     fn batch(&self, lines: &[String]) -> Result<(), LabError> {
         let mut command = self.command(&process::find("ip", "iproute2")?);
         command.args(["-batch", "-"]);
         process::output(command, Some(&(lines.join("\n") + "\n"))).map(drop).map_err(|e| match e {
-            // "Command failed -:3" means little without the lines.
+            // "Command failed -:3" is of little use without the lines.
             LabError::Command { command, status, output } => {
                 LabError::Command { command, status, output: format!("{output}\n    of: {}", lines.join("; ")) }
             }
@@ -149,7 +151,7 @@ impl Netns {
         self.sys.join(file)
     }
 
-    /// Path by which other programs reach the namespace while this process lives.
+    /// Path under which other programs can open the namespace while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }

@@ -1,4 +1,4 @@
-//! The user's rulesets of nftables: checked before the run, and loaded into a router.
+//! The user's nftables rulesets: checked before the run, and loaded into a router.
 
 use crate::{LabError, Netns, process};
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::process::Command;
 /// The program, and the Debian package that has it.
 pub(crate) const NEED: (&str, &str) = ("nft", "nftables");
 
-/// Name of the kept ruleset.
+/// Name of the copy of the ruleset.
 pub(crate) const FILE: &str = "nftables.conf";
 
-/// Asks nft(8) whether the kernel would take the ruleset in `file`. It asks in an empty network namespace, which is gone afterwards, so
-/// an ordinary user may ask too. Says nothing where nft is not installed: what is missing is told on its own.
+/// Asks nft(8) whether the kernel would accept the ruleset in `file`. This happens in an empty, temporary network
+/// namespace, so ordinary users may ask too. Succeeds if nft is not installed: missing programs are reported elsewhere.
 ///
 /// # Errors
-/// [`LabError::Unusable`] with the words of nft.
+/// [`LabError::Unusable`] with the message of nft.
 pub(crate) fn check(name: &str, file: &Path) -> Result<(), LabError> {
     let (Ok(nft), Ok(unshare)) = (process::find(NEED.0, NEED.1), process::find("unshare", "util-linux")) else {
         return Ok(());
@@ -34,10 +34,10 @@ pub(crate) fn check(name: &str, file: &Path) -> Result<(), LabError> {
     }
 }
 
-/// Loads the ruleset that was kept of the user's `file` into the namespace of a router.
+/// Loads the copy of the user's `file` into the namespace of a router.
 ///
 /// # Errors
-/// [`LabError::Command`] with the words of nft, [`LabError::MissingProgram`].
+/// [`LabError::Command`] with the message of nft, [`LabError::MissingProgram`].
 pub(crate) fn load(netns: &Netns, file: &Path, kept: &Path) -> Result<(), LabError> {
     let nft = process::find(NEED.0, NEED.1)?;
     netns.run(|| {

@@ -1,7 +1,7 @@
-//! Packet filters of routers that forward with this machine's kernel: lists of rules in the words of nftables.
+//! Packet filters of routers that forward with this machine's kernel: lists of rules as nftables rulesets.
 //!
-//! They are in tables of their own, one for each family, so rules of the user's are neither seen nor touched. Lists of both directions
-//! hang on the hook `forward`: a packet is routed first, whatever the direction.
+//! They are in separate tables, one for each family, so the user's own rules are not touched. Lists of both directions
+//! use the hook `forward`: a packet is routed first, whatever the direction.
 
 use crate::nftables::NEED;
 use crate::router::interface_at;
@@ -18,9 +18,9 @@ use std::net::IpAddr;
 drophammer_model::choice! {
     /// How rules are looked up.
     pub(crate) enum FilterStyle {
-        /// Each rule is a rule of nftables, one looked at after the other.
+        /// Each rule is a rule of nftables, evaluated one after the other.
         List = "list",
-        /// Rules that follow each other with one verdict and one form are a set, looked up at once.
+        /// Consecutive rules with the same verdict and form become a set with a single lookup.
         Sets = "sets",
     }
 }
@@ -35,16 +35,16 @@ pub(crate) const FILTERS: Param<FilterStyle> = Param::new(
 
 /// The tables.
 const TABLE: &str = "drophammer_filter";
-/// Filters with more rules are not counted rule by rule: their counters would be most of a run's records.
+/// Filters with more rules are not counted rule by rule: their counters would dominate the records of a run.
 pub const MOST_COUNTED: usize = 1_000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Puts these lists in place of those that are there, in one transaction; none takes them back.
+/// Replaces the current lists by these in one transaction; an empty slice removes them.
 ///
 /// # Errors
-/// [`LabError::Unusable`] for lists that no router of this role can have, [`LabError::Command`] with the words of nft,
-/// [`LabError::MissingProgram`].
+/// [`LabError::Unusable`] for lists that no router of this role can have, [`LabError::Command`] with the message of
+/// nft, [`LabError::MissingProgram`].
 pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style: FilterStyle) -> Result<(), LabError> {
     if let Some(why) = filter::refuse(lists, role.interfaces.len()) {
         return Err(LabError::Unusable { what: why, remedy: "this is a bug in Drophammer".into() });
@@ -52,7 +52,7 @@ pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style:
     netns.output(NEED.0, NEED.1, &["--file", "-"], Some(&ruleset(role, lists, style))).map(drop)
 }
 
-/// Adds the counter of each rule, by its place among the rules of all lists; a set counts at its first rule.
+/// Adds the counter of each rule, by its place among the rules of all lists; a set counts for its first rule.
 ///
 /// # Errors
 /// Those of nft.
@@ -68,7 +68,7 @@ pub(crate) fn counters(netns: &Netns, counters: &mut BTreeMap<String, u64>) -> R
     Ok(())
 }
 
-/// Name of the counter of rule `rule`, counted from 0 through all lists.
+/// Name of the counter of rule `rule`, numbered from 0 over all lists.
 pub fn counter_name(rule: usize) -> String {
     format!("filter{rule}.matches")
 }
@@ -84,11 +84,11 @@ fn counted(listed: &Value) -> Vec<(usize, u64)> {
     rules.filter_map(of_rule).collect()
 }
 
-/// The file for `nft -f`: the tables are removed, and made anew where there are lists.
+/// The file for `nft -f`: it removes the tables, and creates them again if there are lists.
 fn ruleset(role: &RouterRole, lists: &[FilterList], style: FilterStyle) -> String {
     let mut text = String::new();
     for (family, word) in [(Family::Ipv4, "ip"), (Family::Ipv6, "ip6")] {
-        // A table that is not there cannot be deleted.
+        // Only existing tables can be deleted.
         let _ = writeln!(text, "table {word} {TABLE}\ndelete table {word} {TABLE}");
         if lists.is_empty() {
             continue;
@@ -115,7 +115,7 @@ fn ruleset(role: &RouterRole, lists: &[FilterList], style: FilterStyle) -> Strin
     text
 }
 
-/// The rule that leads to the lists of a direction; `None` where there are none.
+/// The rule that jumps to the lists of a direction; `None` if there are none.
 fn dispatch(role: &RouterRole, lists: &[FilterList], direction: FilterDirection) -> Option<String> {
     let mut of_direction = lists.iter().enumerate().filter(|(_, list)| list.direction == direction).peekable();
     let (first, list) = of_direction.peek()?;
@@ -134,7 +134,7 @@ fn dispatch(role: &RouterRole, lists: &[FilterList], direction: FilterDirection)
     Some(format!("{key} vmap {{ {} }}", all.join(", ")))
 }
 
-/// Which fields a rule looks at: source, destination, protocol, ports.
+/// The fields that a rule matches: source, destination, protocol, ports.
 type Form = [bool; 4];
 
 fn form(rule: &FilterRule) -> Form {
@@ -142,7 +142,7 @@ fn form(rule: &FilterRule) -> Form {
     [rule.source.is_some(), rule.destination.is_some(), rule.protocol.is_some() || ports, ports]
 }
 
-/// The rules of one family as lines of a chain; the first rule of the list has this number.
+/// The rules of one family as lines of a chain; `number` is that of the first rule of the list.
 fn lines(list: &FilterList, number: usize, family: Family, style: FilterStyle) -> Vec<String> {
     let rules = list.rules.iter().enumerate().filter(|(_, rule)| rule.is_of(family) && can_match(rule));
     let rules: Vec<(usize, &FilterRule)> = rules.collect();
@@ -195,7 +195,7 @@ fn condition(rule: &FilterRule, family: Family) -> String {
     [source, destination, protocol, ports].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// The condition that one of several rules of one form matches.
+/// The condition for a match with one of several rules of the same form.
 fn set_condition(rules: &[(usize, &FilterRule)], family: Family) -> String {
     let ip = word(family);
     let form = form(rules[0].1);
@@ -286,7 +286,7 @@ mod tests {
             "ip saddr . ip daddr { 198.18.64.1 . 198.18.64.2, 198.18.64.2 . 198.18.64.0/24 } counter drop comment \"0\""
         );
         assert_eq!(lines(&all, 0, Family::Ipv4, FilterStyle::Sets).len(), 4);
-        // A permit between two denials keeps them apart, and what can never match is in no set.
+        // A permit between two denials separates them, and rules that can never match are in no set.
         let gre = FilterRule { protocol: Some(47), destination_ports: Some((1, 2)), ..FilterRule::default() };
         let any = |port| FilterRule { destination_ports: Some((port, port)), ..FilterRule::DENY_ALL };
         let mixed = list(FilterDirection::Ingress, &[], &[any(1), rule(false, "", ""), any(2), gre, any(3)]);

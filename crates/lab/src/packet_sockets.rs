@@ -1,9 +1,10 @@
-//! What the packet sockets of a program that reads links count.
+//! Counters of the packet sockets of a program that reads links.
 
 use crate::{LabError, Netns};
 use std::collections::BTreeMap;
 
-/// Frames for which the packet sockets of the links `d0 d1 ...` in a namespace had no room: loss when their reader is too slow.
+/// Frames dropped at full packet sockets of the links `d0 d1 ...` in a namespace: loss because their reader is too
+/// slow.
 ///
 /// # Errors
 /// Those of ss(8).
@@ -12,7 +13,7 @@ pub(crate) fn dropped(netns: &Netns) -> Result<BTreeMap<String, u64>, LabError> 
     netns.output("ss", "iproute2", &arguments, None).map(|text| parse(&text))
 }
 
-/// Of each socket the last field of `skmem:(r0,...,d12)` behind `*:d0`.
+/// For each socket, the last field of `skmem:(r0,...,d12)` behind `*:d0`.
 fn parse(text: &str) -> BTreeMap<String, u64> {
     let of_link = |word: &str| {
         let name = word.strip_prefix("*:")?;

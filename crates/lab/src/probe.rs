@@ -1,4 +1,4 @@
-//! Reading what the kernel counts: processor time, interfaces, IP, softnet.
+//! Reads counters of the kernel: processor time, interfaces, IP, softnet.
 
 use crate::{LabError, Netns};
 use drophammer_model::trial::Family;
@@ -7,11 +7,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Counters of an interface that are told, as files of `statistics/`.
+/// Recorded counters of an interface, as files of `statistics/`.
 const INTERFACE: [&str; 8] =
     ["rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors"];
 
-/// Counters of `/proc/net/snmp` that tell what forwarding did.
+/// Counters of `/proc/net/snmp` that show the result of forwarding.
 const IPV4: [&str; 9] = [
     "InReceives",
     "InHdrErrors",
@@ -24,10 +24,10 @@ const IPV4: [&str; 9] = [
     "FragFails",
 ];
 
-/// The same of the row `IpExt` of `/proc/net/netstat`: what was wrong with packets.
+/// Further ones from the row `IpExt` of `/proc/net/netstat`: invalid packets.
 const IPV4_MORE: [&str; 3] = ["InTruncatedPkts", "InCsumErrors", "InNoRoutes"];
 
-/// The same of `/proc/net/snmp6`, without their prefix `Ip6`.
+/// Counters of `/proc/net/snmp6`, without their prefix `Ip6`.
 const IPV6: [&str; 11] = [
     "InReceives",
     "InHdrErrors",
@@ -55,8 +55,8 @@ fn ticks(n: u64) -> Duration {
     Duration::from_nanos(n.saturating_mul(1_000_000_000 / ticks_per_second()))
 }
 
-/// Processor time of a process with all its threads: to the nanosecond where the kernel keeps it so for each thread and none has
-/// ended, otherwise in ticks of 10 ms.
+/// Processor time of a process with all its threads: to the nanosecond if the kernel counts it so for each thread and
+/// none has ended, otherwise in ticks of 10 ms.
 pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat_time(&stat).map(|in_ticks| threads_time(pid, ticks(in_ticks)))
@@ -67,21 +67,21 @@ fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let times: Vec<Duration> = threads.filter_map(|thread| schedstat(&thread.path(), 0)).collect();
     let sum: Duration = times.iter().sum();
-    // The time of threads that have ended is in the ticks alone. These are samples: each thread may be wrong by some.
+    // Only the ticks include the time of threads that have ended. Ticks are samples: each thread may be off by a few.
     let doubt = ticks(2) * (times.len() as u32 + 1) + in_ticks / 10;
     if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
 }
 
-/// Times of a thread since it began.
+/// Times of a thread since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// Number of the thread.
     pub id: u32,
-    /// Time that it ran.
+    /// Time for which it ran.
     pub ran: Duration,
-    /// Time that it could have run and did not.
+    /// Time for which it was runnable and did not run.
     pub waited: Duration,
-    /// How often it got a processor.
+    /// Number of times that it got a processor.
     pub turns: u64,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn process_threads(pid: u32) -> Option<Vec<ThreadTimes>> {
     Some(threads.filter_map(times).collect::<Vec<_>>()).filter(|threads| !threads.is_empty())
 }
 
-/// The same of one thread of the kernel.
+/// As [`process_threads`], for a single thread.
 pub(crate) fn thread_times(pid: u32) -> Option<ThreadTimes> {
     times_of(pid, Path::new(&format!("/proc/{pid}")))
 }
@@ -104,13 +104,13 @@ fn times_of(id: u32, folder: &Path) -> Option<ThreadTimes> {
     Some(ThreadTimes { id, ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited), turns })
 }
 
-/// Field 0 (time that a thread ran) or 1 (that it waited) of its `schedstat`.
+/// Field 0 (running time of a thread) or 1 (its waiting time) of its `schedstat`.
 fn schedstat(folder: &Path, field: usize) -> Option<Duration> {
     let text = fs::read_to_string(folder.join("schedstat")).ok()?;
     text.split_whitespace().nth(field)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Processor time of a process, of those of its children that have ended and been waited for, and of all that descend from it.
+/// Processor time of a process, of its ended children that were waited for, and of all its descendants.
 pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
     let time = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -120,7 +120,7 @@ pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
     Some(own + family_tree(pid)[1..].iter().filter_map(time).sum())
 }
 
-/// A process and all that descend from it, in the order in which they were started where the kernel keeps it.
+/// A process and all its descendants, in the order of their start if the kernel keeps it.
 pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     let mut tree = vec![pid];
     let mut next = 0;
@@ -135,8 +135,7 @@ pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     tree
 }
 
-/// Name of a child of the daemon `parent`, with its first option where it has one, since that tells what it is for:
-/// `bgpd -R`.
+/// Name of a child of the daemon `parent`, with its first option if it has one, which shows its purpose: `bgpd -R`.
 pub(crate) fn child_name(parent: &str, pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let option = line.split(|b| *b == 0).nth(1).filter(|w| w.starts_with(b"-"));
@@ -153,13 +152,13 @@ fn status_kib(status: &str, key: &str) -> Option<u64> {
     status.lines().find_map(|l| l.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Routes that the kernel of `netns` holds, those to its own addresses and links included. Costs a walk over the IPv4
+/// Routes that the kernel of `netns` holds, including those to its own addresses and links. Costs a walk over the IPv4
 /// trie (about 40 ms for a million routes), nothing for IPv6.
 pub(crate) fn fib_routes(netns: &Netns, family: Family) -> Result<Option<u64>, LabError> {
     netns.run(|| own_fib_routes(family))
 }
 
-/// The same of the calling thread's namespace.
+/// As [`fib_routes`], for the namespace of the calling thread.
 pub(crate) fn own_fib_routes(family: Family) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     match family {
@@ -168,13 +167,13 @@ pub(crate) fn own_fib_routes(family: Family) -> Option<u64> {
     }
 }
 
-/// Prefixes of the main table in `/proc/net/fib_triestat`. Without policy rules it holds the local one as well.
+/// Prefixes of the main table in `/proc/net/fib_triestat`. Without policy rules it includes the local table.
 fn trie_prefixes(text: &str) -> Option<u64> {
     let main = text.lines().skip_while(|l| !l.starts_with("Main:"));
     main.skip(1).find_map(|l| l.trim().strip_prefix("Prefixes:"))?.trim().parse().ok()
 }
 
-/// The fourth field of `/proc/net/rt6_stats`: entries of all tables, in hexadecimal digits.
+/// The fourth field of `/proc/net/rt6_stats`: entries of all tables, in hexadecimal.
 fn rt6_entries(text: &str) -> Option<u64> {
     u64::from_str_radix(text.split_whitespace().nth(3)?, 16).ok()
 }
@@ -193,7 +192,7 @@ fn ended_time(stat: &str) -> Option<u64> {
     Some(fields.next()?? + fields.next()??)
 }
 
-/// Processor time of one kernel thread, to the nanosecond where the kernel keeps it so.
+/// Processor time of one kernel thread, to the nanosecond if the kernel counts it so.
 pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
     let precise = schedstat(Path::new(&format!("/proc/{pid}")), 0).filter(|time| !time.is_zero());
     precise.or_else(|| process_time(pid))
@@ -211,7 +210,7 @@ fn counter_at(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError>
     text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
 }
 
-/// Counters of an interface of this process's own /sys into `into`.
+/// Adds the counters of an interface of this process's own /sys to `into`.
 pub(crate) fn own_interface(name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for counter in INTERFACE {
         into.insert(format!("{name}.{counter}"), counter_at(Path::new("/sys/class/net"), name, counter)?);
@@ -219,7 +218,7 @@ pub(crate) fn own_interface(name: &str, into: &mut BTreeMap<String, u64>) -> Res
     Ok(())
 }
 
-/// Counters of an interface into `into`, as `d0.rx_packets`.
+/// Adds the counters of an interface to `into`, as `d0.rx_packets`.
 pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for counter in INTERFACE {
         into.insert(format!("{name}.{counter}"), interface_counter(netns, name, counter)?);
@@ -227,15 +226,15 @@ pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u
     Ok(())
 }
 
-/// IP counters of a namespace into `into`, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
+/// Adds the IP counters of a namespace to `into`, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
 pub(crate) fn ip(netns: &Netns, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     into.append(&mut netns.run(own_ip)??);
     Ok(())
 }
 
-/// The same of the calling thread's namespace.
+/// The IP counters of the calling thread's namespace.
 pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
-    // /proc/net is that of the main thread; /proc/thread-self is that of the thread which looks.
+    // /proc/net belongs to the main thread; /proc/thread-self to the reading thread.
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
     let (four, six) = (read("snmp"), read("snmp6"));
     let mut into = BTreeMap::new();
@@ -243,7 +242,7 @@ pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
     let more = snmp(&read("netstat").unwrap_or_default(), "IpExt: ");
     into.extend(IPV4_MORE.iter().filter_map(|n| Some((format!("ip.{n}"), *more.get(*n)?))));
     into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
-    // Without IPv6 in the kernel there is no such file, and nothing to count.
+    // Without IPv6 in the kernel the file is missing and there is nothing to count.
     let six = snmp6(&six.unwrap_or_default());
     into.extend(IPV6.iter().filter_map(|n| Some((format!("ip6.{n}"), *six.get(&format!("Ip6{n}"))?))));
     Ok(into)
@@ -265,7 +264,7 @@ fn snmp6(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
-/// What processor `cpu` dropped in its backlog, of the whole machine, into `into` as `softnet.cpu1.dropped`.
+/// Adds the drops in the backlog of processor `cpu`, for the whole machine, to `into` as `softnet.cpu1.dropped`.
 pub(crate) fn softnet(cpu: usize, into: &mut BTreeMap<String, u64>) {
     let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
     if let Some((processed, dropped, squeezed)) = softnet_row(&text, cpu) {
@@ -275,8 +274,8 @@ pub(crate) fn softnet(cpu: usize, into: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Processed, dropped and time_squeeze of `cpu`. Offline processors have no row; column 13, where the kernel has it, is
-/// the processor's number.
+/// Processed, dropped and time_squeeze of `cpu`. Offline processors have no row; column 13, if the kernel has it, is
+/// the number of the processor.
 fn softnet_row(text: &str, cpu: usize) -> Option<(u64, u64, u64)> {
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
     let rows: Vec<Vec<u64>> = text.lines().map(|l| l.split_whitespace().filter_map(hex).collect()).collect();
@@ -316,7 +315,7 @@ mod tests {
         let mut child = child.spawn().unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-        // A child is its parent's copy until it has become its own program.
+        // A child is a copy of its parent until it executes its own program.
         let begun = std::time::Instant::now();
         let tree = loop {
             let tree = family_tree(child.id());

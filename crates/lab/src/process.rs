@@ -1,4 +1,4 @@
-//! Programs and daemons: found, started, watched, ended.
+//! Finds, starts, watches and ends programs and daemons.
 
 use crate::LabError;
 use crate::wait::{self, Look};
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Name of the environment variable that every process of a lab carries; see [`crate::sweep`].
+/// Name of the environment variable in every process of a lab; see [`crate::sweep`].
 pub(crate) const MARK: &str = "DROPHAMMER_LAB";
 
-/// Where programs are beside `PATH`: an ordinary user's lacks the sbin folders, and FRR has one of its own.
+/// Folders searched besides `PATH`: an ordinary user's lacks the sbin folders, and FRR has its own.
 const FOLDERS: [&str; 6] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/usr/lib/frr", "/usr/libexec/frr"];
 
-/// How long a daemon may take to end after SIGTERM before it is killed.
+/// Time for a daemon to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Path of a program.
 ///
 /// # Errors
-/// [`LabError::MissingProgram`], naming the Debian package.
+/// [`LabError::MissingProgram`] with the name of the Debian package.
 pub(crate) fn find(program: &str, package: &str) -> Result<PathBuf, LabError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -35,17 +35,17 @@ pub(crate) fn find(program: &str, package: &str) -> Result<PathBuf, LabError> {
         .ok_or_else(|| LabError::MissingProgram { program: program.into(), package: package.into() })
 }
 
-/// A command in a process group of its own, so that a terminal's Ctrl-C does not reach it, marked as ours.
+/// A command in its own process group, so that a terminal's Ctrl-C does not reach it, with the mark of the lab.
 pub(crate) fn command(program: &Path, mark: &str) -> Command {
     let mut command = Command::new(program);
     command.process_group(0).env(MARK, mark).stdin(Stdio::null());
     command
 }
 
-/// Runs a short command to its end and returns what it wrote to its standard output.
+/// Runs a short command to its end and returns its standard output.
 ///
 /// # Errors
-/// [`LabError::Command`] with what it wrote when it cannot be started or fails.
+/// [`LabError::Command`] with its output if it cannot be started or fails.
 pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String, LabError> {
     let failed = |command: &Command, status: String, output: String| LabError::Command {
         command: command_line(command),
@@ -56,7 +56,7 @@ pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| failed(&command, "cannot start".into(), e.to_string()))?;
     if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
-        // A command that ends before it has read everything tells its own error below.
+        // A command that ends before it has read everything reports its own error below.
         let _ = pipe.write_all(text.as_bytes());
     }
     let out = child.wait_with_output().map_err(|e| failed(&command, "cannot wait".into(), e.to_string()))?;
@@ -73,7 +73,7 @@ fn command_line(command: &Command) -> String {
     words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Ends a process by signal, first politely; returns when it is gone.
+/// Ends a process by SIGKILL, or by SIGTERM first if `polite`; returns once it is gone.
 fn end(child: &mut Child, polite: bool) {
     let gone = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
     if gone(child) {
@@ -96,15 +96,15 @@ fn end(child: &mut Child, polite: bool) {
 pub(crate) struct Daemon {
     name: String,
     child: Child,
-    /// Starts it, also once more.
+    /// The command that starts it, kept for a restart.
     command: Command,
-    /// Socket on which it listens before others are started.
+    /// Socket on which it must listen before others are started.
     listens: Option<PathBuf>,
     log: PathBuf,
 }
 
 impl Daemon {
-    /// Starts `command` with its output in `folder/<name>.log`. Call inside the DUT's namespace.
+    /// Starts `command` with its output in `folder/<name>.log`. Call it inside the DUT's namespace.
     pub(crate) fn start(name: &str, mut command: Command, folder: &Path) -> Result<Daemon, LabError> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(LabError::file("create", &log))?;
@@ -114,7 +114,7 @@ impl Daemon {
         Ok(Daemon { name: name.into(), child, command, listens: None, log })
     }
 
-    /// Others are started once it listens on this socket.
+    /// Sets the socket on which it must listen before others are started.
     pub(crate) fn listens(&mut self, socket: &Path) {
         self.listens = Some(socket.to_owned());
     }
@@ -127,14 +127,14 @@ impl Daemon {
         end(&mut self.child, politely);
     }
 
-    /// Starts it again as before, its output behind that of before. Call inside the DUT's namespace, once it has ended.
+    /// Starts it again as before and appends to its log. Call it inside the DUT's namespace, once the daemon has ended.
     pub(crate) fn start_again(&mut self) -> Result<(), LabError> {
         let line = command_line(&self.command);
         self.child = self.command.spawn().map_err(LabError::io(format!("cannot start {line} again")))?;
         Ok(())
     }
 
-    /// Waits until it listens, where others need that, for `limit` at most.
+    /// Waits until it listens, if others need that, for `limit` at most.
     pub(crate) fn await_listening(&mut self, limit: Duration) -> Result<(), LabError> {
         let Some(socket) = self.listens.clone() else { return self.check() };
         wait::until(limit, &|| false, || {
@@ -149,17 +149,17 @@ impl Daemon {
         &self.name
     }
 
-    /// Process id in the tester's own numbering.
+    /// Process id in the PID namespace of the tester.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Last lines of the log, each indented and after a line that names the file.
+    /// Last lines of the log, indented, after a line with the name of the file.
     pub(crate) fn log_tail(&self) -> String {
         tail(&self.log)
     }
 
-    /// [`LabError::DaemonDied`] with the last log lines when it no longer runs.
+    /// [`LabError::DaemonDied`] with the last log lines if it no longer runs.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -174,7 +174,7 @@ impl Daemon {
         LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
     }
 
-    /// Waits until it has ended by itself, and ends it at the limit.
+    /// Waits until it has ended by itself, and kills it at the limit.
     pub(crate) fn await_end(mut self, limit: Duration) {
         let child = &mut self.child;
         let look =
@@ -194,11 +194,11 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a shell command of the user to its end, its output in `log`; ends its whole process group at the limit or when
-/// the user asks to stop.
+/// Runs a shell command of the user to its end, with its output in `log`; ends its whole process group at the limit or
+/// if the user asks to stop.
 ///
 /// # Errors
-/// [`LabError::Stopped`], [`LabError::NotReady`] at the limit, [`LabError::Command`] when the shell cannot be started.
+/// [`LabError::Stopped`], [`LabError::NotReady`] at the limit, [`LabError::Command`] if the shell cannot be started.
 pub(crate) fn shell(
     text: &str,
     mark: &str,
@@ -225,7 +225,7 @@ pub(crate) fn shell(
     result.map_err(|e| e.with_log(&tail(log)))
 }
 
-/// The last 12 lines of a log (of its last 8 KiB) after its name; empty when there are none.
+/// The last 12 lines of a log (of its last 8 KiB) after its name; empty if there are none.
 pub(crate) fn tail(log: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(log)?;

@@ -1,5 +1,5 @@
-//! A DUT that is one program of the caller's: it moves the frames of its links itself, in a process on the DUT's processor,
-//! and answers questions on a socket. The lab knows how to start, ask and end it, not what it does.
+//! A DUT that is a program of the caller's. It handles the frames of its links itself, in a process on the DUT's
+//! processor, and answers questions on a socket. The lab starts, asks and ends it.
 
 use crate::cpu;
 use crate::dut::READY;
@@ -25,20 +25,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What joins tester and program.
+/// Kind of the links between tester and program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// veth pairs as of any DUT in a namespace: the program opens `d0 d1 ...` in a namespace of its own.
+    /// veth pairs, as for any DUT in a namespace: the program opens `d0 d1 ...` in its own namespace.
     Veth,
-    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. They go with it.
+    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. They end with it.
     Tap,
 }
 
 /// A program to be started as `executable arguments... CONFIGURATION SOCKET INTERFACE...`.
 ///
-/// It opens the interfaces, then listens on the socket. There it takes one line per connection and answers with one line
-/// of JSON: to `counters` with an object of its counters (objects within are joined by dots), to others with an object that
-/// has a text `error` where it refuses.
+/// It opens the interfaces, then listens on the socket. There it reads one line per connection and answers with one
+/// line of JSON: to `counters` with an object of its counters (names of nested objects are joined by dots), to other
+/// lines with an object that has a text `error` if it refuses.
 pub struct Program {
     /// Its kind.
     pub kind: &'static KindSpec,
@@ -54,20 +54,20 @@ pub struct Program {
     pub file: String,
     /// Text of that file.
     pub configuration: String,
-    /// The same without secrets, to be kept.
+    /// The configuration without secrets, to be kept.
     pub shown: String,
-    /// What it is told once it has been found to forward; see [`Dut::forwards`].
+    /// Line to send once the DUT has been found to forward; see [`Dut::forwards`].
     pub when_forwarding: Option<String>,
 }
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Frames that a tap holds for its reader, as many as the kernel's default.
+/// Frames that a tap queues for its reader: the kernel's default.
 const TAP_QUEUE: u32 = 1000;
 
 /// A program that is up.
 pub struct ProgramDut {
-    // Ends before the links do.
+    // Declared before the links, so that the process ends first.
     daemon: Daemon,
     ends: Ends,
     socket: PathBuf,
@@ -77,8 +77,8 @@ pub struct ProgramDut {
 }
 
 impl ProgramDut {
-    /// Makes the links, starts the program on the DUT's processor, and returns when it listens and the links are up. Its
-    /// configuration and log go to the existing folder `work_dir`.
+    /// Makes the links, starts the program on the DUT's processor, and returns once it listens and the links are up.
+    /// Its configuration and log go to the existing folder `work_dir`.
     ///
     /// # Errors
     /// Those of [`crate::DutKind::bring_up`].
@@ -148,10 +148,10 @@ impl ProgramDut {
         result.map_err(|e| e.with_log(&self.daemon.log_tail()))
     }
 
-    /// Says a line to the program and returns what it answers.
+    /// Sends a line to the program and returns its answer.
     ///
     /// # Errors
-    /// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] when it refuses.
+    /// [`LabError::Io`] if it does not answer, [`LabError::Unusable`] if it refuses.
     pub fn ask(&mut self, line: &str) -> Result<Value, LabError> {
         let failed = LabError::io(format!("{} does not answer", self.record.kind));
         let answer = question(&self.socket, line).map_err(failed)?;
@@ -172,7 +172,7 @@ fn confinement(ends: &Ends) -> &str {
     }
 }
 
-/// Says a line to whoever listens on `socket` and returns the line of JSON that it answers.
+/// Sends a line to the program that listens on `socket` and returns its answer, a line of JSON.
 pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER))?;
@@ -182,7 +182,7 @@ pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
     Ok(serde_json::from_str(&answer)?)
 }
 
-/// Lines of ip(8) that set the tester's ends of taps up, with room for as many tags as the role has.
+/// Lines of ip(8) that set the tester's ends of taps up, with room for the tags of the role.
 pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Vec<String> {
     let up = |(i, interface): (&TesterInterface, &Interface)| {
         let mtu = interface.mtu + room_for_tags(interface.vlans.iter().map(|v| v.tags.len()));
@@ -191,7 +191,7 @@ pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Ve
     interfaces.iter().zip(&role.interfaces).map(up).collect()
 }
 
-/// Adds the numbers of `value` under `name`, those within by the names joined by dots.
+/// Adds the numbers in `value` under `name`; names of nested values are joined by dots.
 pub fn flatten(name: &str, value: &Value, to: &mut BTreeMap<String, u64>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(key, value)| {
@@ -247,20 +247,20 @@ impl Dut for ProgramDut {
         self.ssh
     }
 
-    /// As the program says by itself when it is asked `fib`.
+    /// Reported by the program in answer to `fib`.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
-    /// It is told `filter` and the lists as JSON.
+    /// Sends `filter` and the lists as JSON.
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
         let lists = serde_json::to_string(lists)
             .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
         self.ask(&format!("filter {lists}")).map(drop)
     }
 
-    /// It is told `classes` and the lists as JSON.
+    /// Sends `classes` and the lists as JSON.
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
         let lists = serde_json::to_string(lists)
             .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
@@ -291,7 +291,7 @@ impl Dut for ProgramDut {
         daemon.stop();
         match ends {
             Ends::Veth(topology) => topology.take_down(),
-            // They went with the program.
+            // The taps ended with the program.
             Ends::Tap { .. } => Ok(()),
         }
     }

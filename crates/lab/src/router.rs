@@ -1,4 +1,5 @@
-//! The role of a router in the words of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes, tunnels, policies.
+//! The role of a router as lines of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes, tunnels,
+//! policies.
 
 use crate::{LabError, Netns};
 use drophammer_model::role::{
@@ -15,18 +16,18 @@ use std::net::IpAddr;
 /// EtherType of IEEE 802.1ad.
 const S_TAG: u16 = 0x88a8;
 
-/// Metric of a route of IPv6 without one; of IPv4 it is 0.
+/// The kernel's metric of an IPv6 route without one; for IPv4 it is 0.
 const IPV6_METRIC: u32 = 1_024;
 
-/// Table of the first policy of a role: the kernel's own are 253 to 255.
+/// Table of the first policy of a role: 253 to 255 are the kernel's own.
 const FIRST_POLICY: usize = 1_001;
 
-/// Settings of a router in a loop on purpose ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that it is known how many answers
-/// the counters have.
+/// Settings of a router in a deliberate loop ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that
+/// the number of answers in the counters is known.
 pub(crate) const LOOP: [(&str, &str); 1] = [("net/ipv4/icmp_ratemask", "0")];
 
-/// Settings of such a router by interface, behind the name: it asks for a neighbour once and knows it for four hours, as many routers do, so that
-/// counters of packets have no ARP. The kernel asks every half minute by default.
+/// Settings of each interface of such a router, after its name: it resolves a neighbour once and keeps it for four
+/// hours, as many routers do, so that packet counters contain no ARP. By default the kernel asks every half minute.
 const LOOP_NEIGHBOURS: [(&str, &str); 2] = [("base_reachable_time_ms", "14400000"), ("delay_first_probe_time", "0")];
 
 /// Name of the DUT's interface of port `i`.
@@ -34,12 +35,12 @@ pub(crate) fn dut_interface(i: usize) -> String {
     format!("d{i}")
 }
 
-/// What the DUT's interfaces are called.
+/// Names of the DUT's interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names<'a> {
-    /// As the lab calls them.
+    /// The names that the lab gives them.
     Lab,
-    /// One for each port, as the user calls them.
+    /// The user's names, one for each port.
     Given(&'a [String]),
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn tunnel_name(i: usize) -> String {
     format!("gre{}", i + 1)
 }
 
-/// How templates and suites write a family.
+/// The name of a family in templates and suites.
 pub(crate) fn word(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "ipv4",
@@ -82,7 +83,7 @@ pub(crate) fn word(family: Family) -> &'static str {
     }
 }
 
-/// The family of an address, as templates and suites write it.
+/// The family of an address, as named in templates and suites.
 pub(crate) fn family_of(address: IpAddr) -> &'static str {
     word(if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 })
 }
@@ -92,13 +93,13 @@ pub(crate) fn prefix_of(route: &StaticRoute) -> String {
     format!("{}/{}", route.prefix.0, route.prefix.1)
 }
 
-/// Lines of ip(8) that give the DUT the routes.
+/// Lines of ip(8) that add the routes.
 pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
     role.routes.iter().map(|route| format!("route add {}", route_text(role, route))).collect()
 }
 
-/// Lines of ip(8) for the family `mpls` that give the DUT its label entries. The kernel takes `as` for labels in the place of the one that
-/// came, and takes the label off without it.
+/// Lines of ip(8) for the family `mpls` that add the label entries. With `as`, the kernel replaces the incoming label
+/// by these labels; without it, the label is removed.
 pub(crate) fn label_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |entry: &LabelRoute| {
         let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
@@ -109,7 +110,7 @@ pub(crate) fn label_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     role.labels.iter().map(line).collect()
 }
 
-/// Lines of ip(8) for the routes whose packets get labels.
+/// Lines of ip(8) for the routes that push labels.
 pub(crate) fn pushed_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |route: &PushedRoute| {
         let out: Vec<String> = route.out.iter().map(u32::to_string).collect();
@@ -126,12 +127,12 @@ pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
     (!lines.is_empty()).then(|| ("labels.ip".into(), lines.join("\n") + "\n"))
 }
 
-/// Is the role that of a router in a loop on purpose?
+/// True if the role is that of a router in a deliberate loop.
 pub(crate) fn in_a_loop(role: &RouterRole) -> bool {
     role.routes.iter().any(|route| route.prefix == (LOOP_PREFIX.0.into(), LOOP_PREFIX.1))
 }
 
-/// Settings of the neighbours of a router in a loop: `(key, value)`.
+/// Settings of the neighbour tables of a router in a loop: `(key, value)`.
 pub(crate) fn neighbour_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
     let of =
         |i: usize| LOOP_NEIGHBOURS.map(|(key, value)| (format!("net/ipv4/neigh/{}/{key}", dut_interface(i)), value));
@@ -148,19 +149,19 @@ pub(crate) fn tunnel_lines(role: &RouterRole) -> Vec<String> {
     role.tunnels.iter().enumerate().map(line).collect()
 }
 
-/// Settings that keep the kernel's own packets of IPv6 out of the tunnels, which carry IPv4 alone: `(key, value)`.
+/// Settings that keep the kernel's own IPv6 packets out of the tunnels, which carry only IPv4: `(key, value)`.
 pub(crate) fn tunnel_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
     let key = |i: usize| format!("net/ipv6/conf/{}/disable_ipv6", tunnel_name(i));
     (0..role.tunnels.len()).map(|i| (key(i), "1")).collect()
 }
 
-/// The table of routes that policy `i` of a role looks into, which is also the preference of its rule: behind the table of own addresses,
-/// before that of the routes.
+/// The routing table of policy `i` of a role, which is also the preference of its rule: after the table of local
+/// addresses, before the main table.
 fn policy_table(i: usize) -> usize {
     FIRST_POLICY + i
 }
 
-/// Lines of ip(8) that set the tunnels up and give the DUT its policies.
+/// Lines of ip(8) that set the tunnels up and add the policies.
 pub(crate) fn policy_lines(role: &RouterRole) -> Vec<String> {
     let up = (0..role.tunnels.len()).map(|i| format!("link set {} up", tunnel_name(i)));
     let rule = |(i, policy): (usize, &Policy)| {
@@ -174,7 +175,7 @@ pub(crate) fn policy_lines(role: &RouterRole) -> Vec<String> {
     up.chain(role.policies.iter().enumerate().flat_map(rule)).collect()
 }
 
-/// The one route of a policy's table as ip(8) takes it.
+/// The only route of a policy's table in the syntax of ip(8).
 fn policy_route(i: usize, policy: &Policy) -> String {
     let table = policy_table(i);
     match policy.to {
@@ -191,8 +192,9 @@ pub(crate) fn policies_file(role: &RouterRole) -> Option<(String, String)> {
     (!lines.is_empty()).then(|| ("policies.ip".into(), lines.join("\n") + "\n"))
 }
 
-/// What the kernel counts at the interfaces and tunnels of a role, of counters by name as `d0.rx_packets`. `header`: bytes of each arriving frame
-/// that the driver of an interface leaves out. The router is the first; `None` where one of the counters is missing.
+/// The kernel's counters of the interfaces and tunnels of a role, out of counters by name as `d0.rx_packets`. `header`:
+/// bytes of each arriving frame that the driver of an interface does not count. The router index is 0; `None` if a
+/// counter is missing.
 pub(crate) fn counted(
     role: &RouterRole,
     counters: &BTreeMap<String, u64>,
@@ -215,15 +217,15 @@ pub(crate) fn counted(
     interfaces.chain(tunnels).map(one).collect()
 }
 
-/// A route as ip(8) takes it. The kernel uses the one with the lowest metric whose interface is up.
+/// A route in the syntax of ip(8). The kernel uses the route with the lowest metric whose interface is up.
 fn route_text(role: &RouterRole, route: &StaticRoute) -> String {
     let text = format!("{} via {} dev {}", prefix_of(route), route.via, interface_at(role, route.at));
     let first = if route.via.is_ipv4() { 0 } else { IPV6_METRIC };
     if route.rank == 0 { text } else { format!("{text} metric {}", first + route.rank) }
 }
 
-/// Lines of ip(8) that give an interface back what the kernel took from it when it went down: its IPv6 addresses, where they are the
-/// lab's the routes by it, and those of policies.
+/// Lines of ip(8) that restore what the kernel removed from an interface that went down: its IPv6 addresses, the routes
+/// by it if the lab set them, and the routes of policies.
 pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bool) -> Vec<String> {
     let name = dut_interface(interface);
     let addresses = role.interfaces[interface].addresses.iter();
@@ -233,7 +235,7 @@ pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bo
     });
     let routes = role.routes.iter().filter(|route| with_routes && route.at.port == interface);
     let routes = routes.map(|route| format!("route replace {}", route_text(role, route)));
-    // Those of policies are the lab's in any case. One into a tunnel stays, since the tunnel does.
+    // Routes of policies are always set by the lab. A route into a tunnel stays, since the tunnel does.
     let by_it = |policy: &Policy| matches!(policy.to, PolicyTarget::NextHop { interface: by, .. } if by == interface);
     let policies = role.policies.iter().enumerate().filter(|(_, policy)| by_it(policy));
     let policies = policies.map(|(i, policy)| format!("route replace {}", policy_route(i, policy)));
@@ -269,7 +271,7 @@ pub(crate) fn vlan_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     lines
 }
 
-/// Lines of ip(8) that give the DUT's interfaces and sub-interfaces their addresses.
+/// Lines of ip(8) that add the addresses of the DUT's interfaces and sub-interfaces.
 pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |(at, _, addresses): (Place, &[VlanTag], &[_])| {
         let interface = names.at(role, at);
@@ -285,18 +287,18 @@ pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> 
     role.places().flat_map(line).chain(loopbacks).collect()
 }
 
-/// The first static route that the kernel of `netns` does not hold, in words; `None` when all are there.
+/// The first static route that is missing in the kernel of `netns`; `None` if all are there.
 pub(crate) fn missing(netns: &Netns, role: &RouterRole) -> Result<Option<String>, LabError> {
     missing_of(role, |option| netns.ip_json(&[option, "route", "show"]))
 }
 
-/// The same, where `ask` gives the routes as `ip -j OPTION route show` writes them.
+/// As [`missing`], where `ask` returns the routes in the form of `ip -j OPTION route show`.
 pub(crate) fn missing_of(
     role: &RouterRole,
     ask: impl Fn(&str) -> Result<Vec<Value>, LabError>,
 ) -> Result<Option<String>, LabError> {
     for (ipv4, option) in [(true, "-4"), (false, "-6")] {
-        // Of several to the same prefix a daemon gives the kernel the best alone.
+        // Of several routes to the same prefix a daemon gives the kernel only the best one.
         let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4 && r.rank == 0).peekable();
         if wanted.peek().is_none() {
             continue;
@@ -315,7 +317,8 @@ pub(crate) fn missing_of(
     Ok(None)
 }
 
-/// Prefix, next hop and interface of an entry of `ip -j route`; `None` for one without next hop, or that is not in use.
+/// Prefix, next hop and interface of an entry of `ip -j route`; `None` for an entry without next hop, or one that is
+/// not in use.
 fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     let text = |key: &str| entry.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     let unusable = entry
@@ -326,7 +329,7 @@ fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     (!unusable).then(|| (prefix, via, text("dev").to_owned()))
 }
 
-/// A prefix as ip(8) writes it: with `default`, and without length for one host.
+/// Parses a prefix as ip(8) writes it: `default`, or an address without length for a host route.
 fn prefix(text: &str, ipv6: bool) -> Option<(IpAddr, u8)> {
     let (any, host) = if ipv6 { ("::", 128) } else { ("0.0.0.0", 32) };
     if text == "default" {
@@ -409,7 +412,7 @@ mod tests {
         assert_eq!(tunnel_settings(&roles[2]), [("net/ipv6/conf/gre1/disable_ipv6".to_owned(), "1")]);
         let circle = "route add 100.126.0.0/16 via 100.64.0.2 dev d1";
         assert!(route_lines(&roles[0]).iter().any(|line| line == circle), "{:?}", route_lines(&roles[0]));
-        // What the kernel forgets with a link comes back, whoever has the routes.
+        // What the kernel removes with a link is restored, whether the lab or a daemon sets the routes.
         let back = "route replace default via 100.64.0.5 dev d1 table 1001".to_owned();
         assert!(lines_of_link(&roles[1], 1, false).contains(&back));
         assert!(lines_of_link(&roles[2], 2, true).iter().all(|line| !line.contains("table")));

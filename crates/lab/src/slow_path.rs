@@ -1,12 +1,12 @@
-//! Counters of a kernel that only gets what something else in its namespace does not forward.
+//! Counters of a kernel that receives only the packets that another forwarder in its namespace leaves to it.
 
 use std::collections::BTreeMap;
 
-/// Those that would count all packets of a router whose kernel forwards.
+/// Counters that would count all packets of a router whose kernel forwards.
 const OF_ALL_PACKETS: [&str; 4] = ["ip.InReceives", "ip.ForwDatagrams", "ip6.InReceives", "ip6.OutForwDatagrams"];
 
-/// Gives the kernel's counters of received and forwarded packets the name of what they are: those of the slow path. Errors and discards keep
-/// their names, since whatever is wrong with a packet, the kernel is who finds it.
+/// Renames the kernel's counters of received and forwarded packets to what they count: the slow path. Errors and
+/// discards keep their names, since the kernel is always the one that detects them.
 pub(crate) fn rename(counters: &mut BTreeMap<String, u64>) {
     for name in OF_ALL_PACKETS {
         if let Some(value) = counters.remove(name) {

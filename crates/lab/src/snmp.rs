@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-/// What must be installed.
+/// Required program.
 pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
 
 /// Parameter of kinds in namespaces.
@@ -24,7 +24,7 @@ pub(crate) const SNMP: Param<bool> = Param::new(
     "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
 );
 
-/// The agent answers the namespace alone, and the operator's end of a management link.
+/// The agent answers its namespace, and the operator's end of a management link.
 const ADDRESS: &str = "127.0.0.1:161";
 const PORT: u16 = 161;
 /// Its community.
@@ -34,7 +34,7 @@ const FILE: &str = "snmpd.conf";
 
 /// `sysUpTime.0`
 const UP_TIME: &[u64] = &[1, 3, 6, 1, 2, 1, 1, 3, 0];
-/// Columns of a table by number: the names of counters.
+/// Columns of a table by number, with the names of counters.
 type Counters = &'static [(u64, &'static str)];
 
 /// Columns of ifTable and ifXTable (RFC 2863).
@@ -101,13 +101,13 @@ const IP_VERSIONS: [(u64, Counters); 2] = [
         ],
     ),
 ];
-/// nsCacheTimeout of net-snmp: how long it keeps values of a table. Those of the tables above are set to a second; they are 3
-/// and 60 otherwise.
+/// nsCacheTimeout of net-snmp: for how long it caches the values of a table. It is set to a second for the tables
+/// above; the defaults are 3 and 60.
 const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
 const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
 
 fn oid(parts: &[&[u64]]) -> Oid<'static> {
-    // Only numbers above 39 in second place would be none.
+    // Only a number above 39 in second place would be invalid.
     Oid::from(&parts.concat()).unwrap_or_else(|_| unreachable!("{parts:?} is an object identifier"))
 }
 
@@ -118,18 +118,18 @@ fn failed(what: &str, e: &dyn std::fmt::Display) -> LabError {
     }
 }
 
-/// Opens a session where the calling thread is.
+/// Opens a session in the namespace of the calling thread.
 fn open() -> std::io::Result<SyncSession> {
     SyncSession::new_v2c(ADDRESS, COMMUNITY.as_bytes(), Some(PATIENCE), 0)
 }
 
-/// Its configuration. The community may write over loopback: [`CACHES`] are set so.
+/// The configuration of the agent. The community may write over loopback, to set [`CACHES`].
 fn configuration() -> String {
     let link = management::OPERATOR;
     format!("# Asked by the tester.\nrwcommunity {COMMUNITY} 127.0.0.1\nrocommunity {COMMUNITY} {link}\n")
 }
 
-/// Does the agent answer?
+/// Checks that the agent answers.
 fn answers(session: &mut SyncSession) -> Result<(), String> {
     let mut answer = session.get(&oid(&[UP_TIME])).map_err(|e| format!("{e:?}"))?;
     match answer.varbinds.next() {
@@ -138,7 +138,7 @@ fn answers(session: &mut SyncSession) -> Result<(), String> {
     }
 }
 
-/// The agent of a router, and which interfaces to ask it for.
+/// The agent of a router, and the interfaces to ask it for.
 pub(crate) struct Agent {
     operator: Operator,
     /// ifIndex of each port.
@@ -146,10 +146,11 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it where the DUT is to have one, and waits until it answers. It also answers over the management link where that is `managed`.
+    /// Starts the agent if the DUT is configured to have one, and waits until it answers. If `managed`, it also answers
+    /// over the management link.
     ///
     /// # Errors
-    /// [`LabError::MissingProgram`]; that it does not answer.
+    /// [`LabError::MissingProgram`]; an error if it does not answer.
     pub(crate) fn start(
         lab: &Lab,
         router: &mut NamespaceDut,
@@ -165,7 +166,7 @@ impl Agent {
         let file = work_dir.join(FILE);
         fs::write(&file, configuration()).map_err(LabError::file("write", &file))?;
         let mut command = router.netns().command(&program);
-        // In the foreground, without the host's configuration and without the modules that open further sockets.
+        // In the foreground, without the host's configuration and without modules that open further sockets.
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}"));
         if managed {
             command.arg(format!("udp:{}:{PORT}", management::ROUTER));
@@ -205,7 +206,7 @@ impl Agent {
         })?
     }
 
-    /// Asks for sysUpTime every `interval` from now on, one question at a time.
+    /// Asks for sysUpTime from now on, every `interval`, one request at a time.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -222,26 +223,26 @@ pub(crate) struct UpTime {
 }
 
 impl UpTime {
-    /// The agent at `address`, asked from where the calling thread is.
+    /// The agent at `address`, asked from the namespace of the calling thread.
     pub(crate) fn new(address: IpAddr, community: &str) -> UpTime {
         let address = std::net::SocketAddr::new(address, PORT).to_string();
         UpTime { address, community: community.to_owned(), session: None }
     }
 
-    /// Asks once: does the answer come in time?
+    /// Asks once; true if the answer arrives in time.
     pub(crate) fn answered(&mut self) -> bool {
         let session = match self.session.take() {
             Some(session) => Ok(session),
             None => SyncSession::new_v2c(&self.address, self.community.as_bytes(), Some(PATIENCE), 0),
         };
         let answered = session.map(|mut session| answers(&mut session).map(|()| session));
-        // A session whose answer is late is not used again: that answer must not pass for that of the next question.
+        // A session with a late answer is not used again: that answer must not count for the next question.
         self.session = answered.ok().and_then(Result::ok);
         self.session.is_some()
     }
 }
 
-/// Values of counters by name; those that the agent does not have are left out.
+/// Values of counters by name; counters that the agent does not have are left out.
 fn values(
     session: &mut SyncSession,
     names: Counters,

@@ -1,4 +1,5 @@
-//! An SSH server in the namespace of a router, for questions under load: dropbear, of which the tester reads the banner. Nobody can log in.
+//! An SSH server in the namespace of a router, for questions under load: dropbear, of which the tester reads the
+//! banner. No login is possible.
 
 use crate::dut::NamespaceDut;
 use crate::management::PATIENCE;
@@ -9,9 +10,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
-/// What must be installed.
+/// Required program.
 pub(crate) const NEED: (&str, &str) = ("dropbear", "dropbear-bin");
-/// What makes its key, of the same package.
+/// Program that makes its key, from the same package.
 const KEY_MAKER: &str = "dropbearkey";
 
 /// Parameter of kinds in namespaces.
@@ -23,14 +24,14 @@ pub(crate) const SSH: Param<bool> = Param::new(
 );
 
 const PORT: u16 = 22;
-/// What a banner begins with (RFC 4253 section 4.2), and how many bytes are read for it at most.
+/// Start of a banner (RFC 4253 section 4.2), and the most bytes that are read for it.
 const BANNER: &str = "SSH-";
 const MOST: u64 = 255;
 
-/// Starts it, and waits until it sends its banner.
+/// Starts the server, and waits until it sends its banner.
 ///
 /// # Errors
-/// [`LabError::MissingProgram`]; no key can be made; that it does not answer.
+/// [`LabError::MissingProgram`]; an error if no key can be made or the server does not answer.
 pub(crate) fn start(
     lab: &Lab,
     router: &mut NamespaceDut,
@@ -39,7 +40,7 @@ pub(crate) fn start(
     stop: &dyn Fn() -> bool,
 ) -> Result<(), LabError> {
     let server = process::find(NEED.0, NEED.1)?;
-    // Its key goes with the lab.
+    // Its key is removed with the lab.
     let state = lab.shared().state.join(format!("ssh-{name}"));
     fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
     let key = state.join("host-key");
@@ -60,7 +61,7 @@ pub(crate) fn start(
     })
 }
 
-/// Does the server at `address` send its banner to the calling thread in time?
+/// Checks that the server at `address` sends its banner to the calling thread in time.
 pub(crate) fn greets(address: IpAddr) -> Result<(), String> {
     let server = SocketAddr::from((address, PORT));
     let asked = || -> std::io::Result<String> {

@@ -1,10 +1,10 @@
-//! Finding what an earlier lab may have left.
+//! Removal of what an earlier lab may have left.
 //!
-//! A lab cleans up by construction: its daemons die with its PID namespace, its links with its network namespaces, its
+//! A lab cleans up by construction: its daemons end with its PID namespace, its links with its network namespaces, its
 //! files with a tmpfs that only it sees. What can remain are commands of the user that the kind `external` runs outside
-//! of these namespaces. Every process of a lab carries a mark in its environment that names the lab's main process, and
-//! a marked process whose main process is gone is ended here. No host-wide setting is changed by any kind today; a kind
-//! that must change one writes the old value into a journal file before and undoes it here.
+//! of these namespaces. Every process of a lab carries a mark in its environment that names the lab's main process; a
+//! marked process whose main process has ended is ended here. No kind changes a host-wide setting today. A kind that
+//! must change one first writes the old value to a journal file, and restores it here.
 
 use crate::process::MARK;
 use nix::sys::signal::{Signal, kill};
@@ -26,12 +26,12 @@ fn start_time(pid: u32) -> Option<u64> {
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Identity of our PID namespace: process ids of another one say nothing here.
+/// Identity of our PID namespace: process ids of another one have no meaning here.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// True when the main process named by `mark` is known to be gone.
+/// True if the main process named by `mark` is known to have ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split(':').map(|p| p.parse::<u64>().ok());
     let (Some(Some(pid)), Some(Some(start)), Some(Some(namespace))) = (parts.next(), parts.next(), parts.next()) else {
@@ -41,8 +41,8 @@ fn orphaned(mark: &str) -> bool {
     namespace == pid_namespace() && start_time(pid) != Some(start)
 }
 
-/// Ends what earlier labs left and tells what it was, one line each; empty when there was nothing. Safe while other labs
-/// run: theirs have a living main process.
+/// Ends what earlier labs left and returns a description of it, one line each; empty if there was nothing. Safe while
+/// other labs run: their main process is alive.
 pub fn sweep() -> Vec<String> {
     let mut found = Vec::new();
     let prefix = format!("{MARK}=");

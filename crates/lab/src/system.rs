@@ -1,4 +1,4 @@
-//! A DUT that is several routers of one kind, each in a namespace of its own.
+//! A DUT that consists of several routers of one kind, each in its own namespace.
 
 mod filters;
 mod links;
@@ -26,9 +26,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time in which the routers of a system must have found each other: what each of them takes comes on top.
+/// Time in which the routers of a system must be connected to each other, in addition to the start of each router.
 const READY: Duration = Duration::from_secs(30);
-/// And so much longer for each router.
+/// Additional time for each router.
 const EACH: Duration = Duration::from_secs(1);
 
 /// Routers in namespaces, and the links between them.
@@ -40,21 +40,21 @@ struct SystemDut {
     routers: Vec<Box<dyn Dut>>,
     /// The tester's interfaces of all of them.
     interfaces: Vec<TesterInterface>,
-    /// For each router: the place among the rules of all filters that each of its own rules has.
+    /// For each router: the place of each of its rules among the rules of all filters.
     rules: Vec<Vec<usize>>,
-    /// For each router: interfaces to others that have classes of service in place of their queue.
+    /// For each router: interfaces to other routers that have classes of service instead of the queue of their link.
     classed: Vec<BTreeSet<usize>>,
-    /// What is said of the system.
+    /// Description of the system, for the record.
     text: String,
-    /// Have labels a TTL of their own?
+    /// True if labels have a TTL of their own.
     pipe: bool,
 }
 
-/// Can routers of this kind play these roles? Asks everything that needs no lab.
+/// Checks whether routers of this kind can play these roles. Covers everything that needs no lab.
 ///
 /// # Errors
-/// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for all, for an SNMP
-/// agent, an SSH server and a management link.
+/// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for
+/// all routers, for an SNMP agent, an SSH server and a management link.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
     let unusable = |what: &str, remedy: &str| {
         let (what, remedy) = (format!("`{}` is several routers and has {what}", dut.name), remedy.into());
@@ -85,13 +85,13 @@ pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(),
     system.routers.iter().enumerate().try_for_each(|(i, router)| kind.check(&member(dut, i), &router.role))
 }
 
-/// Router `index` as a DUT by itself.
+/// Router `index` as a separate DUT.
 fn member(dut: &DutConfig, index: usize) -> DutConfig {
     DutConfig { name: router_name(dut, index), topology: None, ..dut.clone() }
 }
 
-/// Brings a system up: links first, then router by router. Returns when each router is ready and has its sessions with all others. Each
-/// has a folder of its own in `work_dir`: `r1`.
+/// Brings a system up: links first, then router by router. Returns once each router is ready and has its sessions with
+/// all others. Each router has its own folder in `work_dir`: `r1`.
 ///
 /// # Errors
 /// Those of [`check`] before anything is started, and those of [`DutKind::bring_up`].
@@ -109,7 +109,7 @@ pub fn bring_up(
     }
     let core = CoreLinks::make(kind, lab, dut, &system)?;
     let started = start(kind, lab, dut, &system, work_dir, stop);
-    // What has not been started because of an error has no use.
+    // Namespaces that are unused because of an error are dropped.
     lab.set_sites(BTreeMap::new());
     let routers = started?;
     let interfaces = routers.iter().flat_map(|router| router.interfaces().to_vec()).collect();
@@ -149,7 +149,7 @@ fn label(index: usize) -> String {
 }
 
 impl SystemDut {
-    /// All answers added up; `None` where one has none.
+    /// Combines the answers of all routers; `None` if one has none.
     fn sum<T>(&mut self, mut ask: impl FnMut(&mut dyn Dut) -> Option<T>, add: impl Fn(T, T) -> T) -> Option<T> {
         let answers: Option<Vec<T>> = self.routers.iter_mut().map(|router| ask(router.as_mut())).collect();
         answers?.into_iter().reduce(add)
@@ -199,7 +199,7 @@ impl Dut for SystemDut {
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut all = Vec::new();
         for (router, dut) in self.routers.iter_mut().enumerate() {
-            // What one router does not show is no part of an answer about all.
+            // Without the counters of one router there is no answer for the system.
             let Some(own) = dut.router_interfaces()? else { return Ok(None) };
             all.extend(own.into_iter().map(|interface| RouterInterface { router, ..interface }));
         }
@@ -219,7 +219,8 @@ impl Dut for SystemDut {
         self.routers.iter_mut().enumerate().flat_map(of).collect()
     }
 
-    /// The fewest that a router has: all have the same routes to what the tester advertises, and each has links of its own.
+    /// The smallest count of all routers: all have the same routes to what the tester advertises, and each has its own
+    /// links in addition.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let counts: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.fib_routes(family)).collect();
         Ok(counts?.into_iter().collect::<Option<Vec<u64>>>().and_then(|counts| counts.into_iter().min()))
@@ -241,7 +242,7 @@ impl Dut for SystemDut {
         for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
             let edges = self.system.routers[index].ports.len();
             let core = own.iter().filter_map(|list| list.at.port()).filter(|interface| *interface >= edges);
-            // Where classes of an earlier call are left out the link gets back the queue that it had before them.
+            // An interface whose classes are removed gets back the queue of its link.
             let before = std::mem::take(&mut self.classed[index]);
             let now: BTreeSet<usize> = core.collect();
             self.classed[index] = before.union(&now).copied().collect();
@@ -275,7 +276,7 @@ impl Dut for SystemDut {
         self.pipe
     }
 
-    /// What waits for a link that is down is not missing.
+    /// A router with a link that is down is not asked: what waits for the link is not missing.
     fn lacking(&mut self) -> Result<Option<String>, LabError> {
         if let Some(link) = self.core.not_up() {
             return Ok(Some(format!("link {link} has no carrier")));
@@ -293,14 +294,15 @@ impl Dut for SystemDut {
         self.routers.iter_mut().try_for_each(|router| router.sessions_ended())
     }
 
-    /// All of them work on the same one.
+    /// The processor that all routers share.
     fn processor(&self) -> Option<usize> {
         let mut processors = self.routers.iter().map(|router| router.processor());
         let first = processors.next()??;
         processors.all(|processor| processor == Some(first)).then_some(first)
     }
 
-    /// Those of a router begin with `r1.`. The tester's interfaces and the machine are no router's, and rules count as those of one router would.
+    /// Counters of a router begin with `r1.`. Those of the tester's interfaces and of the machine belong to no router,
+    /// and rules are numbered as on a single router.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut all = BTreeMap::new();
         for (index, router) in self.routers.iter_mut().enumerate() {
@@ -318,8 +320,9 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// Counters of the interfaces to the tester, as one router would have them, and what is dropped between them: added up, for a packet is
-    /// dropped once. Other counters of a whole router would count a packet at each router that it passes.
+    /// Counters of the interfaces to the tester, as on a single router, and the sum of drops between routers, since a
+    /// packet is dropped only once. Other counters of a router are left out: they would count a packet at each router
+    /// that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all: Vec<DutCounter> = Vec::new();
         for (router, at) in self.routers.iter_mut().zip(&self.system.routers) {
@@ -341,7 +344,7 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// What is lost between two routers is lost by the system.
+    /// Loss between two routers is loss of the system.
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
         let lost: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.lost_by_tester()).collect();
         Ok(lost?.into_iter().collect::<Option<Vec<u64>>>().map(|lost| lost.iter().sum()))
@@ -354,19 +357,19 @@ impl Dut for SystemDut {
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         let removed = self.core.remove();
         let ended = self.routers.drain(..).map(|router| router.take_down());
-        // All of them, whatever one of them says.
+        // Take down all routers, even after an error.
         let ended: Vec<_> = ended.collect();
         ended.into_iter().fold(removed, Result::and)
     }
 }
 
-/// Does it count what is dropped?
+/// True if the counter counts drops.
 pub fn is_of_drops(counts: Counts) -> bool {
     use Counts::{InDiscards, InErrors, IpDiscards, IpHeaderErrors, OutDiscards, OutErrors};
     matches!(counts, InDiscards | InErrors | OutDiscards | OutErrors | IpHeaderErrors(_) | IpDiscards(_))
 }
 
-/// Is the counter called `name` of this interface?
+/// True if the counter called `name` belongs to this interface.
 fn is_of(name: &str, interface: &str) -> bool {
     name.strip_prefix(interface).is_some_and(|rest| rest.starts_with('.'))
 }
@@ -380,7 +383,7 @@ mod tests {
     use drophammer_model::suite::{ParamValue, Params, PortConfig};
     use drophammer_model::topology::{Shape, Topology, Wan};
 
-    /// The role of the first router of three that are fully meshed, each with one port.
+    /// The role of the first of three fully meshed routers, each with one port.
     fn role(internal: bool) -> RouterRole {
         let mut ports: Vec<PortConfig> = two_ports_with_bgp(1);
         let mut third = ports[1].clone();
@@ -443,7 +446,7 @@ mod tests {
         assert_eq!(count(&frr, " bgp router-id 100.127.0.1"), 1);
         assert_eq!(count(&frr, " neighbor 100.127.0.3 remote-as 65000"), 1);
         assert_eq!(count(&frr, " neighbor fd3c:91a7:5e2d:ffff::2 update-source fd3c:91a7:5e2d:ffff::1"), 1);
-        // The peers of the tester alone are clients, and see the next hop of the origin.
+        // Only the peers of the tester are clients, and they see the next hop of the origin.
         assert_eq!((frr.matches("route-reflector-client").count(), frr.matches("next-hop-self").count()), (2, 0));
         assert_eq!(files("frr", false).matches("next-hop-self").count(), 4);
         let bird = files("bird", true);

@@ -14,16 +14,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Settings of the DUT's namespace: a router that says nothing by itself beyond what routers must.
+/// Settings of the DUT's namespace: a router that sends nothing by itself beyond what routers must.
 pub(crate) const ROUTER: [(&str, &str); 4] = [
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv4/conf/all/forwarding", "1"),
-    // The filter in effect is the larger of `all` and the interface's.
+    // The kernel uses the larger value of `all` and the interface's.
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// The same for IPv6, where the kernel has it.
+/// The same for IPv6, if the kernel has it.
 pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/all/disable_ipv6", "0"),
     ("net/ipv6/conf/default/disable_ipv6", "0"),
@@ -34,11 +34,11 @@ pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/router_solicitations", "0"),
 ];
 
-/// Settings of the namespace of a DUT that does everything itself: the kernel stays out of it.
+/// Settings of the namespace of a DUT that handles all packets itself: they keep the kernel out.
 const BARE_IPV6: [(&str, &str); 2] =
     [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 
-/// Bytes by which the MTU of a tester's interface exceeds that of its port: a frame of full size may carry so many tags.
+/// Bytes by which the MTU of a tester's interface exceeds that of its port: room for the tags of a frame of full size.
 pub(crate) fn room_for_tags(stacks: impl Iterator<Item = usize>) -> u32 {
     stacks.max().unwrap_or(0) as u32 * 4
 }
@@ -63,7 +63,8 @@ pub(crate) struct Topology {
     up: bool,
 }
 
-/// Adds counters to those of the kernel, or renames those that say something else of this DUT; asked in the DUT's namespace.
+/// Adds counters to those of the kernel, or renames those with another meaning for this DUT; runs in the DUT's
+/// namespace.
 pub(crate) struct MoreCounters(Box<Count>);
 
 type Count = dyn Fn(&Netns, &mut BTreeMap<String, u64>) -> Result<(), LabError> + Send + Sync;
@@ -74,20 +75,21 @@ impl fmt::Debug for MoreCounters {
     }
 }
 
-/// Lets every segment of TCP arrive by itself at these interfaces. What confines the receive work of both ends to processors also merges
-/// segments (GRO), and a merged one is longer than the link's frames: a port or a device that reads frames takes none such.
+/// Keeps TCP segments separate at these interfaces. What confines the receive work of both ends to processors also
+/// merges segments (GRO), and a merged segment is longer than the link's frames: a port or a device that reads frames
+/// does not accept it.
 pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabError> {
     let apart: Vec<_> = interfaces.iter().map(|name| format!("link set {name} gro_max_size 1")).collect();
     if netns.ip(&apart).is_ok() {
         return Ok(());
     }
-    // An older kernel or iproute2. Without GRO at all the receive work is the sender's.
+    // An older kernel or iproute2: turn GRO off. The receive work then runs at the sender.
     interfaces
         .iter()
         .try_for_each(|name| netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None).map(drop))
 }
 
-/// The role for the links of a DUT that does everything itself: the kernel has nothing to do with them.
+/// The role for the links of a DUT that handles all packets itself, without what would involve the kernel.
 pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
     let (interfaces, routes, bgp) = (role.interfaces.iter().map(bare).collect(), Vec::new(), None);
@@ -96,8 +98,8 @@ pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     RouterRole { interfaces, routes, tunnels, policies, bgp, member, ..role.clone() }
 }
 
-/// Keeps the kernel out of the first `count` links of a namespace: a copy of each frame goes to it as well as to who reads the links, and it must
-/// not forward or answer a second time.
+/// Keeps the kernel out of the first `count` links of a namespace: it receives a copy of each frame besides the reader
+/// of the links, and must not forward or answer a second time.
 pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
     let links: Vec<_> = (0..count).map(dut_interface).collect();
     let lines: Vec<_> = links.iter().map(|d| format!("link set {d} arp off multicast off")).collect();
@@ -111,19 +113,20 @@ pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
 }
 
 impl Topology {
-    /// Makes the namespace `name`, the links with MTU, VLAN sub-interfaces and addresses of `role`, and confines it.
+    /// Makes the namespace `name`, and its links with MTU, VLAN sub-interfaces and addresses of `role`, and confines
+    /// them.
     pub(crate) fn make(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
         let mut topology = Topology::begin(lab, name, &role.interfaces, 0)?;
         topology.finish(lab, role)?;
         Ok(topology)
     }
 
-    /// The first half of it: a router's namespace, with links to the tester's ports from `first` on.
+    /// The first half of [`Topology::make`]: a router's namespace, with links to the tester's ports from `first` on.
     pub(crate) fn begin(lab: &Lab, name: &str, ports: &[Interface], first: usize) -> Result<Topology, LabError> {
         Topology::joined(lab, name, ports, first, &ROUTER, &ROUTER_IPV6)
     }
 
-    /// The second half, when all interfaces of the role are there.
+    /// The second half, once all interfaces of the role exist.
     pub(crate) fn finish(&mut self, lab: &Lab, role: &RouterRole) -> Result<(), LabError> {
         let lines = [vlan_lines(role, Names::Lab), address_lines(role, Names::Lab), tunnel_lines(role)].concat();
         self.set_up(lab, role.interfaces.len(), "", &lines)?;
@@ -132,17 +135,18 @@ impl Topology {
         }
         if router::in_a_loop(role) {
             self.dut.sysctl(&router::LOOP.map(|(key, value)| (key.to_owned(), value)))?;
-            // An ordinary user's namespace may not show these.
+            // An ordinary user's namespace may lack these.
             let _ = self.dut.sysctl(&router::neighbour_settings(role));
         }
         self.dut.ip(&policy_lines(role))?;
-        // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
-        // namespace does not show the file, and newer kernels do not need it.
+        // Linux before 6.3 by default forwards IPv6 to only 4,096 destinations at a time. An ordinary user's namespace
+        // does not show the file, and newer kernels do not need it.
         let _ = self.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
         Ok(())
     }
 
-    /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.
+    /// As [`Topology::make`], for a DUT that uses the links alone: no addresses, and a kernel that neither sends nor
+    /// forwards.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
         let mut topology = Topology::joined(lab, name, &role.interfaces, 0, &[], &BARE_IPV6)?;
         topology.set_up(lab, role.interfaces.len(), " arp off multicast off", &[])?;
@@ -151,7 +155,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The namespace, and its links to the tester's ports from `first` on.
+    /// Makes the namespace, and its links to the tester's ports from `first` on.
     fn joined(
         lab: &Lab,
         name: &str,
@@ -191,7 +195,7 @@ impl Topology {
         }
         topology.tester.ip(&lines)?;
         for interface in &topology.interfaces {
-            // A sender with segmentation offload makes veth pass by the receiver's NAPI: the DUT's work would run on the
+            // A sender with segmentation offload makes veth bypass the receiver's NAPI: the DUT's work would run on the
             // sender's processor, thread or not.
             topology.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None)?;
             shared.add_input_queue(&topology.tester, &interface.name)?;
@@ -226,7 +230,7 @@ impl Topology {
         &self.delays
     }
 
-    /// Has the router make these delays.
+    /// Sets the delays that the router makes.
     pub(crate) fn set_delays(&mut self, delays: Vec<LinkDelay>) {
         self.delays = delays;
     }
@@ -240,7 +244,7 @@ impl Topology {
         self.cpu
     }
 
-    /// The DUT's processor where its forwarding is bound to it and it is not the tester's as well.
+    /// The DUT's processor if its forwarding is bound to it and the tester does not share it.
     pub(crate) fn processor(&self) -> Option<usize> {
         self.confinement.alone.then_some(self.cpu)
     }
@@ -255,8 +259,8 @@ impl Topology {
         self.confinement.threads()
     }
 
-    /// The first interface of the DUT that is not up with carrier. One whose other end the tester has switched off is
-    /// not the DUT's doing.
+    /// The first interface of the DUT that is not up with carrier. An interface whose other end the tester has switched
+    /// off does not count.
     pub(crate) fn link_not_up(&self) -> Option<String> {
         let ends = self.interfaces.iter().enumerate().map(|(i, tester)| (tester, dut_interface(i)));
         let mut down =
@@ -264,8 +268,8 @@ impl Topology {
         down.next().map(|(_, d)| d)
     }
 
-    /// Frames that the DUT sent and the tester's end of the link had no room for (its receive ring or backlog, or it was
-    /// switched off): veth counts them at the sender. They are lost by the tester, not by the DUT.
+    /// Frames that the DUT sent and the tester's end of the link had no room for (its receive ring or backlog, or it
+    /// was switched off): veth counts them at the sender. They are loss of the tester, not of the DUT.
     ///
     /// # Errors
     /// Those of reading the counters.
@@ -274,7 +278,7 @@ impl Topology {
             .try_fold(0, |sum, i| Ok(sum + probe::interface_counter(&self.dut, &dut_interface(i), "tx_dropped")?))
     }
 
-    /// Counters of the DUT, and of the tester's interfaces since the DUT's receive ring is counted there.
+    /// Counters of the DUT, and of the tester's interfaces, since these count the drops at the DUT's receive ring.
     pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         for i in 0..self.count {
@@ -291,7 +295,7 @@ impl Topology {
         Ok(counters)
     }
 
-    /// Counters of the DUT are from now on also those of `count`: what forwards beside the kernel's network stack counts for itself.
+    /// Includes the counters of `count` from now on, for a DUT that forwards outside of the kernel's network stack.
     pub(crate) fn also_counts(&mut self, count: Box<Count>) {
         self.more_counters = Some(MoreCounters(count));
     }
@@ -315,12 +319,12 @@ impl Drop for Topology {
     }
 }
 
-/// Is the interface up, with carrier?
+/// True if the interface is up, with carrier.
 pub(crate) fn operational(netns: &Netns, name: &str) -> bool {
     fs::read_to_string(netns.sys(&format!("class/net/{name}/operstate"))).is_ok_and(|s| s.trim() == "up")
 }
 
-/// Is the interface there, but administratively down?
+/// True if the interface exists, but is administratively down.
 fn switched_off(netns: &Netns, name: &str) -> bool {
     const IFF_UP: u32 = 1;
     let flags = fs::read_to_string(netns.sys(&format!("class/net/{name}/flags")));
@@ -328,16 +332,16 @@ fn switched_off(netns: &Netns, name: &str) -> bool {
     flags.is_some_and(|f| f & IFF_UP == 0)
 }
 
-/// Deletes the tester's ends, where they exist, and with them the other ends: at once, while the end of a namespace would
-/// take its time.
+/// Deletes the existing ends of the tester, and with them the other ends. This takes effect at once; with the end of a
+/// namespace it would take time.
 fn remove_links(tester: &Netns, interfaces: &[TesterInterface]) -> Result<(), LabError> {
     let there = |i: &&TesterInterface| tester.sys(&format!("class/net/{}", i.name)).exists();
     let lines: Vec<_> = interfaces.iter().filter(there).map(|i| format!("link del {}", i.name)).collect();
     if lines.is_empty() { Ok(()) } else { tester.ip(&lines) }
 }
 
-/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. The receive work of each runs on the
-/// processor on which a DUT's would, so that what is measured is the tester's ceiling under the same conditions.
+/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. The receive work runs on the processor
+/// that a DUT would have, so the tester's ceiling is measured under the same conditions.
 #[derive(Debug)]
 pub struct Loop {
     tester: Netns,
@@ -385,12 +389,12 @@ impl Loop {
         }
     }
 
-    /// The tester's interfaces; as many as ports, one less when their number is odd.
+    /// The tester's interfaces; as many as ports, or one less if their number is odd.
     pub fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
     }
 
-    /// Lets every segment of TCP arrive by itself, as at a tester's port in front of a DUT.
+    /// Keeps TCP segments separate, as at a tester's port in front of a DUT.
     ///
     /// # Errors
     /// Those of ethtool(8).
@@ -399,7 +403,7 @@ impl Loop {
         keep_segments_apart(&self.tester, &names)
     }
 
-    /// How the receive work is confined.
+    /// Description of how the receive work is confined.
     pub fn confinement(&self) -> &str {
         &self.confinement.text
     }
@@ -416,7 +420,7 @@ impl Loop {
         if !std::mem::take(&mut self.up) {
             return Ok(());
         }
-        // The second of each pair goes with the first.
+        // The second end of each pair is deleted with the first.
         let firsts: Vec<_> = self.interfaces.iter().step_by(2).cloned().collect();
         remove_links(&self.tester, &firsts)
     }

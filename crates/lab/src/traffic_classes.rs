@@ -1,9 +1,11 @@
-//! Classes of service of a test in the words of tc(8): a hierarchical token bucket (HTB) at the output port, with a class and a queue each.
+//! Classes of service of a test with tc(8): a hierarchical token bucket (HTB) at the output port, with an HTB class and
+//! a queue for each.
 //!
-//! A class has its share of the rate by weight, and borrows what the others leave. With strict priority it has next to no share of its own, and what is to be
-//! borrowed goes to the first class. The scheduler `prio` has one class with the whole rate in place of all these, and a band for each class below it. Packets of
-//! the router itself (ARP, ICMPv6, codepoint CS6 of routing protocols) go out beside the classes, unless a class names their codepoint: an overload of test frames must
-//! not end its sessions.
+//! Each class has a share of the rate by weight, and borrows what the others leave. With strict priority it has almost
+//! no share of its own, and spare rate goes to the first class. The scheduler `prio` has one HTB class with the full
+//! rate, and below it a band for each class of service. Packets of the router itself (ARP, ICMPv6, codepoint CS6 of
+//! routing protocols) bypass the classes, unless a class names their codepoint: an overload of test frames must not end
+//! its sessions.
 
 use crate::router::interface_at;
 use crate::{LabError, Netns};
@@ -20,15 +22,15 @@ drophammer_model::choice! {
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub(crate) enum Scheduler {
-        /// HTB alone, by weight or by priority as a test has it.
+        /// HTB alone, by weight or by priority as the test requests.
         #[default]
         Htb = "htb",
-        /// Strict priority (`prio`) in the order of the weights below HTB, whatever a test asks for.
+        /// Strict priority (`prio`) in the order of the weights below HTB, whatever the test requests.
         Prio = "prio",
     }
 }
 
-/// Parameter of the kinds whose kernel has both.
+/// Parameter of the kinds whose kernel supports both.
 pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
     "scheduler",
     "htb",
@@ -38,30 +40,31 @@ pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
 
 /// The program, and the Debian package that has it.
 pub(crate) const NEED: (&str, &str) = ("tc", "iproute2");
-/// Modules of a kernel for all of this.
+/// Kernel modules required for this.
 pub(crate) const MODULES: [&str; 3] = ["sch_htb", "sch_prio", "cls_u32"];
-/// Handle of the buckets, by which they are known again.
+/// Handle of the HTB queueing disciplines, by which they are recognized.
 const HANDLE: &str = "d0c5:";
-/// Handle of the bands.
+/// Handle of the `prio` queueing discipline.
 const BANDS: &str = "d0c6:";
-/// Minor number of the first class; that of all together is 1.
+/// Minor number of the first class; the parent of all classes is 1.
 const FIRST: usize = 0x11;
-/// What a frame takes of an Ethernet line beside the bytes that the kernel counts: FCS, preamble and gap.
+/// Bytes of a frame on an Ethernet line beyond those that the kernel counts: FCS, preamble and gap.
 const OVERHEAD: u32 = 24;
-/// The least that a frame takes of it.
+/// Fewest bytes of a frame on the line.
 const LEAST: u32 = 84;
-/// Bytes that a turn of the class with the least weight has, at least: a frame of an Ethernet line.
+/// Fewest bytes in the turn of the class with the least weight: a frame of an Ethernet line.
 const TURN: u64 = 1_600;
-/// Time of the rate that a bucket holds. A processor that is held up for longer leaves the line idle.
+/// A bucket holds the bytes of 1/250 s at its rate. A processor that is delayed for longer leaves the line idle.
 const BURST_PER_SECOND: u64 = 250;
-/// Bits per second that each class has for itself where all else goes by priority: a frame or two. HTB has no class without a share.
+/// Guaranteed bits per second of each class where the rest goes by priority: a frame or two. HTB requires a share for
+/// each class.
 const LITTLE: u64 = 1_000;
-/// Priorities of packets that the kernel knows, each of which needs a band.
+/// Packet priorities of the kernel, each of which must be mapped to a band.
 const PRIORITIES: usize = 16;
 /// Codepoint of routing protocols (CS6).
 const ROUTING: u8 = 48;
 
-/// Runs tc(8) with these arguments and this input where the router is, and returns what it wrote.
+/// Runs tc(8) with these arguments and this input in the router's namespace, and returns its output.
 pub(crate) type Tc<'a> = &'a dyn Fn(&[&str], Option<&str>) -> Result<String, LabError>;
 
 /// tc(8) of a router in a namespace.
@@ -69,7 +72,7 @@ pub(crate) fn within(netns: &Netns) -> impl Fn(&[&str], Option<&str>) -> Result<
     move |arguments, input| netns.output(NEED.0, NEED.1, arguments, input)
 }
 
-/// The classes that a router has: device, interface of its role, classes.
+/// The classes of a router: device, interface of its role, classes.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     scheduler: Scheduler,
@@ -77,16 +80,17 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// None yet; those that come are served by this.
+    /// No classes yet; `scheduler` will serve those that are set.
     pub(crate) fn by(scheduler: Scheduler) -> Given {
         Given { scheduler, lists: Vec::new() }
     }
 
-    /// Puts these classes in place of those that are there, and of any other queue of their devices; none takes them back.
+    /// Replaces the current classes, and any other queue of their devices, by these; an empty slice removes the
+    /// classes.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] for classes that no router of this role can have, [`LabError::Command`] with the words of tc,
-    /// [`LabError::MissingProgram`].
+    /// [`LabError::Unusable`] for classes that no router of this role can have, [`LabError::Command`] with the message
+    /// of tc, [`LabError::MissingProgram`].
     pub(crate) fn set(&mut self, tc: Tc<'_>, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
         let lists = by_port(lists, role.interfaces.len()).map_err(|what| LabError::Unusable {
             what,
@@ -109,7 +113,7 @@ impl Given {
         Ok(())
     }
 
-    /// Adds what each class has sent and dropped.
+    /// Adds the packets that each class has sent and dropped.
     ///
     /// # Errors
     /// Those of tc.
@@ -134,21 +138,21 @@ fn listed(tc: Tc<'_>, of: &[&str]) -> Result<Value, LabError> {
     serde_json::from_str(&text).map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))
 }
 
-/// Devices whose output ports have classes of ours.
+/// Devices with our classes at their output.
 fn own_roots(listed: &Value) -> Vec<String> {
     let own = |q: &&Value| q["root"] == true && q["handle"] == HANDLE;
     let all = listed.as_array().into_iter().flatten().filter(own);
     all.filter_map(|q| Some(q["dev"].as_str()?.to_owned())).collect()
 }
 
-/// The place of each class in the order of their priority, from 0.
+/// The rank of each class by priority, from 0.
 fn ranks(list: &EgressClasses) -> Vec<usize> {
     let order = by_priority(&list.classes.iter().map(|class| class.weight).collect::<Vec<_>>());
     let rank = |class: usize| order.iter().position(|at| *at == class).unwrap_or_default();
     (0..order.len()).map(rank).collect()
 }
 
-/// What the queue of each class hangs at: its class of HTB, or its band.
+/// The parent of the queue of each class: its HTB class, or its band.
 fn parents(list: &EgressClasses, scheduler: Scheduler) -> Vec<String> {
     match scheduler {
         Scheduler::Htb => (0..list.classes.len()).map(|class| format!("{HANDLE}{:x}", FIRST + class)).collect(),
@@ -180,7 +184,7 @@ fn commands(device: &str, list: &EgressClasses, scheduler: Scheduler) -> String 
         }
         Scheduler::Prio => {
             let ranks = ranks(list);
-            // What no class names is of the last one, wherever that stands.
+            // Packets that match no class go to the band of the last rank.
             let last = ranks.last().copied().unwrap_or_default().to_string();
             let (bands, map) = (ranks.len(), vec![last; PRIORITIES].join(" "));
             let _ = writeln!(
@@ -196,7 +200,7 @@ fn commands(device: &str, list: &EgressClasses, scheduler: Scheduler) -> String 
     text
 }
 
-/// Words for the class of HTB of each class: what it has for itself, and how it comes to more.
+/// Parameters of the HTB class of each class of service: its guaranteed rate, and how it borrows.
 fn shares(list: &EgressClasses, burst: u64) -> Vec<String> {
     let (rate, weights) = (list.rate.0, list.classes.iter().map(|class| u64::from(class.weight)));
     if list.scheduling == Scheduling::Priority {
@@ -206,14 +210,14 @@ fn shares(list: &EgressClasses, burst: u64) -> Vec<String> {
     }
     let (sum, least) = (weights.clone().sum::<u64>(), weights.clone().min().unwrap_or(1).max(1));
     let words = |weight: u64| {
-        // Of what others leave, classes take turns of these bytes.
+        // Classes take turns of these bytes when they borrow.
         let (own, quantum) = ((u128::from(rate) * u128::from(weight) / u128::from(sum)).max(1), TURN * weight / least);
         format!("rate {own}bit burst {burst}b quantum {quantum}")
     };
     weights.map(words).collect()
 }
 
-/// Lines that lead packets to their classes, and those of the router itself beside them.
+/// Filters that lead packets to their classes, and packets of the router itself past them.
 fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[String]) -> String {
     let mut text = String::new();
     let mut filter = |at: &str, protocol: &str, priority: u32, condition: &str, to: &str| {
@@ -227,7 +231,8 @@ fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[
         (format!("ip dsfield {bits:#04x} 0xfc"), format!("ip6 priority {bits:#04x} 0xfc"))
     };
     let beside = format!("{HANDLE}0");
-    // A neighbour that the router cannot find behind a full line has nothing at all: with strict priority a class may wait for ever.
+    // Neighbor Discovery must not wait behind a full line, or the router loses all neighbours: with strict priority a
+    // class may wait for ever.
     let strict = scheduler == Scheduler::Prio || list.scheduling == Scheduling::Priority;
     if strict {
         filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
@@ -245,7 +250,7 @@ fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[
     if !strict {
         filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
     }
-    // Filters of classes stand before this one where they are at the same place.
+    // At the same parent, the filters of classes come before this one.
     if scheduler == Scheduler::Htb || list.classes.iter().all(|class| class.dscp != ROUTING) {
         let (ipv4, ipv6) = codepoint(ROUTING);
         filter(HANDLE, "ip", 1, &ipv4, &beside);
@@ -291,7 +296,7 @@ mod tests {
         ] {
             has(&text, line);
         }
-        // A class that names a codepoint of routing protocols has it: its filter stands first.
+        // A class that names the codepoint of routing protocols gets these packets: its filter comes first.
         assert!(text.find("dsfield 0xa0").unwrap() < text.find("dsfield 0xc0").unwrap());
     }
 
@@ -307,7 +312,7 @@ mod tests {
         ] {
             has(&text, line);
         }
-        // Neighbours are found whatever the codepoint.
+        // Neighbor Discovery has its filter whatever the codepoint.
         assert!(text.find("ip6 protocol 58").unwrap() < text.find("ip6 priority").unwrap());
     }
 
@@ -331,7 +336,7 @@ mod tests {
             has(&text, line);
         }
         assert_eq!(text.matches("class add").count(), 1);
-        // A class that names the codepoint of routing protocols has it.
+        // A class that names the codepoint of routing protocols gets these packets.
         list.classes[1].dscp = ROUTING;
         let text = commands("d1", &list, Scheduler::Prio);
         has(&text, "filter add dev d1 parent d0c6: protocol ip prio 1 u32 match ip dsfield 0xc0 0xfc flowid d0c6:3");

@@ -1,9 +1,9 @@
-//! What becomes of the TTL where labels are put on and taken off (RFC 3443).
+//! The TTL of packets when labels are pushed and popped (RFC 3443).
 
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::suite::Params;
 
-/// `ttl_model` of the kinds that forward by labels.
+/// Parameter `ttl_model` of the kinds that forward by labels.
 pub const TTL_MODEL: ParamSpec = ParamSpec::new(
     "ttl_model",
     ParamKind::Choice(&["uniform", "pipe"]),
@@ -12,7 +12,7 @@ pub const TTL_MODEL: ParamSpec = ParamSpec::new(
     "labels have the TTL of the packet and give it back (uniform), or have one of their own, 255 where they are pushed (pipe; RFC 3443)",
 );
 
-/// Do labels have a TTL of their own?
+/// True if labels have a TTL of their own.
 pub fn is_pipe(params: &Params) -> bool {
     params.text(TTL_MODEL.key).as_deref() == Some("pipe")
 }

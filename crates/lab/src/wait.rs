@@ -1,24 +1,24 @@
-//! Waiting for a condition: the one place in the lab that sleeps, and only between two looks.
+//! Waiting for a condition: the only place in the lab that sleeps, and only between two checks.
 
 use crate::LabError;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two checks.
 const STEP: Duration = Duration::from_millis(5);
 
-/// What one look found.
+/// Result of a check.
 pub(crate) enum Look<T> {
-    /// It is so.
+    /// The condition holds.
     Ready(T),
-    /// Not yet, because of this.
+    /// The condition does not hold yet, for this reason.
     NotYet(String),
 }
 
-/// Looks until the condition holds.
+/// Checks until the condition holds.
 ///
 /// # Errors
-/// [`LabError::Stopped`] as soon as `stop` says so, [`LabError::NotReady`] with the last reason after `limit`, and
-/// whatever `look` fails with.
+/// [`LabError::Stopped`] as soon as `stop` returns true, [`LabError::NotReady`] with the last reason after `limit`, and
+/// any error of `look`.
 pub(crate) fn until<T>(
     limit: Duration,
     stop: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
-//! How far ranks can be trusted: over 1,000 simulated runs of four DUTs that are alike, the share with any false rank and the
-//! share of intervals that hold the truth; then, with two DUTs, the share of figures in which a difference is found.
+//! Reliability of ranks: over 1,000 simulated runs of four equal DUTs, the share with any false rank and the share of
+//! intervals that contain the true value; then, with two DUTs, the share of figures in which a difference is found.
 //!
-//! `cargo run --release -p drophammer-methods --example repeatability`; a number behind `--` is the number of runs.
+//! `cargo run --release -p drophammer-methods --example repeatability`; a number after `--` is the number of runs.
 
 #[path = "../tests/repeatability/simulation.rs"]
 mod simulation;

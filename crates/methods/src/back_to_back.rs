@@ -2,8 +2,8 @@
 //! forwarded without loss, and the buffer time that follows from it.
 //!
 //! Each repetition is an independent search with loss verification (ETSI GS NFV-TST 009 section 12.3): a burst that lost
-//! frames is sent again, and passes if any of the attempts does. The bracket is found by doubling from a short burst, so
-//! that most bursts are about as long as the answer and not as the longest allowed; then it is halved.
+//! frames is sent again, and passes if any attempt passes. The bracket is found by doubling from a short burst, so
+//! that most bursts are about as long as the answer rather than as long as allowed; then the bracket is halved.
 
 use crate::Method;
 use crate::columns;
@@ -88,30 +88,31 @@ const PLOT: PlotSpec = PlotSpec {
     y: "frames per port",
     log_y: true,
 };
-/// First burst of a search, in frames: about a ring of a network card. Half of the bursts of a search that starts far from
-/// the answer go into finding the bracket.
+/// First burst of a search, in frames: about the size of a network card's ring. If a search starts far from the answer,
+/// half of its bursts go into finding the bracket.
 const FIRST_BURST: u64 = 512;
 
-/// Bursts until one is lossy in a search on an ordinary device, for estimates: from 512 frames up to some 4,000.
+/// Bursts of a search on an ordinary device until the first lossy one, for estimates: from 512 frames up to about
+/// 4,000.
 const DOUBLINGS: f64 = 4.0;
 
-/// Bursts between the bounds after these, down to the step.
+/// Bursts that halve the bracket after that, until it is no wider than the step.
 fn halvings(params: &Params) -> f64 {
     (2_048.0 / STEP.get(params) as f64).log2().max(0.0)
 }
 
-/// One search.
+/// Result of one search.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// Longest burst without loss per sending port, in frames.
     frames: u64,
-    /// Even the longest allowed burst lost nothing.
+    /// True if even the longest allowed burst lost nothing.
     at_maximum: bool,
-    /// The tester could not send some burst validly: the search ended there and the answer may be longer.
+    /// True if the tester could not send some burst validly: the search ended there, and the answer may be longer.
     cut_short: bool,
 }
 
-/// What all searches of one size share.
+/// Settings that all searches of one size share.
 struct Task<'a> {
     pattern: &'a Pattern,
     params: &'a Params,
@@ -121,7 +122,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Does a burst of `frames` pass?
+    /// Whether a burst of `frames` passes.
     fn passes(&self, bed: &mut dyn Testbed, frames: u64, trials: &mut Vec<u64>) -> Result<bool, TestError> {
         for _ in 0..VERIFY.get(self.params) {
             let load = Load::Burst { frames, rate_pps: self.rate.pps() };
@@ -139,7 +140,7 @@ impl Task<'_> {
     }
 
     /// # Errors
-    /// Those of the trials; unfit only when not a single burst was shown to pass before.
+    /// Those of the trials; unfit only if no burst passed before.
     fn search(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>) -> Result<Found, TestError> {
         let mut good = 0;
         match self.bisect(bed, trials, &mut good) {
@@ -149,7 +150,7 @@ impl Task<'_> {
         }
     }
 
-    /// Moves `good` up to the longest burst that passes; true when that is the longest allowed one.
+    /// Moves `good` up to the longest burst that passes. Returns true if that is the longest allowed one.
     fn bisect(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>, good: &mut u64) -> Result<bool, TestError> {
         let step = STEP.get(self.params);
         let mut next = FIRST_BURST.min(self.longest);
@@ -191,7 +192,7 @@ impl Method for BackToBack {
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
             if throughput.pps() >= limits.max.pps() * (1.0 - width) {
-                // RFC 9004 section 4: where throughput is the highest rate no burst can overflow a buffer.
+                // RFC 9004 section 4: if the throughput is the highest possible rate, no burst overflows a buffer.
                 return Err(TestError::NotApplicable(format!(
                     "the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer"
                 )));
@@ -213,7 +214,7 @@ impl Method for BackToBack {
             }
             write(outcome, pattern, params, &limits, throughput, &found, trials, f64::from(index));
             stopped?;
-            // One search with a result is an answer; the row shows how many there were.
+            // One successful search is enough for a result; the row shows the number of searches.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
         })
     }
@@ -230,7 +231,7 @@ impl Method for BackToBack {
     }
 
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
-        // The last burst before the halvings is lossy, and every other one of these. Such a burst is sent again.
+        // The last doubling is lossy, and so is every other halving. Lossy bursts are sent again.
         let halvings = halvings(params);
         let again = f64::from(VERIFY.get(params).saturating_sub(1)) * (1.0 + halvings / 2.0);
         let bursts = TrialCount::about((DOUBLINGS + halvings + again).round() as usize);

@@ -1,5 +1,5 @@
-//! BGP pass-through time: from a route's advertisement by one peer until another peer has it, one route at a time (RFC 7747 section
-//! 5.1.2, RIB-OUT; RFC 4098 section 3.6).
+//! BGP pass-through time: from the advertisement of a route by one peer until another peer receives it, one route at a
+//! time (RFC 7747 section 5.1.2, RIB-OUT; RFC 4098 section 3.6).
 
 use crate::Method;
 use crate::columns;

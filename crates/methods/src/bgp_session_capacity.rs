@@ -1,5 +1,5 @@
-//! BGP session capacity: more and more emulated routers open sessions, and all of them must stay up (no RFC defines it; terms of RFC
-//! 4098).
+//! BGP session capacity: a growing number of emulated routers open sessions, and all of them must stay up (no RFC
+//! defines it; terms of RFC 4098).
 
 use crate::Method;
 use crate::columns;
@@ -89,7 +89,7 @@ impl Method for BgpSessionCapacity {
 }
 
 fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    // One of each port in turn, so that a step is spread.
+    // Take one peer of each port in rotation, so that every step spreads over all ports.
     let routing = bed.routing()?;
     let mut by_port: Vec<Vec<usize>> = Vec::new();
     for (index, peer) in routing.peers().iter().enumerate() {

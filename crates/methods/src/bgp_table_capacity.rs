@@ -1,5 +1,5 @@
-//! BGP table capacity in steps: one emulated router advertises more and more routes, another one checks that each of them is
-//! passed on, until one is missing (the core router test of 2001; no RFC defines it).
+//! BGP table capacity in steps: one emulated router advertises more and more routes, another one verifies that the DUT
+//! passes each of them on, until one is missing (the core router test of 2001; no RFC defines it).
 
 use crate::Method;
 use crate::columns;
@@ -85,7 +85,7 @@ impl Method for BgpTableCapacity {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        // Routers take some tens of thousands of routes per second, and as long to let go of them.
+        // Routers accept some tens of thousands of routes per second, and take as long to withdraw them.
         let routes = f64::from(MAX_ROUTES.get(params)) * route_tests::families(params);
         Duration::from_secs_f64(routes / 30_000.0 + HOLD.seconds(params) + 3.0)
     }
@@ -171,7 +171,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     Ok(())
 }
 
-/// Waits while the full table must stay. Returns the reason where it did not.
+/// Waits while the full table must stay. Returns the reason if it did not stay.
 fn hold(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -185,7 +185,7 @@ fn hold(
     let lost: Vec<String> = peers
         .iter()
         .map(|peer| (routing.peers()[*peer].name.clone(), routing.session(*peer)))
-        // One that came back did not stay all the same.
+        // A session that went down and came back did not stay up either.
         .filter(|(_, session)| !session.established || session.losses > 0)
         .map(|(name, session)| format!("the session of {name} ended: {}", session.cause))
         .collect();
@@ -200,9 +200,9 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s:
     let name = family.to_string().to_lowercase();
     let title = format!("BGP table capacity, {family}");
     let routes = higher(format!("bgp_capacity_{name}_routes"), title, "routes", capacity.map(f64::from));
-    // Where the test ended at its own maximum, the router may hold more.
+    // If the test ended at its own maximum, the router may hold more.
     outcome.ranks.push(RankFigure { tester_limited: whole, ..routes });
-    // Times of different tables do not compare.
+    // Times for tables of different sizes are not comparable.
     let value = (whole && capacity.is_some()).then_some(elapsed_s);
     let title = format!("Time to take and pass on the table, {family}");
     let time = lower(format!("bgp_load_{name}_s"), title, "s", value);

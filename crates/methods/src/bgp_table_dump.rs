@@ -92,7 +92,8 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let (origin, observer) = (case.peers[0], case.peers[1]);
     let routes = u64::from(case.all.len());
     let repeats = REPEATS.get(params);
-    // The table is there when a first observer has it; the dumps go to the same peer, coming up anew.
+    // The table is complete when the first observer has it. The dumps go to the same peer, whose session is brought up
+    // anew.
     case.load(bed, params, origin, observer)?;
     let mut times = Vec::new();
     for repeat in 0..repeats {
@@ -107,7 +108,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         let routing = bed.routing()?;
         let settled = routing.await_settled(&[watch], PATIENCE.get(params))?;
         let verified = routing.verified(watch);
-        // Counted from the session, which routes may follow at once.
+        // Times count from the establishment of the session; routes may follow at once.
         let last_s = verified.last_change_s.map(|at| (at - begun - up).max(0.0)).filter(|_| settled.complete);
         let first_s =
             routing.trace(watch).times.into_iter().flatten().min_by(f64::total_cmp).map(|at| (at - up).max(0.0));

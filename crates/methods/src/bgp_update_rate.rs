@@ -75,11 +75,12 @@ const PLOT: PlotSpec = PlotSpec {
     y: "behind, ms",
     log_y: true,
 };
-/// What is due in this time is in one message at most, in seconds.
+/// One UPDATE carries at most the changes that are due in this time, in seconds.
 const MESSAGE_S: f64 = 0.005;
-/// Of what a train took too long, the share that the router must have held the session back for it to be the router's.
+/// Share of a train's excess time during which the router must have held the session back, for the excess to count as
+/// the router's.
 const HELD: f64 = 0.5;
-/// Trains at a pace that the tester fell short of.
+/// Attempts at a pace that the tester did not reach.
 const ATTEMPTS: u32 = 3;
 
 impl Method for BgpUpdateRate {
@@ -115,40 +116,41 @@ struct Train<'a> {
     watch: WatchIndex,
 }
 
-/// What a train of changes at one pace came to.
+/// Result of one train of changes at one pace.
 struct Pace {
     changes: u64,
     sent_rps: f64,
     lag_s: f64,
     complete: bool,
     complaint: String,
-    /// The DUT kept the session from going on, and the tester did, in seconds.
+    /// Seconds for which the DUT held the session back, and for which the tester was late.
     held_s: f64,
     late_s: f64,
-    /// Time that the train took beyond what its pace asks for, in seconds.
+    /// Time that the train took beyond the time its pace asks for, in seconds.
     beyond_s: f64,
 }
 
 impl Pace {
-    /// The router read too slowly, and had to be waited for: at least half of what the train took too long.
+    /// True if the router read too slowly, for at least half of the train's excess time.
     fn held_back(&self) -> bool {
         self.held_s >= HELD * self.beyond_s
     }
 }
 
 impl Train<'_> {
-    /// Withdraws and advertises as much of the table as the time allows, in turn, at `rate` changes per second. It begins and ends
-    /// with a withdrawal, so that a router which has not begun is not taken for one that is through; the table is then restored.
+    /// Withdraws and advertises as much of the table as the time allows, alternately, at `rate` changes per second. The
+    /// train begins and ends with a withdrawal, so that a router that has not begun is not mistaken for one that has
+    /// finished. Then the table is restored.
     fn run(&self, bed: &mut dyn Testbed, rate: u32) -> Result<Pace, TestError> {
         let changes = ((f64::from(rate) * DURATION.seconds(self.params)) as u64).max(1);
-        // A message must not have much more than its time, or the pace would be one of bursts.
+        // An UPDATE must not carry much more than is due in its time, or the train would be a series of bursts.
         let most = (f64::from(rate) * MESSAGE_S).clamp(1.0, f64::from(u16::MAX)) as u16;
         let own = self.case.packing;
         let routes_per_update = Some(own.routes_per_update).filter(|n| *n > 0).map_or(most, |n| n.min(most));
         let packing = Packing { pace: Some(f64::from(rate)), routes_per_update, ..own };
         let paced = Case { packing, ..self.case.clone() };
         let patience = PATIENCE.get(self.params);
-        // An odd number of turns of the same routes.
+        // An odd number of rounds over the same routes.
         let turns = changes.div_ceil(self.case.all.len().into()) | 1;
         let count = (changes / turns).clamp(1, self.case.all.len().into()) as u32;
         let watch = self.watch;
@@ -161,13 +163,14 @@ impl Train<'_> {
         routing.expect(watch, 0..count, false);
         let first = routing.await_settled(&[watch], patience)?;
         let sending = first.sending;
-        // A TCP may acknowledge what it has after 40 ms or more: the pace is that of what was sent.
+        // TCP may delay its acknowledgement by 40 ms or more, so the pace is measured by when data was sent.
         let acknowledged_s = first.sent_s.unwrap_or_else(|| routing.now_s() - begun);
         let sent_at = begun + (acknowledged_s - sending.unanswered_s).max(0.0);
-        // Rounds that it is behind are worked off some time; what comes and goes for longer does so for ever.
+        // A router that is some rounds behind catches up eventually; one whose routes still change after this deadline
+        // never settles.
         let deadline_s = sent_at + patience.as_secs_f64() * f64::from(RESTLESS);
         let mut settled = first;
-        // A router that is whole rounds behind passes through the right state and leaves it again.
+        // A router that is several rounds behind passes through the right state and leaves it again.
         while settled.complete {
             let before = bed.routing()?.verified(watch);
             bed.settle(LAG.get(self.params))?;
@@ -215,14 +218,14 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let (mut good, mut bad): (u32, Option<u32>) = (0, None);
     let mut rate = FIRST_RATE.get(params).min(most);
     let mut refinements = REFINEMENTS.get(params);
-    // The lowest pace that the tester fell short of although the router had room and the second peer was not behind: no figure of the
-    // router's may rest on it.
+    // The lowest pace that the tester did not reach although the router had room and the second peer was not behind. No
+    // figure of the router may rest on it.
     let mut short: Option<u32> = None;
     let mut attempt = 1;
     loop {
         bed.progress(&format!("update rate, {family}: {} changes/s", thousands(rate.into())), 0, 0);
         let pace = train.run(bed, rate)?;
-        // A pace that the session did not take is none that the router kept up with.
+        // If the session was slower than the pace, the router did not keep up with that pace.
         let slow = pace.sent_rps < 0.98 * f64::from(rate);
         let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
         let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
@@ -289,7 +292,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     if bad.is_none() {
         note(outcome, format!("{family}: at least {} changes per second; more were not tried", thousands(good.into())));
     }
-    // It is the router's bound only if it was behind at the lowest pace that was too much.
+    // The bound is the router's only if the router was behind at the lowest pace that failed.
     let limited = bad.is_none() || short == bad;
     if let Some(short) = short.filter(|_| limited) {
         note(

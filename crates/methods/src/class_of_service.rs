@@ -1,8 +1,10 @@
-//! Classes of service (core routers, 2001; RFC 4689, RFC 7640): who loses when an output port is too narrow for all that shall leave by it.
+//! Classes of service (core routers, 2001; RFC 4689, RFC 7640): which classes lose frames when an output port is too
+//! narrow for the traffic that leaves by it.
 //!
-//! The router is given classes by codepoint with a weight each, at one output port, or a system of routers at its links between them, of which some are
-//! down. All classes offer the same amount. First they offer less than the output port carries, and none may lose a frame. Then they offer more, and
-//! what leaves must be shared by weight: a class that wants less than its share loses nothing, and what it leaves is shared by the others.
+//! The router is configured with classes by codepoint, each with a weight, at one output port. Alternatively the DUT is
+//! a system of routers with these classes at its core links, some of which are down. All classes offer the same load.
+//! First they offer less than the output port carries, and none may lose a frame. Then they offer more, and the output
+//! must be shared by weight: a class that wants less than its share loses nothing, and the others share what it leaves.
 
 mod congestion;
 mod core_links;
@@ -77,7 +79,7 @@ const QUEUE: Param<u32> = Param::new("queue", "256", "256", "frames of each clas
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "2 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
-/// Seconds until links are down and frames go around them, and until they are up again, for estimates.
+/// Seconds until links are down and frames take other ways, and until the links are up again, for estimates.
 const LINKS_S: f64 = 3.0;
 
 static SPEC: TestSpec = TestSpec {
@@ -185,7 +187,7 @@ impl Method for ClassOfService {
         Duration::from_secs_f64(trials * TRIAL_DURATION.seconds(params) + beside_s(params, trials, 0.5) + links)
     }
 
-    /// What it offers follows from the output port, not from what the tester can do.
+    /// The load follows from the output port, not from the tester's ceiling.
     fn patterns(&self, _params: &Params) -> Vec<Pattern> {
         Vec::new()
     }
@@ -221,20 +223,20 @@ fn headers(family: Family, class: &ServiceClass) -> Vec<Header> {
 struct Series<'a> {
     pattern: &'a Pattern,
     params: &'a Params,
-    /// Number of the frame size.
+    /// Index of the frame size.
     index: u32,
     flows: Vec<FlowSpec>,
-    /// Frames per second at 100 %, and what they are divided by to be those of a sending port.
+    /// Frames per second at 100 %, and the divisor that makes them a rate per sending port.
     full: (f64, f64),
-    /// Seconds in which full queues empty.
+    /// Seconds in which full queues drain.
     emptied_s: f64,
 }
 
 impl Series<'_> {
-    /// Runs them, each handed over as it ends.
+    /// Runs the trials and passes each to `each` as it ends.
     ///
     /// # Errors
-    /// Those of a trial; [`TestError::Unfit`] where the tester could not offer the overload that figures are of.
+    /// Those of a trial; [`TestError::Unfit`] if the tester could not offer the overload that the figures are for.
     fn run(
         &self,
         bed: &mut dyn Testbed,

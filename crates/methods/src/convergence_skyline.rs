@@ -1,5 +1,5 @@
-//! Convergence skyline: a full table comes and goes, three times, under load, and the forwarding rate draws its outline (core
-//! router test of 2001; terms of RFC 6413).
+//! Convergence skyline: a full table is advertised and withdrawn, three times, under load, and the forwarding rate
+//! draws its outline (core router test of 2001; terms of RFC 6413).
 
 use crate::Method;
 use crate::columns;
@@ -63,7 +63,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One coming or going of the table.
+    /// One advertisement or withdrawal of the table.
     struct EventRow {
         family: Family = "Family",
         event: String = "Event",
@@ -85,29 +85,29 @@ const PLOT: PlotSpec = PlotSpec {
     y: "arrivals, fps",
     log_y: false,
 };
-/// Share of the frames of a bin up to which the table counts as gone, and up to which the rest may be missing when it counts as
-/// there: the load may be more than the router forwards while it works.
+/// Up to this share of delivered frames in a bin the table counts as gone. It counts as present if no more than this
+/// share is missing: the load may exceed what the router forwards while it works.
 const EDGE: f64 = 0.01;
-/// Bins in a row, or to the next change if those are fewer, that a table must be through for: convergence is what lasts (RFC 6413
-/// section 3.3.2), and a router that stumbles later has lost frames, not convergence.
+/// Bins in a row (or all bins to the next change if those are fewer) in which the frames must arrive. Convergence must
+/// be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
 const SUSTAINED: usize = 10;
 
-/// Share of the frames to a table that is there, up to which the router forwards next to nothing.
+/// If no more than this share of the frames arrives while the table is present, the router forwards next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
 
-/// When the first and the last route went, in seconds after the change.
+/// When the first and the last route changed, in seconds after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Edge {
     first: Option<f64>,
     last: Option<f64>,
-    /// Frames that went wrong after the last: lost ones of a table that is there, received ones of one that is gone.
+    /// Wrong frames after the last route changed: lost ones if the table is present, received ones if it is gone.
     after: u64,
 }
 
-/// Reads an edge off the bins between a change at `at_s` and the next one.
+/// Reads an edge from the bins between a change at `at_s` and the next one.
 fn edge(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, up: bool) -> Edge {
     let share = |bin: &Bin| if bin.offered == 0 { None } else { Some(bin.delivered as f64 / bin.offered as f64) };
-    // The bin in which the next change comes is that one's.
+    // The bin that contains the next change belongs to that change.
     let range = (at_s / bin_s).floor() as usize..((until_s / bin_s + 1e-9).floor() as usize).min(bins.len());
     let after = |bin: usize| ((bin as f64 + 1.0) * bin_s - at_s).max(0.0);
     let shares: Vec<(usize, f64)> = range.filter_map(|i| Some((i, share(&bins[i])?))).collect();
@@ -161,7 +161,7 @@ const EXPLANATION: &str = "The traffic aims at every route in turn. First and la
      frames delivered and of the first of ten bins in a row (or of all to the next event) with at least 99 %; the other way round when \
      the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.";
 
-/// What is done to a router.
+/// The cycles of advertisement and withdrawal.
 struct Cycles {
     case: Case,
     interval_s: f64,
@@ -202,7 +202,7 @@ impl Cycles {
         })
     }
 
-    /// Share of the frames that arrived while the table was there; `None` where none were sent then.
+    /// Share of the frames that arrived while the table was present; `None` if none were sent then.
     fn forwarded(&self, result: &TrialResult) -> Option<f64> {
         let bins = &result.groups.first()?.bins;
         let (mut offered, mut delivered) = (0, 0);
@@ -261,18 +261,18 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     Ok(())
 }
 
-/// How exact the times of a trial are.
+/// Resolution of the times of a trial.
 struct Times {
     bin_s: f64,
     /// Time between two frames to a route.
     every_s: f64,
     duration_s: f64,
-    /// The load that was tried last, where the router forwarded next to nothing at the one asked for.
+    /// The last load that was tried after the router forwarded next to nothing at the requested one.
     lowered: Option<Percent>,
 }
 
 impl Times {
-    /// The traffic aims at a route only once in its round: when a time is read off a bin, most routes were not looked at in it.
+    /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes.
     fn resolution_s(&self) -> f64 {
         self.bin_s.max(self.every_s)
     }
@@ -317,15 +317,15 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         if let Some((least, most)) = extremes(times).filter(|_| times.len() > 1) {
             note(outcome, format!("{family}, {word}: {least:.2} to {most:.2} s in {} events", times.len()));
         }
-        // A mean over the events that came to an end would flatter a router that sometimes does not.
+        // A mean over only the events that completed would favour a router that sometimes does not complete.
         let value = (never == 0 && !times.is_empty()).then(|| mean(times));
         let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
         let key = format!("convergence_{word}_{name}_s");
-        // Means that differ by no more than the times are exact to are the same.
+        // Means that differ by less than the resolution of the times are equal.
         let figure = |key, title, value| lower_by_difference(key, title, "s", value, resolution_s);
         match of.lowered {
             None => outcome.ranks.push(figure(key, title, value)),
-            // Such a router has no figure at the load at which others are compared, and one of its own.
+            // This router has no figure at the common load, and a separate figure at the lower load.
             Some(Percent(percent)) => {
                 let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
                 outcome.ranks.push(figure(key, title.clone(), None));
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_next_change_and_a_stumble_are_no_lack_of_convergence() {
-        // Through from 0.3 s on; a stumble at 1.5 s; the bin of the next change, at 1.95 s, is not looked at.
+        // All frames arrive from 0.3 s on; a dip at 1.5 s; the bin of the next change, at 1.95 s, is ignored.
         let mut shares = [0.0, 0.0, 0.4].to_vec();
         shares.extend([1.0; 12]);
         shares.extend([0.5, 1.0, 1.0, 1.0, 0.3, 0.0]);

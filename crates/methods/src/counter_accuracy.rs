@@ -1,7 +1,7 @@
-//! Counter accuracy: every counter of the router against the frames that were really sent and received.
+//! Counter accuracy: every counter of the router against the frames that were actually sent and received.
 //!
-//! Bradner passed "a known number of packets through the router" and compared the counters before and after. Here the frames that are no
-//! test frames are counted too, so that the comparison is exact to the frame.
+//! Bradner passed "a known number of packets through the router" and compared the counters before and after. Here
+//! frames other than test frames are counted too, so that the comparison is exact to the frame.
 
 mod judge;
 
@@ -87,14 +87,14 @@ columns! {
 const TABLE: TableSpec<CounterRow> =
     TableSpec::new("counter_accuracy", "Counters against the frames sent and received");
 
-/// What is offered.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
     /// A load without loss.
     Moderate,
-    /// As much as the tester can.
+    /// As much as the tester can offer.
     Overload,
-    /// As the first, half of it with a used-up TTL.
+    /// Like the first, with half of the frames at TTL 1.
     Expiring,
 }
 
@@ -114,8 +114,8 @@ fn traffics(params: &Params) -> Vec<Traffic> {
     [Some(Traffic::Moderate), overload, discard].into_iter().flatten().collect()
 }
 
-/// Flows of which each is a group of its own, so that it is known how many frames each port got. With `expiring` each has a twin whose
-/// packets may not be forwarded.
+/// The flows, each in a separate group, so that the number of frames at each port is known. With `expiring`, each flow
+/// has a twin whose packets must not be forwarded.
 fn flows(pattern: &Pattern, bed: &dyn Testbed, expiring: bool) -> Result<Vec<FlowSpec>, TestError> {
     let mut flows = Vec::new();
     for mut flow in pattern.flows(bed.ports())? {
@@ -133,7 +133,7 @@ fn flows(pattern: &Pattern, bed: &dyn Testbed, expiring: bool) -> Result<Vec<Flo
     Ok(flows)
 }
 
-/// Length of the frames of IPv4 and IPv6 with FCS; 0 of a family without frames.
+/// Length of the IPv4 and the IPv6 frames, FCS included; 0 for a family without frames.
 fn frame_bytes(pattern: &Pattern) -> Result<[u64; 2], TestError> {
     let mut bytes = [0; 2];
     for family in &pattern.families {
@@ -262,7 +262,7 @@ fn add(
     TABLE.add(outcome, row, [trial.result.trial], finding.off.then(|| "off".into()));
 }
 
-/// Names what is off, in the verdict and in notes.
+/// Reports the counters that are off, in the verdict and in notes.
 fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize) {
     if exact + off.len() == 0 {
         return;

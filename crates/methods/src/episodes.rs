@@ -2,16 +2,16 @@
 
 use drophammer_model::trial::{Bin, TrialResult};
 
-/// Bins without a lost frame that part two episodes.
+/// Number of bins without a lost frame that separates two episodes.
 const QUIET_BINS: usize = 2;
 
-/// A time in which frames were lost, by their departures.
+/// A period in which frames were lost, by their departures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Episode {
-    /// From the first to the last bin with a lost frame, in seconds after the first departure; the end of the last one.
+    /// From the start of the first to the end of the last bin with a lost frame, in seconds after the first departure.
     pub(crate) from_s: f64,
     pub(crate) to_s: f64,
-    /// Frames.
+    /// Lost frames.
     pub(crate) lost: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn episodes(bins: &[Bin], bin_s: f64) -> Vec<Episode> {
     found
 }
 
-/// Bins of all groups added up.
+/// Sum of the bins of all groups.
 pub(crate) fn bins(result: &TrialResult) -> Vec<Bin> {
     let mut sum: Vec<Bin> = Vec::new();
     for group in &result.groups {

@@ -1,5 +1,6 @@
-//! Error frames (Bradner 1989, "errors"; RFC 2889 section 5.9 for frames, RFC 1812, 8200 and 4443 for packets): what a router does
-//! with frames that it must not forward, which of its counters says so, and whether good frames beside them suffer.
+//! Error frames (Bradner 1989, "errors"; RFC 2889 section 5.9 for frames, RFC 1812, 8200 and 4443 for packets): what a
+//! router does with frames that it must not forward, which of its counters shows them, and whether good frames beside
+//! them suffer.
 
 mod kinds;
 mod verdict;
@@ -81,25 +82,25 @@ columns! {
 
 const TABLE: TableSpec<ErrorRow> = TableSpec::new("error_frames", "Error frames");
 
-/// What stands as verdict on a router that did as it must.
+/// Verdict on a router that behaved correctly.
 const AS_WANTED: &str = "as wanted";
-/// The same on a kind that was not sent.
+/// Verdict on a kind that was not sent.
 const NOT_SENT: &str = "not sent";
-/// The same on a kind of which no trial was valid.
+/// Verdict on a kind without a valid trial.
 const NOT_MEASURED: &str = "not measured";
 /// Size of the good frames.
 const GOOD_SIZE: u16 = 128;
-/// Port that sends, and the other one.
+/// The sending port, and the receiving one.
 const FROM: usize = 0;
 const TO: usize = 1;
-/// Counters that are named at most.
+/// Maximum number of counters named in a row.
 const COUNTERS: usize = 3;
-/// Wrong frames of a kind at most.
+/// Maximum number of wrong frames of a kind.
 const MOST_FRAMES: u32 = 10_000;
-/// Time that the source of the test asks for, in seconds.
+/// Trial duration that the source of the test asks for, in seconds.
 const SOURCE_S: f64 = 30.0;
 
-/// Address number `index` of a range, from the first again behind the last.
+/// Address number `index` of a range, starting again at the first after the last.
 fn address(range: &AddressRange, index: u64) -> IpAddr {
     let offset = u128::from(index % u64::from(range.count.max(1))) * u128::from(range.step);
     match range.first {
@@ -108,7 +109,7 @@ fn address(range: &AddressRange, index: u64) -> IpAddr {
     }
 }
 
-/// The wrong frames of kind number `place`, and the good ones beside them.
+/// The ports and settings for sending wrong frames beside good ones.
 struct Bed {
     ports: Vec<PortView>,
     pattern: Pattern,
@@ -138,7 +139,7 @@ impl Bed {
             frames: FRAMES.get(params).clamp(1, MOST_FRAMES),
             duration_s: TRIAL_DURATION.seconds(params),
         };
-        // The first pair of ports is enough for all.
+        // The first pair of ports is enough for all kinds.
         found.pattern.flows(&found.ports)?;
         Ok(found)
     }
@@ -149,7 +150,7 @@ impl Bed {
         self.pattern.trial(ports, purpose, Load::Constant { rate_pps: self.rate.pps() }, self.duration_s)
     }
 
-    /// Sources differ from frame to frame and from kind to kind: routers limit ICMP errors by destination.
+    /// Sources differ from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
     fn wrong(&self, kind: &Kind, place: usize) -> Vec<drophammer_model::beside::ExtraFrame> {
         let of = |port: usize| self.ports[port].addressing(kind.family);
         let (Some(from), Some(to)) = (of(FROM), of(TO)) else { return Vec::new() };
@@ -161,7 +162,7 @@ impl Bed {
                 dut: from.dut,
                 mtu: self.ports[FROM].mtu,
             };
-            // In the middle of its share of the time.
+            // Each frame is sent in the middle of its share of the time.
             let at = self.duration_s * (f64::from(number) + 0.5) / f64::from(self.frames);
             kind.frame(ends, FROM, Duration::from_secs_f64(at))
         };
@@ -169,7 +170,7 @@ impl Bed {
     }
 }
 
-/// Why no frame of this kind can be sent.
+/// Reason why no frame of this kind can be sent.
 fn impossible(bed: &mut dyn Testbed, kind: &Kind, mtu: u32) -> Option<String> {
     if matches!(kind.fault, Fault::Fcs) {
         return Some("no backend of the tester sends a frame without its right FCS".into());
@@ -267,7 +268,7 @@ impl Method for ErrorFrames {
         if sent == 0 && !unfit.is_empty() {
             return Err(TestError::Unfit(unfit));
         }
-        // Of fewer kinds than could be sent it would be another figure.
+        // If some kinds could not be measured, the number of wrong kinds is not comparable.
         let figure = (sent > 0 && unfit.is_empty()).then_some(f64::from(wrong));
         let title = "Kinds of wrong frames handled otherwise than the RFCs want";
         note(outcome, format!("{sent} kinds were sent."));
@@ -277,7 +278,7 @@ impl Method for ErrorFrames {
 
     fn estimate(&self, params: &Params) -> Duration {
         let trials = (KINDS.len() + 1) as f64;
-        // After each trial answers are waited for.
+        // Every trial is followed by a wait for answers.
         let waiting = trials * DRAIN.seconds(params);
         Duration::from_secs_f64(trials * TRIAL_DURATION.seconds(params) + waiting + beside_s(params, trials, 0.0))
     }
@@ -298,7 +299,7 @@ impl Method for ErrorFrames {
     }
 }
 
-/// Names the kinds that no counter speaks of.
+/// Notes the kinds that no counter reports.
 fn note_uncounted(outcome: &mut Outcome) {
     let mut silent: BTreeMap<Family, Vec<String>> = BTreeMap::new();
     for row in TABLE.rows(&outcome.tables) {

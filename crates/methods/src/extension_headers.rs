@@ -1,5 +1,5 @@
-//! IPv6 packets with extension headers (RFC 5180 section 5.3): what each header and a chain of them cost, and what a router does with hop-by-hop
-//! options, the only header that is meant for it.
+//! IPv6 packets with extension headers (RFC 5180 section 5.3): the cost of each header and of a chain of them, and the
+//! treatment of hop-by-hop options, the only header that routers on the path process.
 
 use crate::Method;
 use crate::columns;
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct ExtensionHeaders;
 
 drophammer_model::choice! {
-    /// What is between the header of IPv6 and that of UDP.
+    /// Headers between IPv6 and UDP.
     pub enum Chain {
         /// Destination options.
         DestinationOptions = "destination_options",
@@ -159,7 +159,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Smallest IPv6 frame that carries a signature.
+/// Smallest IPv6 frame that has room for a signature.
 const SMALLEST: u16 = 78;
 
 /// `512 bytes with destination_options`.
@@ -171,10 +171,10 @@ pub(crate) fn named(name: String, extensions: &[ExtensionHeader]) -> String {
     format!("{name} with {}", words.join(", "))
 }
 
-/// `flow` with these headers in its IPv6 packets, which keep their size.
+/// `flow` with these headers in its IPv6 packets, whose size stays the same.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] where they do not fit.
+/// [`TestError::NotApplicable`] if they do not fit.
 pub(crate) fn flow(flow: FlowSpec, extensions: &[ExtensionHeader], size: &PacketSize) -> Result<FlowSpec, TestError> {
     if extensions.is_empty() || flow.family == Family::Ipv4 {
         return Ok(flow);
@@ -221,7 +221,7 @@ fn chains(params: &Params) -> Vec<Option<Chain>> {
     std::iter::once(None).chain(HEADERS.get(params).into_iter().map(Some)).collect()
 }
 
-/// The patterns of a size whose throughput is compared: each chain for which there is room.
+/// The patterns of one size whose throughput is compared: one per chain that fits into the size.
 fn compared(size: &PacketSize, params: &Params) -> Vec<Pattern> {
     let headers = chains(params).into_iter().map(|chain| chain.map_or(Vec::new(), Chain::headers));
     let possible = headers.filter(|headers| must_fit(headers, size).is_ok());
@@ -276,7 +276,7 @@ impl Method for ExtensionHeaders {
         let loads = HOP_BY_HOP_LOADS.get(params).len();
         let of_size = |size: &PacketSize| {
             let hop_by_hop = must_fit(&[ExtensionHeader::HopByHop], size).is_ok();
-            // Latency with each chain; each load with the options and without.
+            // Latency with each chain, and each load with and without the options.
             compared(size, params).len() + if hop_by_hop { 2 * loads } else { 0 }
         };
         let trials = FRAME_SIZES.get(params).iter().map(of_size).sum();
@@ -293,11 +293,11 @@ impl Method for ExtensionHeaders {
     }
 }
 
-/// What was found with one chain.
+/// Result with one chain.
 struct Found {
     chain: Option<Chain>,
     throughput: Option<FrameRate>,
-    /// Why there is none to be known.
+    /// Reason why no throughput is known.
     unknown: Option<String>,
     limited: bool,
     at_line_rate: bool,
@@ -305,7 +305,7 @@ struct Found {
 }
 
 impl Found {
-    /// May the router have more than this throughput?
+    /// Whether the router may have more than this throughput.
     fn is_bound(&self) -> bool {
         self.limited || self.at_line_rate
     }
@@ -342,7 +342,7 @@ fn headers(
             continue;
         }
         let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
-            // The others can still be measured, but not without the one that all are compared with.
+            // Without this chain the others can still be measured, but not without the baseline.
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
             other => (other?, None),
         };
@@ -425,7 +425,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
     }
 }
 
-/// Packets with hop-by-hop options at each load, beside as many without.
+/// Packets with hop-by-hop options at each load, compared with as many packets without.
 fn hop_by_hop(bed: &mut dyn Testbed, plain: &Pattern, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let loads = HOP_BY_HOP_LOADS.get(params);
     let with = Pattern { extensions: vec![ExtensionHeader::HopByHop], ..plain.clone() };
@@ -436,7 +436,7 @@ fn hop_by_hop(bed: &mut dyn Testbed, plain: &Pattern, params: &Params, outcome: 
     for (Percent(percent), step) in loads.iter().zip(0..) {
         let limits = with.limits(bed);
         let wanted = limits.line.pps() * percent / 100.0;
-        // The tester may offer less than that.
+        // The tester may not reach this load.
         let rate_pps = wanted.min(limits.max.pps()).min(plain.limits(bed).max.pps());
         let mut ask = |bed: &mut dyn Testbed, pattern: &Pattern| {
             let what = format!("hop-by-hop options, {percent} % of line rate, {}", pattern.size_text());

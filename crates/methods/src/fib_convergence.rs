@@ -1,5 +1,5 @@
-//! FIB convergence (RFC 7747 section 5.1.1) by the route-specific method of RFC 6413 section 6.3: how long each single route is
-//! out of reach after it was advertised, from the frames to it that were lost.
+//! FIB convergence (RFC 7747 section 5.1.1) by the route-specific method of RFC 6413 section 6.3: the outage of each
+//! single route after its advertisement, derived from lost frames.
 
 use crate::Method;
 use crate::parameters::{params, shorter};
@@ -52,7 +52,7 @@ const REPORT: OutageReport = OutageReport::new(
     TableSpec::new("fib_convergence_unreachable", "Unreachable routes"),
     "Time until a route is forwarded to, over all routes",
 );
-/// Traffic runs for so long before the routes come, in seconds.
+/// Traffic runs for this long before the routes are advertised, in seconds.
 const BEFORE_S: f64 = 0.5;
 
 impl Method for FibConvergence {

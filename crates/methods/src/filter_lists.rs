@@ -1,5 +1,5 @@
-//! The filters of the tests `filters` and, in part, `route_filtering`: one condition that permits the test traffic, others that match nothing of it, and a last rule
-//! that denies all else (RFC 2544 section 11.4).
+//! The filters of the test `filters` and, in part, of `route_filtering`: one condition that permits the test traffic,
+//! others that do not match it, and a last rule that denies everything else (RFC 2544 section 11.4).
 
 use crate::testbed::PortView;
 use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
@@ -9,17 +9,17 @@ use drophammer_model::trial::{FlowSpec, Targets};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 drophammer_model::choice! {
-    /// Where the condition that permits the traffic stands among the others.
+    /// Position of the condition that permits the traffic.
     pub enum Position {
-        /// Behind them: all are evaluated for every frame.
+        /// After the others: all are evaluated for every frame.
         Last = "last",
-        /// Before them.
+        /// Before the others.
         First = "first",
     }
 }
 
 drophammer_model::choice! {
-    /// What the rules of a filter on half of the routes do.
+    /// Action of filter rules on half of the routes.
     pub enum Action {
         /// Permit that half.
         Allow = "allow",
@@ -36,16 +36,17 @@ const UDP: u8 = 17;
 /// A filter to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Conditions, the one that permits the traffic included, without the last rule that denies all else.
+    /// Number of conditions, including the one that permits the traffic, without the last rule that denies everything
+    /// else.
     pub conditions: u64,
-    /// Place of the one that permits; `None` where it is the only one.
+    /// Position of the permitting condition; `None` if it is the only one.
     pub permit: Option<Position>,
     /// Where the filter applies.
     pub direction: FilterDirection,
 }
 
 impl Case {
-    /// All cases, in the order in which they are measured. One condition has one place.
+    /// All cases, in the order of measurement. A single condition has one position.
     pub fn all(conditions: &[u64], permit: &[Position], directions: &[FilterDirection]) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
         for direction in directions.iter().copied() {
@@ -61,7 +62,7 @@ impl Case {
         cases
     }
 
-    /// `last`, `first`, or `only` of one condition.
+    /// `last` or `first`; `only` for a single condition.
     pub fn permit_word(&self) -> &'static str {
         self.permit.map_or("only", Position::word)
     }
@@ -74,7 +75,7 @@ impl Case {
         }
     }
 
-    /// The lists for this traffic: one at each port at which it arrives or leaves.
+    /// The filter lists for this traffic: one at each port at which it arrives or leaves.
     pub fn lists(&self, flows: &[FlowSpec], ports: &[PortView]) -> Vec<FilterList> {
         let mut lists: Vec<FilterList> = Vec::new();
         for flow in flows {
@@ -111,9 +112,10 @@ impl Case {
     }
 }
 
-/// Condition `n` that matches nothing: both addresses are behind the port that sends, as in RFC 2544 section 11.4.1.
+/// Condition `n` that does not match the traffic: both addresses are behind the port that sends, as in RFC 2544 section
+/// 11.4.1.
 fn unrelated(behind: (IpAddr, u8), n: u64) -> FilterRule {
-    // As there: in another network each, and the two apart.
+    // As in the RFC: each address is in a different network, and the two differ.
     let host = |n: u64| {
         let address = nth(behind, n.wrapping_mul(257));
         Some((address, if address.is_ipv4() { 32 } else { 128 }))
@@ -121,7 +123,7 @@ fn unrelated(behind: (IpAddr, u8), n: u64) -> FilterRule {
     FilterRule { deny: true, source: host(n), destination: host(n.wrapping_add(99)), ..FilterRule::default() }
 }
 
-/// Address `n` of a prefix; beyond its end from its beginning again.
+/// Address `n` of a prefix, starting again at its beginning after its end.
 fn nth((address, length): (IpAddr, u8), n: u64) -> IpAddr {
     match address {
         IpAddr::V4(first) => {
@@ -135,7 +137,7 @@ fn nth((address, length): (IpAddr, u8), n: u64) -> IpAddr {
     }
 }
 
-/// Address `i` of a flow's destinations, for people.
+/// Destination address `i` of a flow, for people.
 pub fn destination(flow: &FlowSpec, i: usize) -> String {
     match &flow.destinations {
         Targets::Addresses(range) => {

@@ -1,7 +1,9 @@
-//! Filters (Bradner 1989, "filter 1" and "filter 10"; RFC 2544 section 11.4): what packet filters cost, and whether they hold.
+//! Filters (Bradner 1989, "filter 1" and "filter 10"; RFC 2544 section 11.4): the cost of packet filters, and whether
+//! they work.
 //!
-//! The throughput is searched without filters and with each of them in the same test, so that drift of the machine between tests is
-//! in no share. Then all are offered the same load, which all bear: it gives latency, and shows that what must pass passes and nothing else.
+//! The throughput is searched without filters and with each of them in the same test, so that drift of the machine
+//! between tests does not affect the shares. Then all cases get the same load, which the router sustains in each of
+//! them: it gives latency, and shows that exactly the permitted frames pass.
 
 mod measured;
 
@@ -60,13 +62,13 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
     "length of the trials for latency and leaks (RFC 2544 section 24: 60 s)",
 );
 
-/// Conditions whose figures are ranked; the most of the test where it has none with so many.
+/// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
 const RANKED: u64 = 10;
 /// UDP port of the frames that the filters must deny: echo (RFC 862).
 const DENIED_PORT: u16 = 7;
-/// Frames that were treated wrongly have a row for each destination, but no more than these in each case and flow.
+/// Each destination of wrongly treated frames has a row, up to this number for each case and flow.
 const MOST_NAMED: usize = 20;
-/// Flow groups of the trial for leaks.
+/// Flow groups of the leak trial.
 const PERMITTED: &str = "permitted";
 const DENIED: &str = "denied";
 
@@ -107,7 +109,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One filter, or none. Rates are per sending port.
+    /// One filter, or no filter. Rates are per sending port.
     struct FilterRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
@@ -192,7 +194,7 @@ impl Method for Filters {
         Duration::from_secs_f64(each * (searched + trials_s))
     }
 
-    /// It searches in each case, whatever is known.
+    /// It searches in every case, even if a throughput is already known.
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
         if routes(params) > 0 {
             return Some(TrialCount::exactly(0));
@@ -208,7 +210,7 @@ impl Method for Filters {
     }
 }
 
-/// Searches the throughput in every case, then looks at latency and leaks at one load.
+/// Searches the throughput in every case, then measures latency and leaks at one load.
 fn measure(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -252,7 +254,7 @@ fn measure(
             sorting: None,
         });
         match searched.error {
-            // The other cases can still be measured, but not without the one that all are compared with.
+            // Without this case the others can still be measured, but not without the baseline.
             Some(TestError::Unfit(why)) if case.is_some() => {
                 note_of(outcome, pattern, format!("{}: the tester was unfit: {}", text_of(case), why.join("; ")));
             }
@@ -291,7 +293,7 @@ fn measure(
     bed.filter(&[])
 }
 
-/// Runs a trial; none where the tester spoilt every attempt, which is noted.
+/// Runs a trial; returns none, with a note, if the tester spoilt every attempt.
 fn valid(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -307,15 +309,16 @@ fn valid(
     }
 }
 
-/// The load that a router bears in a case. One that loses a frame now and then at any load has next to no throughput, and that load would
-/// show nothing: then it is a quarter of the highest forwarding rate of the search.
+/// The load that a router sustains in a case. A router that occasionally loses a frame at any load has almost no
+/// throughput, and that load would show nothing: then the load is a quarter of the highest forwarding rate of the
+/// search.
 fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
     let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
     let highest = forwarded.fold(0.0, f64::max);
     throughput.map_or(0.0, FrameRate::pps).max(highest / 4.0)
 }
 
-/// Gives the DUT the filter of a case, or none, and lets it settle.
+/// Installs the filter of a case on the DUT, or none, and lets it settle.
 fn install(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, case: Option<Case>) -> Result<(), TestError> {
     let flows = pattern.flows(bed.ports())?;
     let lists = case.map(|case| case.lists(&flows, bed.ports())).unwrap_or_default();
@@ -331,7 +334,8 @@ fn text_of(case: Option<Case>) -> String {
     case.map_or("none".into(), |case| case.text())
 }
 
-/// The flows of the pattern, once to be permitted and once with another UDP port, which every filter denies.
+/// The flows of the pattern, once to be permitted and once, if `filtered`, with another UDP port, which every filter
+/// denies.
 fn sorting_flows(pattern: &Pattern, ports: &[PortView], filtered: bool) -> Result<Vec<FlowSpec>, TestError> {
     let flows = pattern.flows(ports)?;
     let permitted =
@@ -365,7 +369,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Me
         marks.extend(one.leaked().filter(|n| *n > 0).map(|n| format!("leaked {n} frames that it denies")));
         let lost = one.permitted_lost().filter(|n| *n > 0);
         marks.extend(lost.map(|n| format!("lost {n} frames that it permits")));
-        // Frames that the router does not forward anyway prove nothing of a filter.
+        // Frames that the router does not forward even without a filter prove nothing about a filter.
         let not_forwarded =
             one.counts(DENIED).filter(|_| one.case.is_none()).map(|(offered, received)| offered - received);
         if let Some(frames) = not_forwarded.filter(|frames| *frames > 0) {
@@ -408,7 +412,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Me
     }
 }
 
-/// Names the frames that a filter treated wrongly, by flow and destination.
+/// Reports the frames that a filter treated wrongly, by flow and destination.
 fn name_wrong(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], one: &Measured) {
     let (Some(case), Some((result, flows))) = (one.case, &one.sorting) else { return };
     for counts in &result.destinations {
@@ -442,7 +446,7 @@ fn name_wrong(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], one:
     }
 }
 
-/// The figures by which routers are compared.
+/// The figures that rank routers.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
     let (size, text) = (&pattern.size, pattern.size_text());
     let cases = || all.iter().filter(|one| one.case.is_some());
@@ -456,7 +460,7 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
         let title = format!("Throughput with {what}, {text}");
         let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
         outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
-        // No figure at all where it is not known: one without a value would rank last.
+        // If the share is not known, there is no figure: one without a value would rank last.
         if !without.limited() {
             let title = format!("Throughput with {what}, of that without filters, {text}");
             let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", one.share(without));

@@ -1,4 +1,4 @@
-//! Fixed rate: the flows that the suite describes itself, each at its own rate, side by side in one trial.
+//! Fixed rate: the flows described in the suite, each at its configured rate, side by side in one trial.
 
 use crate::Method;
 use crate::columns;
@@ -74,7 +74,7 @@ columns! {
 }
 
 columns! {
-    /// One way in which frames of a flow differed from what must arrive.
+    /// One way in which received frames of a flow differed from the expected form.
     struct DeviationRow {
         flow: String = "Flow",
         deviation: String = "Arrived with",
@@ -97,7 +97,7 @@ const PLOT: PlotSpec = PlotSpec {
 
 /// Narrowest time bin.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
-/// Flows whose rate is drawn; more cannot be told apart.
+/// Maximum number of flows whose rate is drawn; more curves cannot be told apart.
 const MOST_DRAWN: usize = 12;
 
 /// Name of an end of a flow: `p1`, or `p1.100` for a sub-interface.
@@ -109,7 +109,7 @@ fn end_name(flow: &FlowConfig, from: bool, ports: &[PortView]) -> String {
     std::iter::once(port).chain(vids.iter().map(u16::to_string)).collect::<Vec<_>>().join(".")
 }
 
-/// Bytes of tags and labels in front of the outermost IP header: on top of a size that is that of an IP packet.
+/// Bytes of tags and labels before the outermost IP header. They add to a size that is the size of an IP packet.
 fn link_bytes(headers: &[Header]) -> f64 {
     let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
     in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as f64 * 4.0
@@ -125,11 +125,11 @@ fn frame_bytes(flow: &FlowConfig) -> f64 {
     round.iter().map(bytes).sum::<f64>() / round.len() as f64
 }
 
-/// The highest rate of its frames on the line of the port that sends it.
+/// The highest rate of its frames on the line of the sending port.
 fn line_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
     let port = &ports[flow.from.port];
     let v6 = flow.family == Family::Ipv6;
-    // What PPP frames is what Ethernet would, without its header.
+    // PPP frames the same packet as Ethernet, without the Ethernet header.
     let packet = frame_bytes(flow) - flow.size.mean_frame_bytes(v6) + flow.size.mean_ip_bytes(v6);
     port.medium.payload_rate(port.speed) / (8.0 * port.medium.line_bytes(packet, frame_bytes(flow)))
 }
@@ -169,7 +169,7 @@ fn sending_s(flow: &FlowConfig, rate_pps: f64, trial: Duration) -> f64 {
     }
 }
 
-/// The flows of each port must fit its line.
+/// Checks that the flows of each port fit its line.
 fn check_load(flows: &[FlowConfig], ports: &[PortView]) -> Result<(), TestError> {
     for (index, port) in ports.iter().enumerate() {
         let share = |flow: &FlowConfig| rate_pps(flow, ports) / line_pps(flow, ports);
@@ -280,8 +280,9 @@ fn report(
     ));
 }
 
-/// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending: from
-/// `start` on for `length` seconds. A flow that sends in no whole bin has one point, the mean over the time in which it sends.
+/// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending,
+/// from `start` on for `length` seconds. If the flow sends in no complete bin, there is one point: the mean over the
+/// time in which it sends.
 fn rates(counts: &GroupCounts, width: f64, start: f64, length: f64) -> Vec<(f64, f64)> {
     const ROUNDING: f64 = 1e-9;
     let whole = |bin: usize| {
@@ -296,7 +297,7 @@ fn rates(counts: &GroupCounts, width: f64, start: f64, length: f64) -> Vec<(f64,
     points
 }
 
-/// Draws what arrived of a flow over time.
+/// Draws the received rate of a flow over time.
 fn draw(outcome: &mut Outcome, counts: &GroupCounts, interval: Duration, flow: &FlowConfig, length: f64) {
     for (x, y) in rates(counts, interval.as_secs_f64(), flow.start.as_secs_f64(), length) {
         PLOT.curve(outcome, &counts.group, xy(x, y));
@@ -321,7 +322,7 @@ impl Method for FixedRate {
         bed.progress("flows at fixed rates", 0, 1);
         let result = bed.trial(&TrialSpec {
             purpose: format!("fixed rate: {} flows", flows.len()),
-            // Every flow has a size of its own.
+            // Every flow has a separate size.
             size: flows[0].size.clone(),
             flows: flows.iter().map(|flow| spec(flow, &ports)).collect(),
             load: Load::Flows,
@@ -461,10 +462,10 @@ mod tests {
             assert!(found.len() == expected.len() && found.iter().zip(expected).all(near), "{found:?}, {expected:?}");
         };
         same(rates(&flow, 0.1, 0.25, 0.5), &[(0.35, 1_000.0), (0.45, 0.0), (0.55, 1_000.0), (0.65, 1_000.0)]);
-        // The bins that follow the end of a trial are those of the drain time.
+        // The bins after the end of a trial belong to the drain time.
         let trial = counts(&[100, 100, 100, 0, 0, 0]);
         same(rates(&trial, 0.1, 0.0, 0.3), &[(0.05, 1_000.0), (0.15, 1_000.0), (0.25, 1_000.0)]);
-        // 80 ms in parts of two bins.
+        // 80 ms across parts of two bins.
         same(rates(&counts(&[30, 50, 0]), 0.1, 0.07, 0.08), &[(0.11, 1_000.0)]);
         assert_eq!(rates(&counts(&[0, 0]), 0.1, 0.2, 0.0), []);
     }

@@ -1,14 +1,15 @@
-//! Trials at the highest load that the tester can offer (RFC 2285 section 3.5.3), for tests that need one beside others.
+//! Trials at the highest load that the tester can offer (RFC 2285 section 3.5.3), for tests that combine one with other
+//! loads.
 
 use crate::pattern::{Pattern, RETREAT, RETREATS, load_was_too_high};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::quantity::FrameRate;
 
-/// Runs a trial with line rate as the limit of its load, or with the highest limit that the tester can offer validly. Returns with what
-/// it gave the limit.
+/// Runs a trial with line rate as the limit of its load, or with the highest limit that the tester can offer validly.
+/// Returns the result of `run` and that limit.
 ///
 /// # Errors
-/// Those of `run`; [`TestError::Unfit`] where every limit was too much.
+/// Those of `run`; [`TestError::Unfit`] if every limit was too high.
 pub(crate) fn at_maximum<T>(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -21,7 +22,7 @@ pub(crate) fn at_maximum<T>(
         match run(bed, limit) {
             Err(TestError::Unfit(why)) if retreats < RETREATS => {
                 retreats += 1;
-                // Line rate itself may be far beyond what the tester ever offers.
+                // The line rate may be far beyond what the tester can offer.
                 let highest = limits.ceiling.map_or(limit, |c| FrameRate(c.pps().min(limit.pps())));
                 limit = highest.scaled(RETREAT);
                 if load_was_too_high(&why) {

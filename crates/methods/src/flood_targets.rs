@@ -1,5 +1,5 @@
-//! Flood: the highest load that the tester can offer, at networks that the router forwards to, at its own address, and at addresses to which it has no route. Does it
-//! still answer its operator, and do its BGP sessions stay up?
+//! Flood: the highest load that the tester can offer, to networks that the router forwards to, to its own address, and
+//! to addresses to which it has no route. Does the router still answer its operator, and do its BGP sessions stay up?
 
 use crate::Method;
 use crate::columns;
@@ -30,7 +30,7 @@ use std::time::Duration;
 pub struct Flood;
 
 drophammer_model::choice! {
-    /// Where a flood goes.
+    /// Destination of a flood.
     pub enum Target {
         /// To hosts behind the other port of the pair.
         Forwarded = "forwarded",
@@ -48,7 +48,7 @@ const TARGETS: Param<Vec<Target>> = Param::new(
     "where the frames go: to networks that the router forwards to, to its own address, to addresses without a route",
 );
 const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "60 s", "length of a trial");
-/// The length of a trial that the source of the test asks for, in seconds.
+/// Trial duration that the source of the test asks for, in seconds.
 const SOURCE_S: f64 = 60.0;
 
 static SPEC: TestSpec = TestSpec {
@@ -109,14 +109,14 @@ columns! {
 
 const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods, and what still works");
 
-/// What one flood gave.
+/// Result of one flood.
 struct Found {
     target: Target,
     result: TrialResult,
     answered: Vec<Answered>,
-    /// What came back that is no test frame; `None` on a testbed that does not see it.
+    /// Received frames other than test frames; `None` on a testbed that does not see them.
     other: Option<OtherTraffic>,
-    /// The sessions that there were, and why those that went down did; `None` without BGP.
+    /// Number of sessions, and the causes of those that went down; `None` without BGP.
     sessions: Option<(usize, Vec<String>)>,
 }
 
@@ -189,7 +189,7 @@ impl Method for Flood {
     }
 }
 
-/// Both trials of one flood, with sessions of `peers` brought up before.
+/// Runs both trials of one flood, after bringing up the sessions of `peers`.
 fn flood(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -201,7 +201,7 @@ fn flood(
         let (result, answered, other) = both(bed, pattern, params, target)?;
         return Ok(Found { target, result, answered, other, sessions: None });
     }
-    // They came up once: a router that does not bring them up any more has been harmed by a flood.
+    // The sessions came up before: if the router no longer brings them up, a flood has harmed it.
     let flooded = match route_tests::establish(bed, peers, params) {
         Ok(_) => both(bed, pattern, params, target),
         Err(TestError::Failed(why)) => Err(TestError::Failed(format!("before the flood to {target}: {why}"))),
@@ -213,7 +213,8 @@ fn flood(
     Ok(Found { target, result, answered, other, sessions: Some((peers.len(), lost?)) })
 }
 
-/// A session of each port and family; none for a suite without BGP, and for a router that brings none up, which is noted.
+/// One session of each port and family; none for a suite without BGP. If the router brings no session up, there is a
+/// note and none is returned.
 fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<Vec<PeerIndex>, TestError> {
     let mut peers = Vec::new();
     for family in FAMILIES.get(params) {
@@ -265,7 +266,7 @@ fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Targe
     }
 }
 
-/// Addresses to which no router has a route unless it has a default route: documentation (RFC 5737, RFC 3849).
+/// Addresses to which a router has no route except a default route: documentation (RFC 5737, RFC 3849).
 fn nowhere(family: Family) -> AddressRange {
     let first: IpAddr = match family {
         Family::Ipv4 => [203, 0, 113, 1].into(),
@@ -274,7 +275,7 @@ fn nowhere(family: Family) -> AddressRange {
     AddressRange { first, step: 1, count: 200 }
 }
 
-/// The flows of a trial, at the target: none of their frames may arrive unless they are to be forwarded.
+/// The trial with its flows aimed at the target. Their frames must not arrive unless they are to be forwarded.
 fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<TrialSpec, TestError> {
     for flow in &mut spec.flows {
         let destinations = match target {
@@ -307,7 +308,7 @@ fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<Tria
     Ok(spec)
 }
 
-/// Does the prefix contain the address?
+/// Whether the prefix contains the address.
 fn holds((network, length): (IpAddr, u8), address: IpAddr) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(a) => u128::from(u32::from(a)) << 96,

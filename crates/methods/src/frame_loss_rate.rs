@@ -1,6 +1,6 @@
-//! Frame loss rate (RFC 2544 section 26.3, RFC 1242 section 3.6): share of frames lost over the load.
+//! Frame loss rate (RFC 2544 section 26.3, RFC 1242 section 3.6): share of lost frames as a function of the load.
 //!
-//! The RFC takes the maximum rate from "section 18"; meant are section 20 and Appendix B.
+//! The RFC refers to the maximum rate in "section 18"; it means section 20 and Appendix B.
 
 use crate::Method;
 use crate::columns;
@@ -109,7 +109,7 @@ impl Method for FrameLossRate {
                         let what = format!("{load:.1} % left out,");
                         note_unfit(outcome, pattern, &what, FrameRate(rate_pps), &why);
                         unfit.push(why.join("; "));
-                        // Two loads are not in a row with an unknown one between them.
+                        // Two loads with an unknown one between them are not consecutive.
                         clean = 0;
                         continue;
                     }
@@ -140,7 +140,7 @@ impl Method for FrameLossRate {
                 let dot = xy_of(line_percent, loss, result.trial);
                 PLOT.curve(outcome, &pattern.size_text(), dot.clone());
                 PLOT.dot(outcome, &pattern.size_text(), dot);
-                // Without the highest load there is no figure: that of a lower one is not comparable.
+                // Without the highest load there is no figure: a lower load is not comparable.
                 if at == 0 {
                     let key = format!("frame_loss_{}_percent", pattern.size);
                     let title = format!("Frame loss at the highest load, {}", pattern.size_text());

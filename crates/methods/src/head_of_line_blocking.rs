@@ -1,9 +1,9 @@
-//! Head-of-line blocking and backpressure (RFC 2889 section 5.5, RFC 2285 section 3.7): are frames to a port that is free lost or held up because
-//! another port is congested?
+//! Head-of-line blocking and backpressure (RFC 2889 section 5.5, RFC 2285 section 3.7): are frames to an uncongested
+//! port lost or delayed because another port is congested?
 //!
-//! Of four ports, one sends in turn to two others and a second one to the last of these, which so gets one and a half times what its line carries. Before
-//! that the second one sends to the first, so that the router has as many frames to forward and no line is overloaded: what it loses then is not the
-//! doing of the congestion.
+//! Of four ports, one sends alternately to two others, and a second one sends to the last of these, which receives one
+//! and a half times its line rate. In a trial before that, the second one sends to the first, so that the router
+//! forwards the same number of frames without an overloaded line: loss in that trial is not caused by congestion.
 
 mod blocks;
 mod verdict;
@@ -158,7 +158,7 @@ impl Method for HeadOfLineBlocking {
 /// The trials, in order.
 const AIMS: [Aim; 2] = [Aim::Elsewhere, Aim::Congested];
 
-/// The load of a source, and what the line of a congested port carries, in frames per second.
+/// The load of a source, and the rate that the line of a congested port carries, in frames per second.
 #[derive(Clone, Copy)]
 struct Rates {
     source: FrameRate,
@@ -166,7 +166,8 @@ struct Rates {
 }
 
 impl Rates {
-    /// All sources and lines are the slowest (RFC 2889 section 5.5.3: ports of the same speed), or the bottleneck.
+    /// All sources and lines have the rate of the slowest port (RFC 2889 section 5.5.3: ports of the same speed), or of
+    /// the bottleneck.
     fn new(pattern: &Pattern, limits: &Limits, bottleneck: Option<Bandwidth>) -> Result<Rates, TestError> {
         let line_pps = bottleneck.map_or(limits.line.pps(), |rate| {
             rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), drophammer_model::Medium::Ethernet)
@@ -183,11 +184,11 @@ impl Rates {
     }
 }
 
-/// Time bins of a trial. What arrives behind the last one only left a buffer, and is no rate.
+/// Time bins of a trial. Frames that arrive after the last bin only drain a buffer and do not count for a rate.
 const BINS: usize = 20;
-/// What the congested port is offered, in loads of one source.
+/// Load of the congested port, in loads of one source.
 const OVERLOAD: f64 = 1.5;
-/// A load below this share of a line does not congest it for certain.
+/// A load below this share of a line does not reliably congest it.
 const LEAST_OVERLOAD: f64 = 1.05;
 
 /// One frame size.
@@ -203,7 +204,7 @@ fn measure(
     let mut drain_s = pattern.drain_s;
     if let Some(rate) = BOTTLENECK.get(params) {
         let queue = QUEUE.get(params);
-        // A full queue leaves at the rate of the output port.
+        // A full queue drains at the rate of the output port.
         drain_s = drain_s.max(2.0 * f64::from(queue) / rates.line_pps);
         let lists: Vec<_> = blocks.iter().map(|block| bottleneck(block.congested, rate, queue)).collect();
         bed.set_classes(&lists)?;
@@ -226,7 +227,7 @@ fn measure(
             purpose: format!("head-of-line blocking {}: {what}", pattern.size),
             size: pattern.size.clone(),
             flows,
-            // A router that holds its sources back makes them offer less: the trial is valid then.
+            // If a router holds its sources back, they offer less; the trial is still valid.
             load: Load::Maximum { limit_pps: rates.source.pps() },
             duration_s: TRIAL_DURATION.seconds(params),
             bin_s: Some(TRIAL_DURATION.seconds(params) / BINS as f64),
@@ -252,15 +253,15 @@ fn measure(
     Ok(())
 }
 
-/// Classes of which one has all frames: an output port of this rate.
+/// An output port of this rate whose second class takes all frames.
 fn bottleneck(port: PortIndex, rate: Bandwidth, queue: u32) -> EgressClasses {
     let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
-    // What no class names is of the last one.
+    // Frames that match no class belong to the last one.
     let (at, scheduling) = (WayOut::Port(port), Scheduling::Weights);
     EgressClasses { at, rate, queue, scheduling, classes: vec![class("unused", UNUSED), class("all", 0)] }
 }
 
-/// A codepoint that no frame of this test has.
+/// A codepoint that no frame of this test uses.
 const UNUSED: u8 = 63;
 
 /// The two trials of a frame size.
@@ -346,7 +347,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
             pattern,
             format!("{text}: head-of-line blocking {}; backpressure {}", verdict.blocking, verdict.backpressure),
         );
-        // What was not congested shows no merit, and loss without congestion is not that of blocking.
+        // A port that was not congested proves nothing, and loss without congestion is not caused by blocking.
         let counts = verdict.congested && !verdict.blocking.starts_with("not known");
         worst = worst.into_iter().chain(loss.filter(|_| counts)).max_by(f64::total_cmp);
     }
@@ -357,7 +358,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
     }
 }
 
-/// Counts of a group; of nothing where there is none.
+/// Counts of a group; zeros if it is missing.
 fn counts(result: &TrialResult, group: &str) -> GroupCounts {
     result.groups.iter().find(|counts| counts.group == group).cloned().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Idle traffic (Bradner 1989, "idle state"): what a router sends by itself while no test frame is sent to it.
+//! Idle traffic (Bradner 1989, "idle state"): frames that a router sends by itself while it receives no test frames.
 
 use crate::Method;
 use crate::columns;
@@ -58,11 +58,11 @@ columns! {
 
 const TABLE: TableSpec<IdleRow> = TableSpec::new("idle_traffic", "Idle traffic");
 
-/// Name of the row of a port on which there was nothing.
+/// Name of the row of a port without frames.
 const SILENCE: &str = "none";
-/// The shortest time that makes a rate per minute.
+/// The shortest time that gives a meaningful rate per minute.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The time that the source of the test asks for, in seconds.
+/// Duration that the source of the test asks for, in seconds.
 const SOURCE_S: f64 = 60.0;
 
 fn row(port: &PortView, count: &ProtocolCount, time: Duration) -> IdleRow {
@@ -82,7 +82,8 @@ fn row(port: &PortView, count: &ProtocolCount, time: Duration) -> IdleRow {
     }
 }
 
-/// The rows of all ports, by port and the most frames first; one of nothing for a port where there was nothing.
+/// The rows of all ports, by port and then by number of frames, the largest first; one row of zeros for a port without
+/// frames.
 fn rows(ports: &[PortView], seen: &OtherTraffic) -> Vec<IdleRow> {
     let of_port = |(index, port): (usize, &PortView)| {
         let mut counts: Vec<_> = seen.protocols.iter().filter(|count| count.port == index).collect();

@@ -1,4 +1,4 @@
-//! Flows with MPLS labels (RFC 3032), by what the DUT does with the outermost one.
+//! Flows with MPLS labels (RFC 3032), according to the action of the DUT on the outermost label.
 
 use crate::testbed::{PortView, TestError};
 use drophammer_model::pattern::{LabelOperation, Labels};
@@ -7,17 +7,17 @@ use drophammer_model::suite::{FecConfig, LabelConfig};
 use drophammer_model::traffic::{Arriving, ArrivingLabel, Bits, Field, HOP_LIMIT, Header, Ipv4, Ipv6, Mpls, Udp};
 use drophammer_model::trial::{Family, FlowSpec};
 
-/// Inner labels, which the DUT does not look at: the one at the bottom of the stack, and those above it in order. RFC 3032 section 2.1 reserves
-/// those below 16.
+/// Inner labels, which the DUT ignores: the one at the bottom of the stack, and those above it in order. RFC 3032
+/// section 2.1 reserves labels below 16.
 const INNER: u32 = 1_000;
-/// The outermost label where the DUT has no entries.
+/// The outermost label if the DUT has no entries.
 const KEPT: u32 = 16;
 
-/// `flow` with labels, once for each entry of the port `to` that does `labels.operation`: each takes the same share. All packets have
-/// the size that they have without labels.
+/// `flow` with labels, once for each entry of the port `to` that does `labels.operation`, with equal shares. All
+/// packets keep the size that they have without labels.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] where the port has no such entry.
+/// [`TestError::NotApplicable`] if the port has no matching entry.
 pub(crate) fn flows(
     flow: &FlowSpec,
     size: &PacketSize,
@@ -49,8 +49,9 @@ pub(crate) fn flows(
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
 
-/// `flow` without labels to each network of the family behind `to` to which the DUT sends packets with some: each takes the same share. The labels' TTL depends on
-/// the model that the DUT follows (RFC 3443), so it is not compared; that of the packet has been counted down by one router.
+/// `flow` without labels to each network of the family behind `to` to which the DUT pushes labels, with equal shares.
+/// The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not compared; the TTL of the
+/// packet has been decremented by one router.
 fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
     let networks: Vec<&FecConfig> = to.pushed.iter().filter(|fec| fec.to.family() == flow.family).collect();
     if networks.is_empty() {
@@ -75,7 +76,7 @@ fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
     Ok(networks.iter().map(one).collect())
 }
 
-/// Destinations in each network, at most.
+/// Maximum number of destinations in each network.
 const ADDRESSES: u32 = 256;
 
 /// The outermost label and those below it, then the packet.
@@ -94,9 +95,9 @@ fn inner(sent: u8) -> impl Iterator<Item = u32> {
     (0..u32::from(sent) - 1).rev().map(|place| INNER + place)
 }
 
-/// The labels that must arrive: those of `out` in the place of the outermost with a TTL that one router has counted down, the others as they were
-/// sent. Without `out` all are as sent. Where the outermost is taken off, the TTL of what comes to light depends on the model that the DUT follows (RFC
-/// 3443), so it is not compared.
+/// The labels that must arrive: those of `out` replace the outermost one, with a TTL decremented by one router, and the
+/// others stay as sent. Without `out` all are as sent. If the outermost label is popped, the TTL of the exposed header
+/// depends on the model that the DUT follows (RFC 3443), so it is not compared.
 fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
     let label = |label: u32, ttl: Option<u8>| ArrivingLabel { label: Bits::new(label), tc: None, ttl };
     let (instead, ttl, below) = match out {

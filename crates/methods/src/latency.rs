@@ -102,7 +102,8 @@ struct Figures {
     max: f64,
     mean: f64,
     percentiles: Vec<(f64, f64)>,
-    /// Delay variation (RFC 8219 section 7.3.1): of each trial the 99.9th percentile minus that trial's minimum, then the median.
+    /// Delay variation (RFC 8219 section 7.3.1): the 99.9th percentile minus the minimum, for each trial; then the
+    /// median over the trials.
     variation: Option<f64>,
 }
 
@@ -149,7 +150,7 @@ impl Method for Latency {
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let compare_at = COMPARE_AT.get(params);
             let throughput = match known_throughput(bed, pattern, params, outcome) {
-                // Shares of the throughput cannot be measured then; a stated load can.
+                // Then shares of the throughput cannot be measured, but a stated load can.
                 Err(e @ (TestError::NotApplicable(_) | TestError::Unfit(_))) if compare_at.is_some() => {
                     note_of(outcome, pattern, format!("loads in % of the throughput left out: {e}"));
                     None
@@ -226,26 +227,27 @@ impl Method for Latency {
     }
 }
 
-/// Index of the load nearest to 50 %: routers are ranked there, where latency is their own and not that of full queues.
+/// Index of the load nearest to 50 %. Routers are ranked there, because latency is then that of the router and not that
+/// of full queues.
 fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
 
-/// Number of loads of each size.
+/// Number of loads for each size.
 fn loads_of(params: &Params) -> usize {
     LOADS.get(params).len() + usize::from(COMPARE_AT.get(params).is_some())
 }
 
-/// A load.
+/// One load of a test.
 struct Step {
     rate: FrameRate,
-    /// In per cent of the throughput, where that is known.
+    /// In % of the throughput, if that is known.
     percent: Option<f64>,
     /// For people: `50 %`, `100 kfps`.
     label: String,
-    /// Was it asked for as a share of the throughput?
+    /// True if it was requested as a share of the throughput.
     share: bool,
-    /// Are routers compared at it?
+    /// True if routers are compared at this load.
     compared: bool,
 }
 
@@ -254,13 +256,13 @@ impl Step {
         if self.share { format!("{} of throughput", self.label) } else { self.label.clone() }
     }
 
-    /// Works on the plot of percentiles at this load.
+    /// Calls `work` with the plot of percentiles at this load.
     fn with_percentiles(&self, work: impl FnOnce(PlotSpec<'_>)) {
         with_percentiles(self.share.then_some(self.percent).flatten(), &self.purpose(), work);
     }
 }
 
-/// The loads of one size. Those that are shares of the throughput are left out where none was found.
+/// The loads for one size. Shares of the throughput are omitted if none was found.
 fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameRate>) -> Vec<Step> {
     let share = |(at, percent): (usize, &f64)| {
         throughput.map(|throughput| Step {
@@ -281,7 +283,8 @@ fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameR
     loads.iter().enumerate().filter_map(share).chain(common).collect()
 }
 
-/// Works on the plot of percentiles at a load: a share of the throughput in per cent, or the one at which routers are compared.
+/// Calls `work` with the plot of percentiles at a load: a share of the throughput in %, or the load at which routers
+/// are compared.
 fn with_percentiles(percent: Option<f64>, load: &str, work: impl FnOnce(PlotSpec<'_>)) {
     work(PlotSpec {
         key: &percent.map_or("latency_percentiles_compared".into(), |p| format!("latency_percentiles_{p}")),
@@ -343,7 +346,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
             lossy,
         );
         let Some(figures) = figures else { continue };
-        // One group needs no name: all frames are in it.
+        // A single group needs no name: it contains all frames.
         let name =
             if first.groups.len() > 1 { format!("{}, {group}", pattern.size_text()) } else { pattern.size_text() };
         let label = Some(format!("{} at {}", pattern.label(), step.label));
@@ -359,8 +362,8 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
     }
 }
 
-/// The figures by which routers are compared. At a load at which a router loses frames, the latency of those that arrive is that of full
-/// queues: it has none.
+/// The figures that rank routers. If a router loses frames at a load, the latency of the received frames is that of
+/// full queues, so there is no figure.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult]) {
     let overloaded = is_overloaded(results);
     let groups: Vec<String> =
@@ -369,7 +372,7 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[Tr
     for (key, percentile, title) in
         [("median", 50.0, "Median latency"), ("p99_9", 99.9, "99.9th percentile of latency")]
     {
-        // Of several groups the slowest counts.
+        // Of several groups, the slowest one counts.
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
         let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());

@@ -1,7 +1,7 @@
-//! The tests, one file each, and the two traits between a test and what it is run on.
+//! The tests, one file each, and the two traits between a test and the testbed it runs on.
 //!
-//! A [`Method`] does no I/O, reads no clock and starts no thread: it asks a [`Testbed`] for trials and reasons about
-//! what came of them. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
+//! A [`Method`] does no I/O, reads no clock and starts no thread: it requests trials from a [`Testbed`] and evaluates
+//! the results. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
 //! reference device.
 
 pub mod back_to_back;
@@ -81,42 +81,44 @@ pub trait Method: Sync {
     /// Name, parameters and sources.
     fn spec(&self) -> &'static TestSpec;
 
-    /// Runs the test and writes what it finds into `outcome` as it goes, so that an error or an interruption keeps what
-    /// was measured until then.
+    /// Runs the test and writes results into `outcome` as they come, so that an error or an interruption keeps
+    /// everything measured until then.
     ///
     /// # Errors
     /// Whatever stopped it; see [`TestError`].
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError>;
 
-    /// About how long it will take on one DUT, for progress before any trial has been timed.
+    /// Approximate duration on one DUT, for progress before any trial has been timed.
     fn estimate(&self, params: &Params) -> Duration;
 
-    /// The same where the throughput of every pattern is known from an earlier test, so that no search comes first.
+    /// The same if the throughput of every pattern is known from an earlier test, so that no search is needed.
     fn estimate_known(&self, params: &Params) -> Duration {
         self.estimate(params)
     }
 
-    /// How many trials it has on one DUT, those of its searches included. No earlier test has found the throughput of `searches` of the patterns of
-    /// [`Method::searched`]. `None` where that is not known before.
+    /// Number of trials on one DUT, searches included. No earlier test has found the throughput of `searches` of the
+    /// patterns of [`Method::searched`]. `None` if the number is not known in advance.
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
         let _ = (params, searches);
         None
     }
 
-    /// The patterns of which it needs the throughput: it searches that of those that no earlier test has found, and later tests then know it.
+    /// The patterns whose throughput the test needs. It searches those that no earlier test has found, and later tests
+    /// then know the result.
     fn searched(&self, params: &Params) -> Vec<Pattern> {
         route_traffic::load_patterns(self.spec(), params)
     }
 
-    /// The traffic patterns that it offers, of which the tester's own ceiling has to be known.
+    /// The traffic patterns that it offers, for which the tester's own ceiling must be known.
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         let sizes = FRAME_SIZES.find(params).unwrap_or_default();
         let own = sizes.into_iter().map(|size| Pattern::new(size, params));
         own.chain(route_traffic::load_patterns(self.spec(), params)).collect()
     }
 
-    /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
-    /// 24)"), without the test's name, so that a run states what several tests share once; empty for a conformant run.
+    /// Deviations of these parameters from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
+    /// 24)"). They omit the test's name, so that a run states what several tests share once; empty for a conformant
+    /// run.
     fn deviations(&self, params: &Params) -> Vec<String> {
         let _ = params;
         Vec::new()

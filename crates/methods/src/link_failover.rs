@@ -69,7 +69,7 @@ const REPORT: OutageReport = OutageReport::new(
     TableSpec::new("link_failover_unreachable", "Unreachable routes"),
     "Outage of a route, over all routes",
 );
-/// Traffic runs for so long before the failure, in seconds.
+/// Traffic runs for this long before the failure, in seconds.
 const BEFORE_S: f64 = 1.0;
 
 impl Method for LinkFailover {
@@ -138,7 +138,7 @@ fn fail(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         bed.routing()?.act(&up)?;
     }
     let result = result?;
-    // That of the best path is meant to end.
+    // The session of the best path is expected to end.
     route_tests::note_losses(bed, family, &[source, alternate], outcome)?;
     let Some(outage) = Outage::of(&result, rate.pps(), None) else {
         return Err(TestError::Failed("nothing was counted per route".into()));

@@ -1,5 +1,6 @@
-//! Longest match with covering prefixes: shorter masks that lead to another port must not draw a single frame while the longer ones are
-//! there, and must take all of them when those are gone (core router test of 2001: 50,000 shorter masks beside the table).
+//! Longest match with covering prefixes: shorter masks that lead to another port must not attract a single frame while
+//! the longer ones are present, and must attract all frames after those are withdrawn (core router test of 2001: 50,000
+//! shorter masks beside the table).
 
 use crate::Method;
 use crate::columns;
@@ -129,14 +130,16 @@ impl Method for LongestMatch {
 
 /// Prefixes that cover routes of a table, and the routes that they cover.
 struct Covering {
-    /// The prefixes, each behind another port than the routes that it covers.
+    /// The prefixes; each is behind a different port than the routes that it covers.
     masks: Spread,
-    /// The covered routes, behind the ports of the prefixes that longest match finds for them when the table is gone.
+    /// The covered routes, each behind the port of the covering prefix that longest match selects after the table is
+    /// withdrawn.
     covered: Spread,
 }
 
-/// Masks shorter by `bits` than routes of the table, from the first route behind each port on, none of them a route itself, `most` at most over
-/// all ports. Those of the routes behind one port are behind the next one.
+/// Masks shorter by `bits` than routes of the table, starting with the first route behind each port. None of them is a
+/// route itself, and there are at most `most` over all ports. Masks for the routes behind one port are behind the next
+/// port.
 fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
     let Case { all, peers, family, .. } = &table.case;
     let parts = table.behind.len() as u32;
@@ -151,7 +154,7 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             let shorter = route.length().checked_sub(bits).filter(|length| *length > 0);
             let Some(mask) = shorter.and_then(|length| Prefix::masked(route.address(), length)) else { continue };
             let owner = match masks.get(&mask) {
-                // It leads to the port of the route itself: nothing would show which of them was taken.
+                // The mask leads to the port of the route itself, so a trial could not show which of them was used.
                 Some(owner) if *owner == behind.peer => continue,
                 Some(owner) => *owner,
                 None if all.index_of(&mask).is_some() => continue,
@@ -165,7 +168,8 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             covered.insert(route, owner);
         }
     }
-    // Masks of one length may cover those of another: longest match decides, and a route that has addresses of several owners is left out.
+    // Masks of one length may cover those of another: longest match decides. A route whose addresses belong to several
+    // owners is omitted.
     let shorter = |prefix: &Prefix, from: u8| {
         let address = prefix.address();
         (1..=from).rev().filter_map(move |length| Prefix::masked(address, length))
@@ -205,11 +209,11 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
     }
 }
 
-/// What the trials of one state of the table found, by frame size.
+/// Results of the trials in one state of the table, by frame size.
 struct Found<'a> {
     family: Family,
     sizes: &'a [(PacketSize, FrameRate)],
-    /// Of the table alone.
+    /// Results with the table alone.
     alone: Vec<TrialResult>,
     /// Rates with the covering prefixes as a share of those, in %.
     shares: Vec<Option<f64>>,
@@ -262,7 +266,8 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
 }
 
 impl Found<'_> {
-    /// A trial of each frame size to the routes of `aimed`, when the DUT forwards to them and holds so many.
+    /// Runs a trial of each frame size to the routes of `aimed`, once the DUT forwards to them and holds the expected
+    /// number of routes.
     fn state(
         &mut self,
         bed: &mut dyn Testbed,
@@ -282,7 +287,7 @@ impl Found<'_> {
                 streams: aimed.streams(),
                 rate: *rate,
                 bin_s: None,
-                // For the routes that lose frames. Counters of every route at every sender would be millions.
+                // To identify routes that lose frames. Counters for every route at every sender would be millions.
                 per_route: !aimed.is_meshed(),
                 changes: Vec::new(),
             };
@@ -308,8 +313,8 @@ impl Found<'_> {
     }
 }
 
-/// Adds a row; returns the frames that came to the other port. `whole` is what rates are compared with: the throughput, where it is known, and the
-/// trial with the table alone, where there was one before.
+/// Adds a row; returns the frames that arrived at the other port. `whole` is the baseline for rates: the throughput, if
+/// known, and the earlier trial with the table alone, if there was one.
 fn write(
     outcome: &mut Outcome,
     family: Family,
@@ -358,7 +363,7 @@ mod tests {
     use super::*;
     use drophammer_model::trial::{GroupCounts, Health, Validity};
 
-    /// A second of 1,000 frames, of which so many arrived at the right port.
+    /// A second of 1,000 frames, of which `received` arrived at the right port.
     fn result(received: u64) -> TrialResult {
         let group = GroupCounts { offered: 1_000, received, lost: 1_000 - received, ..GroupCounts::default() };
         TrialResult {

@@ -80,7 +80,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One share of IPv6 at the highest load; rates are of all ports together.
+    /// One share of IPv6 at the highest load; rates are the sum over all ports.
     struct RateRow {
         frame_size: PacketSize = "IPv4 frame size",
         ipv6_percent: f64 = "IPv6 share" ["%"],
@@ -100,7 +100,7 @@ columns! {
 }
 
 columns! {
-    /// One family of one share of IPv6 at the load of latency.
+    /// One family at one share of IPv6, at the load for latency.
     struct FamilyRow {
         frame_size: PacketSize = "IPv4 frame size",
         ipv6_percent: f64 = "IPv6 share" ["%"],
@@ -131,10 +131,10 @@ const LATENCY: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Loads that differ by no more than this share are compared.
+/// Loads that differ by no more than this share are comparable.
 const SAME_LOAD: f64 = 0.05;
 
-/// Pure IPv4 first, then each share, of each size.
+/// For each size, pure IPv4 first, then each share.
 fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
     let shares: Vec<f64> =
         std::iter::once(0.0).chain(IPV6_SHARES.get(params).into_iter().map(|share| share.0)).collect();
@@ -268,7 +268,7 @@ fn rates(
     throughput: Option<FrameRate>,
     result: &TrialResult,
 ) {
-    // All rates are of the time in which frames were sent: what is lost is what was sent and not received.
+    // All rates refer to the time in which frames were sent: lost frames are those sent and not received.
     let per_second = |frames: u64| frames as f64 / result.sending_s;
     let count = |family: Family, of: fn(&GroupCounts) -> u64| of_family(result, family).map_or(0, of);
     let sent_bytes: f64 = [Family::Ipv4, Family::Ipv6]
@@ -293,7 +293,7 @@ fn rates(
         loss_percent: percent_of(result.lost(), result.offered()),
         ipv4_loss_percent: loss_of(result, Family::Ipv4),
         ipv6_loss_percent: loss_of(result, Family::Ipv6),
-        // A round of a mix that was cut off at the end makes the mean size of what was sent inexact by less than a round.
+        // If the last round of a mix was cut off, the mean size of the sent frames is off by less than one round.
         l2_percent: if lossless {
             Some(100.0)
         } else {
@@ -325,7 +325,8 @@ fn rank(
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs, none where too many frames were lost. `pure` is that of pure IPv4, at its load.
+/// Returns the mean latency of the slower family in µs; none if too many frames were lost. `pure` is the latency of
+/// pure IPv4, with its load.
 fn latency(
     outcome: &mut Outcome,
     (size, share): (&PacketSize, f64),
@@ -334,7 +335,7 @@ fn latency(
     pure: Option<(FrameRate, f64)>,
 ) -> Option<f64> {
     let us = |ns: u64| ns as f64 / 1e3;
-    // Latency at another load is no measure.
+    // Latency at a different load is not comparable.
     let pure_us = pure.filter(|(at, _)| (load.pps() / at.pps() - 1.0).abs() <= SAME_LOAD).map(|(_, us)| us);
     let overloaded = is_overloaded(std::slice::from_ref(result));
     let mut slowest: Option<f64> = None;

@@ -1,6 +1,8 @@
-//! Modifiers of RFC 2544 section 11: tests by frame size once without and once with something that the router has to bear beside their frames.
+//! Modifiers of RFC 2544 section 11: tests by frame size run once without and once with an additional task for the
+//! router.
 //!
-//! A test need not know of them. It runs on a testbed that adds to its trials what the modifier says, and counts that apart.
+//! A test need not know about modifiers. It runs on a testbed that adds the modifier to its trials and counts its
+//! traffic separately.
 
 mod beside;
 mod broadcast;
@@ -27,7 +29,7 @@ pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
     "what is sent beside the test frames, one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update` (RFC 2544 section 11)",
 );
 
-/// Those of a test; none alone where it has none.
+/// The modifiers of a test; only [`Modifier::None`] if it has none.
 pub fn modifiers(params: &Params) -> Vec<Modifier> {
     MODIFIERS.find(params).flatten().unwrap_or_else(|| vec![Modifier::None])
 }
@@ -41,12 +43,12 @@ pub fn patterns(params: &Params) -> Vec<Pattern> {
     FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
 }
 
-/// Number of these, for progress and estimates; 1 of a test that has one size.
+/// Number of these patterns, for progress and estimates; 1 for a test with one size.
 pub fn count(params: &Params) -> usize {
     FRAME_SIZES.find(params).map_or(1, |sizes| sizes.len()) * modifiers(params).len()
 }
 
-/// Adds to `name` of a pattern what is beside it: `64 bytes beside 1 % broadcast frames`.
+/// Appends the modifier to the `name` of a pattern: `64 bytes beside 1 % broadcast frames`.
 pub(crate) fn named(name: String, modifier: Modifier) -> String {
     match modifier {
         Modifier::None => name,
@@ -57,7 +59,7 @@ pub(crate) fn named(name: String, modifier: Modifier) -> String {
 }
 
 columns! {
-    /// What was beside the frames of one pattern, over all its trials.
+    /// Result of the modifier of one pattern, over all its trials.
     struct ModifierRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
@@ -77,10 +79,10 @@ const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Beside the te
 /// The table of tests that have the parameter.
 pub(crate) const SHAPE: TableShape = TABLE.shape();
 
-/// Runs `each` with what the pattern has beside its frames, and says what became of that.
+/// Runs `each` with the modifier of the pattern, and reports the result of the modifier.
 ///
 /// # Errors
-/// Those of `each`, and of what is done beside: [`TestError::NotApplicable`] where this router or suite cannot have it.
+/// Those of `each`, and of the modifier: [`TestError::NotApplicable`] if this router or suite does not support it.
 pub(crate) fn with(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

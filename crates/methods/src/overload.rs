@@ -1,8 +1,9 @@
-//! Overload and flood: what the router forwards at its throughput, at 25 % more and at the highest load, and whether it still answers its
-//! operator meanwhile.
+//! Overload and flood: the router's forwarding rate at its throughput, at 25 % more and at the highest load, and
+//! whether it still answers its operator meanwhile.
 //!
-//! Bradner's table of 1989 has the columns "theor", "hammer", "max", "+25%" and "flood", and beside it whether the processor is "ok" or
-//! "dead". Its "max" is the rate at which what came out seemed to match what went in; here it is the throughput of RFC 1242, without loss.
+//! Bradner's table of 1989 has the columns "theor", "hammer", "max", "+25%" and "flood", and also whether the processor
+//! is "ok" or "dead". Its "max" is the rate at which the output seemed to match the input; here it is the throughput of
+//! RFC 1242, without loss.
 
 use crate::Method;
 use crate::columns;
@@ -124,7 +125,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Which load.
+/// Load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Throughput,
@@ -134,21 +135,21 @@ enum Step {
 
 const STEPS: [Step; 3] = [Step::Throughput, Step::Excess, Step::Flood];
 
-/// A trial and what came of the questions.
+/// Result of a trial, and the answers to the questions.
 type Asked = (TrialResult, Vec<Answered>);
 
-/// What one step gave.
+/// Result of one step.
 struct Found {
     step: Step,
-    /// Load per sending port that the trial asked for: of a flood the limit of the load.
+    /// Requested load per sending port; for a flood, the limit of the load.
     asked: FrameRate,
     result: TrialResult,
     answered: Vec<Answered>,
 }
 
 impl Found {
-    /// Is the forwarding rate as much the tester's limit as the router's? Without loss at the highest load that there was, the router was not
-    /// overloaded at all.
+    /// Whether the forwarding rate is limited by the tester as much as by the router. Without loss at the highest
+    /// available load, the router was not overloaded.
     fn at_least(&self, throughput: FrameRate, excess: f64, limits: &Limits) -> bool {
         let rate = self.result.forwarding_rate();
         let lossless = self.result.lost() == 0;
@@ -163,14 +164,14 @@ impl Found {
             }
     }
 
-    /// Is this the excess, and less of it than was wanted?
+    /// Whether this is the overload step, with less excess than wanted.
     fn cannot(&self, throughput: FrameRate, excess: f64) -> bool {
         let wanted = throughput.pps() * (1.0 + excess / 100.0);
         self.step == Step::Excess && self.result.offered_load().pps() < wanted * 0.999
     }
 }
 
-/// One trial at `load`.
+/// Runs one trial at `load`.
 fn ask(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -283,7 +284,7 @@ fn name(step: Step, excess: f64) -> String {
     }
 }
 
-/// Load of a step: what the tester can of it.
+/// Load of a step, as far as the tester can offer it.
 fn overload(step: Step, throughput: FrameRate, excess: f64, limits: &Limits) -> FrameRate {
     let factor = if step == Step::Excess { 1.0 + excess / 100.0 } else { 1.0 };
     FrameRate((throughput.pps() * factor).min(limits.max.pps()).max(throughput.pps()))
@@ -350,7 +351,7 @@ fn figures(
         let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
         let rate = result.forwarding_rate();
         let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
-        // The load that was asked for: what the tester offered of a flood differs from trial to trial.
+        // The requested load is recorded, because the offered load of a flood differs from trial to trial.
         let (tester_limited, load_pps) = (one.at_least(throughput, excess, limits), Some(asked.pps()));
         outcome.ranks.push(RankFigure { tester_limited, load_pps, ..figure });
         if *step == Step::Flood && !answered.is_empty() {

@@ -1,7 +1,8 @@
-//! Packet order against load (RFC 4737; "packet ordering" of the core router test of 2001): which share of the frames arrives out of order at
-//! each load, and from which load on.
+//! Packet order against load (RFC 4737; "packet ordering" of the core router test of 2001): share of frames that arrive
+//! out of order at each load, and the load at which this begins.
 //!
-//! A router that spreads the frames of one flow over parallel paths keeps them in order as long as these are idle. So the load is what matters.
+//! A router that spreads the frames of one flow over parallel paths keeps them in order as long as the paths are idle.
+//! So the order depends on the load.
 
 mod onset;
 
@@ -33,7 +34,7 @@ use std::time::Duration;
 pub struct PacketOrder;
 
 drophammer_model::choice! {
-    /// What loads are shares of.
+    /// The rate that loads are a share of.
     enum Of {
         /// The line rate.
         Line = "line",
@@ -66,7 +67,7 @@ const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 const REPEATS: Param<u32> = Param::new("repeats", "3", "3", "trials per load");
 
-/// What traffic is made of: as elsewhere, but for the sizes.
+/// Parameters of the traffic: the common ones, with different frame sizes.
 const TRAFFIC_HERE: [ParamSpec; 7] =
     [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], TRAFFIC[4], TRAFFIC[5], TRAFFIC[6]];
 
@@ -242,7 +243,7 @@ impl Method for PacketOrder {
         let trials = loads(params).len() * FRAME_SIZES.get(params).len() * REPEATS.get(params) as usize;
         let trials = match LOAD_OF.get(params) {
             Of::Highest | Of::Throughput => TrialCount::exactly(trials),
-            // The tester may not be able to offer line rate.
+            // The tester may not reach line rate.
             Of::Line => TrialCount::up_to(trials),
         };
         Some(over_routes(params, trials) + known_trials(params, searches))
@@ -262,7 +263,7 @@ impl Method for PacketOrder {
     }
 }
 
-/// What loads are shares of.
+/// The rate that loads are a share of.
 fn whole(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -278,7 +279,7 @@ fn whole(
     }
 }
 
-/// What is known of the tester alone, for a note.
+/// Reordering by the tester alone, for a note.
 fn loop_text(without: Option<LoopOrder>) -> String {
     match without {
         None => "the tester was not measured without router, so its own share of reordered frames is not known".into(),
@@ -292,7 +293,7 @@ fn loop_text(without: Option<LoopOrder>) -> String {
     }
 }
 
-/// The trials of a load, as far as they came.
+/// Runs the trials of a load. Returns the results so far, also after an error.
 fn measure(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -312,7 +313,7 @@ fn measure(
     (results, stopped)
 }
 
-/// The trial with a group for each flow: `IPv4, p1 to p2`.
+/// Puts each flow of the trial into a separate group: `IPv4, p1 to p2`.
 fn each_flow_by_itself(mut spec: TrialSpec, ports: &[PortView]) -> TrialSpec {
     for flow in &mut spec.flows {
         flow.group = format!("{}, {} to {}", flow.family, ports[flow.from].name, ports[flow.to].name);
@@ -324,7 +325,7 @@ fn line_percent(rate: FrameRate, limits: &Limits) -> f64 {
     rate.pps() / limits.line.pps() * 100.0
 }
 
-/// Sum over trials and groups; `None` where the order of any of them is not known.
+/// Sum over trials and groups; `None` if the order in any of them is unknown.
 fn known(results: &[TrialResult], count: impl Fn(&GroupCounts) -> u64) -> Option<u64> {
     results.iter().flat_map(|result| &result.groups).map(|g| g.known_reordered().map(|_| count(g))).sum()
 }
@@ -333,20 +334,21 @@ fn received(results: &[TrialResult]) -> u64 {
     results.iter().map(TrialResult::received).sum()
 }
 
-/// Share of reordered frames of each trial of which it is known, in per cent.
+/// Share of reordered frames in % for each trial in which the order is known.
 fn shares(results: &[TrialResult]) -> Vec<f64> {
     let of =
         |result: &TrialResult| percent_of(known(std::slice::from_ref(result), |g| g.reordered)?, result.received());
     results.iter().filter_map(of).collect()
 }
 
-/// Trials with reordered frames, and trials.
+/// Number of trials with reordered frames, and of all trials.
 fn order_by_trial(results: &[TrialResult]) -> (u64, u64) {
     let reordered = results.iter().filter(|result| result.sum(|g| g.reordered) > 0).count();
     (reordered as u64, results.len() as u64)
 }
 
-/// The flow with the largest share of reordered frames over all trials, if any has some: its name and its share in per cent.
+/// The flow with the largest share of reordered frames over all trials, if any were reordered: its name and its share
+/// in %.
 fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
     let groups = results.first()?.groups.iter().map(|g| g.group.as_str());
     let share = |name: &str| {
@@ -357,7 +359,7 @@ fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
     all.filter(|(_, share)| *share > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
-/// Writes a row, and says what became of the order.
+/// Writes a row, and returns the verdict on the order.
 fn row(
     outcome: &mut Outcome,
     pattern: &Pattern,
@@ -421,7 +423,7 @@ fn row(
     order
 }
 
-/// The share at the highest load. That which the tester may have caused itself is no figure of the router.
+/// Ranks the share at the highest load. If the tester may have caused the reordering, there is no figure.
 fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], order: Order) {
     if order == Order::Doubtful {
         note_of(outcome, pattern, "no share at the highest load: it is not told apart from the tester's own");
@@ -452,7 +454,7 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
         [],
         marks,
     );
-    // A part of the loads has no onset that could be compared.
+    // If only a part of the loads was measured, the onset is not comparable.
     let Some((value, step, at_least)) = onset.figure().filter(|_| whole) else { return };
     let title = format!("Load at which reordering begins, {}", pattern.size_text());
     let key = format!("reordering_begins_{}_percent", pattern.size);

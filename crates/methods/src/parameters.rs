@@ -1,4 +1,4 @@
-//! Parameters that several tests share, and what a suite deviates from the RFCs by them.
+//! Parameters that several tests share, and their deviations from the RFCs.
 
 use crate::modifiers::MODIFIERS;
 use crate::route_traffic;
@@ -117,7 +117,7 @@ drophammer_model::choice! {
     }
 }
 
-/// What traffic is made of, in tests by frame size.
+/// Parameters of the traffic, in tests by frame size.
 pub const TRAFFIC: [ParamSpec; 7] = [
     FRAME_SIZES.spec(),
     FAMILIES.spec(),
@@ -127,11 +127,11 @@ pub const TRAFFIC: [ParamSpec; 7] = [
     DISTRIBUTION.spec(),
     ROUTES.spec().needing(route_traffic::NEEDS),
 ];
-/// And in those whose frames may carry labels.
+/// Parameters of tests whose frames may carry labels.
 pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
-/// The modifiers of RFC 2544 section 11, in its own tests.
+/// The modifiers of RFC 2544 section 11, in tests that support them.
 pub const MODIFIED: [ParamSpec; 1] = [MODIFIERS.spec()];
-/// What every trial ends with.
+/// Parameters of the pause after each trial.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.
 pub const SEARCH: [ParamSpec; 7] =
@@ -158,7 +158,7 @@ pub(crate) const fn length(lists: &[&[ParamSpec]]) -> usize {
     length
 }
 
-/// Several lists of parameters as one of `N`, which is their length together.
+/// Several lists of parameters as one; `N` is their total length.
 pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
     let mut all = [lists[0][0]; N];
     let (mut list, mut filled) = (0, 0);
@@ -173,21 +173,21 @@ pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec
     all
 }
 
-/// A deviation when the duration is below what the RFC asks for.
+/// A deviation if the duration is shorter than the RFC requires.
 pub fn shorter(params: &Params, of: &Param<Duration>, what: &str, rfc_s: f64, section: &str) -> Option<String> {
     let (found, asked) = (of.get(params), Duration::from_secs_f64(rfc_s));
     (found < asked)
         .then(|| format!("{what} of {} instead of {} ({section})", show_duration(found), show_duration(asked)))
 }
 
-/// A deviation when the count is below what the RFC asks for.
+/// A deviation if the count is smaller than the RFC requires.
 pub fn fewer(params: &Params, of: &Param<u32>, what: &str, rfc: u32, section: &str) -> Option<String> {
     let found = of.get(params);
     (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
 }
 
-/// Deviations by frame sizes, pause and drain, which most tests have. The same words for every test, so that a run can
-/// state them once.
+/// Deviations by frame sizes, pause and drain, which most tests have. The wording is the same for every test, so that a
+/// run can state each of them once.
 pub fn common_deviations(params: &Params) -> Vec<String> {
     let few = (FRAME_SIZES.get(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
     let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
@@ -195,11 +195,12 @@ pub fn common_deviations(params: &Params) -> Vec<String> {
     few.into_iter().chain(pause).chain(drain).collect()
 }
 
-/// What a trial takes beside sending, drain and pause in seconds, for estimates: setting it up and reading it.
+/// Time of a trial in addition to sending, drain and pause in seconds, for estimates: setting it up and reading the
+/// results.
 const TRIAL_OVERHEAD_S: f64 = 0.12;
 
-/// What `trials` trials take beside sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses frames and
-/// waits for these until the drain time is over.
+/// Time of `trials` trials in addition to sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses
+/// frames and waits for these until the drain time is over.
 pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
     trials * PAUSE.seconds(params) + unpaused_s(params, trials, lossy)
 }

@@ -1,5 +1,5 @@
-//! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
-//! the rates that bound it.
+//! The traffic pattern of a test row: sizes, IP versions and direction, converted into flows between the tester's
+//! ports; and the rates that limit it.
 
 use crate::extension_headers;
 use crate::labelled;
@@ -20,38 +20,39 @@ use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 
-/// Share of the tester's ceiling that tests load it with: at the ceiling itself it falls short every other time, and such
-/// a trial is invalid.
+/// Tests use at most this share of the tester's ceiling: at the ceiling itself, the tester falls short in every other
+/// trial, which is then invalid.
 pub const CEILING_SHARE: f64 = 0.95;
 
-/// A figure above this share of the tester's ceiling is as much the tester's as the DUT's.
+/// A figure above this share of the tester's ceiling is limited by the tester as much as by the DUT.
 pub const TESTER_LIMITED_SHARE: f64 = 0.9;
 
-/// Share of a load that the tester could not offer validly to which the highest load then goes down.
+/// Factor by which the highest load is reduced after the tester could not offer it validly.
 pub const RETREAT: f64 = 0.9;
 
-/// How often it may go down before the tester is given up.
+/// How often it may be reduced before the tester counts as unfit.
 pub const RETREATS: u32 = 6;
 
-/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load: what else went
-/// wrong beside it may be its doing.
+/// Whether a trial with these reasons was invalid because of its load. If the host was busy, that may also have caused
+/// the other reasons, so they show nothing about the load.
 pub fn load_was_too_high(reasons: &[String]) -> bool {
     !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
-/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Of fully meshed traffic each port sends to all
-/// others. Each family has a flow group of its own and sends as many frames as the others, unless `mix` says otherwise.
+/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. In fully meshed
+/// traffic each port sends to all others. Each family has a separate flow group and sends as many frames as the others,
+/// unless `mix` specifies otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// Size or mix; that of IPv4 frames where IPv6 frames have another.
+    /// Size or mix; if IPv6 frames have a different size, that of the IPv4 frames.
     pub size: PacketSize,
     /// IP versions, at least one.
     pub families: Vec<Family>,
-    /// What IPv6 frames have of their own, where there are both families.
+    /// Share and size of IPv6 frames, if both families are used.
     pub mix: Option<FamilyMix>,
     /// Direction; fully meshed traffic has both.
     pub direction: Direction,
-    /// Between which ports frames go.
+    /// Which ports send to which.
     pub distribution: Distribution,
     /// BGP routes that the destinations are in, over all ports and for each family; 0 for hosts of the networks behind the ports.
     pub routes: u32,
@@ -59,16 +60,16 @@ pub struct Pattern {
     pub labels: Option<Labels>,
     /// Extension headers of the IPv6 frames, within their size.
     pub extensions: Vec<ExtensionHeader>,
-    /// What is sent beside its frames.
+    /// Additional traffic beside its frames.
     pub modifier: Modifier,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
     pub drain_s: f64,
 }
 
-/// The labels that parameters ask for.
+/// The labels that the parameters request.
 pub fn labels(params: &Params) -> Option<Labels> {
     let operation = LABELS.find(params).flatten()?;
-    // Too many are refused when flows are made of them.
+    // Too many labels are refused when the flows are built.
     let sent = LABEL_STACK.find(params).map_or(1, |sent| u8::try_from(sent).unwrap_or(u8::MAX));
     let sent = if operation == LabelOperation::Push { 0 } else { sent };
     Some(Labels { operation, sent })
@@ -92,7 +93,7 @@ impl Pattern {
         pattern.shared_out(params)
     }
 
-    /// The same with what `ipv6_share` and `ipv6_frame_size` say of IPv6 frames.
+    /// The same with the settings `ipv6_share` and `ipv6_frame_size` for IPv6 frames.
     pub fn shared_out(self, params: &Params) -> Self {
         match (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params)) {
             (None, None) => self,
@@ -100,7 +101,8 @@ impl Pattern {
         }
     }
 
-    /// The same with this share of IPv6 frames in per cent, which may have a size of their own: of one family where the share is 0 or 100 %.
+    /// The same with this share of IPv6 frames in %, optionally with a different size; a single family if the share is
+    /// 0 or 100 %.
     pub fn mixed(self, ipv6_percent: f64, ipv6_size: Option<PacketSize>) -> Self {
         let ipv6_size = ipv6_size.unwrap_or_else(|| self.size.clone());
         match FamilyMix::new(ipv6_percent, ipv6_size.clone()) {
@@ -112,7 +114,7 @@ impl Pattern {
         }
     }
 
-    /// Key under which [`Known`](crate::Known) and ceilings hold it.
+    /// Key of the pattern in [`Known`](crate::Known) and among the ceilings.
     pub fn key(&self) -> PatternKey {
         PatternKey {
             size: self.size.clone(),
@@ -120,7 +122,7 @@ impl Pattern {
             mix: self.mix.clone(),
             direction: self.direction,
             distribution: self.distribution,
-            // As a trial has them: of each family.
+            // A trial counts the routes of all families.
             routes: self.routes * self.families.len() as u32,
             labels: self.labels,
             extensions: self.extensions.clone(),
@@ -146,7 +148,7 @@ impl Pattern {
         }
     }
 
-    /// Mean of a figure of each family over the frames.
+    /// Mean of a per-family figure over all frames.
     fn mean(&self, figure: impl Fn(Family) -> f64) -> f64 {
         let weight = |family: Family| self.mix.as_ref().map_or(1.0, |mix| mix.percent(family));
         let sum: f64 = self.families.iter().map(|family| figure(*family) * weight(*family)).sum();
@@ -171,12 +173,13 @@ impl Pattern {
         modifiers::named(extension_headers::named(frames, &self.extensions), self.modifier)
     }
 
-    /// The same in short, for figures: `64`; `64_broadcast`.
+    /// A short form for figures: `64`; `64_broadcast`.
     pub fn label(&self) -> String {
         self.modifier.size_word(&self.size.to_string())
     }
 
-    /// Mean size of the frames that are sent over all families in bytes, FCS and labels included. IPv6 frames may be larger than asked for.
+    /// Mean size of the sent frames over all families in bytes, FCS and labels included. IPv6 frames may be larger than
+    /// requested.
     pub fn frame_bytes(&self) -> f64 {
         self.mean(|family| self.bytes_of(family).1)
     }
@@ -197,7 +200,7 @@ impl Pattern {
         self.labels.map_or(0, Labels::bytes)
     }
 
-    /// The same as the tester's own ceiling is measured with: [`PatternKey::on_loop`].
+    /// The pattern with which the tester's own ceiling is measured: [`PatternKey::on_loop`].
     #[must_use]
     pub fn on_loop(&self) -> Pattern {
         let PatternKey { distribution, routes, labels, extensions, modifier, .. } = self.key().on_loop();
@@ -223,8 +226,8 @@ impl Pattern {
         senders.len() as u32
     }
 
-    /// The flows. Sources and destinations are the test addresses behind the sending and the receiving port, which
-    /// the generator takes in pseudo-random order (RFC 4814).
+    /// The flows. Sources and destinations are the test addresses behind the sending and the receiving port, which the
+    /// generator uses in pseudo-random order (RFC 4814).
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] when a port has no addresses of a family, or too small an MTU.
@@ -262,7 +265,7 @@ impl Pattern {
                 };
                 let sources = addressing(&ports[from])?.destinations;
                 let hosts = addressing(&ports[to])?.destinations;
-                // While no routes are behind a port, flows are made only to see whether they can be.
+                // If there are no routes behind a port yet, flows are built only to check whether they are possible.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
                 match self.labels {
@@ -315,11 +318,11 @@ impl Pattern {
         })
     }
 
-    /// The rates that bound this pattern on this bed, as far as they are known.
+    /// The known rates that limit this pattern on this bed.
     pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
         let ports = bed.ports();
         let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
-        // Frames that are sent beside have the size of the test frames.
+        // Additional frames have the size of the test frames.
         let share = if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 };
         let payload = |i: usize| ports[i].medium.payload_rate(ports[i].speed) * share;
         let rate = |i: usize| payload(i) / (8.0 * self.line_bytes(ports[i].medium));
@@ -338,12 +341,12 @@ impl Pattern {
         rate.pps() * self.frame_bytes() * 8.0
     }
 
-    /// Bits per second that this rate takes of a line of `medium`, preamble and gap or flags included (layer 1).
+    /// Bits per second that this rate takes on a line of `medium`, preamble and gap or flags included (layer 1).
     pub fn l1_bps(&self, rate: FrameRate, medium: Medium) -> f64 {
         rate.pps() * self.line_bytes(medium) * 8.0
     }
 
-    /// Mean bytes that a frame takes of a line, all overhead included.
+    /// Mean bytes that a frame takes on a line, all overhead included.
     fn line_bytes(&self, medium: Medium) -> f64 {
         self.mean(|family| {
             let (packet, frame) = self.bytes_of(family);
@@ -352,50 +355,51 @@ impl Pattern {
     }
 }
 
-/// Rates that bound a pattern, all per sending port.
+/// Rates that limit a pattern, all per sending port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B, without what a modifier takes of it.
+    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B, less the part that a modifier uses.
     pub line: FrameRate,
     /// Medium of that port.
     pub medium: Medium,
-    /// What the tester itself manages.
+    /// The tester's own ceiling.
     pub ceiling: Option<FrameRate>,
-    /// Highest load that tests ask for: the line rate, or 95 % of the ceiling where that is less, or what the tester could
-    /// still offer validly where even that was too much for it.
+    /// Highest load that tests request: the line rate, or 95 % of the ceiling if that is lower, or the load that the
+    /// tester could still offer validly if even that was too high.
     pub max: FrameRate,
-    /// The tester could not offer more than `max` validly.
+    /// True if the tester could not offer more than `max` validly.
     pub retreated: bool,
 }
 
-/// A rate that is nearer to the maximum frame rate of the line than this is line rate: the search does not tell them apart.
+/// From this share of the line's maximum frame rate on, a rate counts as line rate: the search does not distinguish
+/// them.
 const LINE_RATE_SHARE: f64 = 0.999;
 
 impl Limits {
-    /// The limits of a tester that cannot offer more than `highest` validly.
+    /// The limits if the tester cannot offer more than `highest` validly.
     pub fn retreat(self, highest: FrameRate) -> Self {
         if highest.pps() < self.max.pps() { Limits { max: highest, retreated: true, ..self } } else { self }
     }
 
-    /// True for a rate that is as much the tester's limit as the DUT's.
+    /// True if the tester limits this rate as much as the DUT.
     pub fn tester_limited(&self, rate: FrameRate) -> bool {
-        // As near to a load that was retreated to as 90 % of the ceiling is to 95 % of it.
+        // Relative to a reduced load, the same margin as 90 % of the ceiling has to 95 % of it.
         let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;
         (self.retreated && rate.pps() >= near)
             || self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())
     }
 
-    /// True for a rate that the line limits as much as the DUT.
+    /// True if the line limits this rate as much as the DUT.
     pub fn at_line_rate(&self, rate: FrameRate) -> bool {
         rate.pps() >= self.line.pps() * LINE_RATE_SHARE
     }
 
-    /// Is the highest load below line rate because of the tester?
+    /// Whether the highest load is below line rate because of the tester.
     pub fn below_line(&self) -> bool {
         self.max.pps() < self.line.pps()
     }
 
-    /// What the highest load is, for a note.
+    /// Description of the highest load, for a note.
     pub fn statement(&self) -> String {
         if self.retreated {
             format!("the tester cannot offer more than {} per port validly; line rate is {}", self.max, self.line)

@@ -1,8 +1,9 @@
-//! Delay by ping (Bradner 1989, "delay through router"): round trips of ICMP echo requests through the router and to it, without what the tester
-//! itself needs, beside the latency of test frames in the same trial.
+//! Delay by ping (Bradner 1989, "delay through router"): round trips of ICMP echo requests through the router and to
+//! it, less the tester's own share, beside the latency of test frames in the same trial.
 //!
-//! Bradner's packets were those of ping, timed with an oscilloscope from the end of the packet in to the beginning of the packet out. Here the tester
-//! has both ends: it knows when a request came in behind the router and when the reply left, and what its ports need on a loop without router.
+//! Bradner's packets were pings, timed with an oscilloscope from the end of the packet in to the beginning of the
+//! packet out. Here the tester is at both ends: it knows when a request arrived behind the router and when the reply
+//! left, and the delay of its ports on a loop without router.
 
 use crate::Method;
 use crate::columns;
@@ -27,11 +28,11 @@ use std::time::Duration;
 /// The test.
 pub struct PingDelay;
 
-/// Its name.
+/// Name of the test.
 pub const NAME: &str = "ping_delay";
 
 drophammer_model::choice! {
-    /// Where an echo request goes.
+    /// Destination of an echo request.
     pub enum Way {
         /// Through the router, to the tester's device behind the other port of the pair.
         Through = "through",
@@ -71,11 +72,11 @@ const LOAD: Param<FrameRate> = Param::new(
     "test frames per second and port meanwhile, from both ports of a pair; requests leave in the middle between two of them",
 );
 
-/// Sizes of the source.
+/// Number of sizes that the source of the test uses.
 const SOURCE_SIZES: usize = 6;
 /// Most requests in a trial.
 const MOST: usize = 10_000;
-/// Times are whole nanoseconds: what is less than that below 0 is 0.
+/// Times are whole nanoseconds, so a value below 0 by less than that counts as 0.
 const ROUNDING_US: f64 = 0.001;
 
 static SPEC: TestSpec = TestSpec {
@@ -143,8 +144,8 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// The least that the tester itself needs for a frame in one direction: from handing it to a port until it is seen at another one. What it needs
-/// beyond that differs from frame to frame and stays in the figures of a router.
+/// The minimum delay of the tester itself for a frame in one direction: from handing it to a port until another port
+/// sees it. Any additional delay differs from frame to frame and stays in the figures of a router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OwnDelay {
     /// Echo requests and replies.
@@ -185,21 +186,21 @@ fn of_pattern(pattern: &Pattern) -> Result<(Family, u16), TestError> {
     }
 }
 
-/// When request `number` (from 0) leaves, in seconds: in the middle between two test frames.
+/// Departure of request `number` (from 0) in seconds: in the middle between two test frames.
 fn leaves_s(number: usize, interval_s: f64, load: FrameRate) -> f64 {
     let at_s = (number as f64 + 0.5) * interval_s;
     let gap_s = 1.0 / load.pps();
     if gap_s > interval_s { at_s } else { ((at_s / gap_s).floor() + 0.5) * gap_s }
 }
 
-/// What came of the pings of one way.
+/// Replies to the pings of one way.
 #[derive(Clone, Debug, Default)]
 struct Answered {
     asked: u64,
     times: Vec<EchoTimes>,
 }
 
-/// One trial: what came of each way, and of the test frames.
+/// Runs one trial; returns the replies of each way, and the result of the test frames.
 fn measure(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -247,10 +248,10 @@ fn frames_us(result: &TrialResult) -> Option<f64> {
     median(&medians.map(|ns| ns as f64 / 1e3).collect::<Vec<_>>())
 }
 
-/// Measures the tester itself, on a loop without router whose devices have addresses.
+/// Measures the delay of the tester itself, on a loop without router whose devices have addresses.
 ///
 /// # Errors
-/// Those of [`Testbed::echo_trial`]; [`TestError::Failed`] where pings or test frames do not come through the loop.
+/// Those of [`Testbed::echo_trial`]; [`TestError::Failed`] if pings or test frames do not pass the loop.
 pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<OwnDelays, TestError> {
     let mut found = OwnDelays::new();
     if !outcome.tables.iter().any(|table| table.key == OWN) {
@@ -278,7 +279,7 @@ pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome)
     Ok(found)
 }
 
-/// What [`own_delays`] found, from the outcome that it wrote.
+/// The result of [`own_delays`], from the outcome that it wrote.
 pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
     let of = |us: f64| Duration::from_secs_f64(us / 1e6);
     let each = |row: OwnRow| {
@@ -288,7 +289,7 @@ pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
     OWN_TABLE.rows(&outcome.tables).into_iter().filter_map(each).collect()
 }
 
-/// What is compared of one size: the slowest IP version.
+/// Figures of one size: those of the slowest IP version.
 #[derive(Default)]
 struct Compared {
     through_us: Option<f64>,
@@ -308,7 +309,7 @@ impl Compared {
     }
 }
 
-/// Delays of one way in µs, without the tester's share: through the router half of the round trip.
+/// Delays of one way in µs, without the tester's share: for the way through the router, half of the round trip.
 fn delays_us(way: Way, times: &[EchoTimes], own: Option<OwnDelay>) -> Vec<f64> {
     let of = |t: &EchoTimes| match way {
         Way::Through => us(t.beside_own()) / 2.0,
@@ -331,7 +332,7 @@ fn write(
     let passes = if *way == Way::Through { 2.0 } else { 1.0 };
     let delays = delays_us(*way, times, own);
     let mut marks = Vec::new();
-    // What is less than nothing is the tester's own, which differs from ping to ping.
+    // A negative delay is caused by the tester's own share, which differs from ping to ping.
     let above = |us: f64| us.max(0.0);
     if delays.iter().any(|delay| *delay <= -ROUNDING_US) {
         marks.push("some round trips are below the tester's own share".to_owned());
@@ -343,7 +344,7 @@ fn write(
         let what = format!("{share} echo requests {}", way.text());
         note_of(outcome, pattern, format!("{family}: no reply to {what}"));
     }
-    // Times below the tester's own tell nothing of the router; those that only rounding puts there are 0.
+    // Times below the tester's own share show nothing about the router; those that are negative only by rounding are 0.
     let known = |delay: &f64| *delay > -ROUNDING_US;
     let delay = median(&delays).filter(known).map(above);
     if delay.is_none() && !times.is_empty() {
@@ -434,7 +435,7 @@ impl Method for PingDelay {
         result
     }
 
-    /// Loads are far below what any tester can.
+    /// The loads are far below any tester's ceiling.
     fn patterns(&self, _: &Params) -> Vec<Pattern> {
         Vec::new()
     }
@@ -472,7 +473,7 @@ mod tests {
             assert!(number == 0 || at - leaves_s(number - 1, 0.02, rate) > 0.009);
             assert!(at < (number + 1) as f64 * 0.02);
         }
-        // Test frames that are further apart than requests leave these alone.
+        // If test frames are further apart than requests, they do not shift the requests.
         assert!((leaves_s(3, 0.02, FrameRate(1.0)) - 0.07).abs() < 1e-9);
     }
 

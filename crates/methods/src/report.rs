@@ -1,4 +1,4 @@
-//! Writing into an [`Outcome`] as a test goes on, and going through the frame sizes without losing what was found.
+//! Writing results into an [`Outcome`] while a test runs, and iterating over frame sizes without losing results.
 
 use crate::modifiers;
 use crate::pattern::Pattern;
@@ -19,10 +19,10 @@ enum SeriesKind {
     Reference,
 }
 
-/// A plot, declared once. The key is the same on every DUT.
+/// A plot, declared once.
 #[derive(Clone, Copy, Debug)]
 pub struct PlotSpec<'a> {
-    /// Same key on every DUT: plots with the same key are drawn into one.
+    /// Key of the plot: plots of all DUTs with the same key are drawn into one.
     pub key: &'a str,
     /// Heading.
     pub title: &'a str,
@@ -51,7 +51,7 @@ impl PlotSpec<'_> {
         });
     }
 
-    /// Adds a figure of the DUT to a series; the series begins with its first point.
+    /// Adds a figure of the DUT to a series; the first point begins the series.
     pub fn curve(&self, outcome: &mut Outcome, series: &str, point: Point) {
         self.point(outcome, series, SeriesKind::Curve, point);
     }
@@ -61,7 +61,7 @@ impl PlotSpec<'_> {
         self.point(outcome, series, SeriesKind::Dots, point);
     }
 
-    /// Adds what is the same on every DUT.
+    /// Adds a point that is the same on every DUT.
     pub fn reference(&self, outcome: &mut Outcome, series: &str, point: Point) {
         self.point(outcome, series, SeriesKind::Reference, point);
     }
@@ -93,15 +93,15 @@ pub fn xy(x: f64, y: f64) -> Point {
     Point { x, y, ..Point::default() }
 }
 
-/// A point that is a trial, or comes from one.
+/// A point that is a trial, or is derived from one.
 pub fn xy_of(x: f64, y: f64, trial: u64) -> Point {
     Point { x, y, trial: Some(trial), ..Point::default() }
 }
 
-/// Loss ratios that are closer together than this, in per cent, are no different.
+/// Loss ratios that differ by less than this, in %, count as equal.
 pub const LEAST_LOSS_PERCENT: f64 = 0.0005;
 
-/// A figure of which less is better and that is compared by ratio.
+/// A figure for which less is better, compared by ratio.
 pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
     RankFigure {
         key: key.into(),
@@ -122,8 +122,8 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
     }
 }
 
-/// A figure of which less is better and which may be 0: figures that differ by less than `least`, in the figure's unit, are no
-/// different.
+/// A figure for which less is better and that may be 0: figures that differ by less than `least`, in the figure's unit,
+/// count as equal.
 pub fn lower_by_difference(
     key: impl Into<String>,
     title: impl Into<String>,
@@ -134,17 +134,17 @@ pub fn lower_by_difference(
     RankFigure { scale: Scale::Difference, least, resolution: least, ..lower(key, title, unit, value) }
 }
 
-/// A figure of which more is better and that is compared by ratio.
+/// A figure for which more is better, compared by ratio.
 pub fn higher(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
     RankFigure { higher_is_better: true, ..lower(key, title, unit, value) }
 }
 
-/// Share of `part` in `whole` in per cent; `None` of nothing.
+/// Share of `part` in `whole` in %; `None` if `whole` is 0.
 pub fn percent_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
 }
 
-/// One figure in per cent of another; `None` of nothing.
+/// One figure in % of another; `None` if one is missing or `whole` is 0.
 pub fn percent_ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     Some(part? / whole.filter(|whole| *whole > 0.0)? * 100.0)
 }
@@ -154,27 +154,27 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
     results.iter().map(|result| result.trial).collect()
 }
 
-/// A load at which more than this share of the frames is lost is more than the router carries.
+/// Above this loss, the load is more than the router carries.
 const OVERLOADED_PERCENT: f64 = 1.0;
 
-/// Was the router overloaded in these trials? The latency of frames that arrive then is that of full queues.
+/// Whether the router was overloaded in these trials. The latency of frames that arrive then is that of full queues.
 pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
 }
 
-/// Share of frames that were lost in all these trials, in per cent; `None` when none were offered.
+/// Share of frames that were lost in all these trials, in %; `None` if none were offered.
 pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
     percent_of(results.iter().map(TrialResult::lost).sum(), results.iter().map(TrialResult::offered).sum())
 }
 
-/// Notes what the tester could not do of a frame size, and why; `what` is "10 % left out,".
+/// Notes which part of a frame size the tester could not offer, and why; `what` is "10 % left out,".
 pub fn note_unfit(outcome: &mut Outcome, pattern: &Pattern, what: &str, rate: FrameRate, why: &[String]) {
     let why = why.join("; ");
     note_of(outcome, pattern, format!("{what} the tester could not offer {rate} per port validly ({why})"));
     deviate(outcome, pattern, format!("{rate} per port could not be offered validly"));
 }
 
-/// Adds a deviation of what was done from the source of the test, of a frame size, once.
+/// Adds a deviation from the source of the test for a frame size, once.
 pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     let text = format!("{}: {text}", pattern.size_text());
     if !outcome.deviations.contains(&text) {
@@ -182,7 +182,7 @@ pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     }
 }
 
-/// The same as [`note`], of a frame size.
+/// The same as [`note`], for a frame size.
 pub fn note_of(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     note(outcome, format!("{}: {text}.", pattern.size_text()));
 }
@@ -195,11 +195,11 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
     }
 }
 
-/// Runs `each` for every frame size of the suite, with each modifier. A size that does not apply, or at which the tester was unfit, is noted and
-/// the others still run; whatever else goes wrong ends the test.
+/// Runs `each` for every frame size of the suite, with each modifier. If a size does not apply, or the tester was unfit
+/// at it, this is noted and the others still run; any other error ends the test.
 ///
 /// # Errors
-/// Unfit, when it was at some size; not applicable, when no size was; otherwise the error of `each`.
+/// Unfit, if the tester was unfit at some size; not applicable, if no size applied; otherwise the error of `each`.
 pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -210,7 +210,7 @@ pub fn for_each_size(
     with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns, outcome, each))
 }
 
-/// The same for any patterns.
+/// The same for a list of patterns.
 ///
 /// # Errors
 /// Those of [`for_each_size`].
@@ -231,7 +231,7 @@ pub fn for_each_pattern(
     })
 }
 
-/// The same for a test that never comes near line rate.
+/// The same for a test whose loads stay far below line rate.
 ///
 /// # Errors
 /// Those of [`for_each_size`].
@@ -243,7 +243,7 @@ pub fn for_each_at_low_load(
 ) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
     for (index, pattern) in patterns.into_iter().enumerate() {
-        // Flows are made here so that no trial is run for a size that cannot be.
+        // Flows are built here, so that no trial is run for a size that is not possible.
         let possible = pattern.flows(bed.ports()).map(|_| ());
         let ended = possible.and_then(|()| {
             modifiers::with(bed, &pattern, outcome, |bed, outcome| each(bed, &pattern, outcome, index as u32))
@@ -273,19 +273,19 @@ pub fn for_each_at_low_load(
     }
 }
 
-/// Arithmetic mean; 0 of nothing.
+/// Arithmetic mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Sample standard deviation (n - 1); `None` below two values.
+/// Sample standard deviation (n - 1); `None` for fewer than two values.
 pub fn stdev(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// Median; the mean of the middle two when there are two. `None` of nothing.
+/// Median; for an even number of values, the mean of the two in the middle. `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -297,7 +297,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Smallest and largest; `None` of nothing.
+/// Smallest and largest value; `None` if there are none.
 pub fn extremes(values: &[f64]) -> Option<(f64, f64)> {
     Some((values.iter().copied().min_by(f64::total_cmp)?, values.iter().copied().max_by(f64::total_cmp)?))
 }

@@ -1,5 +1,5 @@
-//! Resets (RFC 6201): for how long a router does not forward when its daemons or a link are reset, and how long it needs until its BGP sessions and
-//! routes are back.
+//! Resets (RFC 6201): how long a router does not forward after its daemons or a link are reset, and how long it takes
+//! until its BGP sessions and routes are back.
 
 mod interruption;
 
@@ -71,7 +71,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One reset and kind of routes.
+    /// One reset and type of routes.
     struct ResetRow {
         reset: String = "Reset",
         family: Family = "Family",
@@ -103,22 +103,22 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Traffic runs for so long before the reset, in seconds.
+/// Traffic runs for this long before the reset, in seconds.
 const BEFORE_S: f64 = 1.0;
 /// Width of the bins of the plot, in seconds.
 const BIN_S: f64 = 0.05;
-/// Attempts at a trial while the tester spoils it.
+/// Attempts at a trial that the tester spoils.
 const ATTEMPTS: u32 = 3;
-/// What frames to static routes are counted as.
+/// Group of the frames to static routes.
 const STATIC: &str = "static routes";
-/// What frames to BGP routes are counted as.
+/// Group of the frames to BGP routes.
 const BGP: &str = "BGP routes";
 
-/// What a family is tested with.
+/// The load and the routes of the tests of one family.
 struct Setup {
     family: Family,
     rate: FrameRate,
-    /// The routes, from the second port, and the comparison of what the first one hears of them.
+    /// The BGP routes, advertised from the second port and verified at the first one.
     bgp: Option<Case>,
 }
 
@@ -185,7 +185,8 @@ impl Method for ResetTest {
     }
 }
 
-/// Why there are no BGP routes to send to; `None` where there are. A router that speaks no BGP is found by trying, before anything is reset.
+/// Why there are no BGP routes to send to; `None` if there are some. Tries to bring the sessions up, so that a router
+/// without BGP is detected before anything is reset.
 fn without_bgp(bed: &mut dyn Testbed, params: &Params, family: Family) -> Result<Option<String>, TestError> {
     if ROUTES.get(params) == 0 {
         return Ok(Some("`routes` is 0".into()));
@@ -202,7 +203,7 @@ fn without_bgp(bed: &mut dyn Testbed, params: &Params, family: Family) -> Result
     }
 }
 
-/// All resets of a kind.
+/// Runs all resets of a kind.
 fn resets(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -215,7 +216,7 @@ fn resets(
     for repeat in 0..REPEATS.get(params) {
         bed.progress(&format!("{} reset, {}", kind.word(), setup.family), repeat, REPEATS.get(params));
         let one = one_reset(bed, params, outcome, setup, kind);
-        // The next one finds no session and no route.
+        // The next reset starts without sessions and routes.
         let cleared = match setup.bgp {
             Some(_) => route_tests::clear(bed, &one.as_ref().map(drop).map_err(Clone::clone), LIMIT.get(params)),
             None => Ok(()),
@@ -235,7 +236,7 @@ fn resets(
         rank(outcome, setup.family, kind, name, &of);
     }
     match problem {
-        // Another reset would measure a router that is broken.
+        // Another reset would measure a broken router.
         Some(problem) => {
             Err(TestError::Failed(format!("the router is not whole after a {} reset: {problem}", kind.word())))
         }
@@ -243,10 +244,11 @@ fn resets(
     }
 }
 
-/// What became of each group of frames.
+/// Result for each group of frames.
 type Found = Vec<(String, Interruption)>;
 
-/// One reset: routes, traffic, reset, what is back, and why the router is not whole where it is not.
+/// Runs one reset: loads the routes, sends traffic, resets the router and waits for its recovery. Returns the
+/// interruptions, and what is still broken.
 fn one_reset(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -291,7 +293,8 @@ fn one_reset(
     Ok((found, seen.problem))
 }
 
-/// Frames from the first port to the second: to the networks behind it, and to the routes that its router advertises.
+/// Frames from the first port to the second: to the networks behind it, and to the routes that the emulated router
+/// there advertises.
 fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind) -> Result<TrialSpec, TestError> {
     let family = setup.family;
     let pattern = Pattern {
@@ -310,7 +313,7 @@ fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind)
     let load = Load::Constant { rate_pps: setup.rate.pps() };
     let mut spec = pattern.trial(bed.ports(), purpose, load, BEFORE_S + WINDOW.seconds(params))?;
     spec.bin_s = Some(BIN_S);
-    // More pairs of ports would share neither link nor routes with the first.
+    // Further pairs of ports would share neither link nor routes with the first pair.
     spec.flows.truncate(1);
     spec.flows[0].group = STATIC.into();
     if let Some(case) = &setup.bgp {
@@ -323,8 +326,8 @@ fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind)
     Ok(spec)
 }
 
-/// Waits until all routes are advertised again, and says when they were, in seconds after the reset; `None` where they are not, or never
-/// went away.
+/// Waits until all routes are advertised again. Returns the time of the last one in seconds after the reset; `None` if
+/// some are missing, or if no route changed after the reset.
 fn routes_back(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -397,7 +400,7 @@ fn row(
 fn rank(outcome: &mut Outcome, family: Family, kind: ResetKind, routes: &str, found: &[&Interruption]) {
     let Some(first) = found.first() else { return };
     let times: Vec<f64> = found.iter().map(|i| i.loss_s * 1e3).collect();
-    // A median over the resets that it came back from would flatter a router that sometimes does not.
+    // A median over only the resets with a recovery would favour a router that sometimes does not recover.
     let value = if found.iter().all(|i| i.back) { median(&times) } else { None };
     let bgp = if routes == BGP { "_bgp" } else { "" };
     let key = format!("reset_{}_{}{bgp}_ms", kind.word(), family.to_string().to_lowercase());

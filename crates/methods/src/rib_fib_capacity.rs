@@ -1,5 +1,6 @@
-//! Simultaneous RIB and FIB capacity: in steps, routes are advertised, verified at a second peer, and then traffic goes to every one of
-//! them and none of it may be lost (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no RFC defines it).
+//! Simultaneous RIB and FIB capacity: in steps, routes are advertised and verified at a second peer; then traffic to
+//! every one of them must pass without loss (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no
+//! RFC defines it).
 
 use crate::Method;
 use crate::columns;
@@ -80,7 +81,8 @@ columns! {
 
 const TABLE: TableSpec<StepRow> = TableSpec::new("rib_fib_capacity", TITLE);
 const UNREACHABLE: TableSpec<UnreachableRow> = TableSpec::new("rib_fib_capacity_unreachable", "Unreachable routes");
-/// Trials of a step until it is given up, at least: which routes lost their frames by chance shows in the others.
+/// Minimum number of trials before a step is given up. Routes that lost frames by chance in one trial receive them in
+/// another.
 const TRIES: u32 = 3;
 const TITLE: &str = "RIB and FIB capacity";
 const PLOTS: StepPlots = StepPlots {
@@ -110,14 +112,14 @@ impl Method for RibFibCapacity {
         let (most, step) = (f64::from(MAX_ROUTES.get(params)), f64::from(STEP.get(params)));
         let rate = RATE.get(params).pps();
         let steps = (most / step).ceil();
-        // Each step's traffic goes to all routes so far.
+        // Each step sends traffic to all routes so far.
         let frames = f64::from(FRAMES_PER_ROUTE.get(params)) * step * steps * (steps + 1.0) / 2.0;
         let families = route_tests::families(params);
         Duration::from_secs_f64((most / 25_000.0 + frames / rate + 2.0 * steps) * families)
     }
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
-        // One for each step of a router that takes all routes, and forwards to them at once.
+        // One trial for each step, if the router accepts all routes and forwards to them at once.
         let steps = MAX_ROUTES.get(params).div_ceil(STEP.get(params));
         Some(TrialCount::about(steps as usize).times(route_tests::FAMILIES.get(params).len()))
     }
@@ -166,7 +168,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 let clean = result.lost() == 0 && result.sum(|g| g.stray) == 0;
                 let mut never = silent(&result);
                 if let Some(before) = &unreachable {
-                    // Frames are lost for other reasons too, but hardly always those to the same routes.
+                    // Frames are also lost for other reasons, but hardly ever those to the same routes in every trial.
                     never.retain(|route| before.binary_search(route).is_ok());
                 }
                 let reached = never.is_empty();
@@ -196,7 +198,8 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         let fib = routing.dut().fib_routes(family);
         let result = forwarded.as_ref().map(|(_, result)| result);
         let time_s = forwarded.as_ref().filter(|_| stopped.is_none()).map(|(at, _)| *at);
-        // What was lost before was lost by chance or for want of a route: the time is one between these two.
+        // An earlier loss may have been by chance or due to a missing route, so the true time lies between the first
+        // and the last trial.
         let exact_s = time_s.zip(first_at).map(|(at, first)| at - first);
         if stopped.is_none() {
             capacity = part.end;
@@ -240,20 +243,20 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     Ok(())
 }
 
-/// Routes to which frames went and none came through, in their order.
+/// Routes to which frames were sent and none arrived, in order.
 fn silent(result: &TrialResult) -> Vec<u32> {
     let Some(counts) = result.destinations.first() else { return Vec::new() };
     let pairs = counts.offered.iter().zip(&counts.received).enumerate();
     pairs.filter(|(_, (offered, received))| **offered > 0 && **received == 0).map(|(i, _)| i as u32).collect()
 }
 
-/// `time_s`: of all steps, and what it may be too long by.
+/// `time_s`: the time of all steps, and by how much it may be too long.
 fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f64, f64)>, limited: bool) {
     let whole = time_s.is_some();
     let name = family.to_string().to_lowercase();
     let title = format!("RIB and FIB capacity, {family}");
     let routes = higher(format!("rib_fib_{name}_routes"), title, "routes", Some(f64::from(capacity)));
-    // Where the test ended at its own maximum, the router may hold more.
+    // If the test ended at its own maximum, the router may hold more.
     outcome.ranks.push(RankFigure { tester_limited: whole, ..routes });
     let title = format!("Time until every route was forwarded to, {family}");
     outcome.ranks.push(RankFigure {

@@ -1,5 +1,5 @@
-//! Filters on half of the routes (core router test of 2001, "Focus on Filtering"): what they cost in rate and latency, and whether a single
-//! frame leaks.
+//! Filters on half of the routes (core router test of 2001, "Focus on Filtering"): their effect on rate and latency,
+//! and whether a single frame leaks.
 
 use crate::Method;
 use crate::columns;
@@ -95,7 +95,7 @@ columns! {
 }
 
 columns! {
-    /// Frames to one route that a filter let pass and must deny.
+    /// Frames to one route that passed although a filter denies them.
     struct LeakRow {
         family: Family = "Family",
         frame_size: PacketSize = "Frame size",
@@ -117,7 +117,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Routes with leaks that have a row, in each case.
+/// Maximum number of routes with leaks that have a row, in each case.
 const MOST_NAMED: usize = 20;
 const PERMITTED: &str = "permitted";
 const DENIED: &str = "denied";
@@ -158,7 +158,7 @@ impl Method for RouteFiltering {
 
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
         let cases = 1 + ACTIONS.get(params).len() * FILTER_AT.get(params).len();
-        // Probes come before all cases.
+        // Probes run before the first case.
         let each = TrialCount::exactly(cases * route_traffic::sizes(params)).or_more();
         Some(each.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
@@ -170,9 +170,9 @@ impl Method for RouteFiltering {
     }
 }
 
-/// What a trial found.
+/// Result of one trial.
 struct Found {
-    /// Where the filter applies and what its rules do; `None` without one.
+    /// Position of the filter and the action of its rules; `None` without a filter.
     filter: Option<(FilterDirection, Action)>,
     rules: u64,
     result: TrialResult,
@@ -261,13 +261,14 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     measured
 }
 
-/// Routes of the half that rules deny, and those of the other half.
+/// Routes of the half that the rules apply to, and those of the other half.
 fn halves(part: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let half = part.start + part.len() as u32 / 2;
     (part.start..half, half..part.end)
 }
 
-/// The list of a case, for half of the routes behind each port, at all ports by which test frames arrive or leave.
+/// The filter list of a case, for half of the routes behind each port, at all ports at which test frames arrive or
+/// leave.
 fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterList {
     let rules = |part: Range<u32>, deny: bool| {
         part.map(move |i| table.case.all.prefix(i)).map(move |route| FilterRule {
@@ -278,7 +279,7 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
     };
     let half = |deny: bool| table.behind.iter().flat_map(move |behind| rules(halves(&behind.part).0, deny));
     let other = table.behind.iter().flat_map(|behind| rules(halves(&behind.part).1, false));
-    // Rules of one action stand together, so that a router may keep them in one set.
+    // Rules of one action are contiguous, so that a router may keep them in one set.
     let rules: Vec<FilterRule> = match action {
         Action::Allow => half(false).collect(),
         Action::Deny => half(true).collect(),
@@ -292,7 +293,8 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
     FilterList { direction, interfaces, rules }
 }
 
-/// Frames of a size at a rate to every route, the same in every case: those of the filtered half, and those of the other one.
+/// Frames of one size and rate to every route, the same in every case: those of the filtered half, and those of the
+/// other one.
 fn spec(
     bed: &dyn Testbed,
     table: &Spread,
@@ -332,15 +334,15 @@ fn spec(
     })
 }
 
-/// Two prefixes of which one covers the other, if there are any.
+/// Two prefixes where one covers the other, if there are any.
 fn nested(all: &Routes) -> Option<(Prefix, Prefix)> {
     let mut prefixes: Vec<Prefix> = (0..all.len()).map(|i| all.prefix(i)).collect();
-    // One that covers others then stands directly before one of these.
+    // After sorting, a covering prefix is directly followed by one that it covers.
     prefixes.sort_unstable_by_key(|p| (p.address(), p.length()));
     prefixes.windows(2).find(|pair| pair[0].covers(&pair[1])).map(|pair| (pair[0], pair[1]))
 }
 
-/// Adds the rows of a frame size; returns the frames that leaked.
+/// Adds the rows of a frame size; returns the number of leaked frames.
 fn write(
     outcome: &mut Outcome,
     (family, size): (Family, &PacketSize),

@@ -1,5 +1,5 @@
-//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to all of it; every withdrawn route has
-//! alternates behind other ports (core router test of 2001; terms of RFC 4098).
+//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to all of it; every withdrawn
+//! route has alternate paths behind other ports (core router test of 2001; terms of RFC 4098).
 
 use crate::Method;
 use crate::columns;
@@ -121,7 +121,7 @@ impl Method for RouteFlap {
     }
 
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
-        // There are two origins, or three.
+        // There are two or three origins.
         let each = TrialCount::exactly(1 + least_probes(2)).or_more();
         Some(each.times(route_tests::FAMILIES.get(params).len()) + known_trials(params, searches))
     }
@@ -167,7 +167,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let result =
         route_traffic::run(bed, params, &trial, |bed| load_paths(bed, params, outcome, &case, source, origins, rate))?;
     route_tests::note_losses(bed, family, used, outcome)?;
-    // No time is finer than a bin, nor than the time between two frames to a route.
+    // No time is more exact than a bin, or than the time between two frames to a route.
     let resolution_s = bin_s.max(f64::from(all) / rate.pps());
     let shape = Shape { family, bin_s, resolution_s, duration_s, all, flapped, primary: case.port(origins[0]) };
     write(outcome, &result, &shape);
@@ -199,7 +199,7 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     for (paths, routes) in [(STABLE, shape.all - shape.flapped), (FLAPPED, shape.flapped)] {
         let Some(g) = of(paths) else { continue };
         let rates: Vec<f64> = g.bins.iter().map(|b| b.arrived as f64 / bin_s).collect();
-        // The first bin and the last one of the traffic may be parts, and behind it nothing is sent.
+        // The first and the last bin may be partial, and no frames are sent after that.
         let whole = (shape.duration_s / bin_s + 1e-6) as usize;
         let inner = rates.get(1..whole.min(rates.len())).unwrap_or_default();
         let loss_percent = percent_of(g.lost, g.offered);
@@ -249,7 +249,7 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     }
 }
 
-/// Received frames that did not come by the primary path.
+/// Received frames that did not take the primary path.
 fn elsewhere(group: &GroupCounts, primary: usize) -> u64 {
     let other = |(port, frames): (usize, &u64)| if port == primary { 0 } else { *frames };
     group.arrived_at.iter().enumerate().map(other).sum()

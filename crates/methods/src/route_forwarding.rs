@@ -11,25 +11,27 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
 use std::time::Duration;
 
-/// Time from one look at the number of routes to the next.
+/// Interval at which the number of routes is read.
 const LOOK: Duration = Duration::from_millis(100);
-/// Probes that have to come through one after the other.
+/// Number of consecutive probes that must arrive completely.
 const CLEAN: u32 = 2;
-/// A probe has this share of the load that follows, but takes no longer than [`PROBE_S`] where that load allows it.
+/// The load of a probe is this share of the test's load, or higher, so that it takes no longer than [`PROBE_S`] if the
+/// test's load allows that.
 const PROBE_SHARE: f64 = 0.1;
 const PROBE_S: f64 = 2.0;
 
-/// Probes of [`load_paths`] at least, from so many origins. Those of the last origin are left out where the DUT tells how many routes it has.
+/// Minimum number of probes of [`load_paths`] for this many origins. The probes of the last origin are omitted if the
+/// DUT reports how many routes it has.
 pub fn least_probes(origins: usize) -> usize {
     origins.saturating_sub(1) * CLEAN as usize
 }
 
-/// Frames to routes that must be forwarded to.
+/// Frames to routes that the DUT must forward to.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The frames; all of them must arrive at the port of this stream.
     pub stream: Stream,
-    /// Load of the test: that of a probe is lower.
+    /// Load of the test; that of a probe is lower.
     pub rate: FrameRate,
 }
 
@@ -38,7 +40,7 @@ impl Way {
         self.stream.routes.family()
     }
 
-    /// Number of routes that the frames go to.
+    /// Number of routes that the frames aim at.
     pub fn routes(&self) -> u64 {
         self.stream.part.len() as u64
     }
@@ -51,7 +53,7 @@ impl Way {
             size: smallest(self.family()),
             streams: vec![self.stream.clone()],
             rate: FrameRate(rate),
-            // One frame to each: half of one more, or rounding could cost the last.
+            // One frame to each route; the extra half frame compensates for rounding.
             duration_s: (frames + 0.5) / rate,
             bin_s: None,
             per_route: true,
@@ -60,8 +62,9 @@ impl Way {
     }
 }
 
-/// Waits until the DUT has `count` routes in its forwarding plane, where it reports their number; otherwise until frames to every
-/// route of `way` arrive. When neither happens in time the test notes that and goes on: it measures the state as it is.
+/// Waits until the DUT has `count` routes in its forwarding plane, if it reports their number; otherwise until frames
+/// to every route of `way` arrive. If neither happens in time, this is noted and the test continues with the DUT as it
+/// is.
 ///
 /// # Errors
 /// Those of a trial.
@@ -80,8 +83,9 @@ pub fn await_installed(
     Ok(())
 }
 
-/// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough here: it does
-/// not show where they lead. When the frames do not arrive in time the test notes that and goes on.
+/// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough
+/// here, because it does not show where they lead. If the frames do not arrive in time, this is noted and the test
+/// continues.
 ///
 /// # Errors
 /// Those of a trial.
@@ -97,8 +101,8 @@ fn note_unready(outcome: &mut Outcome, way: &Way, left: Option<String>) {
     }
 }
 
-/// Waits for the number of routes. `None` where the DUT does not report it; `Err` with what was missing when the number came no nearer
-/// for `patience`.
+/// Waits for the number of routes. `None` if the DUT does not report it; `Err` with the difference if the number did
+/// not get closer for `patience`.
 fn count_reaches(
     bed: &mut dyn Testbed,
     family: Family,
@@ -128,8 +132,8 @@ fn count_reaches(
     }
 }
 
-/// Probes until [`CLEAN`] of them in a row have lost nothing. Returns what was lost when the loss did not shrink for the patience of the
-/// test.
+/// Probes until [`CLEAN`] probes in a row have lost nothing. Returns a description of the loss if it did not shrink for
+/// the patience of the test.
 fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Option<String>, TestError> {
     let (probe, patience_s) = (way.probe(), patience(params).as_secs_f64());
     let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
@@ -164,12 +168,12 @@ fn lost_of(result: &TrialResult, way: &Way, patience_s: f64) -> String {
     )
 }
 
-/// Brings the sessions up anew and advertises all routes at each of `origins`: the first of them with the shortest AS path,
-/// each further one with a path longer by two. The last one advertises first, and its routes are forwarded to before the next
-/// one advertises, so every alternate path has been in use. `observer` must then have all routes of the first.
+/// Brings the sessions up anew and advertises all routes at each of `origins`. The first has the shortest AS path, each
+/// further one a path longer by two. The last one advertises first, and the DUT forwards to its routes before the next
+/// one advertises, so that every alternate path has been in use. `observer` must then have all routes of the first.
 ///
 /// # Errors
-/// [`TestError::Failed`] when the router does not take the table; those of a trial.
+/// [`TestError::Failed`] if the router does not accept the table; those of a trial.
 pub fn load_paths(
     bed: &mut dyn Testbed,
     params: &Params,

@@ -1,4 +1,4 @@
-//! How long each route was out of reach: the route-specific method of RFC 6413 section 6.3, and how it is reported.
+//! Outage of each route: the route-specific method of RFC 6413 section 6.3, and its report.
 
 use crate::columns;
 use crate::report::{PlotSpec, lower_by_difference, note, xy_of};
@@ -11,11 +11,11 @@ use drophammer_model::trial::{DestinationCounts, Family, GroupCounts, TrialResul
 /// Outage of the routes of one flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outage {
-    /// Per route, in seconds, ascending; only routes that frames came through to.
+    /// Per route, in seconds, ascending; only routes whose frames arrived in the end.
     pub sorted_s: Vec<f64>,
-    /// Routes, by index within the flow, to which nothing came through at the end.
+    /// Routes, by index within the flow, whose frames still did not arrive at the end.
     pub unreachable: Vec<u32>,
-    /// Routes in all.
+    /// Total number of routes.
     pub routes: usize,
     /// Frames per second to each route.
     pub rate_per_route: f64,
@@ -24,8 +24,9 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Reads it off the first flow of a trial that offered `rate_pps` for all routes together. With `event_s`, seconds after the first
-    /// departure, every route was out of reach until then and that time is none of the outage. `None` if nothing was counted per route.
+    /// Derives the outage from the first flow of a trial that offered `rate_pps` for all routes together. With
+    /// `event_s`, in seconds after the first departure, every route was unreachable until then, and that time does not
+    /// count. `None` if frames were not counted per route.
     pub fn of(result: &TrialResult, rate_pps: f64, event_s: Option<f64>) -> Option<Outage> {
         result.destinations.first().map(|counts| Outage::count(counts, rate_pps, event_s))
     }
@@ -54,14 +55,14 @@ impl Outage {
         outage
     }
 
-    /// The outage that `share` of the reachable routes do not exceed, in seconds.
+    /// The outage, in seconds, that the share `share` of the reachable routes does not exceed.
     pub fn percentile_s(&self, share: f64) -> Option<f64> {
         let last = self.sorted_s.len().checked_sub(1)?;
         let rank = (share * self.sorted_s.len() as f64).ceil() as usize;
         Some(self.sorted_s[rank.saturating_sub(1).min(last)])
     }
 
-    /// Time between two frames to the same route: no outage is known more exactly.
+    /// Time between two frames to the same route, which is the resolution of an outage.
     pub fn resolution_s(&self) -> f64 {
         1.0 / self.rate_per_route
     }
@@ -86,25 +87,25 @@ columns! {
 }
 
 columns! {
-    /// A route that stayed out of reach.
+    /// A route that stayed unreachable.
     pub struct UnreachableRow {
         prefix: String = "Prefix",
     }
 }
 
-/// Where a test reports outages.
+/// Table and plot of the outages of a test.
 #[derive(Debug)]
 pub struct OutageReport {
     /// One row per case.
     pub table: TableSpec<OutageRow>,
-    /// The routes that stayed out of reach.
+    /// The routes that stayed unreachable.
     pub unreachable: TableSpec<UnreachableRow>,
     /// The outages of all routes, sorted.
     pub plot: PlotSpec<'static>,
 }
 
 impl OutageReport {
-    /// The tables and the plot of a test. Key of the plot is that of the table.
+    /// The tables and the plot of a test. The plot has the same key as the table.
     pub const fn new(
         table: TableSpec<OutageRow>,
         unreachable: TableSpec<UnreachableRow>,
@@ -115,14 +116,14 @@ impl OutageReport {
         OutageReport { table, unreachable, plot }
     }
 
-    /// Adds table and plot.
+    /// Adds the table and the plot.
     pub fn begin(&self, outcome: &mut Outcome) {
         self.table.begin(outcome);
         self.plot.begin(outcome);
     }
 
-    /// Adds a row, a curve, the unreachable ones of `routes` and, as `title`, the figures `{key}_{family}_median_ms` and
-    /// `_max_ms`.
+    /// Adds a row, a curve, the unreachable routes of `routes` and, with `title`, the figures
+    /// `{key}_{family}_median_ms` and `_max_ms`.
     pub fn add(
         &self,
         outcome: &mut Outcome,
@@ -178,17 +179,18 @@ impl OutageReport {
     }
 }
 
-/// Points of a curve at most; more do not show.
+/// Maximum number of points of a curve; more are not visible.
 const POINTS: usize = 2_000;
 
-/// Frames out of order; `None` where the frames of a group came by several ports or queues, between which there is no order.
+/// Frames out of order; `None` if the frames of a group arrived at several ports or queues, between which there is no
+/// order.
 fn reordered(result: &TrialResult) -> Option<u64> {
     let ports = |g: &GroupCounts| g.arrived_at.iter().filter(|frames| **frames > 0).count();
     let of_group = |g: &GroupCounts| g.known_reordered().filter(|_| ports(g) < 2);
     result.groups.iter().map(of_group).sum()
 }
 
-/// Lists routes as a table of prefixes.
+/// Writes routes as a table of prefixes.
 pub fn list_unreachable(
     outcome: &mut Outcome,
     table: &TableSpec<UnreachableRow>,
@@ -205,10 +207,10 @@ fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &
     let whole = outage.unreachable.is_empty();
     let exact_ms = outage.resolution_s() * 1e3;
     for (word, share) in [("median", 0.5), ("max", 1.0)] {
-        // A router that never got there has no time.
+        // A router that never reached all routes has no time.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
-        // Times that differ by no more than one frame to a route are the same.
+        // Times that differ by no more than one frame to a route are equal.
         outcome.ranks.push(lower_by_difference(format!("{key}_{name}_{word}_ms"), title, "ms", value, exact_ms));
     }
 }
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn lost_frames_become_time() {
-        // 4 routes at 100 frames per second each; one second before the event, all of it lost.
+        // 4 routes at 100 frames per second each; all frames are lost for one second before the event.
         let counts = DestinationCounts {
             offered: vec![400; 4],
             received: vec![300, 250, 0, 299],

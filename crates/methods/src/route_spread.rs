@@ -1,4 +1,4 @@
-//! How the routes of a table lie behind the ports, and which port sends to which of them.
+//! Distribution of the routes of a table over the ports, and which port sends to which of them.
 
 use crate::parameters::DISTRIBUTION;
 use crate::route_forwarding::{Way, await_installed};
@@ -14,8 +14,8 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::Targets;
 use std::ops::Range;
 
-/// Load of the frames that look whether a DUT forwards to every route, where it does not say how many it holds and the load of the test is not known:
-/// one that any router bears.
+/// Load of the probes that check whether a DUT forwards to every route, if the DUT does not report its number of routes
+/// and the load of the test is not known. Any router sustains this load.
 pub const PROBE: FrameRate = FrameRate(20_000.0);
 
 /// The routes behind one port.
@@ -23,32 +23,33 @@ pub const PROBE: FrameRate = FrameRate(20_000.0);
 pub struct Behind {
     /// The peer that advertises them.
     pub peer: PeerIndex,
-    /// Which routes of the table.
+    /// Range of these routes in the table.
     pub part: Range<u32>,
 }
 
-/// A table and the ports that its routes are behind.
+/// A table and the distribution of its routes over the ports.
 #[derive(Clone, Debug)]
 pub struct Spread {
     /// The table.
     pub case: Case,
     /// Its routes by port.
     pub behind: Vec<Behind>,
-    /// The peers at whose ports frames come in.
+    /// The peers whose ports send.
     pub senders: Vec<PeerIndex>,
 }
 
-/// What came of a change of routes.
+/// Result of a change of routes.
 pub struct Changed {
-    /// What the other peers must see, one watch for each peer and each port with routes.
+    /// The watches of the other peers, one for each peer and each port with routes.
     pub watches: Vec<WatchIndex>,
-    /// Seconds until all of them saw it.
+    /// Seconds until all watches were complete.
     pub took_s: f64,
 }
 
 impl Spread {
-    /// The table as the parameter `distribution` has it: `non_meshed` has all routes behind the second port and frames from the first one;
-    /// `fully_meshed` as many routes behind each port, and frames from each to those of every other one.
+    /// The table distributed by the parameter `distribution`. With `non_meshed`, all routes are behind the second port
+    /// and the first one sends. With `fully_meshed`, each port has the same number of routes and sends to those of all
+    /// other ports.
     ///
     /// # Errors
     /// Those of [`Spread::meshed`].
@@ -62,7 +63,7 @@ impl Spread {
         }
     }
 
-    /// As many routes behind each port, and frames from each port to those of every other one.
+    /// The same number of routes behind each port, and frames from each port to the routes of every other one.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for fewer routes than ports.
@@ -78,7 +79,7 @@ impl Spread {
         Ok(Spread { senders: case.peers.clone(), behind, case })
     }
 
-    /// Does more than one port send?
+    /// Whether more than one port sends.
     pub fn is_meshed(&self) -> bool {
         self.senders.len() > 1
     }
@@ -92,7 +93,7 @@ impl Spread {
         peers
     }
 
-    /// Each sender with each port that has routes, but for its own.
+    /// Each sender with each port that has routes, except its own.
     pub fn ways(&self) -> impl Iterator<Item = (PeerIndex, &Behind)> {
         let aimed = |from: PeerIndex| self.behind.iter().filter(move |b| b.peer != from && !b.part.is_empty());
         self.senders.iter().flat_map(move |from| aimed(*from).map(|behind| (*from, behind)))
@@ -103,16 +104,17 @@ impl Spread {
         self.ways().map(|(from, to)| self.case.stream(from, to.peer, to.part.clone())).collect()
     }
 
-    /// Seconds in which each route gets so many frames, all senders together.
+    /// Seconds in which each route receives this many frames, from all senders together.
     pub fn duration_s(&self, frames_per_route: u32, rate: FrameRate) -> f64 {
         let frames = f64::from(self.case.all.len()) * f64::from(frames_per_route);
         frames / (rate.pps() * self.senders.len() as f64)
     }
 
-    /// Advertises or withdraws all routes, and waits until every other port that sends has seen it.
+    /// Advertises or withdraws all routes, and waits until every other sending port has received the change.
     ///
     /// # Errors
-    /// [`TestError::Failed`] with `failure` and what is wrong, where one did not see it; those of [`Routing::await_settled`](crate::Routing::await_settled).
+    /// [`TestError::Failed`] with `failure` and the cause if a port did not receive it; those of
+    /// [`Routing::await_settled`](crate::Routing::await_settled).
     pub fn change(
         &self,
         bed: &mut dyn Testbed,
@@ -147,7 +149,7 @@ impl Spread {
         Err(TestError::Failed(format!("{failure}: {why}")))
     }
 
-    /// Waits until the DUT forwards to all routes, of which it must then hold `count` together with others.
+    /// Waits until the DUT forwards to all routes. It must then hold `count` routes in total.
     ///
     /// # Errors
     /// Those of a trial.
@@ -167,7 +169,7 @@ impl Spread {
         Ok(())
     }
 
-    /// Aims frames of tests by frame size at the routes, or at the hosts of the networks behind the ports again.
+    /// Aims the frames of tests by frame size at the routes, or again at the hosts of the networks behind the ports.
     ///
     /// # Errors
     /// Those of [`Testbed::aim`].
@@ -179,8 +181,9 @@ impl Spread {
         })
     }
 
-    /// The load of each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is searched if no earlier test
-    /// found it. Throughput of meshed traffic is that over the routes, which the DUT then holds for the search alone.
+    /// The load of each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is
+    /// searched if no earlier test found it. The throughput of meshed traffic is measured over the routes, so for the
+    /// search the DUT holds only these.
     ///
     /// # Errors
     /// Those of [`route_traffic::load`] and of the search.

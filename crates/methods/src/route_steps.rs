@@ -1,4 +1,4 @@
-//! What tests of capacity share: a table that grows in steps, each of them advertised by one peer and verified at another.
+//! Common parts of capacity tests: a table that grows in steps, each advertised by one peer and verified at another.
 
 use crate::report::{PlotSpec, note, xy};
 use crate::route_tests::{self, Case, follow, memory_mib, thousands};
@@ -13,18 +13,18 @@ use std::ops::Range;
 pub struct Steps {
     /// Peers and routes.
     pub case: Case,
-    /// Peer that advertises.
+    /// The advertising peer.
     pub origin: PeerIndex,
-    /// Watch of the peer that checks.
+    /// Watch of the verifying peer.
     pub watch: WatchIndex,
-    /// Routes of a step.
+    /// Number of routes per step.
     pub step: u32,
-    /// Routes at which it ends in any case.
+    /// Maximum number of routes.
     pub most: u32,
 }
 
 impl Steps {
-    /// The steps of a test of two peers, both of whose sessions come up.
+    /// The steps of a test with two peers, after both sessions have come up.
     ///
     /// # Errors
     /// A session that does not come up.
@@ -40,19 +40,19 @@ impl Steps {
         Ok(Steps { origin, watch, most: case.all.len(), step, case })
     }
 
-    /// The routes of the step that begins behind `capacity` routes; shown to the user as `what`.
+    /// The routes of the step after the first `capacity` routes; shown to the user as `what`.
     pub fn part(&self, bed: &mut dyn Testbed, what: &str, capacity: u32) -> Range<u32> {
         let part = capacity..(capacity + self.step).min(self.most);
         bed.progress(&self.title(what, &part), capacity / self.step, self.most.div_ceil(self.step));
         part
     }
 
-    /// What a step is called.
+    /// Title of a step.
     pub fn title(&self, what: &str, part: &Range<u32>) -> String {
         format!("{what}, {}: {} routes", self.case.family, thousands(part.end.into()))
     }
 
-    /// Advertises a step and waits until it is verified or given up.
+    /// Advertises a step and waits until it is verified or the patience is over.
     ///
     /// # Errors
     /// Those of [`crate::Routing::await_settled`].
@@ -86,7 +86,7 @@ impl StepPlots {
         self.plots().iter().for_each(|plot| plot.begin(outcome));
     }
 
-    /// Adds a point to each: the time in seconds of a step that was done, and the memory in MiB where it is known.
+    /// Adds a point to each plot: the time of a completed step in seconds, and the memory in MiB if it is known.
     pub fn add(&self, outcome: &mut Outcome, family: Family, routes: u32, time_s: Option<f64>, memory: Option<f64>) {
         for (plot, y) in self.plots().iter().zip([time_s, memory]) {
             if let Some(y) = y {
@@ -99,12 +99,12 @@ impl StepPlots {
 /// Memory of the DUT in MiB.
 ///
 /// # Errors
-/// A bed without routers.
+/// Those of a bed without emulated routers.
 pub fn memory(bed: &mut dyn Testbed) -> Result<Option<f64>, TestError> {
     Ok(memory_mib(&bed.routing()?.dut().memory()))
 }
 
-/// Notes that all steps were done.
+/// Notes that all steps were completed.
 pub fn note_all_done(outcome: &mut Outcome, family: Family, most: u32) {
     note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into())));
 }

@@ -1,4 +1,4 @@
-//! What route tests share: parameters, the peers and routes of a family, and reports of sessions that ended.
+//! Common parts of route tests: parameters, the peers and routes of a family, and reports of sessions that ended.
 
 use crate::report::note;
 use crate::route_traffic::Stream;
@@ -16,10 +16,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
+/// Roles of a DUT in a route test without traffic; with traffic see [`crate::route_traffic::NEEDS`].
 pub const NEEDS: &[Need] = &[Need::Bgp];
 
-/// Source of a value that no RFC has, for deviations.
+/// Source of a value that no RFC defines, for deviations.
 pub const CONFORMANT: &str = "default of the profile conformant";
 
 /// `families`
@@ -59,9 +59,9 @@ pub const PATIENCE: Param<Duration> =
 /// `establish`
 pub const ESTABLISH: Param<Duration> = Param::new("establish", "20 s", "120 s", "time for the sessions to come up");
 
-/// What all tests that load a table have at the beginning of their parameters.
+/// First parameters of all tests that load a table.
 pub const TABLES: [ParamSpec; 4] = [FAMILIES.spec(), TABLE.spec(), ORDER.spec(), PER_SET.spec()];
-/// What all tests that load a table have at the end of their parameters.
+/// Last parameters of all tests that load a table.
 pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE.spec(), PATIENCE.spec(), ESTABLISH.spec()];
 
 /// The parameter `patience`; half a minute for a test without it.
@@ -74,35 +74,36 @@ pub fn families(params: &Params) -> f64 {
     FAMILIES.get(params).len() as f64
 }
 
-/// How the parameter `routes_per_update` packs routes; as many as fit for a test without it.
+/// Packing of routes according to the parameter `routes_per_update`; as many as fit for a test without it.
 pub fn packing(params: &Params) -> Packing {
     let asked = PER_UPDATE.find(params).and_then(|OrFit(asked)| asked);
     Packing { routes_per_update: asked.unwrap_or(0), ..Packing::default() }
 }
 
-/// Why a test cannot go on whose routes did not come through the router.
+/// Reason why a test cannot continue if its routes were not passed on by the router.
 pub const REFUSED: &str = "the router did not take the table";
 
-/// What a route test has at hand for one family.
+/// Peers and routes of a route test for one family.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// IP version of sessions and routes.
     pub family: Family,
     /// One session per port, in the order of the ports.
     pub peers: Vec<PeerIndex>,
-    /// Ports of all peers, by their index.
+    /// Port of each peer, by peer index.
     pub ports: Vec<PortIndex>,
-    /// How routes go into UPDATEs.
+    /// Packing of routes in UPDATEs.
     pub packing: Packing,
     /// The routes.
     pub all: Arc<Routes>,
 }
 
 impl Case {
-    /// `count` routes by the parameters `table`, `order`, `routes_per_set` and `routes_per_update`, on at least `least` ports.
+    /// `count` routes according to the parameters `table`, `order`, `routes_per_set` and `routes_per_update`, on at
+    /// least `least` ports.
     ///
     /// # Errors
-    /// Fewer ports have a session; a file that cannot be read or has fewer routes.
+    /// Fewer ports have a session; a file cannot be read or has fewer routes.
     pub fn new(
         bed: &mut dyn Testbed,
         family: Family,
@@ -143,7 +144,7 @@ impl Case {
         self.change(Change::Withdraw, peer, part)
     }
 
-    /// Frames from the port of one peer to routes behind that of another one, counted by family.
+    /// Frames from the port of one peer to routes behind the port of another one, counted by family.
     pub fn stream(&self, from: PeerIndex, to: PeerIndex, part: Range<u32>) -> Stream {
         Stream {
             group: self.family.to_string(),
@@ -174,7 +175,7 @@ impl Case {
     }
 }
 
-/// Does a change of routes and waits until the watch of another peer shows it, or it is given up.
+/// Makes a change of routes and waits until the watch of another peer is complete, or the patience is over.
 ///
 /// # Errors
 /// Those of [`Routing::await_settled`].
@@ -193,7 +194,7 @@ pub fn follow(
 }
 
 /// # Errors
-/// `failure` and what is wrong with the watch, when it is not complete.
+/// `failure` and the complaint about the watch, if it is not complete.
 pub fn must_be_complete(
     bed: &mut dyn Testbed,
     watch: WatchIndex,
@@ -236,7 +237,7 @@ pub fn establish(bed: &mut dyn Testbed, peers: &[PeerIndex], params: &Params) ->
     bed.routing()?.establish(peers, ESTABLISH.get(params))
 }
 
-/// The sessions of `peers` that went down since they were established, and why each did.
+/// The sessions of `peers` that went down since they were established, each with its cause.
 pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
     let lost = |peer: &PeerIndex| {
         let session = routing.session(*peer);
@@ -249,7 +250,7 @@ pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
 /// Notes the sessions of `peers` that went down since they were established.
 ///
 /// # Errors
-/// A bed without routers.
+/// Those of a bed without emulated routers.
 pub fn note_losses(
     bed: &mut dyn Testbed,
     family: Family,
@@ -262,7 +263,7 @@ pub fn note_losses(
     Ok(())
 }
 
-/// What is wrong with a watch that is not complete, for people.
+/// Complaint about an incomplete watch, for people.
 pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) -> String {
     let v = routing.verified(watch);
     let mut found = Vec::new();
@@ -282,25 +283,25 @@ pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) ->
     found.join(", ")
 }
 
-/// Memory of all daemons of the DUT together, in MiB; `None` where it is not known.
+/// Total memory of all daemons of the DUT, in MiB; `None` if it is not known.
 pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
     (!memory.is_empty()).then(|| memory.iter().map(|(_, bytes)| *bytes).sum::<u64>() as f64 / 1_048_576.0)
 }
 
-/// A time is the tester's own where the tester alone needs this share of it.
+/// A time is limited by the tester if the tester alone needs this share of it.
 pub const TESTER_LIMITED: f64 = 0.5;
 
-/// True when the tester was late for so much of this time that the time is the tester's, not the DUT's.
+/// Whether the tester was late for so much of this time that the time is the tester's, not the DUT's.
 pub fn tester_late(settled: &Settled, time_s: f64) -> bool {
     settled.sending.late_s > TESTER_LIMITED * time_s
 }
 
-/// Routes per second; `None` for a time shorter than 1 µs, the grain of the instants of UPDATEs.
+/// Routes per second; `None` for a time shorter than 1 µs, the resolution of the times of UPDATEs.
 pub fn rate(routes: u64, time_s: f64) -> Option<f64> {
     (time_s > 1e-6).then(|| routes as f64 / time_s)
 }
 
-/// How a number of routes is written: `200,000`.
+/// A number of routes with separators: `200,000`.
 pub fn thousands(routes: u64) -> String {
     let digits = routes.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -313,7 +314,8 @@ pub fn thousands(routes: u64) -> String {
     text
 }
 
-/// Ends the sessions and withdraws the routes after a test that ended so, for the next one. A DUT that is gone has none.
+/// Ends the sessions and withdraws the routes after a test that ended with `ended`, for the next test. Nothing is done
+/// for a DUT that has died.
 ///
 /// # Errors
 /// Those of [`Routing::reset`].
@@ -324,11 +326,11 @@ pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Dur
     }
 }
 
-/// Runs `each` for every family of the test and adds what was sent ([`routes_sent`]), with the sessions ended and the routes gone after each. A family that does not
-/// apply is noted, and the others still run.
+/// Runs `each` for every family of the test and reports the sent routes ([`routes_sent`]). After each family the
+/// sessions end and the routes are withdrawn. A family that does not apply is noted, and the others still run.
 ///
 /// # Errors
-/// The first that [`TestError::NotApplicable`] is not, else that if no family applied.
+/// The first error other than [`TestError::NotApplicable`]; that one if no family applied.
 pub fn for_each_family(
     bed: &mut dyn Testbed,
     params: &Params,

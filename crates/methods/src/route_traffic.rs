@@ -1,4 +1,4 @@
-//! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
+//! Traffic to routes: streams that aim at every route of a part while the routing changes.
 
 use crate::parameters::{DISTRIBUTION, DRAIN, SEARCH, joined};
 use crate::pattern::Pattern;
@@ -24,8 +24,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
-/// lies under a router of the control plane alone.
+/// Roles of a DUT in a test with traffic to routes: it forwards by them. Without the second role, the traffic of a
+/// router that is only a control plane would measure the forwarding of its host.
 pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
@@ -38,21 +38,20 @@ pub const LOAD: Param<Percent> = Param::new(
 /// `rate`
 pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of the sending port, instead of `load`");
 
-/// Parameters of the load and of the search for the throughput that it is a share of.
+/// Parameters of the load, and of the search for the throughput that it is a share of.
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
 
-/// `frame_sizes` of the tests that have it
+/// `frame_sizes` of the tests that have this parameter
 pub const SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[64]",
     "[64]",
     "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
 );
-/// Between which ports, and in which sizes, for tests that have the choice.
+/// Ports and sizes, for tests in which they can be chosen.
 pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
 
-/// Estimate of the searches for the throughput that come before a test with traffic: one per family and size, none where the rate is
-/// given.
+/// Estimate of the throughput searches before a test with traffic: one per family and size, none if the rate is given.
 pub fn estimate_search(params: &Params) -> Duration {
     match RATE.get(params) {
         Some(_) => Duration::ZERO,
@@ -79,7 +78,7 @@ pub fn smallest(family: Family) -> PacketSize {
 /// Frames from a port to the routes behind another one.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// What they are counted as.
+    /// Group name of the frames.
     pub group: String,
     /// Port that sends.
     pub from: PortIndex,
@@ -87,30 +86,30 @@ pub struct Stream {
     pub to: PortIndex,
     /// Ports at which they may arrive as well.
     pub also: Vec<PortIndex>,
-    /// What they aim at.
+    /// Routes that the frames aim at.
     pub routes: Arc<Routes>,
-    /// Which of these.
+    /// Range of these routes.
     pub part: Range<u32>,
 }
 
 /// A trial of such streams.
 #[derive(Clone, Debug)]
 pub struct RouteTrial {
-    /// Why, for progress and the record.
+    /// Purpose, for progress and the record.
     pub purpose: String,
     /// Frame size.
     pub size: PacketSize,
-    /// The streams; a port's load is shared by number of routes.
+    /// The streams; the load of a port is shared by number of routes.
     pub streams: Vec<Stream>,
     /// Rate per sending port.
     pub rate: FrameRate,
-    /// How long, in seconds.
+    /// Duration in seconds.
     pub duration_s: f64,
     /// Width of time bins.
     pub bin_s: Option<f64>,
-    /// Count for each route?
+    /// True to count frames for each route.
     pub per_route: bool,
-    /// Changes of the routing: seconds after the first departure, what to call it, what is done.
+    /// Changes of the routing: seconds after the first departure, label, actions.
     pub changes: Vec<(f64, String, Vec<RouteAction>)>,
 }
 
@@ -161,7 +160,7 @@ impl RouteTrial {
 }
 
 /// # Errors
-/// [`TestError::NotApplicable`] for frames that are larger than a port takes.
+/// [`TestError::NotApplicable`] if the frames are larger than a port accepts.
 pub fn must_fit(size: &PacketSize, family: Family, ports: [&PortView; 2]) -> Result<(), TestError> {
     let needed = u32::from(size.largest_ip_bytes(family == Family::Ipv6));
     match ports.into_iter().find(|port| needed > port.mtu) {
@@ -173,13 +172,13 @@ pub fn must_fit(size: &PacketSize, family: Family, ports: [&PortView; 2]) -> Res
     }
 }
 
-/// Attempts at a trial while the tester spoils it.
+/// Attempts at a trial that the tester spoils.
 const ATTEMPTS: u32 = 3;
 
-/// Runs a trial from the state of routing that `prepare` makes, and again from there while the tester spoils it.
+/// Runs a trial from the state of routing that `prepare` sets up. If the tester spoils it, both are repeated.
 ///
 /// # Errors
-/// [`TestError::Unfit`] when every attempt was invalid; those of `prepare` and of the trial.
+/// [`TestError::Unfit`] if every attempt was invalid; those of `prepare` and of the trial.
 pub fn run(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -200,7 +199,7 @@ pub fn run(
     }
 }
 
-/// The traffic of whose throughput the load of a test is a share.
+/// The traffic whose throughput the load of a test refers to.
 fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
     let distribution = DISTRIBUTION.find(params).unwrap_or_default();
     let meshed = distribution == Distribution::FullyMeshed;
@@ -210,7 +209,7 @@ fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
         families: vec![family],
         direction: if meshed { Direction::Bidirectional } else { Direction::Unidirectional },
         distribution,
-        // Ports have no other use for hosts beside routes.
+        // If there are routes, no hosts are needed.
         routes: if meshed { routed::routes(params) } else { 0 },
         labels: None,
         extensions: Vec::new(),
@@ -222,13 +221,13 @@ fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
 /// The same for each frame size of a test.
 pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
     let sizes = SIZES.find(params).unwrap_or_else(|| vec![smallest(family)]);
-    // The smallest frame of IPv6 is larger.
+    // The smallest frame of IPv6 is larger than that of IPv4.
     let of = |size: PacketSize| if size == smallest(Family::Ipv4) { smallest(family) } else { size };
     sizes.into_iter().map(|size| load_pattern(of(size), family, params)).collect()
 }
 
-/// The patterns of which a test with these parameters searches the throughput for its load, so that the tester's ceiling has to be known;
-/// none where the rate is given, or the test has no such load.
+/// The patterns whose throughput a test with these parameters searches for its load, and for which the tester's ceiling
+/// must be known; none if the rate is given, or the test has no load parameter.
 pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     let takes = |key: &str| spec.params.iter().any(|param| param.key == key);
     let searches = takes(LOAD.spec().key) && takes(RATE.spec().key) && RATE.find(params).flatten().is_none();
@@ -236,12 +235,13 @@ pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     families.into_iter().filter(|_| searches).flat_map(|family| load_patterns_of(family, params)).collect()
 }
 
-/// What [`load`] is a share of, where a test of this run found it: the throughput of the smallest frames from one port to another.
+/// The throughput that [`load`] is a share of, if a test of this run found it: the throughput of the smallest frames
+/// from one port to another.
 pub fn baseline(bed: &mut dyn Testbed, family: Family, params: &Params) -> Option<FrameRate> {
     baseline_of(bed, smallest(family), family, params)
 }
 
-/// The same for a frame size, between the ports that the test has.
+/// The same for a frame size, between the ports of the test.
 pub fn baseline_of(bed: &mut dyn Testbed, size: PacketSize, family: Family, params: &Params) -> Option<FrameRate> {
     bed.known().throughput.get(&load_pattern(size, family, params).key()).copied().flatten()
 }

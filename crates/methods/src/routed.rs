@@ -1,11 +1,11 @@
-//! Destinations in BGP routes, for tests by frame size: the routers behind all ports advertise a table together, and the frames of a test go
-//! to nearly every route of it (core router test of 2001: more than 200,000).
+//! Destinations in BGP routes, for tests by frame size: the emulated routers behind all ports advertise a table
+//! together, and the frames of a test aim at nearly every route of it (core router test of 2001: more than 200,000).
 //!
-//! Every port advertises as many routes as the others. What the DUT advertises of them to every other port is verified before the first
-//! trial and after the last one: a rate over a table that is not whole would be of another table.
+//! Every port advertises the same number of routes. What the DUT advertises of them to every other port is verified
+//! before the first trial and after the last one: if the table is incomplete, the rate is not that over this table.
 //!
-//! The table stays after a test ([`Kept`]), for the next test often wants the same one and a full table takes a router minutes to take and to give up.
-//! [`release`] withdraws it before a test that wants another one or none.
+//! The table stays after a test ([`Kept`]), because the next test often needs the same one, and a router takes minutes
+//! to load and to withdraw a full table. [`release`] withdraws it before a test that needs a different table or none.
 
 use crate::columns;
 use crate::parameters::FAMILIES;
@@ -30,14 +30,14 @@ pub const ROUTES: Param<Option<u32>> = Param::optional(
     "BGP routes that the destinations of a family are in, as many behind each port, in place of hosts of the networks behind the ports",
 );
 
-/// Number of these routes; 0 for hosts.
+/// Number of these routes; 0 if frames aim at hosts.
 pub fn routes(params: &Params) -> u32 {
     ROUTES.find(params).flatten().unwrap_or(0)
 }
 
 /// Time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
-/// Routes per second that a DUT takes, for estimates.
+/// Rate at which a DUT loads routes, in routes per second, for estimates.
 const TAKES_PER_S: f64 = 15_000.0;
 
 columns! {
@@ -63,12 +63,12 @@ pub(crate) const SHAPE: TableShape = TABLE.shape();
 struct Advertised {
     spread: Spread,
     watches: Vec<WatchIndex>,
-    /// `None` where an earlier test loaded it.
+    /// Time to load in seconds; `None` if an earlier test loaded the table.
     load_s: Option<f64>,
     before: (u64, u64),
 }
 
-/// The tables that a test left behind the ports, which the DUT still holds.
+/// The tables that a test left behind the ports, and which the DUT still holds.
 #[derive(Clone, Debug)]
 pub struct Kept {
     families: Vec<Family>,
@@ -77,18 +77,18 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Are these the tables of a test with these parameters?
+    /// Whether these are the tables of a test with these parameters.
     fn is_for(&self, params: &Params) -> bool {
         self.routes == routes(params) && FAMILIES.find(params).as_ref() == Some(&self.families)
     }
 }
 
-/// Withdraws the tables that earlier tests left behind the ports, unless `test` with these parameters goes on with them.
+/// Withdraws the tables that earlier tests left behind the ports, unless `test` with these parameters reuses them.
 ///
 /// # Errors
 /// Those of [`Routing::reset`](crate::Routing::reset).
 pub fn release(bed: &mut dyn Testbed, test: &TestSpec, params: &Params) -> Result<(), TestError> {
-    // Tests of routes have a parameter of this name too, and bring their own tables.
+    // Route tests have a parameter of the same name, but bring their own tables.
     let goes_on = test.tables.iter().any(|table| table.key == SHAPE.key);
     match &bed.known().tables {
         None => Ok(()),
@@ -100,7 +100,8 @@ pub fn release(bed: &mut dyn Testbed, test: &TestSpec, params: &Params) -> Resul
     }
 }
 
-/// Takes the tables that an earlier test left, where they are those of this test and still whole; all others are withdrawn.
+/// Takes over the tables that an earlier test left, if they are the right ones for this test and still complete;
+/// otherwise withdraws them.
 fn take_kept(bed: &mut dyn Testbed, params: &Params) -> Result<Option<Vec<Advertised>>, TestError> {
     let Some(kept) = bed.known().tables.take() else { return Ok(None) };
     let (mut whole, mut tables) = (kept.is_for(params), kept.tables);
@@ -116,19 +117,19 @@ fn take_kept(bed: &mut dyn Testbed, params: &Params) -> Result<Option<Vec<Advert
     Ok(Some(tables))
 }
 
-/// Is every route right, `(right, of)`, and was no session lost?
+/// Whether every route is right, given `(right, of)`, and no session was lost.
 fn is_whole(bed: &mut dyn Testbed, one: &Advertised, (right, of): (u64, u64)) -> Result<bool, TestError> {
     Ok(right == of && losses(bed.routing()?, &one.spread.peers()).is_empty())
 }
 
-/// Routes that are right, and routes that should be, over all watches.
+/// Number of right routes, and of expected routes, over all watches.
 fn right(bed: &mut dyn Testbed, watches: &[WatchIndex]) -> Result<(u64, u64), TestError> {
     let routing = bed.routing()?;
     let all = watches.iter().map(|watch| routing.verified(*watch));
     Ok(all.fold((0, 0), |(right, expected), v| (right + v.present, expected + v.expected)))
 }
 
-/// Seconds that this takes beside the trials of a test.
+/// Seconds that loading the tables takes in addition to the trials of a test.
 pub fn estimate_s(params: &Params) -> f64 {
     let count = routes(params);
     if count == 0 {
@@ -138,11 +139,11 @@ pub fn estimate_s(params: &Params) -> f64 {
     families as f64 * (f64::from(count) / TAKES_PER_S + 5.0)
 }
 
-/// Runs `each` while the routes of the parameter `routes` are behind the ports, or at once where there are none.
+/// Runs `each` while the routes of the parameter `routes` are behind the ports, or immediately if there are none.
 ///
 /// # Errors
-/// Those of `each`. [`TestError::Failed`] where the DUT does not pass the whole table on, [`TestError::NotApplicable`] for ports without
-/// sessions.
+/// Those of `each`. [`TestError::Failed`] if the DUT does not pass the whole table on, [`TestError::NotApplicable`] if
+/// a port has no session.
 pub fn with_routes(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -182,7 +183,7 @@ pub fn with_routes(
         return ended;
     }
     tables.iter().try_for_each(|one| one.spread.aim(bed, false))?;
-    // A test that failed may have left anything.
+    // A failed test may have left the DUT in any state.
     if ended.is_ok() && whole {
         bed.known().tables = Some(Kept { families: FAMILIES.get(params), routes: count, tables });
     } else {
@@ -191,7 +192,8 @@ pub fn with_routes(
     ended
 }
 
-/// Lets every port advertise its routes, waits until the others have them and the DUT forwards to them, and aims frames there.
+/// Advertises the routes from every port, waits until the other ports have received them and the DUT forwards to them,
+/// and aims frames at them.
 fn advertise(
     bed: &mut dyn Testbed,
     family: Family,
@@ -214,7 +216,7 @@ fn advertise(
     Ok(Advertised { spread, watches, load_s: Some(load_s), before })
 }
 
-/// Verifies the table once more and writes its row. Says whether it was whole.
+/// Verifies the table once more and writes its row. Returns whether it was complete.
 fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<bool, TestError> {
     let family = one.spread.case.family;
     let after = right(bed, &one.watches)?;

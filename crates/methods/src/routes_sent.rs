@@ -1,4 +1,4 @@
-//! What a test sent: the order of its routes, its UPDATEs and attribute sets.
+//! Routes sent by a test: their order, UPDATEs and attribute sets.
 
 use crate::columns;
 use crate::report::note;
@@ -14,7 +14,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 
 columns! {
-    /// The routes of a test and family. Routes count as often as they were sent.
+    /// The routes of a test and family. A route counts each time it is sent.
     pub struct SentRow {
         family: Family = "Family",
         table: String = "Table",
@@ -30,13 +30,13 @@ columns! {
 
 /// The table that every test with routes has.
 pub const SENT: TableSpec<SentRow> = TableSpec::new("routes_sent", "Routes sent by the tester");
-/// What it looks like.
+/// Shape of this table.
 pub(crate) const SHAPE: TableShape = SENT.shape();
 
-/// A parameter has its effect where the mean reaches this share of it.
+/// A parameter counts as effective if the mean reaches this share of it.
 const EFFECT: f64 = 0.9;
 
-/// What the emulated routers have sent so far; nothing without routers.
+/// Routes sent by the emulated routers so far; zeros without emulated routers.
 pub fn so_far(bed: &mut dyn Testbed) -> RoutesSent {
     bed.routing().map_or(RoutesSent::default(), |routing| routing.sent())
 }
@@ -46,7 +46,7 @@ pub fn choice(params: &Params) -> TableChoice {
     TableChoice { source: TABLE.get(params), order: ORDER.get(params), routes_per_set: PER_SET.get(params) }
 }
 
-/// Adds what a family of a test sent, and a note for each parameter that could not have its effect.
+/// Adds the routes that a test sent for a family, and a note for each parameter that could not take effect.
 pub fn report(outcome: &mut Outcome, family: Family, params: &Params, sent: RoutesSent) {
     if sent.advertised == 0 {
         return;
@@ -83,7 +83,7 @@ pub fn report(outcome: &mut Outcome, family: Family, params: &Params, sent: Rout
     }
 }
 
-/// Why UPDATEs carried fewer routes than asked for; `None` where they did not.
+/// Why UPDATEs carried fewer routes than requested; `None` if they did not.
 fn short_of(asked: u16, sent: RoutesSent) -> Option<String> {
     let per = |n: u64| sent.advertised as f64 / n.max(1) as f64;
     let (per_update, per_set, least) = (per(sent.updates), per(sent.sets), EFFECT * f64::from(asked));

@@ -1,7 +1,8 @@
-//! Routing loop (tests of a "GigaPoP", 1999): four routers send packets to one prefix in a circle, through a tunnel and by policy routing, until their
-//! TTL is used up. A packet that is injected is sent on by them `ttl - 1` times, so that a small load becomes a large one inside the system.
+//! Routing loop (tests of a "GigaPoP", 1999): four routers send packets to one prefix in a circle, through a tunnel and
+//! by policy routing, until their TTL expires. They forward an injected packet `ttl - 1` times, so that a small load
+//! becomes a large one inside the system.
 //!
-//! Nothing comes back to the tester but ICMP errors: what counts is what the routers count at their interfaces.
+//! Only ICMP errors come back to the tester, so the result is based on the interface counters of the routers.
 
 mod counted;
 mod rows;
@@ -99,18 +100,18 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-/// Counters stand still that do not grow for so long, and for twice the delay of the longest link.
+/// Counters count as still if they do not grow for this long plus twice the delay of the longest link.
 const QUIET: Duration = Duration::from_millis(100);
-/// Readings of counters in this time.
+/// Number of counter readings in this time.
 const READINGS: u32 = 10;
 /// Trials of a search, for estimates.
 const SEARCH: f64 = 9.0;
 /// Addresses in the looping prefix.
 const ADDRESSES: u32 = 200;
-/// Counters and places that are named in one sentence at most.
+/// Maximum number of counters and places named in one sentence.
 const NAMED: usize = 6;
 
-/// What does not change from size to size.
+/// Settings that are the same for all sizes.
 struct Circle {
     system: System,
     port: usize,
@@ -153,7 +154,7 @@ impl Circle {
         Ok(Circle { system, port, ttl, passes, expected, ports, own_frames: OWN_FRAMES.get(params) })
     }
 
-    /// The pattern by which the tester's ceiling is known.
+    /// The pattern under which the tester's ceiling is known.
     fn pattern(size: PacketSize) -> Pattern {
         Pattern {
             size,
@@ -165,7 +166,7 @@ impl Circle {
             labels: None,
             extensions: Vec::new(),
             modifier: Default::default(),
-            // What goes around is waited for by the counters.
+            // Circulating packets are awaited by the counters instead.
             drain_s: 0.0,
         }
     }
@@ -173,7 +174,7 @@ impl Circle {
     /// A trial that injects at this rate. None of its packets may come back.
     fn trial(&self, bed: &dyn Testbed, size: &PacketSize, what: &str, rate: FrameRate, duration_s: f64) -> TrialSpec {
         let ports = bed.ports();
-        // Checked before.
+        // [`Circle::new`] has checked this.
         let sources = ports[self.port].ipv4.as_ref().map(|addressing| addressing.destinations);
         let target = AddressRange {
             first: std::net::IpAddr::V4((u32::from(LOOP_PREFIX.0) + 1).into()),
@@ -197,13 +198,13 @@ impl Circle {
         }
     }
 
-    /// Bytes of a packet of `ip_bytes` at a hop, on the link behind it.
+    /// Bytes of a packet of `ip_bytes` on the link after a hop.
     fn bytes_at(&self, hop: usize, ip_bytes: u16) -> u32 {
         let tunnelled = self.system.cycle().is_some_and(|cycle| cycle[hop].to_tunnel);
         u32::from(ip_bytes) + if tunnelled { TUNNEL_OVERHEAD } else { 0 }
     }
 
-    /// The speed of the link behind a hop, and how long a frame is on its way there.
+    /// The speed of the link after a hop, and its delay.
     fn link_at(&self, hop: usize) -> (Option<Bandwidth>, Duration) {
         let cycle = self.system.cycle().unwrap_or_default();
         let leaves = |end: drophammer_model::topology::CoreEnd| {
@@ -213,7 +214,7 @@ impl Circle {
         link.map_or((None, Duration::ZERO), |link| (link.speed, link.delay))
     }
 
-    /// How long a packet that waits nowhere is on the links.
+    /// Time that a packet spends on the links if it never waits in a queue.
     fn on_links(&self, ip_bytes: u16) -> Duration {
         let at = |(hop, passes): (usize, &u64)| {
             let (speed, delay) = self.link_at(hop);
@@ -223,7 +224,8 @@ impl Circle {
         Duration::from_secs_f64(self.passes.iter().enumerate().map(at).sum())
     }
 
-    /// The rate of injection beyond which some link would have to carry more bits of IP packets than it can; `None` without speeds.
+    /// The injection rate above which some link would have to carry more bits of IP packets than it can; `None` if the
+    /// links have no speed.
     fn most(&self, ip_bytes: u16) -> Option<FrameRate> {
         let at = |(hop, passes): (usize, &u64)| {
             let (speed, _) = self.link_at(hop);
@@ -241,7 +243,7 @@ impl Circle {
     }
 }
 
-/// A trial and what became of its packets.
+/// A trial and the result of its packets.
 struct Circled {
     trial: CirclingTrial,
     compared: Vec<Compared>,
@@ -268,12 +270,12 @@ impl Circled {
         self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
     }
 
-    /// How much longer packets went on than in a trial where they waited for nobody.
+    /// How much longer packets circulated than in the trial without queueing.
     fn longer_than(&self, alone: Duration) -> Duration {
         self.trial.still_after.unwrap_or_default().saturating_sub(alone)
     }
 
-    /// Has every counter all that it must have?
+    /// Whether every counter has at least its expected value.
     fn is_lossless(&self) -> bool {
         self.injected() > 0 && self.compared.iter().all(|compared| compared.difference() >= 0)
     }
@@ -305,7 +307,7 @@ fn circled(
     Ok(Circled { trial, compared, ended })
 }
 
-/// The first of some texts, and how many there are beyond.
+/// The first few of some texts, and the number of the others.
 fn first_of(texts: &[String]) -> String {
     let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     match texts.len().saturating_sub(NAMED) {
@@ -314,7 +316,7 @@ fn first_of(texts: &[String]) -> String {
     }
 }
 
-/// What is wrong with the counters, in words; `None` if nothing.
+/// The faults of the counters, in words; `None` if there are none.
 fn wrong(circle: &Circle, of: &Circled) -> Option<String> {
     let off = of.compared.iter().filter(|compared| !compared.is_right(circle.own_frames));
     let off: Vec<String> = off.map(|compared| told(&circle.system, &circle.ports, compared)).collect();
@@ -378,7 +380,8 @@ impl Method for RoutingLoop {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        /// Trials of the length of a trial in all under overload, and seconds that counters are waited for after each.
+        /// Total duration of the overload trials, in lengths of a trial; and seconds of waiting for the counters after
+        /// each.
         const OVERLOADED: f64 = 3.0;
         const WAITING_S: f64 = 0.4;
         let accounting_s = f64::from(PACKETS.get(params)) / RATE.get(params).pps().max(1.0);
@@ -393,9 +396,9 @@ impl Method for RoutingLoop {
     }
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
-        // The counters, the search, overload by two trials, and a look after each of the last two.
+        // The accounting trial, the search, two overload trials, and a check after the search and after the overload.
         let each = TrialCount::exactly(1) + TrialCount::about(SEARCH as usize + 4);
-        // One for all sizes teaches the routers their neighbours.
+        // One trial for all sizes lets the routers learn their neighbours.
         Some(TrialCount::exactly(1) + each.times(SIZES.get(params).len()))
     }
 
@@ -406,7 +409,7 @@ impl Method for RoutingLoop {
     }
 }
 
-/// Sends a few packets around, so that the routers know their neighbours on all links (RFC 2544 section 23 b).
+/// Sends a few packets around, so that the routers learn their neighbours on all links (RFC 2544 section 23 b).
 fn learn(bed: &mut dyn Testbed, circle: &Circle, pattern: &Pattern, params: &Params) -> Result<(), TestError> {
     const PACKETS: f64 = 10.0;
     let (rate, stillness) = (RATE.get(params), circle.stillness(params, ip_bytes(pattern)?));
@@ -424,16 +427,16 @@ fn ip_bytes(pattern: &Pattern) -> Result<u16, TestError> {
     }
 }
 
-/// What one size found, in words.
+/// Results of one size, in words.
 #[derive(Default)]
 struct Found {
-    /// What is wrong with the counters.
+    /// Faults of the counters.
     wrong: Option<String>,
-    /// How the loop ceased to carry even the lowest load.
+    /// How the loop stopped carrying even the lowest load.
     stuck: Option<String>,
 }
 
-/// One size: whether counters are right, then the highest load without loss, then overload.
+/// Measures one size: whether counters are right, then the highest load without loss, then overload.
 fn measure(
     bed: &mut dyn Testbed,
     circle: &Circle,
@@ -459,7 +462,7 @@ fn measure(
     rows::accounting(outcome, circle, pattern, &accounted);
     let (wrong, amplification) = (wrong(circle, &accounted), rows::amplification(circle, &accounted));
     rows::load(outcome, circle, pattern, "accounting", &accounted);
-    // The plateau of a load is reached when the first packets end.
+    // A load reaches its plateau when the first packets expire.
     let around = circle.on_links(ip_bytes).max(accounted.trial.still_after.unwrap_or_default());
     let trial_s = TRIAL_DURATION.seconds(params).max(2.0 * around.as_secs_f64());
     let alone = accounted.trial.still_after.unwrap_or_default();
@@ -472,7 +475,8 @@ fn measure(
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
         let found = search::highest(bed, &setting, accounted, outcome)?;
         let each_way = WAN_HOPS.map(|hop| circle.passes[hop]).into_iter().min().unwrap_or(0);
-        // A loop that sticks under a rate that is too high loses packets at all lower ones after it: then the search says nothing.
+        // If the loop gets stuck after a load that is too high, all later trials lose packets too, and the search shows
+        // nothing.
         stuck = if found.was_lossy { setting.sticks(bed, &spec, "the search")? } else { None };
         if stuck.is_none() {
             rank.value = Some(found.best.rate().pps() * each_way as f64);
@@ -491,7 +495,7 @@ fn measure(
     }
     outcome.ranks.push(rank);
     let title = format!("Amplification, {}", pattern.size_text());
-    // One that keeps a TTL would have more, and be no better.
+    // A loop that does not decrement a TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
     outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
     Ok(Found { wrong, stuck })

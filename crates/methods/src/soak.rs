@@ -1,8 +1,9 @@
-//! Soak: a steady load for hours, and whether loss, latency, memory or processor time of the router drift meanwhile.
+//! Soak: a steady load for hours, and whether loss, latency, memory or processor time of the router drift.
 //!
-//! The load is a row of trials without a pause, one for each interval, so that each is stored as it ends and a stop keeps what was measured. A drift is a slope
-//! over the intervals: that of Theil and Sen, which single disturbed intervals do not bend. It counts where the interval of the slope excludes 0 and the change
-//! over the whole soak is large enough to matter.
+//! The load is a sequence of trials without a pause, one for each interval, so that each is stored as it ends and a
+//! stop keeps the results so far. A drift is a slope over the intervals, by the estimator of Theil and Sen, which
+//! single disturbed intervals hardly affect. It counts if the confidence interval of the slope excludes 0 and the
+//! change over the whole soak is large enough to matter.
 
 mod drift;
 
@@ -44,7 +45,7 @@ const LEAST_DRIFT: Param<Percent> = Param::new(
 const LEAST_LOSS: Param<Percent> =
     Param::new("least_loss_drift", "0.001", "0.001", "the same of loss, in percentage points");
 
-/// Intervals at most: a report has a row for each.
+/// Maximum number of intervals: a report has a row for each.
 const MOST_INTERVALS: u64 = 5_000;
 
 static SPEC: TestSpec = TestSpec {
@@ -141,7 +142,7 @@ const MEMORY_PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// A quantity: name, unit, figure of an interval, and whether its changes are percentage points rather than shares.
+/// A quantity: name, unit, its value in an interval, and whether changes are percentage points instead of ratios.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -186,7 +187,7 @@ impl Method for Soak {
         );
         let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
-        // Whatever ended it, what was measured until then counts.
+        // After any error, the results so far are written.
         soaked.write(outcome, &pattern, params, rate);
         ended
     }
@@ -198,7 +199,7 @@ impl Method for Soak {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        // Setting the trials up is part of the time that the soak lasts; the last one may wait for late frames.
+        // The soak duration includes the set-up of the trials; the last trial may wait for late frames.
         DURATION.get(params) + Duration::from_secs_f64(unpaused_s(params, 1.0, 1.0))
     }
 
@@ -207,7 +208,7 @@ impl Method for Soak {
     }
 
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
-        // Setting them up takes a part of the time.
+        // Setting up the trials takes a part of the time.
         let intervals = TrialCount::up_to(intervals(params).map_or(0, |intervals| intervals as usize));
         Some(intervals + known_trials(params, searches))
     }
@@ -259,7 +260,7 @@ fn rate(
     params: &Params,
     outcome: &mut Outcome,
 ) -> Result<FrameRate, TestError> {
-    // Flows are made here so that nothing is searched for ports that cannot send them.
+    // Flows are built here, so that no search is run for ports that cannot send them.
     pattern.flows(bed.ports())?;
     if let Some(rate) = RATE.get(params) {
         return Ok(rate);
@@ -273,7 +274,7 @@ fn rate(
 /// The intervals so far.
 struct Soaked {
     rows: Vec<(IntervalRow, u64)>,
-    /// Intervals that the tester spoilt.
+    /// Number of intervals that the tester spoilt.
     invalid: u64,
 }
 
@@ -287,7 +288,7 @@ impl Soaked {
         (rate, intervals): (FrameRate, u64),
     ) -> Result<(), TestError> {
         let (interval_s, begun_s) = (INTERVAL.seconds(params), bed.now_s());
-        // Time without a clock of the testbed: that of the trials.
+        // Without a clock of the testbed, time is the sum of the trials.
         let mut trials_s = 0.0;
         for number in 0..intervals {
             let passed = begun_s.zip(bed.now_s()).map_or(trials_s, |(begun, now)| now - begun);
@@ -343,7 +344,7 @@ impl Soaked {
                 let slope = drift.per_hour.map_or(0.0, |trend| trend.slope);
                 note_of(outcome, pattern, format!("{name} drifts by {} {unit} per hour", signed(slope)));
             }
-            // Too few intervals show no drift, nor that there is none.
+            // Too few intervals show neither drift nor stability.
             let known = drift.verdict != Verdict::Unknown;
             let growth = if drift.verdict == Verdict::Drifts { drift.change_percent } else { Some(0.0) };
             match quantity.name {
@@ -357,7 +358,7 @@ impl Soaked {
         let (offered, lost) = self.rows.iter().fold((0, 0), |(o, l), (row, _)| (o + row.offered, l + row.lost));
         let size = pattern.size_text();
         let mut rank = |figure: RankFigure| {
-            // Figures of different loads say different things.
+            // Figures at different loads are not comparable.
             outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
         };
         if let Some(loss) = percent_of(lost, offered) {
@@ -376,7 +377,7 @@ impl Soaked {
 
 fn row(result: &TrialResult, at_s: f64, memory: u64) -> IntervalRow {
     let latency = |percentile| {
-        // Groups are IP versions: the slowest of them counts.
+        // Groups are IP versions; the slowest one counts.
         let of_groups = result.groups.iter().filter_map(|group| group.latency.percentile(percentile));
         of_groups.max().map(|ns| ns as f64 / 1e3)
     };
@@ -424,7 +425,7 @@ fn drift_row(quantity: &Quantity, intervals: usize, drift: &Drift) -> DriftRow {
     }
 }
 
-/// A number with its sign and three digits that matter.
+/// A number with its sign and three significant digits.
 fn signed(value: f64) -> String {
     let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 9) as usize;
     format!("{value:+.digits$}")

@@ -1,6 +1,6 @@
-//! System recovery (RFC 2544 section 26.5): how long a router goes on losing frames after an overload has ended.
+//! System recovery (RFC 2544 section 26.5): how long a router continues to lose frames after an overload has ended.
 //!
-//! The RFC subtracts "Timestamp B from Timestamp A". B, the last lost frame, is the later one, so B - A is meant.
+//! The RFC subtracts "Timestamp B from Timestamp A". B, the last lost frame, is the later one, so it means B - A.
 
 use crate::Method;
 use crate::columns;
@@ -89,7 +89,7 @@ const PLOT: PlotSpec = PlotSpec {
 enum Recovery {
     /// Lost frames until this many seconds after the step.
     After(f64),
-    /// Lost nothing even under overload: nothing to recover from.
+    /// Lost nothing even under overload, so there is no recovery.
     NotOverloaded,
     /// Lost frames to the end of the trial.
     Never,
@@ -101,8 +101,8 @@ fn recovery_of(result: &TrialResult, times: Times, gap_s: f64) -> (Recovery, Vec
     recovery(last_loss.map(|ns| ns as f64 / 1e9), &bins(result), times, gap_s)
 }
 
-/// The end of the loss that began under overload, and the episodes of loss that began after it, which have another cause. `gap_s` is
-/// the time between two departures at the reduced load.
+/// The end of the loss that began under overload, and the episodes of loss that began after it and have another cause.
+/// `gap_s` is the time between two departures at the reduced load.
 fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) -> (Recovery, Vec<Episode>) {
     let Some(last_s) = last_loss_s else {
         return (Recovery::NotOverloaded, Vec::new());
@@ -112,7 +112,7 @@ fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) ->
     let (later, under_load): (Vec<Episode>, Vec<Episode>) = all.into_iter().partition(began_later);
     let end_s = match under_load.last() {
         None => return (Recovery::NotOverloaded, later),
-        // The last lost frame is known exactly, the end of any other episode to a bin.
+        // The time of the last lost frame is exact; the end of any other episode is known to a bin.
         Some(_) if later.is_empty() => last_s,
         Some(last) => last.to_s,
     };
@@ -139,7 +139,7 @@ impl Method for SystemRecovery {
             };
             let limits = pattern.limits(bed);
             let overload = FrameRate((throughput.pps() * 1.1).min(limits.max.pps()));
-            // Closer than the search is exact, it may be no overload at all.
+            // If the load is closer to the throughput than the precision of the search, it may not be an overload.
             if overload.pps() <= throughput.pps() * (1.0 + zero_loss_goal(params).relative_width) {
                 return Err(TestError::NotApplicable(format!(
                     "the throughput, {throughput}, is the highest rate that can be offered: no overload is possible"
@@ -248,7 +248,7 @@ fn write(
             overload.pps() / throughput.pps() * 100.0
         ));
     }
-    // A mean over the trials that did recover would flatter a router that sometimes does not.
+    // A mean over only the trials with a recovery would favour a router that sometimes does not recover.
     let mean_ms = (never == 0 && !after.is_empty()).then(|| mean(&after));
     TABLE.add(
         outcome,
@@ -276,7 +276,7 @@ fn write(
     if idle < found.len() {
         let title = format!("System recovery, {}", pattern.size_text());
         let key = format!("system_recovery_{}_ms", pattern.size);
-        // Times that differ by no more than a time bin are the same.
+        // Times that differ by no more than a time bin are equal.
         let least_ms = times.bin_s.max(gap_s) * 1e3;
         outcome.ranks.push(lower_by_difference(key, title, "ms", mean_ms, least_ms));
     }
@@ -288,7 +288,7 @@ mod tests {
 
     const TIMES: Times = Times { overload_s: 1.0, total_s: 2.0, bin_s: 0.05 };
 
-    /// What comes of a trial of 40 bins that lost frames in these, the last one at `last_s`.
+    /// The recovery of a trial of 40 bins that lost frames in the bins `lossy`, the last one at `last_s`.
     fn of(lossy: &[usize], last_s: Option<f64>) -> (Recovery, usize) {
         let bin = |at| Bin { offered: 100, delivered: if lossy.contains(&at) { 99 } else { 100 }, arrived: 100 };
         let bins: Vec<Bin> = (0..40).map(bin).collect();
@@ -302,15 +302,15 @@ mod tests {
         let exactly = |recovery: Recovery, s: f64| matches!(recovery, Recovery::After(t) if (t - s).abs() < 1e-9);
         let (recovery, later) = of(&under_load, Some(1.072));
         assert!(exactly(recovery, 0.072) && later == 0, "{recovery:?}");
-        // One more at 1.7 s: the recovery is known to a bin now.
+        // With one more episode at 1.7 s, the recovery is only known to a bin.
         let (recovery, later) = of(&[&under_load[..], &[34]].concat(), Some(1.713));
         assert!(exactly(recovery, 0.1) && later == 1, "{recovery:?}");
-        // The overload lost nothing at all.
+        // The overload itself lost nothing.
         assert_eq!(of(&[34], Some(1.713)), (Recovery::NotOverloaded, 1));
         assert_eq!(of(&[], None), (Recovery::NotOverloaded, 0));
-        // A router that never stops.
+        // A router that loses frames until the end.
         assert_eq!(of(&(5..40).collect::<Vec<_>>(), Some(1.9999)), (Recovery::Never, 0));
-        // Loss that was over when the load was halved.
+        // Loss that ended before the load was halved.
         let (recovery, later) = of(&[3, 4], Some(0.21));
         assert!(exactly(recovery, 0.0) && later == 0, "{recovery:?}");
     }

@@ -1,4 +1,4 @@
-//! Tables of an [`Outcome`], whose columns are declared once and whose rows are built by names.
+//! Tables of an [`Outcome`], whose columns are declared once and whose rows are structs.
 
 #[doc(hidden)]
 pub use drophammer_model::outcome::Cell;
@@ -8,15 +8,15 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::trial::Family;
 use std::marker::PhantomData;
 
-/// A type that a column can have. `Option` of it is a column whose cells may be empty.
+/// A type of a column's cells. With `Option` of it, cells may be empty.
 pub trait CellValue: Sized {
-    /// Is it a number? Words otherwise.
+    /// True for a number, false for text.
     const NUMERIC: bool;
 
-    /// The value as it is stored.
+    /// Converts the value into a stored cell.
     fn into_cell(self) -> Cell;
 
-    /// The value of a stored cell; `None` when the cell holds no such value.
+    /// The value of a stored cell; `None` if the cell has a different type.
     fn of_cell(cell: &Cell) -> Option<Self>;
 }
 
@@ -86,7 +86,7 @@ impl<T: CellValue> CellValue for Option<T> {
     }
 }
 
-/// A row by names. [`columns!`](crate::columns) declares one.
+/// A row as a struct, which [`columns!`](crate::columns) declares.
 pub trait Columns: Sized {
     /// Key, heading and unit of each column, in order.
     const COLUMNS: &'static [(&'static str, &'static str, &'static str)];
@@ -97,11 +97,12 @@ pub trait Columns: Sized {
     /// The cells, in the order of the columns.
     fn into_cells(self) -> Vec<Cell>;
 
-    /// The row of these cells; `None` when one of them is not of its column's type.
+    /// The row of these cells; `None` if a cell does not have the type of its column.
     fn of_cells(cells: &[Cell]) -> Option<Self>;
 }
 
-/// Declares the columns of a table as a struct, which is then a row: `key: type = "heading" ["unit"]`. The unit may be left out.
+/// Declares the columns of a table as a struct that is also a row: `key: type = "heading" ["unit"]`. The unit may be
+/// omitted.
 ///
 /// ```
 /// use drophammer_methods::table::{Columns, TableSpec};
@@ -161,7 +162,7 @@ pub struct TableSpec<R> {
 }
 
 impl<R: Columns> TableSpec<R> {
-    /// A table of this key, the same on every DUT, and heading.
+    /// A table with this key, which is the same on every DUT, and this heading.
     pub const fn new(key: &'static str, title: &'static str) -> Self {
         TableSpec { key, title, of: PhantomData }
     }
@@ -171,7 +172,7 @@ impl<R: Columns> TableSpec<R> {
         self.key
     }
 
-    /// What it looks like, for who must know before the test has run.
+    /// Shape of the table, available before the test has run.
     pub const fn shape(&self) -> TableShape {
         TableShape { key: self.key, columns: R::COLUMNS, numeric: R::NUMERIC }
     }
@@ -182,7 +183,7 @@ impl<R: Columns> TableSpec<R> {
         outcome.tables.push(Table { key: self.key.into(), title: self.title.into(), columns, rows: Vec::new() });
     }
 
-    /// Adds a row with the trials behind it and its marks; begins the table where that was not done.
+    /// Adds a row with its trials and marks; begins the table if necessary.
     pub fn add(
         &self,
         outcome: &mut Outcome,
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     columns! {
-        /// One of each type.
+        /// A column of each type.
         struct AllRow {
             size: PacketSize = "Size",
             family: Family = "Family",

@@ -1,4 +1,4 @@
-//! What a test may ask of the testbed.
+//! Interface between a test and the testbed.
 
 use crate::ping_delay::OwnDelay;
 use crate::routed::Kept;
@@ -28,7 +28,7 @@ pub struct PortView {
     pub name: String,
     /// Line speed, gross.
     pub speed: Bandwidth,
-    /// What the line carries beside frames.
+    /// Medium, which determines the overhead of each frame on the line.
     pub medium: Medium,
     /// MTU in bytes.
     pub mtu: u32,
@@ -38,11 +38,11 @@ pub struct PortView {
     pub ipv6: Option<Addressing>,
     /// VLAN identifiers of each sub-interface, the outermost first.
     pub vlans: Vec<Vec<u16>>,
-    /// What the DUT does with labels of frames that leave by this port.
+    /// Actions of the DUT on labels of frames that leave by this port.
     pub labels: Vec<LabelConfig>,
-    /// Networks behind it to which the DUT sends packets with labels.
+    /// Networks behind it to which the DUT pushes labels.
     pub pushed: Vec<FecConfig>,
-    /// What frames to this port aim at in place of the hosts of the network behind it; see [`Testbed::aim`].
+    /// Destinations of frames to this port instead of the hosts of the network behind it; see [`Testbed::aim`].
     pub routed: BTreeMap<Family, Targets>,
 }
 
@@ -56,22 +56,22 @@ impl PortView {
     }
 }
 
-/// Highest loads per sending port that the tester could offer validly, by pattern, where it could not offer more. They hold for
-/// every DUT of the run, so that all are measured at one load.
+/// Highest loads per sending port that the tester could offer validly, by pattern, if it could not offer more. They
+/// apply to every DUT of the run, so that all are measured at the same load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HighestLoads {
-    /// Of a constant load.
+    /// For a constant load.
     pub constant: BTreeMap<PatternKey, FrameRate>,
-    /// Of a load that asks for as much as the tester can offer.
+    /// For a load that requests as much as the tester can offer.
     pub maximum: BTreeMap<PatternKey, FrameRate>,
 }
 
-/// Facts that one test found on this DUT and later ones build on.
+/// Facts that one test found on this DUT and later ones use.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Throughput per sending port, by pattern; `None` when the search found none.
+    /// Throughput per sending port, by pattern; `None` if the search found none.
     pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
-    /// Why a search for the throughput of a pattern came to nothing, by pattern: it is not tried again.
+    /// Why a throughput search failed, by pattern: it is not repeated.
     pub failed: BTreeMap<PatternKey, String>,
     /// What the tester can offer.
     pub highest: HighestLoads,
@@ -88,65 +88,67 @@ pub struct CountedTrial {
     pub before: Vec<DutCounter>,
     /// The same after it.
     pub after: Vec<DutCounter>,
-    /// What each port of the tester sent between the two beside test frames.
+    /// Frames other than test frames that each port of the tester sent between the two readings.
     pub sent: Vec<OtherFrames>,
-    /// What it received.
+    /// The same for received frames.
     pub received: Vec<OtherFrames>,
-    /// Frames that came and went, at all ports, while the counters were read: each may be in a counter or not yet.
+    /// Frames that passed, at all ports, while the counters were read: each may be counted or not yet.
     pub unsure: OtherFrames,
 }
 
-/// How it is found out that no packet of a trial is on its way any more.
+/// How to detect that no packet of a trial is under way any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stillness {
-    /// Counters that have not grown for so long stand still: longer than a packet may be out of sight of all counters.
+    /// Counters that have not grown for this long stand still. It must be longer than a packet may be invisible to all
+    /// counters.
     pub quiet: Duration,
     /// Time between two readings.
     pub step: Duration,
-    /// How long that is waited for.
+    /// Maximum waiting time.
     pub patience: Duration,
 }
 
-/// A trial with what each router of the DUT counted before it and when all packets had come to an end.
+/// A trial with the counters of each router of the DUT before it, and after the last packet has ended.
 #[derive(Clone, Debug)]
 pub struct CirclingTrial {
     /// The trial.
     pub result: TrialResult,
     /// Before it.
     pub before: Vec<RouterInterface>,
-    /// When the counters stood still after it, in the same order.
+    /// After it, when the counters stood still, in the same order.
     pub after: Vec<RouterInterface>,
-    /// Processor time of each router from one to the other; `None` where not known.
+    /// Processor time of each router between the two; `None` if not known.
     pub cpu: Option<Vec<Duration>>,
-    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::step`] too much; `None` where they still grew
-    /// when the patience was over.
+    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::step`] too
+    /// long; `None` if counters still grew when the patience was over.
     pub still_after: Option<Duration>,
-    /// What came in meanwhile and is no test frame.
+    /// Received frames other than test frames.
     pub other: OtherTraffic,
 }
 
-/// The facade that tests speak to.
+/// The interface of tests to the testbed.
 pub trait Testbed {
     /// Ports of the tester, in order; at least two.
     fn ports(&self) -> &[PortView];
 
-    /// Flows that the suite describes; none unless it does.
+    /// Flows that the suite describes; empty if it describes none.
     fn flows(&self) -> &[FlowConfig] {
         &[]
     }
 
-    /// Runs one trial, repeats it while the tester spoils it (three attempts in all) and stores every attempt. The result
+    /// Runs one trial, repeats it if the tester spoils it (three attempts in all) and stores every attempt. The result
     /// is valid.
     ///
     /// # Errors
-    /// [`TestError::Unfit`] when every attempt was invalid; the others when the run cannot go on.
+    /// [`TestError::Unfit`] if every attempt was invalid; the others if the run cannot continue.
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError>;
 
-    /// Gives the DUT these packet filters in place of those of an earlier call, and records them; none takes them back. At the end of the
-    /// test they are taken back in any case.
+    /// Configures the DUT with these packet filters instead of those of an earlier call, and records them; an empty
+    /// list removes them. They are always removed at the end of the test.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where a DUT cannot be given any, [`TestError::Failed`] with what it says against them.
+    /// [`TestError::NotApplicable`] if the DUT supports none, [`TestError::Failed`] with the message of the DUT if it
+    /// rejects them.
     fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
         if lists.is_empty() {
             return Ok(());
@@ -154,21 +156,23 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT that takes filters".into()))
     }
 
-    /// From now on frames of a family to this port aim at these routes behind it; `None`: at the hosts of the network behind it. At the end
-    /// of the test it is the hosts in any case.
+    /// From now on, frames of a family to this port aim at these routes behind it; `None`: at the hosts of the network
+    /// behind it. At the end of the test they always aim at the hosts again.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where the testbed has no routers.
+    /// [`TestError::NotApplicable`] if the testbed has no emulated routers.
     fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
         let _ = (port, family, at);
         Err(TestError::NotApplicable("this testbed has no routers".into()))
     }
 
-    /// Gives the DUT these classes of service, one list for each output port that is to have some, in place of those of an earlier call, and
-    /// records them; none takes them back. At the end of the test they are taken back in any case.
+    /// Configures the DUT with these classes of service, one list for each output port that needs classes, instead of
+    /// those of an earlier call, and records them; an empty list removes them. They are always removed at the end of
+    /// the test.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where a DUT cannot be given any, [`TestError::Failed`] with what it says against them.
+    /// [`TestError::NotApplicable`] if the DUT supports none, [`TestError::Failed`] with the message of the DUT if it
+    /// rejects them.
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
         if lists.is_empty() {
             return Ok(());
@@ -176,17 +180,18 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT that takes classes of service".into()))
     }
 
-    /// The routers of the DUT, where it is several: which ports each has, and the links between them.
+    /// The routers of the DUT if it consists of several: the ports of each, and the links between them.
     fn system(&self) -> Option<&System> {
         None
     }
 
-    /// Takes these links between routers of the DUT down, brings all others up, and records that. Returns when frames of `families` from each port to
-    /// each other one arrive by the ways that [`System::route`] says (of 100 frames 99 at least). At the end of the test all links come up again in any case.
+    /// Takes these links between routers of the DUT down, brings all others up, and records that. Returns when frames
+    /// of `families` from each port to each other one arrive by the ways of [`System::route`] (at least 99 of 100
+    /// frames). At the end of the test all links come up again.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where the DUT has no such links, [`TestError::Failed`] with what it says against it, or where it does not forward
-    /// by these ways in time.
+    /// [`TestError::NotApplicable`] if the DUT has no links of these names, [`TestError::Failed`] with the message of
+    /// the DUT if it rejects the change, or if it does not forward by these ways in time.
     fn set_core_links(&mut self, down: &BTreeSet<CoreLinkName>, families: &[Family]) -> Result<(), TestError> {
         let _ = families;
         if down.is_empty() {
@@ -195,12 +200,12 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT of several routers".into()))
     }
 
-    /// [`Testbed::trial`], with frames that are sent beside the flows; says with the result what became of them, and what else came in that
-    /// is no test frame, until the drain time after the trial is over.
+    /// [`Testbed::trial`] with additional frames beside the flows. Also returns the result of these frames, and all
+    /// received frames other than test frames, until the drain time after the trial is over.
     ///
     /// # Errors
-    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for frames that cannot be made, or larger than
-    /// [`Testbed::largest_frame`], and where the testbed cannot do that.
+    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for frames that cannot be built or are larger than
+    /// [`Testbed::largest_frame`], and if the testbed does not support this.
     fn trial_beside(
         &mut self,
         spec: &TrialSpec,
@@ -210,65 +215,72 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed sends test frames only".into()))
     }
 
-    /// Counts for `time` what comes in; no test frame is sent meanwhile, and the emulated devices answer as always.
+    /// Counts received frames for `time`. Meanwhile no test frame is sent, and the emulated devices answer as always.
     ///
     /// # Errors
-    /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] where the testbed cannot do that.
+    /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] if the testbed does not support
+    /// this.
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let _ = time;
         Err(TestError::NotApplicable("this testbed sees test frames only".into()))
     }
 
-    /// Bytes of the largest frame, FCS included, that a port can send; 0 for a port that there is not.
+    /// Bytes of the largest frame, FCS included, that a port can send; 0 for a port that does not exist.
     fn largest_frame(&mut self, port: PortIndex) -> usize {
         self.ports().get(port).map_or(0, |port| port.mtu as usize + 18)
     }
 
-    /// The same with the counters of the DUT, read while the network has been silent for `settle`, before and after each attempt.
+    /// [`Testbed::trial`] with the counters of the DUT, read after the network has been silent for `settle`, before and
+    /// after each attempt.
     ///
     /// # Errors
-    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where the DUT has no counters.
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] if the DUT has no counters.
     fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
         let _ = (spec, settle);
         Err(TestError::NotApplicable("this testbed reads no counters of a DUT".into()))
     }
 
-    /// What the routers of a DUT of several count at their interfaces and tunnels since it was brought up (RFC 2863); `None` where they show nothing.
+    /// Counters of the interfaces and tunnels of each router of a multi-router DUT since it was brought up (RFC 2863);
+    /// `None` if the routers do not show them.
     ///
     /// # Errors
-    /// [`TestError::Failed`] where it cannot be read.
+    /// [`TestError::Failed`] if they cannot be read.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
         Ok(None)
     }
 
-    /// Processor time of each router of a DUT of several since it was brought up, in order; `None` where it is not known.
+    /// Processor time of each router of a multi-router DUT since it was brought up, in order; `None` if not known.
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         None
     }
 
-    /// [`Testbed::trial`] with what the routers of the DUT counted before each attempt, and after it when their counters stand still.
+    /// [`Testbed::trial`] with the counters of the routers of the DUT before each attempt, and after it when they stand
+    /// still.
     ///
     /// # Errors
-    /// Those of [`Testbed::trial`] and [`Testbed::router_interfaces`]; [`TestError::NotApplicable`] where the routers show no counters.
+    /// Those of [`Testbed::trial`] and [`Testbed::router_interfaces`]; [`TestError::NotApplicable`] if the routers show
+    /// no counters.
     fn circling_trial(&mut self, spec: &TrialSpec, stillness: Stillness) -> Result<CirclingTrial, TestError> {
         let _ = (spec, stillness);
         Err(TestError::NotApplicable("this testbed reads no counters of routers inside a DUT".into()))
     }
 
-    /// The same while the DUT is asked for answers, also after the trial. Questions that cannot be asked of this DUT are left out.
+    /// [`Testbed::trial`] while questions are sent to the DUT, also after the trial. Questions that cannot be asked of
+    /// this DUT are omitted.
     ///
     /// # Errors
-    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where none can be asked.
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] if no question can be asked.
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
         let _ = (spec, inquiry);
         Err(TestError::NotApplicable("this testbed asks a DUT nothing".into()))
     }
 
-    /// [`Testbed::trial`] with echo requests; says with the result what came of each, `None` of those without a reply within a second.
+    /// [`Testbed::trial`] with echo requests. Also returns the times of each, `None` for those without a reply within a
+    /// second.
     ///
     /// # Errors
-    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] for a port without addresses of the family, a frame that is too small or too
-    /// large, and where the testbed cannot do that.
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] for a port without addresses of the family, for a
+    /// frame that is too small or too large, and if the testbed does not support this.
     fn echo_trial(
         &mut self,
         spec: &TrialSpec,
@@ -278,7 +290,8 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed sends no echo requests".into()))
     }
 
-    /// What the tester needs by itself for frames of this size in bytes, FCS included; `None` where that was not or cannot be measured.
+    /// The tester's own delay for frames of this size in bytes, FCS included; `None` if it was not or cannot be
+    /// measured.
     fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
         let _ = (family, frame_bytes);
         None
@@ -293,16 +306,17 @@ pub trait Testbed {
     /// The emulated routers.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where there are none.
+    /// [`TestError::NotApplicable`] if there are none.
     fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
         Err(TestError::NotApplicable("this testbed has no emulated routers; a suite gets them by `bgp: {}`".into()))
     }
 
-    /// Runs one attempt at a trial in which emulated routers act: event i of [`TrialSpec::events`] stands for `actions[i]`. Stored with
-    /// its verdict as attempt number `attempt`, and not repeated: what it did to the routing has to be undone first.
+    /// Runs one attempt at a trial in which emulated routers act: event i of [`TrialSpec::events`] stands for
+    /// `actions[i]`. It is stored with its verdict as attempt number `attempt`, and not repeated, because its effect on
+    /// the routing must be undone first.
     ///
     /// # Errors
-    /// As for [`Testbed::trial`]; an invalid trial is none.
+    /// As for [`Testbed::trial`]; an invalid trial is not an error.
     fn routed_trial(
         &mut self,
         spec: &TrialSpec,
@@ -313,13 +327,14 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no emulated routers".into()))
     }
 
-    /// Runs one attempt at a trial during which the DUT is reset, and waits until it is whole again or the limit of the reset is over. Stored as
-    /// attempt number `attempt`, and not repeated. `port` is that whose link a [`ResetKind::Link`](drophammer_model::reset::ResetKind) takes down.
-    /// Emulated routers advertise their routes again when their sessions are back.
+    /// Runs one attempt at a trial during which the DUT is reset, and waits until it has recovered or the limit of the
+    /// reset is over. It is stored as attempt number `attempt`, and not repeated. `port` is the port whose link a
+    /// [`ResetKind::Link`](drophammer_model::reset::ResetKind) takes down. Emulated routers advertise their routes
+    /// again when their sessions are back.
     ///
     /// # Errors
-    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for a DUT that cannot be reset so. An invalid trial is none, nor a DUT that does
-    /// not come back.
+    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] if the DUT does not support this reset. An invalid trial
+    /// is not an error, nor is a DUT that does not recover.
     fn reset_trial(
         &mut self,
         spec: &TrialSpec,
@@ -331,43 +346,44 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT that can be reset".into()))
     }
 
-    /// Seconds since the testbed came up, on the tester's clock; `None` where there is none.
+    /// Seconds since the testbed came up, on the tester's clock; `None` if there is no clock.
     fn now_s(&mut self) -> Option<f64> {
         None
     }
 
-    /// Memory in RAM of each of the DUT's daemons in bytes, by name; empty where it has none, or none that can be seen.
+    /// Resident memory of each of the DUT's daemons in bytes, by name; empty if it has none, or if they are not
+    /// visible.
     fn memory(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// What earlier tests found on this DUT.
+    /// Results of earlier tests on this DUT.
     fn known(&mut self) -> &mut Known;
 
     /// The tester's own ceiling for this pattern per sending port (what it sends *and* receives through a loop without
-    /// DUT); `None` where it was not or cannot be measured.
+    /// DUT); `None` if it was not or cannot be measured.
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate>;
 
-    /// What a loop without DUT did in this run to the order of frames of this pattern; `None` where that was not measured.
+    /// Order of frames of this pattern on a loop without DUT in this run; `None` if it was not measured.
     fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
         let _ = pattern;
         None
     }
 
-    /// Shows the user what the test is doing: `done` of about `of` steps.
+    /// Shows the user the activity of the test: `done` of about `of` steps.
     fn progress(&mut self, what: &str, done: u32, of: u32);
 
     /// Writes a remark into the run.
     fn note(&mut self, text: &str);
 }
 
-/// What stopped a test.
+/// Reason why a test stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TestError {
     /// The user asked to stop.
     #[error("stopped by the user")]
     Interrupted,
-    /// The DUT is gone; why, and where its log is.
+    /// The DUT died; with the cause, and the path of its log.
     #[error("the device under test died: {0}")]
     DutDied(String),
     /// The tester spoilt every attempt at a trial, for these reasons.

@@ -1,5 +1,5 @@
-//! The tester's own ceiling: what it sends *and* receives of a pattern. Runs on a loop without DUT, which the runner
-//! provides; on a bed with a DUT it would measure the DUT.
+//! The tester's own ceiling: the rate of a pattern that it both sends *and* receives. Runs on a loop without DUT, which
+//! the runner provides; on a bed with a DUT it would measure the DUT.
 
 use crate::Method;
 use crate::columns;
@@ -59,20 +59,20 @@ columns! {
 }
 
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "Tester ceiling, without router");
-/// Factor by which the load goes down while the tester cannot receive what it sends.
+/// Factor by which the load is reduced while the tester cannot receive what it sends.
 const RETREAT: f64 = 0.8;
-/// What is asked of the tester, in line rates. A loop of virtual links has no line, and a ceiling that is cut off at the
-/// line rate would look like the tester's limit where it is the line's.
+/// Load requested from the tester, in line rates. A loop of virtual links has no line, and a ceiling that is cut off at
+/// the line rate would appear as the tester's limit although it is the line's.
 const BEYOND_LINE: f64 = 4.0;
-/// Retreats before giving up: down to 11 % of line rate.
+/// Reductions before giving up: down to 11 % of line rate.
 const RETREATS: i32 = 16;
 
-/// Ceiling of one trial through the loop, per sending port: what was offered or what came back, whichever is less.
+/// Ceiling of one trial through the loop, per sending port: the lower of the offered and the received rate.
 pub fn ceiling_of(result: &TrialResult) -> FrameRate {
     FrameRate(result.offered_load().pps().min(result.forwarding_rate().pps()))
 }
 
-/// Ceilings by pattern from trials through the loop: for each the median over its trials.
+/// Ceilings by pattern from trials through the loop: the median over the trials of each pattern.
 pub fn ceilings<'a>(
     trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
 ) -> BTreeMap<PatternKey, FrameRate> {
@@ -85,7 +85,7 @@ pub fn ceilings<'a>(
     found.into_iter().filter_map(|(key, rates)| Some((key, FrameRate(median(&rates)?)))).collect()
 }
 
-/// What the loop did to the order of frames of a pattern, over all its valid trials at the highest load.
+/// Order of the frames of a pattern on the loop, over all its valid trials at the highest load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoopOrder {
     /// Trials.
@@ -99,14 +99,14 @@ pub struct LoopOrder {
 }
 
 impl LoopOrder {
-    /// Share of reordered frames over all trials, in per cent; 0 of nothing.
+    /// Share of reordered frames over all trials, in %; 0 without frames.
     pub fn percent(&self) -> f64 {
         percent_of(self.reordered, self.received).unwrap_or(0.0)
     }
 }
 
-/// Order by pattern from trials through the loop. A pattern of which a trial's order is not known, since frames came to several queues, is
-/// left out.
+/// Order by pattern from trials through the loop. If the order in a trial is unknown, because frames arrived at several
+/// queues, its pattern is omitted.
 pub fn orders<'a>(
     trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
 ) -> BTreeMap<PatternKey, LoopOrder> {
@@ -127,7 +127,7 @@ pub fn orders<'a>(
     found.into_iter().filter_map(|(key, order)| Some((key, order?))).collect()
 }
 
-/// Ceilings by pattern that one run of the test with these parameters has found.
+/// Ceilings by pattern from one run of the test with these parameters.
 pub fn ceilings_in(outcome: &Outcome, params: &Params) -> BTreeMap<PatternKey, FrameRate> {
     let rows = TABLE.rows(&outcome.tables).into_iter();
     rows.map(|row| (Pattern::new(row.frame_size, params).key().on_loop(), FrameRate(row.ceiling_pps))).collect()
@@ -165,7 +165,7 @@ impl Method for TesterCeiling {
     }
 }
 
-/// One valid trial at the highest load that the tester can also receive.
+/// Runs one valid trial at the highest load that the tester can also receive.
 fn highest(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result<TrialResult, TestError> {
     let line = pattern.limits(bed).line;
     let mut unfit = TestError::Unfit(vec!["no load could be offered".into()]);

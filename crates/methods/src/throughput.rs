@@ -136,7 +136,7 @@ impl Method for Throughput {
             searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
-                // Nothing at all was found; with a bound the marks of the row show what is missing.
+                // No goal has a lower bound. With a bound, the marks of the row show what is missing.
                 (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
                     Err(TestError::Unfit(why))
                 }
@@ -149,7 +149,7 @@ impl Method for Throughput {
         estimate(params, &goals(params, PDR.get(params)))
     }
 
-    /// It searches all, also those that are known.
+    /// It searches all patterns, including known ones.
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
         Some(by_size(params, search_trials(params, &goals(params, PDR.get(params)), 1)))
     }
@@ -237,13 +237,13 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
     rank(outcome, searched, partial, format!("pdr_{}_pps", pattern.size), title);
 }
 
-/// Is the figure of this goal the tester's limit?
+/// Whether the figure of this goal is limited by the tester.
 fn limited(searched: &Searched, result: &GoalResult) -> bool {
     let open = searched.unfit.is_some() && result.irregular.contains(&Irregular::Unfinished);
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 
-/// Did the suite's highest load come before any that is too much?
+/// Whether the suite's highest load was reached before a load that was too high.
 fn capped(searched: &Searched, result: &GoalResult) -> bool {
     searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
 }
@@ -252,7 +252,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
-    // A search that was stopped, or ended without a bound, is no result of the DUT; it must not rank last.
+    // A search that was stopped, or ended without a bound, is not a result of the DUT; it must not rank last.
     if searched.error.is_some() || (open && value.is_none()) {
         return;
     }
@@ -260,13 +260,13 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
         tester_limited: limited(searched, result),
         capped: capped(searched, result),
         claim: claim(searched, result),
-        // The bounds of a search that ended early may be wider than its goal.
+        // If a search ended early, its bounds may be wider than the goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
         ..higher(key, title, "fps", value)
     });
 }
 
-/// What the result says of loads that the search did not offer.
+/// Claim of the result about loads that the search did not offer.
 fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
     let goal = &result.goal;
     Some(Claim {

@@ -1,5 +1,5 @@
-//! The search for the throughput of one traffic pattern on a testbed, for the test of that name and for all that need to
-//! know the throughput first.
+//! The search for the throughput of one traffic pattern on a testbed, for the test of that name and for all tests that
+//! must know the throughput first.
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
 use crate::modifiers;
@@ -15,9 +15,9 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
 use std::time::Duration;
 
-/// Trials after which a search gives up, whatever its time.
+/// Maximum number of trials of a search, regardless of its time.
 const TRIALS_MAX: u32 = 2_000;
-/// The smallest load is this share of the largest; the grid is logarithmic, so that a small one costs little.
+/// The smallest load is this share of the largest; since the grid is logarithmic, a small one costs little.
 const MIN_SHARE: f64 = 1e-4;
 
 /// One trial of a search.
@@ -33,25 +33,25 @@ pub struct SearchTrial {
     pub duration_s: f64,
 }
 
-/// What a search found, also when it was stopped.
+/// Result of a search, also if it was stopped.
 #[derive(Clone, Debug)]
 pub struct Searched {
     /// Per goal.
     pub results: Vec<GoalResult>,
     /// Every trial.
     pub trials: Vec<SearchTrial>,
-    /// Trials at upper bounds that turned out clean when they were repeated; they count no more.
+    /// Trials at upper bounds that turned out lossless when repeated; they no longer count.
     pub superseded: Vec<u64>,
-    /// How it ended; running when it was stopped by an error.
+    /// How the search ended; running if an error stopped it.
     pub end: SearchEnd,
-    /// The bounds of the pattern; the highest load is the one of the last start.
+    /// The limits of the pattern; the highest load is that of the last start.
     pub limits: Limits,
-    /// Is the highest load that of the suite (`max_load`), below what line and tester allow?
+    /// True if the highest load is that of the suite (`max_load`), below the limits of line and tester.
     pub capped: bool,
-    /// The load per sending port that the tester could not offer validly in the midst of the search, and why. The search
-    /// ended there with the bounds that it had.
+    /// The load per sending port that the tester could not offer validly in the middle of the search, and why. The
+    /// search ended there with the bounds so far.
     pub unfit: Option<(FrameRate, Vec<String>)>,
-    /// What stopped it.
+    /// The error that stopped the search.
     pub error: Option<TestError>,
 }
 
@@ -61,23 +61,23 @@ impl Searched {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
     }
 
-    /// States in what the search, as it was done, deviates from what was asked for.
+    /// Records how the search deviated from what was requested.
     pub fn deviate(&self, pattern: &Pattern, outcome: &mut Outcome) {
         if self.results.iter().any(|result| result.irregular.contains(&Irregular::Unfinished)) {
             deviate(outcome, pattern, "the search for the throughput ended before its goal was reached");
         }
     }
 
-    /// Keeps the throughput for later tests, or why there is none to be known; the latter as text.
+    /// Keeps the throughput for later tests, or the reason why none is known; the latter is also returned.
     pub fn keep(&self, bed: &mut dyn Testbed, pattern: &Pattern) -> Option<String> {
         let found = self.throughput();
         let unfinished = self.results.first().is_none_or(|r| r.irregular.contains(&Irregular::Unfinished));
         let why = match (&self.error, &self.unfit) {
             (Some(error), _) => Some(error.to_string()),
-            // A bound that was shown is a throughput that later tests can build on, if not the highest.
+            // A proven lower bound is a throughput that later tests can use, even if it is not the highest.
             _ if found.is_some() => None,
             (None, Some((load, why))) => Some(unfit_text(*load, why)),
-            // Out of time is not "loses frames at every load".
+            // Running out of time does not mean that frames are lost at every load.
             (None, None) => unfinished.then(|| "it was not found within the time for its search".to_owned()),
         };
         let known = bed.known();
@@ -103,7 +103,7 @@ pub fn zero_loss_goal(params: &Params) -> SearchGoal {
         Goal::Quick => SearchGoal::quick(),
     };
     if let Some(duration) = FINAL_TRIAL.get(params).map(|d| d.as_secs_f64()) {
-        // The number of full-length trials that decide a load stays what the goal has it be.
+        // The number of full-length trials that decide a load stays that of the goal.
         goal.duration_sum_s *= duration / goal.final_trial_duration_s;
         goal.final_trial_duration_s = duration;
         goal.initial_trial_duration_s = goal.initial_trial_duration_s.min(duration);
@@ -119,12 +119,12 @@ pub fn goals(params: &Params, pdr: bool) -> Vec<SearchGoal> {
     let zero = zero_loss_goal(params);
     let partial = pdr || GOAL.get(params) == Goal::Csit;
     let partial = partial.then(|| zero.partial_drop(0.005));
-    // A router that loses a frame now and then at any load has no throughput, but it has a partial drop rate.
+    // If a router occasionally loses a frame at any load, it has no throughput but still a partial drop rate.
     let zero = SearchGoal { fail_fast: partial.is_none(), ..zero };
     std::iter::once(zero).chain(partial).collect()
 }
 
-/// In what a goal deviates from RFC 2544; the same words for every test that searches.
+/// Deviations of a goal from RFC 2544. The wording is the same for every test that searches.
 pub fn goal_deviations(params: &Params) -> Vec<String> {
     let goal = zero_loss_goal(params);
     let trial = show_duration(Duration::from_secs_f64(goal.final_trial_duration_s));
@@ -143,12 +143,12 @@ fn failed(error: GoalError) -> TestError {
     TestError::NotApplicable(error.to_string())
 }
 
-/// Searches. A load that the tester cannot offer validly is stepped back from where it is the highest one or near it: the
-/// search starts anew below it, [`RETREATS`] times at most, and [`Known`](crate::Known) keeps the highest load for later
-/// tests. Elsewhere it ends the search.
+/// Runs a search. If the tester cannot offer the highest load or one near it validly, the search starts anew below that
+/// load, [`RETREATS`] times at most, and [`Known`](crate::Known) keeps the highest load for later tests. If it cannot
+/// offer another load, the search ends.
 ///
 /// # Errors
-/// Only where no trial could be started at all; an error in between is in [`Searched::error`] beside what was found.
+/// Only if no trial could be started at all; a later error is in [`Searched::error`], beside the results so far.
 pub fn search(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -167,7 +167,7 @@ pub fn search(
     let mut retreats = 0;
     loop {
         let max = limits.max.pps();
-        // At least ten frames in the shortest trial, or a load would be decided by rounding.
+        // At least ten frames in the shortest trial, or rounding would decide a load.
         let shortest = goals.iter().map(|g| g.initial_trial_duration_s).fold(f64::INFINITY, f64::min);
         let min = (max * MIN_SHARE).max(10.0 / shortest).min(max);
         let trial_seconds = SEARCH_MAX.seconds(params) - spent_s;
@@ -204,7 +204,7 @@ pub fn search(
     }
 }
 
-/// Runs a search until it ends or a trial fails, which gives the load in fps and the error.
+/// Runs a search until it ends or a trial fails, which returns the load in fps and the error.
 fn one_search(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -224,8 +224,8 @@ fn one_search(
         Ok(Measurement {
             duration_s,
             effective_duration_s: duration_s,
-            // The testbed repeats trials that fall short of the load, so that what is left is the tester's tolerance:
-            // loss is of offered frames, and the offered load is what a result claims.
+            // The testbed repeats trials that fall short of the load, so a remaining shortfall is within the tester's
+            // tolerance: loss refers to offered frames, and the result claims the offered load.
             intended: result.offered(),
             received: result.received(),
             offered_pps: offered.pps(),
@@ -234,10 +234,10 @@ fn one_search(
     };
     let mut measure = |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e));
     search.run(&mut measure)?;
-    // A disturbance that has passed since must not stay an upper bound.
+    // A disturbance that is over must not determine an upper bound.
     while let Some((duration_s, load)) = search.recheck() {
         let measurement = match measure(duration_s, load) {
-            // Then the bound stands as it was found.
+            // Then the bound stays as it is.
             Err((_, TestError::Unfit(_))) => break,
             other => other?,
         };
@@ -247,11 +247,11 @@ fn one_search(
     Ok(())
 }
 
-/// Throughput, NDR(0), per sending port of this pattern: what an earlier test found, else a search with the zero-loss goal
-/// of `params`. `None` when the DUT loses frames at every load. What the reader must know of it is noted in `outcome`.
+/// Throughput, NDR(0), per sending port of this pattern: from an earlier test, else from a search with the zero-loss
+/// goal of `params`. `None` if the DUT loses frames at every load. Remarks for the reader are noted in `outcome`.
 ///
 /// # Errors
-/// Those of the trials; not applicable where it cannot be known, also when the search of an earlier test failed.
+/// Those of the trials; not applicable if it cannot be known, also if the search of an earlier test failed.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -290,29 +290,29 @@ pub fn known_throughput(
     Ok(found)
 }
 
-/// What a search takes.
+/// Expected cost of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// Trials.
     pub trials: u32,
-    /// Of these, trials that lose frames.
+    /// Of these, lossy trials.
     pub lossy: u32,
     /// Sending time of all trials in seconds.
     pub trial_seconds: f64,
 }
 
-/// What a search for these goals takes on an ordinary device.
+/// Cost of a search for these goals on an ordinary device.
 pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
     expected_within(goals, f64::INFINITY)
 }
 
-/// The same of a search that ends after so many seconds of trials.
+/// The same for a search that ends after this many seconds of trials.
 fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
     let Ok(mut search) = Search::new(goals.to_vec(), 100.0, 1e6, Budget { trial_seconds, trials: 500 }) else {
         return Expected::default();
     };
     let mut lossy = 0;
-    // A device with a knee, as software routers have: from 200,000 fps on it forwards 80 % of what is added.
+    // A device with a knee, as software routers have: above 200,000 fps it forwards 80 % of the additional frames.
     while let Some((duration_s, load)) = search.next_trial() {
         let intended = (duration_s * load) as u64;
         let received = (duration_s * (load.min(2e5) + 0.8 * (load - 2e5).max(0.0))) as u64;
@@ -326,7 +326,7 @@ fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
             trial: 0,
         });
     }
-    // The last look at each upper bound, for which there may be no time.
+    // The recheck of each upper bound, for which there may be no time.
     let looked: &[SearchGoal] = if search.end() == SearchEnd::OutOfBudget { &[] } else { goals };
     let last = looked.len() as u32;
     let last_s: f64 = looked.iter().map(|goal| goal.final_trial_duration_s).sum();
@@ -337,23 +337,23 @@ fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
     }
 }
 
-/// How many trials so many searches for these goals have.
+/// Number of trials of this many searches for these goals.
 pub fn search_trials(params: &Params, goals: &[SearchGoal], searches: usize) -> TrialCount {
     let expected = expected_within(goals, SEARCH_MAX.seconds(params));
     TrialCount::about(expected.trials as usize).times(searches)
 }
 
-/// How many trials [`known_throughput`] has for so many patterns whose throughput is not known.
+/// Number of trials of [`known_throughput`] for this many patterns with unknown throughput.
 pub fn known_trials(params: &Params, searches: usize) -> TrialCount {
     search_trials(params, &[zero_loss_goal(params)], searches)
 }
 
-/// About how long the searches for all sizes take.
+/// Approximate duration of the searches for all sizes.
 pub fn estimate(params: &Params, goals: &[SearchGoal]) -> Duration {
     estimate_one(params, goals) * modifiers::count(params) as u32
 }
 
-/// About how long the search for one pattern takes.
+/// Approximate duration of the search for one pattern.
 pub fn estimate_one(params: &Params, goals: &[SearchGoal]) -> Duration {
     let expected = expected_trials(goals);
     let trials = f64::from(expected.trials);

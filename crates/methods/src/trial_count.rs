@@ -1,4 +1,4 @@
-//! How many trials a test has, as far as its parameters say before it runs.
+//! Number of trials of a test, as far as its parameters determine it in advance.
 
 use crate::modifiers;
 use crate::routed::routes;
@@ -6,20 +6,20 @@ use drophammer_model::suite::Params;
 use std::fmt;
 use std::ops::Add;
 
-/// A number of trials. Further attempts at an invalid trial are not counted. Where a test does not apply, to a router or to one of its frame sizes,
-/// there are fewer.
+/// A number of trials. Repetitions of invalid trials do not count. If a test does not apply to a router or to one of
+/// its frame sizes, there are fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialCount {
-    /// So many at least.
+    /// Minimum number.
     pub least: usize,
-    /// About so many with an ordinary router.
+    /// Approximate number with an ordinary router.
     pub about: usize,
-    /// So many at most; `None` where a search or the router decides.
+    /// Maximum number; `None` if a search or the router determines it.
     pub most: Option<usize>,
 }
 
 impl TrialCount {
-    /// So many, whatever the router does.
+    /// Exactly this number, regardless of the router.
     pub fn exactly(count: usize) -> TrialCount {
         TrialCount::between(count, count)
     }
@@ -34,18 +34,18 @@ impl TrialCount {
         TrialCount::between(0, most)
     }
 
-    /// As many as a search or the router wants, which is about `count`.
+    /// A number that a search or the router determines, about `count`.
     pub fn about(count: usize) -> TrialCount {
         TrialCount { least: 0, about: count, most: None }
     }
 
-    /// The same with more trials where the router makes them necessary.
+    /// The same, possibly with more trials if the router makes them necessary.
     pub fn or_more(self) -> TrialCount {
         let sure = self.most.is_some() && self.least > 0;
         TrialCount { about: if sure { self.least } else { self.about }, most: None, ..self }
     }
 
-    /// As many, so often.
+    /// This number, `often` times.
     pub fn times(self, often: usize) -> TrialCount {
         if often == 0 {
             return TrialCount::exactly(0);
@@ -87,7 +87,8 @@ pub fn by_size(params: &Params, each: TrialCount) -> TrialCount {
     over_routes(params, each.times(modifiers::count(params)))
 }
 
-/// The same count of a test whose frames may aim at `routes` behind the ports: then a router that does not tell how many routes it has gets probes before.
+/// The count of a test whose frames may aim at `routes` behind the ports: a router that does not report its number of
+/// routes is probed before.
 pub fn over_routes(params: &Params, count: TrialCount) -> TrialCount {
     if routes(params) > 0 { count.or_more() } else { count }
 }
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(TrialCount::between(1, 2) + TrialCount::exactly(3), TrialCount::between(4, 5));
         assert_eq!(TrialCount::between(2, 5).times(3), TrialCount::between(6, 15));
         assert_eq!(TrialCount::about(5).times(2), TrialCount::about(10));
-        // A search that is not done leaves a count exact.
+        // A search that is skipped leaves a count exact.
         assert_eq!(TrialCount::exactly(12) + TrialCount::about(30).times(0), TrialCount::exactly(12));
     }
 }

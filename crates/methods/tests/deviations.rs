@@ -1,4 +1,4 @@
-//! In what tests deviate from their sources: by parameters, and by what was done.
+//! Deviations of tests from their sources: by parameters, and by what the test did.
 
 mod common;
 
@@ -41,10 +41,10 @@ fn what_was_not_done_as_asked_is_a_deviation() {
         let found = deviations(name, ceiling, &[size("64")]);
         assert!(found.iter().any(|d| d.contains("instead of line rate")), "{name}: {found:?}");
     }
-    // A retreat in the midst of the run.
+    // A retreat in the middle of the run.
     let found = deviations("throughput", Fake { unfit_above_pps: 800_000.0, ..Fake::new() }, &[size("64")]);
     assert!(found.iter().any(|d| d.contains("instead of line rate")), "{found:?}");
-    // A search without time enough.
+    // A search without enough time.
     let found = deviations("throughput", Fake::new(), &[size("64"), ("search_duration_max", secs(1.0))]);
     assert_eq!(found, ["64 bytes: the search for the throughput ended before its goal was reached"]);
     // A load that the tester could not offer.
@@ -67,7 +67,7 @@ fn quick_runs_say_in_what_they_deviate_and_conformant_ones_have_nothing_to_say()
     let throughput = method("throughput").deviations(&params(method("throughput"), false, &[]));
     assert!(throughput.iter().any(|d| d.contains("500 ms instead of 60 s")), "{throughput:?}");
     assert!(throughput.contains(&"wait for late frames of 200 ms instead of 2 s (RFC 2544 section 23 d)".to_owned()));
-    // What several tests share has the same words in each.
+    // The wording of common deviations is the same in each test.
     for name in ["latency", "back_to_back", "system_recovery"] {
         let other = method(name).deviations(&params(method(name), false, &[]));
         assert!(throughput.iter().all(|d| other.contains(d)), "{name}: {other:?}");

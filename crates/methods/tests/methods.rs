@@ -1,4 +1,4 @@
-//! Each test against a testbed whose answers are known: what it finds must be exactly that.
+//! Each test on a testbed with known behaviour: its results must match exactly.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn a_router_at_line_rate_has_an_irregular_result_not_an_invented_one() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
     end.unwrap();
-    // The fake counts whole frames, two in a second of trials of 0.5 s.
+    // The fake counts whole frames: one frame in a trial of 0.5 s is 2 fps.
     assert!((cell(&outcome, 0, "throughput_pps").unwrap() - LINE_64).abs() < 2.0);
     assert_eq!(cell(&outcome, 0, "upper_bound_pps"), None);
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("no upper bound")));
@@ -70,7 +70,7 @@ fn near_the_tester_s_ceiling_results_are_marked() {
     assert!(!outcome.ranks[0].tester_limited && rows(&outcome)[0].marks.is_empty());
 }
 
-/// Wherever in a search a disturbance falls that lasts for two trials, it is no limit of the router.
+/// A disturbance of two trials anywhere in a search must not count as the router's limit.
 #[test]
 fn a_disturbance_that_has_passed_is_no_upper_bound() {
     let mut undisturbed = Fake::new();
@@ -176,7 +176,7 @@ fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
     }
     let plot = &outcome.plots[0];
     assert_eq!(plot.series.iter().map(|s| (s.dots, s.points.len())).collect::<Vec<_>>(), [(false, 7), (true, 7)]);
-    // Never clean: down to the smallest load, and said so.
+    // Every load loses frames: the test goes down to the smallest load and reports that.
     let mut bed = Fake { floor: 0.01, ..Fake::new() };
     let (outcome, _) = run("frame_loss_rate", &mut bed, &[size("64")]);
     assert_eq!(rows(&outcome).len(), 5);
@@ -195,11 +195,11 @@ fn routers_are_compared_at_the_load_that_the_suite_names() {
     assert_eq!(outcome.ranks.iter().map(|r| r.load_pps).collect::<Vec<_>>(), [Some(60_000.0); 2]);
     let finite = drophammer_model::latency::PERCENTILES.iter().filter(|p| **p < 100.0).count();
     assert_eq!(outcome.plots.last().unwrap().series[0].points.len(), finite);
-    // What a router cannot carry has no latency.
+    // If the load exceeds the capacity, there is no latency.
     let (outcome, end) = run("latency", &mut bed, &[size("64"), at(600_000.0)]);
     end.unwrap();
     assert_eq!(outcome.ranks.iter().map(|r| r.value).collect::<Vec<_>>(), [None; 2]);
-    // Shares of different throughputs are different loads.
+    // Shares of different throughputs are different loads, which are not compared.
     let (outcome, _) = run("latency", &mut Fake { capacity_pps: 100_000.0, ..Fake::new() }, &[size("64")]);
     let (other, _) = run("latency", &mut Fake::new(), &[size("64")]);
     assert!(outcome.ranks[0].load_pps.is_some() && !outcome.ranks[0].same_load(&other.ranks[0]));
@@ -254,7 +254,7 @@ fn back_to_back_finds_the_buffer_to_the_frame() {
         let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
         let corrected = cell(&outcome, 0, "corrected_buffer_s").unwrap();
         assert!((corrected - implied * (1.0 - throughput / LINE_64)).abs() < 1e-12);
-        // Which is the time that the buffer takes to fill at line rate, within the width of the throughput search.
+        // This is the time in which the buffer fills at line rate, within the width of the throughput search.
         let buffer_s = buffer as f64 / LINE_64;
         assert!((corrected - buffer_s).abs() < 0.1 * buffer_s, "{corrected} {buffer_s}");
         assert_eq!(cell(&outcome, 0, "searches"), Some(2.0));
@@ -267,7 +267,7 @@ fn back_to_back_has_no_answer_where_no_burst_overflows() {
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     assert!(matches!(end, Err(TestError::NotApplicable(_))), "{end:?}");
     assert!(rows(&outcome).is_empty() && outcome.ranks.is_empty());
-    // A buffer deeper than the longest burst is "at least".
+    // If the buffer is deeper than the longest burst, the result is "at least".
     let mut bed = Fake { buffer: 100_000_000, ..Fake::new() };
     bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
@@ -302,7 +302,7 @@ fn no_recovery_is_not_a_short_one() {
     assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
     assert_eq!(rank(&outcome, "system_recovery_64_ms"), None);
     assert!(rows(&outcome)[0].marks[0].contains("still losing"));
-    // Nothing lost under overload: not a recovery of 0 ms.
+    // If nothing is lost under overload, the recovery is not 0 ms.
     let mut bed = Fake { buffer: 1_000_000, ..Fake::new() };
     bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, _) = run("system_recovery", &mut bed, &[size("64")]);
@@ -328,11 +328,11 @@ fn the_ceiling_is_what_the_loop_sends_and_returns() {
         FrameRate(800_000.0)
     );
     assert!(bed.known.throughput.is_empty());
-    // What comes back counts, not what is sent.
+    // The ceiling is the received rate, not the sent rate.
     let mut bed = Fake { capacity_pps: 600_000.0, ..Fake::new() };
     let (outcome, _) = run("tester_ceiling", &mut bed, &[size("64")]);
     assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(600_000.0));
-    // A tester that drops what it receives is loaded less until it does not.
+    // If the tester drops received frames, its load is reduced until it does not.
     let mut bed = Fake { capacity_pps: 1e9, unfit_above_pps: 1_000_000.0, ..Fake::new() };
     let (outcome, end) = run("tester_ceiling", &mut bed, &[size("64")]);
     end.unwrap();
@@ -355,7 +355,8 @@ fn a_known_throughput_is_not_searched_again() {
     }
 }
 
-/// Is this a test that goes through frame sizes between pairs of ports? Not one of flows with sizes of their own, nor one of four ports.
+/// Whether this test iterates over frame sizes between pairs of ports. Tests of flows with individual sizes and tests
+/// of four ports do not.
 fn is_by_size(method: &dyn Method) -> bool {
     ["frame_sizes", "direction"].iter().all(|key| method.spec().params.iter().any(|param| param.key == *key))
 }
@@ -373,7 +374,7 @@ fn whatever_stops_a_test_keeps_what_was_measured() {
         {
             let mut bed = Fake { buffer: 10, fail: Some((total, error.clone())), ..Fake::new() };
             let (part, end) = run(name, &mut bed, &[size("64 512")]);
-            // A tester that is unfit once costs some tests a load or a burst and no more.
+            // A tester that is unfit once costs a test at most one load or burst.
             if !matches!(error, TestError::Unfit(_)) {
                 assert_eq!(end, Err(error.clone()), "{name}");
             }
@@ -392,13 +393,13 @@ fn an_unfit_size_does_not_cost_the_others() {
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("the tester was unfit")));
     assert_eq!(rows(&outcome)[0].trials, [1, 2]);
     assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
-    // 64-byte frames cannot be offered, however far the load goes down; 1518-byte ones can.
+    // 64-byte frames cannot be offered even at a reduced load; 1518-byte ones can.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64 1518")]);
     assert!(matches!(end, Err(TestError::Unfit(_))));
     assert!(cell(&outcome, 1, "throughput_pps").is_some());
     assert!(outcome.notes.iter().any(|n| n.starts_with("64 bytes not finished")));
-    // Later tests do not try again: the one size is left out with the reason, the other is done.
+    // Later tests do not try again: they omit that size with the reason, and complete the other one.
     for name in ["latency", "back_to_back", "system_recovery"] {
         let before = bed.trials.len();
         bed.known.throughput.insert(pattern("1518"), Some(FrameRate(50_000.0)));
@@ -409,7 +410,7 @@ fn an_unfit_size_does_not_cost_the_others() {
         assert!(!rows(&outcome).is_empty());
         assert!(bed.trials[before..].iter().all(|(s, _)| !s.purpose.starts_with("throughput")), "{name}");
     }
-    // Found in vain by a later test itself, it is not tried by the next either.
+    // If a later test searches without success, the next one does not try again either.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     assert!(matches!(run("latency", &mut bed, &[size("64")]).1, Err(TestError::Unfit(_))));
     assert!(matches!(run("back_to_back", &mut bed, &[size("64")]).1, Err(TestError::NotApplicable(_))));
@@ -450,7 +451,8 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
             assert!(named(figure.key) || named(&of_both), "{path}: {}", figure.key);
         }
         if !spec.needs.is_empty() || !is_by_size(*method) {
-            // Their columns: where there are routers, in the tests of the testbed; of flows, beside the test itself.
+            // Their columns are checked elsewhere: with routers in the tests of the testbed, for flows beside the test
+            // itself.
             continue;
         }
         let mut bed = Fake { buffer: 10, ..Fake::new() };
@@ -461,7 +463,7 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
         for column in &outcome.tables[0].columns {
             assert!(page.contains(&format!("`{}`", column.key)), "{path}: {}", column.key);
         }
-        // This testbed has no sessions of BGP.
+        // This testbed has no BGP sessions.
         for figure in spec.figures.iter().filter(|figure| !figure.key.ends_with("_sessions_lost")) {
             let key = figure.key.replace("{size}", bytes).replace("{share}", "15").replace("{target}", "own");
             let key = key.replace("{headers}", "chain");

@@ -1,4 +1,4 @@
-//! Multiple Loss Ratio Search against what the reference package did on the same simulated devices.
+//! Multiple Loss Ratio Search, compared with the results of the reference package on the same simulated devices.
 
 mod recorded;
 
@@ -81,7 +81,7 @@ fn check(result: &GoalResult, device: &Device, longest_s: f64, min: f64, max: f6
     let context = || format!("{:?} {:?}", device.dut, result);
     let lower = result.lower.as_ref().map_or(0.0, |b| b.load_pps);
     let upper = result.upper.as_ref().map_or(f64::INFINITY, |b| b.load_pps);
-    // Where few of the frames beyond the knee are lost, one lost frame stands for several of the load.
+    // If only few of the frames above the knee are lost, one lost frame corresponds to several frames of load.
     let slack = match device.dut {
         Dut::Knee { slope, .. } => one_frame(&result.goal) / slope,
         _ => one_frame(&result.goal),
@@ -141,7 +141,8 @@ fn recorded_devices_are_found_out_as_well_as_the_reference_does() {
                     assert_eq!(ours.upper.is_some(), theirs.relevant_upper_bound.is_some(), "{name}");
                     let same = ours.lower.as_ref().map(|b| b.index)
                         == theirs.relevant_lower_bound.as_ref().map(|b| b.int_load);
-                    // A device whose losses are random may be bounded elsewhere; all others give the same answer.
+                    // If the losses of a device are random, its bounds may differ; all other devices give the same
+                    // answer.
                     assert!(same || matches!(recorded.dut, Dut::Noisy { .. }), "{name}: {ours:?}");
                     if let (true, Some(found), Some(asked)) =
                         (same, ours.conditional_throughput_pps, theirs.conditional_throughput_pps)
@@ -155,7 +156,7 @@ fn recorded_devices_are_found_out_as_well_as_the_reference_does() {
                 assert_eq!(results[0].irregular, [Irregular::NoLowerBound], "{name}");
             }
         }
-        // Not a promise of the standard, but a search that costs twice as much as the reference is a bad search.
+        // The standard does not promise this, but a search must not cost twice as much as the reference.
         let spent = search.spent();
         println!(
             "{name}: {} trials, {:.1} s (reference {}, {:.1} s)",
@@ -357,7 +358,8 @@ proptest! {
         prop_assert_eq!(end, SearchEnd::Completed);
         let noisy = matches!(dut, Dut::Noisy { .. });
         for result in search.results() {
-            // Losses of a noisy device end at 2 %, and below the goal they do not count: no device answer there either way.
+            // The losses of a noisy device end at 2 %, and losses below the goal do not count, so there is no device
+            // answer in either case.
             if noisy { prop_assert!(!result.irregular.contains(&Irregular::Unfinished)); }
             else { check(&result, &device, longest, 1_000.0, 1_488_095.0); }
         }

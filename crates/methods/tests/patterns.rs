@@ -1,4 +1,4 @@
-//! Patterns of traffic: which flows they are made of, and that a trial of a pattern is known as such.
+//! Traffic patterns: the flows built from them, and the key by which a trial of a pattern is recognised.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn flows_go_between_pairs_of_ports() {
     let flow = &pattern.flows(&bed.ports).unwrap()[0];
     assert_eq!(flow.sources, bed.ports[0].ipv4.as_ref().unwrap().destinations);
     assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations.into());
-    // Half of the frames are of 78 bytes, because IPv6 needs them.
+    // Half of the frames have 78 bytes, because IPv6 needs them.
     assert_eq!(pattern.frame_bytes(), 71.0);
     assert_eq!(pattern.key().to_string(), "64/ipv4+ipv6/bidirectional");
     let limits = pattern.limits(&mut bed as &mut dyn Testbed);
@@ -84,7 +84,7 @@ fn fully_meshed_traffic_goes_from_every_port_to_every_other_one() {
     let spec = of.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
     assert_eq!(PatternKey::of(&spec), of.key());
     assert_ne!(of.key(), pattern(&[]).key());
-    // The tester does the same for pairs of ports.
+    // The tester's ceiling is measured with the same pattern between pairs of ports.
     assert_eq!((of.on_loop(), of.key().on_loop()), (pattern(&[]), pattern(&[]).key()));
     bed.ceiling = Some(FrameRate(400_000.0));
     assert_eq!(of.limits(&mut bed as &mut dyn Testbed).ceiling, Some(FrameRate(400_000.0)));
@@ -143,10 +143,10 @@ fn labels_come_on_top_of_the_frame() {
     let mut bed = Fake::new();
     let entry = |label, out: &[u32]| LabelConfig { label, out: out.into() };
     bed.ports[0].labels = vec![entry(300, &[400, 401]), entry(301, &[])];
-    // One gives a packet the label with which it came.
+    // One entry swaps a label for the same label.
     bed.ports[1].labels = vec![entry(100, &[100]), entry(101, &[]), entry(102, &[202])];
     for stack in 1..=3_u8 {
-        // Two entries of the second port swap, and share what goes there.
+        // Two entries of the second port swap; they share the traffic to it.
         for (operation, flows, arriving) in [("swap", 3, [1, 2]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
             let pattern = with_labels(operation, stack.into(), &[]);
             let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();

@@ -1,9 +1,9 @@
-//! The test `throughput` on the recorded devices: whatever goal a suite asks for, the device's true answer lies within the
-//! bounds, and these are no farther apart than the goal's width.
+//! The test `throughput` on the recorded devices: for every goal that a suite can request, the device's true answer
+//! lies within the bounds, and these are no further apart than the goal's width.
 //!
-//! A suite cannot express the goals of all recordings (exceed ratio 0.5 % in v01, `fail_fast` beside a second goal in v01 to
-//! v10, no preceding targets in v13, the smallest load in all of them). With these very goals the search controller is driven in
-//! `mlrsearch.rs`; here every device meets every goal that a suite can name.
+//! A suite cannot express the goals of all recordings (exceed ratio 0.5 % in v01, `fail_fast` beside a second goal in
+//! v01 to v10, no preceding targets in v13, the smallest load in all of them). `mlrsearch.rs` runs the search
+//! controller with exactly these goals; here every device is tested with every goal that a suite can request.
 
 mod common;
 mod recorded;
@@ -22,7 +22,7 @@ use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec,
 use recorded::{Device, Dut, Recorded, SEARCHES, read};
 use std::time::Duration;
 
-/// A bed of one sending port whose trials go as the recorded device has them.
+/// A bed with one sending port, whose trials behave as the recorded device.
 struct Bed {
     ports: Vec<PortView>,
     known: Known,
@@ -92,30 +92,32 @@ impl Testbed for Bed {
     fn note(&mut self, _: &str) {}
 }
 
-/// Between these lies the highest load that meets the goal: at the first it is met for sure, above the second never.
+/// The highest load that meets the goal lies between these: the first certainly meets it, and loads above the second
+/// never do.
 fn truth(dut: &Dut, goal: &SearchGoal) -> (f64, f64) {
     let (loss, trial_s) = (goal.loss_ratio, goal.final_trial_duration_s);
     match *dut {
         Dut::Stall { capacity_pps, stall_s, period_s, .. } => {
-            // A trial meets so many stalls or one more. With n of them its loss is n times the stall over its duration up to
-            // the capacity, and what exceeds the capacity besides.
+            // A trial contains either the lowest possible number of stalls or one more. With n stalls its loss is n
+            // times the length of a stall over its duration up to the capacity, plus the part of the load above the
+            // capacity.
             let fewest = (trial_s / period_s).floor();
             let answer = |n: f64| {
                 let stalled = n * stall_s / trial_s;
                 if stalled > loss { 0.0 } else { capacity_pps * (1.0 - stalled) / (1.0 - loss) }
             };
-            // Less than half of the trials meet one where trials are much shorter than the period.
+            // If trials are much shorter than the period, less than half of them contain a stall.
             let most = if fewest == 0.0 && goal.exceed_ratio >= 0.5 { 0.0 } else { fewest + 1.0 };
             (answer(most), answer(fewest))
         }
-        // Of fewer frames than one in so many none is lost.
+        // With fewer than `1 / loss_ratio` frames in a trial, none is lost.
         Dut::Floor { loss_ratio } if loss < loss_ratio => (1.0 / loss_ratio / trial_s, 1.0 / loss_ratio / trial_s),
         Dut::Noisy { bad_loss_ratio, .. } if loss >= bad_loss_ratio => (f64::INFINITY, f64::INFINITY),
         _ => Device::new(dut).answer(goal, trial_s),
     }
 }
 
-/// Load that one frame more or less in a trial is worth.
+/// Load that corresponds to one frame more or less in a trial.
 fn one_frame(dut: &Dut, goal: &SearchGoal) -> f64 {
     let frame = 1.01 / goal.initial_trial_duration_s;
     if let Dut::Knee { slope, .. } = dut { frame / slope } else { frame }
@@ -140,7 +142,7 @@ fn measure(dut: &Dut, params: &Params, max_load: f64) -> Outcome {
     outcome
 }
 
-/// Holds a run against the truth.
+/// Compares the result of a run with the truth.
 fn check(dut: &Dut, goal: &str, max_load: f64) {
     let params = settings(goal, max_load);
     let outcome = measure(dut, &params, max_load);
@@ -174,7 +176,7 @@ fn check(dut: &Dut, goal: &str, max_load: f64) {
         (None, None) => panic!("{}", text()),
     }
     for partial in goals(&params, PDR.get(&params)).iter().filter(|g| g.loss_ratio > 0.0) {
-        // The upper bound is not in the table: the figure is below it by the width at most.
+        // The upper bound is not in the table: the figure lies at most the width below it.
         let (low, high) = truth(dut, partial);
         let found = cell(&outcome, 0, "pdr_0_5_pps").unwrap_or_else(|| panic!("no PDR, {}", text()));
         assert!(found <= high + slack && found <= max_load + 1e-6, "PDR {found}, {}", text());
@@ -210,7 +212,7 @@ fn random_loss_does_not_lead_astray_with_any_seed() {
 
 #[test]
 fn a_wrong_truth_would_be_noticed() {
-    // The bounds are narrow enough to exclude a device that differs by more than the width and what a buffer hides.
+    // The bounds are narrow enough to exclude a device that differs by more than the width and the effect of a buffer.
     for goal in GOALS {
         let outcome = measure(&Dut::Hard { capacity_pps: 1e6 }, &settings(goal, 14_880_952.0), 14_880_952.0);
         let (lower, upper) = (cell(&outcome, 0, "intended_load_pps"), cell(&outcome, 0, "upper_bound_pps"));

@@ -1,4 +1,4 @@
-//! Route tests on a router whose every answer is known in closed form.
+//! Route tests on a router whose behaviour is known in closed form.
 
 mod common;
 
@@ -25,7 +25,7 @@ struct Router {
     peers: Vec<PeerView>,
     /// Routes that the DUT keeps; it ignores further ones.
     limit: usize,
-    /// Time in which it passes a route on, in seconds; for route i it is `1 + i % 2` of that.
+    /// Time in which it passes a route on, in seconds; for route i, `1 + i % 2` times that.
     route_s: f64,
     /// Sessions that it accepts.
     sessions: usize,
@@ -255,7 +255,7 @@ fn sessions_are_counted_up_to_the_first_that_does_not_come_up() {
     assert_eq!(end, Ok(()));
     assert_eq!(rank(&outcome, "bgp_sessions"), Some(6.0));
     assert_eq!(rank(&outcome, "bgp_sessions_s"), None);
-    // One of each port in turn: the eighth session is the fourth of the second port.
+    // Peers are taken from the ports in rotation: the eighth session is the fourth of the second port.
     assert_eq!(rows(&outcome)[2].marks, ["the BGP session of p2.4 is not up"]);
     let mut bed = Router::new(5);
     let (outcome, _) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);

@@ -1,4 +1,4 @@
-//! Tests have as many trials as they say before they run.
+//! Tests run as many trials as they announce.
 
 mod common;
 
@@ -7,7 +7,7 @@ use drophammer_methods::{METHODS, TrialCount};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::ParamValue;
 
-/// Trials of a test on this bed, and how many it said before, with searches for the throughput of so many patterns.
+/// Number of trials of a test on this bed, and the announced number, with `searches` unknown throughputs.
 fn counted(
     name: &str,
     bed: &mut Fake,
@@ -22,7 +22,7 @@ fn counted(
     (bed.trials.len() - before, said)
 }
 
-/// A search on another device than the ordinary one has fewer trials, or more.
+/// A search on a device other than the ordinary one may have fewer or more trials.
 fn is_about(found: usize, said: TrialCount) -> bool {
     said.most.is_none() && found >= said.least && found * 3 >= said.about && found <= said.about * 3
 }
@@ -63,7 +63,7 @@ fn only_frames_that_can_be_are_counted() {
     assert_eq!((found, said), (2, TrialCount::exactly(2)), "an echo request has one size");
     let (found, said) = counted("counter_accuracy", &mut bed, false, &sizes, 0);
     assert_eq!((found, said), (6, TrialCount::exactly(6)), "octets are known of one size");
-    // With 80 bytes there is no room for any header; with 128 for the four chains.
+    // With 80 bytes there is no room for any header; with 128 bytes there is room for the four chains.
     let (found, said) = counted("extension_headers", &mut bed, false, &[size("80 128")], 6);
     assert_eq!(said.least, 1 + 5 + 2 * 3);
     assert!(is_about(found, said), "{found}, not {said}");

@@ -1,4 +1,5 @@
-//! What tests do when the tester cannot offer a load validly: step back, leave out, say so, and never lose the rest.
+//! Tests whose load the tester cannot offer validly: they reduce or omit the load, report that, and never lose other
+//! results.
 
 mod common;
 
@@ -37,7 +38,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     assert!((highest - LINE_64 * 0.9f64.powi(6)).abs() < 1.0, "{highest}");
     assert!(noted(&outcome, "the tester cannot offer more than 790,835 fps per port validly"), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().all(|r| !r.tester_limited) && rows(&outcome)[0].marks.is_empty());
-    // Later tests know it, and do not go there again.
+    // Later tests know this limit and do not exceed it.
     let (outcome, end) = run("frame_loss_rate", &mut bed, &[size("64")]);
     end.unwrap();
     assert!((cell(&outcome, 0, "intended_load_pps").unwrap() - highest).abs() < 1e-6);
@@ -48,7 +49,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("below line rate")));
 }
 
-/// The other routers of a run are offered what the tester could offer to the first one.
+/// The other routers of a run get the load that the tester could offer to the first one.
 #[test]
 fn what_the_tester_cannot_offer_holds_for_the_next_router() {
     for (test, column) in [("throughput", None), ("forwarding_rate", Some("intended_load_pps"))] {
@@ -70,7 +71,7 @@ fn what_the_tester_cannot_offer_holds_for_the_next_router() {
             assert!(rows(&outcome)[0].marks.contains(&"the tester could not offer line rate validly".to_owned()));
         }
     }
-    // A busy host says nothing about the load, whatever else went wrong in the same trial.
+    // A busy host shows nothing about the load, even if the same trial had other faults.
     let busy = "host busy: the tester waited for its processor";
     for reasons in [vec![busy], vec!["the tester was late", busy]] {
         let reasons = reasons.into_iter().map(str::to_owned).collect();
@@ -91,7 +92,7 @@ fn a_result_at_the_load_stepped_back_to_is_the_tester_s() {
         assert_eq!(outcome.ranks.len(), 2);
         assert!(outcome.ranks.iter().all(|r| r.tester_limited));
     }
-    // A test that takes the throughput from there says so.
+    // A test that uses this throughput reports that it is the tester's limit.
     let mut bed = Fake { unfit_above_pps: 800_000.0, capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("latency", &mut bed, &[size("64")]);
     end.unwrap();
@@ -111,8 +112,8 @@ fn a_maximum_set_by_the_suite_is_no_fault_of_the_tester() {
     assert!(!outcome.ranks[0].tester_limited && !noted(&outcome, "the tester cannot offer"));
 }
 
-/// Whichever trial of a search fails for good: the result is right or it is not there, and it never looks regular when it
-/// is not.
+/// If any single trial of a search fails permanently, the result is right or absent, and an incomplete result never
+/// looks regular.
 #[test]
 fn a_tester_unfit_at_any_one_trial_never_makes_a_wrong_figure() {
     let mut open = 0;
@@ -164,7 +165,7 @@ fn frame_loss_leaves_out_what_cannot_be_offered() {
     assert_eq!(loads, [80.0, 60.0, 40.0]);
     assert!(noted(&outcome, "64 bytes: 100.0 % left out"), "{:?}", outcome.notes);
     assert!(outcome.ranks.is_empty(), "the loss at 80 % is not the loss at the highest load");
-    // Two clean loads with an unknown one between them are not in a row.
+    // Two lossless loads with an unknown one between them are not consecutive.
     let band = (LINE_64 * 0.55, LINE_64 * 0.65);
     let mut bed = Fake { capacity_pps: LINE_64 * 0.85, unfit_band_pps: band, ..Fake::new() };
     let (outcome, end) = run("frame_loss_rate", &mut bed, &[size("64")]);
@@ -195,12 +196,12 @@ fn forwarding_rate_steps_back_and_repeats_at_one_load() {
     assert_eq!(cell(&outcome, 0, "forwarding_rate_pps"), Some(300_000.0));
     assert!(noted(&outcome, "the tester cannot offer more than") && !outcome.ranks[0].tester_limited);
     assert!(rows(&outcome)[0].marks[0].contains("could not offer line rate"));
-    // Unfit at the last repetition: all of them again, at one load.
+    // If the last repetition is unfit, all are repeated at one load.
     let mut bed = Fake { fail: Some((3, TestError::Unfit(vec!["late".into()]))), ..Fake::new() };
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(rows(&outcome)[0].trials, [3, 4, 5]);
-    // A known ceiling is where stepping back begins; what comes out near the limit is the tester's.
+    // The reduction begins at a known ceiling; a rate near the limit is the tester's.
     let ceiling = Some(FrameRate(500_000.0));
     let mut bed = Fake { unfit_above_pps: 480_000.0, ceiling, capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64")]);
@@ -211,14 +212,14 @@ fn forwarding_rate_steps_back_and_repeats_at_one_load() {
 
 #[test]
 fn back_to_back_keeps_the_bound_below_an_unfit_burst() {
-    // A buffer of 10,000 frames holds some 12,500 at line rate; the tester manages 5,000.
+    // With a buffer of 10,000 frames the longest burst is about 12,500 at line rate; the tester reaches 5,000.
     let mut bed = Fake { buffer: 10_000, unfit_above_frames: 5_000, ..Fake::new() };
     bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "average_frames"), Some(4_096.0));
     assert!(rows(&outcome)[0].marks[0].contains("in 2 of 2 searches") && outcome.ranks[0].tester_limited);
-    // Not one burst: no answer, and an error that says so.
+    // If no burst is valid, there is no result, and the error says so.
     let mut bed = Fake { unfit_above_frames: 100, known: bed.known, ..Fake::new() };
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     assert!(matches!(end, Err(TestError::Unfit(_))), "{end:?}");
@@ -235,7 +236,7 @@ fn latency_goes_on_at_the_other_loads() {
     assert!(noted(&outcome, "50 % left out") && outcome.ranks.is_empty());
 }
 
-/// Their trials are invalid at less waiting of the DUT than those of others, so the list is stated here once more.
+/// For these tests a trial is invalid after less waiting of the DUT than for others, so the list is repeated here.
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
@@ -249,7 +250,7 @@ fn latency_at_a_stated_load_is_measured_without_a_throughput() {
     let failed = |bed: &mut Fake| {
         bed.known.failed.insert(pattern("64"), "the tester was late".into());
     };
-    // The search finds no load that can be offered.
+    // The search finds no load that the tester can offer.
     let hopeless = |bed: &mut Fake| bed.unfit_above_pps = 150_000.0;
     for prepare in [&failed as &dyn Fn(&mut Fake), &hopeless] {
         let mut bed = Fake::new();
@@ -264,7 +265,7 @@ fn latency_at_a_stated_load_is_measured_without_a_throughput() {
             outcome.ranks
         );
         assert!(noted(&outcome, "loads in % of the throughput left out"), "{:?}", outcome.notes);
-        // Without one there is nothing to measure at.
+        // Without a stated load there is no load to measure at.
         let mut bed = Fake::new();
         prepare(&mut bed);
         run("latency", &mut bed, &[size("64")]).1.unwrap_err();
@@ -283,7 +284,8 @@ fn every_trial_waits_as_long_as_the_suite_says() {
     }
 }
 
-/// Sending, pause, 0.12 s for each trial, and the drain for those that lost frames: what the fake bed would have taken.
+/// Sending, pause, 0.12 s for each trial, and the drain time for trials with loss: the time that the fake bed would
+/// have needed.
 fn taken(bed: &Fake) -> f64 {
     let trial = |spec: &drophammer_model::trial::TrialSpec, lost: u64| {
         let sending = if matches!(spec.load, Load::Burst { .. }) { 0.0 } else { spec.duration_s };
@@ -305,7 +307,7 @@ fn estimates_are_about_what_tests_take_and_a_quick_look_is_quick() {
         assert!(estimate > real * 0.6 && estimate < real * 2.5, "{name}: {real} {estimate}");
         all += estimate;
     }
-    // Two routers in four minutes, with their starts and ends.
+    // Two routers in four minutes, including start and end.
     assert!(all < 100.0 && taken(&bed) < 100.0, "{all} {}", taken(&bed));
 }
 
@@ -318,7 +320,7 @@ fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
         end.unwrap();
         let rank = |key: &str| outcome.ranks.iter().find(|r| r.key == key).unwrap();
         let limited = ["overload_64_pps", "flood_64_pps"].map(|key| rank(key).tester_limited);
-        // Routers are compared at the load that was asked for, whatever the tester offered of it.
+        // Routers are compared at the requested load, even if the tester offered less.
         assert_eq!(rank("flood_64_pps").load_pps, Some(LINE_64));
         let at = outcome.tables[0].columns.iter().position(|column| column.key == "at_least").unwrap();
         let at_least = match &rows(&outcome)[0].cells[at] {
@@ -328,9 +330,9 @@ fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
         (limited, at_least)
     };
     assert_eq!(overloaded(250_000.0), ([false, false], String::new()));
-    // It loses frames at both loads, and may yet have forwarded more of a faster tester.
+    // It loses frames at both loads, but a faster tester may have got more frames forwarded.
     assert_eq!(overloaded(370_000.0), ([true, true], "throughput, +25 %, flood".into()));
-    // What the tester can is not 25 % more than the throughput.
+    // The tester cannot offer 25 % more than the throughput.
     assert_eq!(overloaded(350_000.0), ([false, false], String::new()));
     assert_eq!(overloaded(1e6), ([true, true], "throughput, +25 %, flood".into()));
 }

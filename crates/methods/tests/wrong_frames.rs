@@ -1,4 +1,4 @@
-//! Error frames where the tester cannot measure some kinds, and idle traffic where it cannot listen.
+//! Error frames if the tester cannot measure some kinds, and idle traffic if it cannot listen.
 
 mod common;
 
@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// A router that drops every wrong frame without a word, at a tester that cannot measure the kinds whose name has `unfit` in it.
+/// A router that silently drops every wrong frame, at a tester that cannot measure the kinds whose name contains
+/// `unfit`.
 struct Bed {
     inner: Fake,
     unfit: &'static str,
@@ -82,7 +83,7 @@ fn verdicts(outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn a_kind_that_cannot_be_measured_leaves_the_others_but_no_figure() {
-    // A router that says nothing is wrong where it must answer, and where it must forward.
+    // A silent router is wrong for the kinds that it must answer or forward.
     let (outcome, end, _) = errors("nothing has this name");
     end.unwrap();
     let wrong =
@@ -95,7 +96,7 @@ fn a_kind_that_cannot_be_measured_leaves_the_others_but_no_figure() {
     assert_eq!(verdicts.iter().filter(|v| v.starts_with("not measured")).count(), 2);
     assert_eq!(outcome.ranks[0].value, None);
     assert_eq!(outcome.deviations.len(), 2);
-    // Without any there is no test.
+    // If no kind can be measured, there is no result.
     let (outcome, end, sent) = errors("with");
     assert!(matches!(end, Err(TestError::Unfit(_))) && outcome.ranks.is_empty() && sent.is_empty());
 }
@@ -113,7 +114,7 @@ fn every_wrong_frame_has_a_source_of_its_own() {
         })
         .collect();
     assert_eq!((ttl.len(), ttl.iter().collect::<BTreeSet<_>>().len()), (20, 20));
-    // Evenly spread over the trial.
+    // The frames are evenly spread over the trial.
     let at: Vec<Duration> = sent[..20].iter().map(|frame| frame.at).collect();
     assert_eq!((at[0], at[19]), (Duration::from_micros(12_500), Duration::from_micros(487_500)));
 }

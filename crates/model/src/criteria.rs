@@ -1,4 +1,4 @@
-//! What a suite expects, held against what was found: in one round, and in all of them.
+//! Judges results by the suite's criteria: in one round, and over all rounds.
 
 use crate::outcome::{Cell, Column, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
 use crate::quantity::group_digits;
@@ -7,21 +7,21 @@ use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, judged_inte
 use crate::suite::{BaselineFigure, Cells, Expectation};
 use std::collections::BTreeSet;
 
-/// Most words that a reason lists.
+/// Most words listed in a reason.
 const MOST_LISTED: usize = 12;
 
-/// What one round says of a figure for which there is a criterion.
+/// What one round found for the figure of a criterion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The figure; of several cells the worst.
     pub figure: RoundFigure,
-    /// Cells that it is the worst of; 0 where it is a figure that has a name.
+    /// Number of cells of which it is the worst; 0 for a named figure.
     pub cells: usize,
     /// Why there is no figure, or why it is not certain.
     pub why: Option<String>,
-    /// What the figure is called, with its unit; empty for cells and where there is none.
+    /// Title of the figure, with its unit; empty for cells and if there is no figure.
     pub title: String,
-    /// Load at which it was measured, where it is one of a load.
+    /// Load at which it was measured, if it depends on the load.
     pub load_pps: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// What one round says of the figure that `expected` is about.
+/// What one round found for the figure of `expected`.
 pub fn in_round(expected: &Expectation, outcome: &Outcome, status: &TestStatus) -> Found {
     match &expected.cells {
         Some(cells) => in_table(cells, expected.at_least, outcome, status),
@@ -48,8 +48,8 @@ fn of_rank(rank: &RankFigure) -> Found {
     Found { title, load_pps: rank.load_pps, ..Found::new(rank.judged()) }
 }
 
-/// A figure that is not there says nothing against a DUT (no burst to find where it forwards at line rate; the tester could
-/// not measure), unless the test failed with the DUT.
+/// A missing figure does not count against a DUT (no burst to find because it forwards at line rate; the tester could
+/// not measure), unless the DUT failed the test.
 pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     match status {
         TestStatus::Failed(_) => RoundFigure::Failed,
@@ -57,8 +57,8 @@ pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     }
 }
 
-/// The worst of the selected cells. A selection that a whole test does not have is not met: a criterion that is about nothing must not
-/// pass unseen.
+/// The worst of the selected cells. A selection that matches nothing in a complete test is not met: a criterion without
+/// cells must not pass unnoticed.
 fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatus) -> Found {
     if let TestStatus::Failed(_) = status {
         return Found::new(RoundFigure::Failed);
@@ -67,12 +67,12 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     let (rows, at) = match selected(cells, &outcome.tables) {
         Ok(selected) => selected,
         Err(why) if whole => return Found { why: Some(why), ..Found::new(RoundFigure::Failed) },
-        // The rest of the test would perhaps have had it.
+        // The rest of the test might have had the cells.
         Err(_) => return Found::new(RoundFigure::NotMeasured),
     };
     let mut worst: Option<Figure> = None;
     let mut uncertain = BTreeSet::new();
-    // Rows are missing where the test did not run to its end.
+    // Rows are missing if the test did not run to its end.
     let rest = (!whole).then_some((Figure::unknown(), Some("not all rows are there")));
     let of_rows = rows.iter().map(|row| of_cell(row, at));
     for found in of_rows.chain(rest.map(Ok)) {
@@ -93,7 +93,7 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     Found { why, cells: rows.len(), ..Found::new(figure) }
 }
 
-/// What one cell says, and why that is not certain; an error where it holds words.
+/// The figure of one cell, and why it is not certain; an error if the cell holds words.
 fn of_cell(row: &Row, at: usize) -> Result<(Figure, Option<&'static str>), String> {
     let value = match row.cells.get(at) {
         Some(Cell::Count(count)) => *count as f64,
@@ -108,7 +108,7 @@ fn of_cell(row: &Row, at: usize) -> Result<(Figure, Option<&'static str>), Strin
     })
 }
 
-/// The rows and the place of the column that `cells` select, or why there are none.
+/// The rows that `cells` select and the index of their column, or why there are none.
 fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usize), String> {
     let Some(table) = tables.iter().find(|table| table.key == cells.table) else {
         let known = tables.iter().map(|table| table.key.clone());
@@ -137,7 +137,7 @@ fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usi
     Ok((rows, at))
 }
 
-/// Does a cell have the value that selects its row?
+/// True if a cell has the value that selects its row.
 fn is(cell: &Cell, value: &str) -> bool {
     match cell {
         Cell::None => value.is_empty(),
@@ -164,7 +164,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Words, each once, in order; of many the first.
+/// The distinct words, in order; only the first ones if there are many.
 fn listed(words: impl Iterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();
     let all: Vec<String> = words.filter(|word| seen.insert(word.clone())).collect();
@@ -175,7 +175,7 @@ fn listed(words: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Criteria of the suite, each once, judged over all rounds. Those about no figure are met if every round met them.
+/// The distinct criteria of the suite, judged over all rounds. Those about no figure are met if every round met them.
 pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
     let all = || rounds.iter().flat_map(|record| &record.outcome.verdicts);
     let mut seen = BTreeSet::new();
@@ -197,7 +197,7 @@ pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
     combined.collect()
 }
 
-/// Holds what the rounds say of a figure against what the suite expects of it.
+/// Judges the figures of the rounds by the suite's criterion.
 pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     let figures: Vec<RoundFigure> = rounds.iter().map(|round| round.figure).collect();
     let mut found = found(rounds, &figures);
@@ -218,11 +218,11 @@ pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     }
 }
 
-/// Holds the rounds against a share of what an earlier run found, and says what share they are.
+/// Judges the rounds by a share of an earlier run's figure, and reports the share that they reach.
 ///
-/// The interval of the ratio reaches from the lower end of this run's interval, divided by the upper end of the baseline's, to its upper end,
-/// divided by the lower end. The criterion is met if it is for all of it. It takes no distribution for granted, and one round will do, as for a bound that
-/// is a number.
+/// The interval of the ratio reaches from this run's lower end, divided by the baseline's upper end, to this run's
+/// upper end, divided by the baseline's lower end. The criterion is met if it holds for the whole interval. This
+/// assumes no distribution, and a single round is enough, as for a bound that is a number.
 fn against(
     baseline: &BaselineFigure,
     expected: &Expectation,
@@ -249,7 +249,7 @@ fn against(
         );
         return (Decision::Undecided, why);
     }
-    // The figure is at least 0, whatever else is open.
+    // The figure is at least 0, even if nothing else is known.
     let of = baseline.interval();
     let share = expected.bound / 100.0;
     let bound = Figure { low: of.low.max(0.0) * share, high: of.high * share };
@@ -258,7 +258,7 @@ fn against(
     (decision, ratio.map_or_else(|| there.clone(), |ratio| format!("{ratio} of {there}")))
 }
 
-/// The loads of baseline and of a round, in that order, if they are not one load.
+/// The loads of the baseline and of a round, in this order, if they are not the same.
 fn other_load(baseline: &BaselineFigure, rounds: &[Found]) -> Option<(f64, f64)> {
     let at = baseline.load_pps?;
     let here = rounds.iter().filter_map(|round| round.load_pps);
@@ -271,7 +271,7 @@ fn in_baseline(baseline: &BaselineFigure) -> String {
     format!("{} in the baseline{place}", median_in_words(baseline.median(), baseline.interval(), baseline.rounds))
 }
 
-/// `93.1 % to 102.9 %`; `None` where nothing is known of it.
+/// `93.1 % to 102.9 %`; `None` if nothing is known of the ratio.
 fn ratio(own: Figure, of: Figure) -> Option<String> {
     let percent = |a: f64, b: f64| {
         Some(a / b * 100.0).filter(|share| a.is_finite() && b > 0.0 && share.is_finite() && *share >= 0.0)
@@ -286,7 +286,7 @@ fn ratio(own: Figure, of: Figure) -> Option<String> {
     })
 }
 
-/// What was found, in words: `104000`, `at least 104000`, `median 104000, 98000 to 107000 in 6 rounds`.
+/// The figures in words: `104000`, `at least 104000`, `median 104000, 98000 to 107000 in 6 rounds`.
 fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
     let known: Vec<Figure> = figures.iter().filter_map(|round| round.figure()).collect();
     let mut parts: Vec<String> = Vec::new();
@@ -321,7 +321,7 @@ fn median_in_words(median: Figure, interval: Figure, rounds: usize) -> String {
     format!("median {}, {reach} in {rounds} rounds", in_words(median))
 }
 
-/// A figure with six digits: more are never certain, and fewer could look like the bound that was just missed.
+/// A figure with six digits: more are never certain, and with fewer it could look like the bound that it just missed.
 pub(crate) fn shown(value: f64) -> String {
     format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
 }

@@ -1,18 +1,19 @@
-//! Did the host hold the DUTs of a run up so often that they cannot be compared?
+//! Whether the host delayed the DUTs of a run so often that they cannot be compared.
 
 use crate::record::TrialRecord;
 use crate::statistics::compare_failures;
 use crate::trial::Validity;
 
-/// How the reason of a trial begins that the host made invalid, and not the tester.
+/// Start of the reason of a trial that the host, not the tester, made invalid.
 pub const HOST_BUSY: &str = "host busy";
 /// Share of invalid trials above which a DUT is not compared as usual.
 const MOST: f64 = 0.2;
 /// Share of invalid trials above which it is not compared at all.
 const HOPELESS: f64 = 0.5;
-/// Probability below which the shares of two DUTs are not equal.
+/// Probability below which the shares of two DUTs are taken as different.
 const UNEQUAL: f64 = 0.01;
-/// Difference of two shares that matters. Among thousands of trials a smaller one is proven too, but invalid trials are repeated, and these are few.
+/// Smallest difference of two shares that matters. With thousands of trials smaller ones are significant too, but the
+/// few additional invalid trials are repeated anyway.
 const MATTERS: f64 = 0.05;
 
 /// Trials of a DUT that the host made invalid.
@@ -22,18 +23,18 @@ pub struct HeldUp {
     pub dut: String,
     /// Trials that the host made invalid.
     pub invalid: usize,
-    /// All trials, repeated ones too.
+    /// All trials, including repeated ones.
     pub trials: usize,
 }
 
 impl HeldUp {
-    /// Void ones of all.
+    /// Share of invalid trials.
     pub fn share(&self) -> f64 {
         self.invalid as f64 / self.trials.max(1) as f64
     }
 }
 
-/// Of each of `duts`, in their order. The trials of others, such as those without a DUT, do not count.
+/// Counts for each of `duts`, in their order. Other trials, such as those without a DUT, do not count.
 pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
     let by_host = |trial: &TrialRecord| match &trial.result.validity {
         Validity::Valid => false,
@@ -51,17 +52,17 @@ pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
 /// How a DUT of a run may be compared with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fairness {
-    /// As usual.
+    /// Without restrictions.
     Fair,
-    /// The host made more of its trials invalid than chance allows. Each valid trial is still disturbed by no more than its limits, so rates that
-    /// differ by more than [`DISTURBANCE`] may be compared, and nothing else.
+    /// The host made more of its trials invalid than chance allows. The disturbance of each valid trial is still within
+    /// its limits, so rates that differ by more than [`DISTURBANCE`] may be compared, and nothing else.
     Rates,
     /// Not at all: the host made most of its trials invalid.
     No,
 }
 
-/// Share by which a rate of a valid trial may be too low because of the host, at most: the limits of a quick trial for the time that a
-/// hypervisor takes from the tester and from the DUT, and for the time that the DUT waits for its processor, together.
+/// Share by which the host may lower a rate in a valid trial, at most: the sum of a quick trial's limits for the time
+/// that a hypervisor takes from the tester and from the DUT, and for the time that the DUT waits for its processor.
 pub const DISTURBANCE: f64 = 0.2;
 
 /// How each of these DUTs may be compared, in their order.
@@ -79,7 +80,7 @@ pub fn fairness(duts: &[HeldUp]) -> Vec<Fairness> {
     duts.iter().map(of).collect()
 }
 
-/// What cannot be compared as usual in a run of these DUTs; `None` where everything can.
+/// The restrictions on comparisons in a run of these DUTs; `None` if there are none.
 pub fn restrictions(duts: &[HeldUp]) -> Option<String> {
     let fairness = fairness(duts);
     let of = |which: Fairness| {
@@ -104,7 +105,7 @@ fn text(one: &HeldUp) -> String {
     format!("{} of {} trials of {}", one.invalid, one.trials, one.dut)
 }
 
-/// Why these DUTs, or one DUT in several runs, are not to be compared; `None` if they may be.
+/// Why these DUTs, or one DUT in several runs, must not be compared; `None` if they may be.
 pub fn incomparable(duts: &[HeldUp]) -> Option<String> {
     let too_many: Vec<&HeldUp> = duts.iter().filter(|one| one.share() > MOST).collect();
     if !too_many.is_empty() {
@@ -155,7 +156,7 @@ mod tests {
         let fair =
             |duts: &[HeldUp]| fairness(duts).iter().all(|one| *one == Fairness::Fair) && incomparable(duts).is_none();
         assert!(fair(&[of("a", 3, 100), of("b", 0, 100), of("c", 6, 100)]), "that is chance");
-        // As many trials as suites of an hour have.
+        // Numbers of trials as in suites of an hour.
         assert!(fair(&[of("a", 4, 471), of("b", 5, 890), of("c", 8, 1_150)]), "that is chance");
         assert!(fair(&[of("a", 36, 982), of("b", 13, 883)]), "that does not matter");
         assert!(!fair(&[of("a", 98, 982), of("b", 13, 883)]));

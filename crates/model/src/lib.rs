@@ -1,7 +1,7 @@
 //! The vocabulary of Drophammer: quantities, suite and testbed configuration, trials, results.
 //!
-//! Nothing here does I/O, reads a clock or knows how a frame looks: [`traffic`] names headers and their fields, crate `wire`
-//! knows where they lie. Every other crate speaks in these types.
+//! Nothing here does I/O, reads a clock or knows frame formats: [`traffic`] names headers and their fields, crate
+//! `wire` knows their positions. All other crates use these types.
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 

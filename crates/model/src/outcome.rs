@@ -1,4 +1,4 @@
-//! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
+//! The results of a test: tables, plots, figures to rank by, verdicts. A report needs nothing else to show a new test.
 
 use crate::doubt::Doubt;
 use crate::refutation::{Claim, REFUTED, Refutation};
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     /// Tables; the report puts the same table of several DUTs into one, with the DUT as first column.
     pub tables: Vec<Table>,
-    /// Plots; the report merges plots with the same `key` of several DUTs into one.
+    /// Plots; the report merges plots of several DUTs with the same `key` into one.
     pub plots: Vec<Plot>,
     /// Figures by which routers are ranked, in order of importance.
     pub ranks: Vec<RankFigure>,
-    /// Pass or fail where the suite states a criterion.
+    /// Verdicts on the suite's criteria.
     pub verdicts: Vec<Verdict>,
-    /// What the reader must know of these figures ("tester-limited", "irregular: no upper bound", "not conformant").
+    /// Remarks on these figures for the reader ("tester-limited", "irregular: no upper bound", "not conformant").
     pub notes: Vec<String>,
-    /// In what the test, as it was done, deviates from its source; [`Started::deviations`](crate::record::Started::deviations) has
-    /// what was asked for.
+    /// Deviations of the test as it was done from its source;
+    /// [`Started::deviations`](crate::record::Started::deviations) has those of the suite.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub struct Outcome {
 /// A table of the outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// Same key on every DUT.
+    /// Key, the same on every DUT.
     pub key: String,
     /// Heading.
     pub title: String,
@@ -56,7 +56,7 @@ impl Column {
     }
 }
 
-/// One row, with the trials that its figures come from.
+/// One row, with the trials behind its figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Cells in column order.
@@ -67,16 +67,16 @@ pub struct Row {
     pub marks: Vec<String>,
 }
 
-/// How the mark of a row begins whose figures the tester limited.
+/// Start of the mark of a row whose figures the tester limited.
 pub const TESTER_LIMITED: &str = "tester-limited";
 
 impl Row {
-    /// Did the tester limit its figures?
+    /// True if the tester limited its figures.
     pub fn is_limited(&self) -> bool {
         self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED))
     }
 
-    /// Do other trials contradict its figures?
+    /// True if other trials contradict its figures.
     pub fn is_refuted(&self) -> bool {
         self.marks.iter().any(|mark| mark.contains(REFUTED))
     }
@@ -86,7 +86,7 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// Nothing to tell; shown as a dash, never as 0.
+    /// No value; shown as a dash, never as 0.
     None,
     /// A whole number.
     Count(u64),
@@ -125,7 +125,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 /// A plot of the outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// Same key on every DUT: plots with the same key are drawn into one.
+    /// Key, the same on every DUT: plots with the same key are drawn into one.
     pub key: String,
     /// Heading.
     pub title: String,
@@ -139,7 +139,8 @@ pub struct Plot {
     pub log_y: bool,
     /// Series of this DUT.
     pub series: Vec<Series>,
-    /// Vertical marks: (x, text), for kinds whose x is a number. The same text at nearly the same x on several DUTs is drawn once.
+    /// Vertical marks: (x, text), for kinds whose x is a number. The same text at almost the same x on several DUTs is
+    /// drawn once.
     pub events: Vec<(f64, String)>,
 }
 
@@ -159,11 +160,12 @@ pub enum PlotKind {
     Percentiles,
     /// A skyline, filled: y holds from a point's x to the x of the next one (routes present over time).
     Area,
-    /// Stairs: y holds from the x of the point before up to the point's own, the first from the beginning of the axis. So a
-    /// point is a step: x what was reached with it (routes), y what it took (time, memory).
+    /// Stairs: y holds from the x of the previous point up to the point's own, the first from the beginning of the
+    /// axis. A point is thus a step: x is what was reached (routes), y what that took (time, memory).
     Steps,
-    /// A sorted curve: x is a share in %, 0 to 100, y what that share stays within (convergence times of all routes,
-    /// ascending). Minimum, median, 99 % and maximum are marked. A curve that ends before 100 % says that the rest never came.
+    /// A sorted curve: x is a share in %, 0 to 100, y the value that this share does not exceed (convergence times of
+    /// all routes, ascending). Minimum, median, 99 % and maximum are marked. A curve that ends before 100 % shows that
+    /// the rest never arrived.
     Sorted,
 }
 
@@ -172,9 +174,9 @@ pub enum PlotKind {
 pub struct Series {
     /// Name without the DUT ("64 bytes", "theoretical"); the report prepends the DUT.
     pub name: String,
-    /// True for what is the same on all DUTs (the theoretical line rate): drawn once.
+    /// True for a series that is the same on all DUTs (the theoretical line rate): drawn once.
     pub reference: bool,
-    /// Dots behind a curve: every trial, rather than the answer. Drawn faint, unconnected.
+    /// Dots behind a curve: every trial, not the result. Drawn faint, unconnected.
     pub dots: bool,
     /// The points.
     pub points: Vec<Point>,
@@ -193,7 +195,7 @@ pub struct Point {
     /// Lower and upper end, for [`PlotKind::Ranges`] and error bars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// Trial that this point is, if it is one.
+    /// The trial that this point shows, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<u64>,
 }
@@ -201,52 +203,53 @@ pub struct Point {
 /// A figure by which DUTs are ranked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankFigure {
-    /// Same key on every DUT, machine name with unit: `throughput_64_pps`.
+    /// Key, the same on every DUT, machine name with unit: `throughput_64_pps`.
     pub key: String,
-    /// For people: `Throughput, 64 bytes`.
+    /// Title for people: `Throughput, 64 bytes`.
     pub title: String,
     /// Unit for people.
     pub unit: String,
     /// The figure; absent when the DUT could not be measured (it then ranks last).
     pub value: Option<f64>,
-    /// Is more better?
+    /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// The tester, or the test's own maximum, set this limit, not the DUT: the figure is a bound.
+    /// The limit was set by the tester, or the test's own maximum, not by the DUT: the figure is a bound.
     pub tester_limited: bool,
-    /// A limit that the suite set (`max_load`) came before the DUT's: the figure is a bound, and nobody's fault.
+    /// A limit of the suite (`max_load`) was reached before the DUT's: the figure is a bound, which is no fault.
     #[serde(default, skip_serializing_if = "is_false")]
     pub capped: bool,
-    /// Step of the measurement: a share of the figure (the width of the search), or in the figure's unit where it is compared by
-    /// difference.
+    /// Step of the measurement: a share of the figure (the width of the search), or a number in its unit if it is
+    /// compared by difference.
     pub resolution: f64,
     /// How figures of this kind are compared.
     #[serde(default, skip_serializing_if = "is_ratio")]
     pub scale: Scale,
-    /// Figures that are closer together are no different in practice: a share, or in the figure's unit.
+    /// Smallest difference of practical relevance: a share, or a number in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
-    /// Load at which it was measured, in frames per second per sending port, where the figure is one of that load. Figures of different
-    /// loads are not compared.
+    /// Load at which it was measured, in frames per second per sending port, if it depends on the load. Figures at
+    /// different loads are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
-    /// What the figure says of other loads, where other trials can contradict it.
+    /// What the figure implies for other loads, if other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// The trials that contradict it. Not stored: they may come after the test.
+    /// The trials that contradict it. Not stored, because they may come after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,
-    /// The trials that are a reason to doubt it. Not stored: they follow from the stored trials.
+    /// The trials that make it doubtful. Not stored, because they follow from the stored trials.
     #[serde(skip)]
     pub doubts: Vec<Doubt>,
-    /// What each round says, in order, where the rounds have been put together. Not stored: each round has its own record.
+    /// The figure of each round, in order, if rounds have been combined. Not stored, because each round has its own
+    /// record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
 }
 
-/// Loads that differ by no more than this share are one load.
+/// Loads that differ by at most this share count as the same.
 pub const SAME_LOAD: f64 = 0.05;
 
-/// [`RankFigure::least`] of figures that are compared by ratio, unless the test has a reason for another one.
+/// [`RankFigure::least`] of figures that are compared by ratio, unless a test has reason to choose another value.
 pub const LEAST_RATIO: f64 = 0.03;
 
 fn three_percent() -> f64 {
@@ -264,9 +267,9 @@ fn is_ratio(scale: &Scale) -> bool {
 }
 
 impl RankFigure {
-    /// What one round says: the value, or the bound that it is where the tester or the test's own maximum was the limit. `None`
-    /// without a value. Rates and sizes are at least that, times at most. Loss is at least that, too: at the load that the
-    /// tester could not offer it may be more.
+    /// The result of one round: the value, or a bound if the tester or the test's own maximum was the limit. `None`
+    /// without a value. Rates and sizes are at least the value, times at most. Loss is also at least the value: at the
+    /// load that the tester could not offer it may be higher.
     pub fn figure(&self) -> Option<Figure> {
         let value = self.value.filter(|value| value.is_finite())?;
         Some(match (self.tester_limited || self.capped, self.higher_is_better, self.scale) {
@@ -276,13 +279,13 @@ impl RankFigure {
         })
     }
 
-    /// The same, with the difference between a DUT that gave no figure and one that was not measured.
+    /// As [`RankFigure::figure`]; a figure without a value means that the DUT failed, not that it was not measured.
     pub fn round(&self) -> RoundFigure {
         self.figure().map_or(RoundFigure::Failed, RoundFigure::Measured)
     }
 
-    /// The same for a criterion. A figure that was refuted is a bound: the DUT does more, or less, than it says, and nobody
-    /// knows how much.
+    /// As [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
+    /// unknown amount.
     pub fn judged(&self) -> RoundFigure {
         let (more, less) = (self.refuted.iter().any(|r| r.more), self.refuted.iter().any(|r| !r.more));
         match self.round() {
@@ -295,7 +298,7 @@ impl RankFigure {
         }
     }
 
-    /// Were both measured at one load, or are they no figures of a load? By [`SAME_LOAD`].
+    /// True if both were measured at the same load (within [`SAME_LOAD`]), or do not depend on a load.
     pub fn same_load(&self, other: &RankFigure) -> bool {
         match (self.load_pps, other.load_pps) {
             (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
@@ -303,32 +306,32 @@ impl RankFigure {
         }
     }
 
-    /// How it is compared.
+    /// The rule for comparing it.
     pub fn rule(&self) -> Rule {
         let RankFigure { scale, higher_is_better, least, resolution, .. } = *self;
         Rule { scale, higher_is_better, least, resolution }
     }
 }
 
-/// What became of a criterion of the suite.
+/// The result of a criterion of the suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was asked: `throughput_64_pps >= 100000`.
+    /// The criterion: `throughput_64_pps >= 100000`.
     pub criterion: String,
-    /// Met for certain?
+    /// True if it is met for certain.
     pub pass: bool,
-    /// Neither met nor missed for certain; `pass` is false then.
+    /// True if it is neither met nor missed for certain; `pass` is then false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undecided: bool,
     /// What was found.
     pub found: String,
-    /// The same as `criterion`, to be judged again over all rounds; absent where it is about no figure.
+    /// The criterion in parsed form, to be judged again over all rounds; absent if it is not about a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expectation>,
 }
 
 impl Verdict {
-    /// A verdict that one look decides.
+    /// A verdict that needs no further rounds.
     pub fn decided(criterion: impl Into<String>, pass: bool, found: impl Into<String>) -> Verdict {
         Verdict { criterion: criterion.into(), pass, undecided: false, found: found.into(), expected: None }
     }

@@ -1,4 +1,4 @@
-//! The records of a run folder, one JSON object per line, in the order in which things happened.
+//! The records of a run folder, one JSON object per line, in the order of events.
 //!
 //! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
 
@@ -39,11 +39,11 @@ pub enum Record {
     Dut(DutRecord),
     /// A trial ended.
     Trial(Box<TrialRecord>),
-    /// A DUT was given packet filters, or they were taken back.
+    /// A DUT got packet filters, or they were removed.
     Filter(FilterRecord),
-    /// A DUT was given classes of service, or they were taken back.
+    /// A DUT got classes of service, or they were removed.
     Classes(ClassRecord),
-    /// Links between the routers of a DUT were taken down, or all came up again.
+    /// Links between the routers of a DUT were taken down, or all were brought up again.
     CoreLinks(CoreLinkRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
@@ -64,15 +64,15 @@ pub struct Started {
     pub suite: String,
     /// Title of the suite.
     pub title: String,
-    /// What the suite says of itself and of its DUTs.
+    /// Information of the suite about itself and its DUTs.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
     /// Profile used.
     pub profile: String,
-    /// True when everything that the suite asks for follows the RFCs. What was done may still deviate
-    /// ([`Outcome::deviations`]); either carries a visible tag into every report.
+    /// True if everything that the suite asks for follows the RFCs. The tests as done may still deviate
+    /// ([`Outcome::deviations`]); both put a visible mark into every report.
     pub conformant: bool,
-    /// Why not, when not: `trials of 1 s instead of 60 s`.
+    /// Reasons if it is not conformant: `trials of 1 s instead of 60 s`.
     pub deviations: Vec<String>,
     /// Seed of every pseudo-random choice.
     pub seed: u64,
@@ -80,39 +80,39 @@ pub struct Started {
     pub duts: Vec<String>,
     /// Tests in order: (name, title).
     pub tests: Vec<(String, String)>,
-    /// How often each DUT is brought up and goes through all tests.
+    /// Number of times that each DUT is brought up and runs through all tests.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
-    /// Digest of the suite with all that the command line and the profile made of it, by which a run that goes on knows that it is the same; empty where a run cannot
-    /// go on.
+    /// Digest of the suite with the changes by command line and profile, to check that a continued run is the same;
+    /// empty if the run cannot be continued.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// The machine.
     pub environment: Environment,
-    /// The earlier run of which bounds of the suite are shares.
+    /// The earlier run to which bounds of the suite refer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
 }
 
-/// An earlier run of which bounds of a suite are shares. Its figures are in the criteria
+/// An earlier run to which bounds of a suite refer. Its figures are in the criteria
 /// ([`Expectation::baseline`](crate::suite::Expectation::baseline)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Its folder, as it was named.
+    /// Its folder, as named by the user.
     pub folder: String,
-    /// When it started, UTC, RFC 3339; empty until it has been read.
+    /// Start, UTC, RFC 3339; empty until the run has been read.
     pub started: String,
-    /// How far it came: `complete`.
+    /// Its state: `complete`.
     pub state: String,
-    /// Its conditions in words: what, and what it was.
+    /// Its conditions in words: name and value.
     pub conditions: Vec<(String, String)>,
-    /// The same of each of its DUTs, by name.
+    /// The conditions of each of its DUTs, by name.
     pub duts: Vec<(String, Vec<(String, String)>)>,
 }
 
-/// [`Started::profile`] of a run that tests the tester: no RFC asks anything of it.
+/// [`Started::profile`] of a self-test, which no RFC covers.
 pub const SELF_TEST: &str = "self-test";
 
 /// The current [`Started::format`].
@@ -130,20 +130,22 @@ pub struct TrialRecord {
     pub round: u32,
     /// Attempt at this trial, from 1; above 1 because an earlier attempt was invalid.
     pub attempt: u32,
-    /// The DUT had packet filters, those of the last [`Record::Filter`] before: what it forwards is not what it forwards without.
+    /// The DUT had packet filters, those of the last [`Record::Filter`] before: it forwards differently than without.
     #[serde(default, skip_serializing_if = "is_false")]
     pub filtered: bool,
-    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they make output ports narrow and decide who loses.
+    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they limit output ports and decide
+    /// which frames are lost.
     #[serde(default, skip_serializing_if = "is_false")]
     pub classed: bool,
-    /// Links between the routers of the DUT were down, those of the last [`Record::CoreLinks`] before: frames went around them.
+    /// Links between the routers of the DUT were down, those of the last [`Record::CoreLinks`] before: frames took
+    /// other paths.
     #[serde(default, skip_serializing_if = "is_false")]
     pub links_down: bool,
-    /// UTC, RFC 3339, when it ended.
+    /// End of the trial, UTC, RFC 3339.
     pub time: String,
     /// What was offered.
     pub spec: TrialSpec,
-    /// What came of it.
+    /// The result.
     pub result: TrialResult,
 }
 
@@ -157,7 +159,8 @@ pub struct FilterRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The lists; none where they were taken back. Of a long list only the first [`FilterRecord::MOST_RULES`] rules are kept.
+    /// The lists; empty if they were removed. Of a long list only the first [`FilterRecord::MOST_RULES`] rules are
+    /// kept.
     pub lists: Vec<FilterList>,
     /// Rules that are not kept.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -165,7 +168,7 @@ pub struct FilterRecord {
 }
 
 impl FilterRecord {
-    /// Rules of a list that are kept.
+    /// Most rules of a list that are kept.
     pub const MOST_RULES: usize = 1_000;
 }
 
@@ -179,7 +182,7 @@ pub struct ClassRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The classes of each output port; none where they were taken back.
+    /// The classes of each output port; empty if they were removed.
     pub lists: Vec<EgressClasses>,
 }
 
@@ -193,7 +196,7 @@ pub struct CoreLinkRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The links; none where all are up.
+    /// The links; empty if all are up.
     pub down: Vec<CoreLinkName>,
 }
 
@@ -211,11 +214,11 @@ pub struct TestRecord {
     pub title: String,
     /// Parameters as used, defaults filled in.
     pub parameters: serde_json::Value,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub elapsed_s: f64,
     /// How it ended.
     pub status: TestStatus,
-    /// What it found, partial after an error.
+    /// Its results, partial after an error.
     pub outcome: Outcome,
 }
 
@@ -225,11 +228,12 @@ pub struct TestRecord {
 pub enum TestStatus {
     /// It ran to its end.
     Completed,
-    /// It could not: the cause.
+    /// It could not run to its end: the cause.
     Failed(String),
-    /// It did in some rounds, but not in all: in how many not, and why. Only where rounds have been put together; never stored.
+    /// It ran to its end in some rounds, but not in all: in how many it did not, and why. Only for combined rounds;
+    /// never stored.
     Partly(String),
-    /// The tester spoilt it: the reasons. Nothing can be said of the DUT.
+    /// The tester spoilt it: the reasons. Nothing is known of the DUT.
     Unfit(String),
     /// The user stopped it.
     Interrupted,
@@ -242,7 +246,7 @@ pub enum TestStatus {
 pub struct Note {
     /// UTC, RFC 3339.
     pub time: String,
-    /// DUT it is about, if any.
+    /// The DUT that it is about, if any.
     pub dut: Option<String>,
     /// The remark.
     pub text: String,

@@ -1,7 +1,7 @@
-//! Figures of searches that other trials of the same DUT and round contradict.
+//! Figures of searches that are contradicted by other trials of the same DUT and round.
 //!
-//! A search says that a load meets its goal and that a higher one does not. It is one look at a DUT. Later tests offer the same
-//! traffic at other loads, and what they find may not agree. Then the report must say so.
+//! A search finds that a load meets its goal and that a higher one does not. It is a single observation of a DUT. Later
+//! tests offer the same traffic at other loads, and their results may not agree. The report must then say so.
 
 use crate::outcome::RankFigure;
 use crate::quantity::group_digits;
@@ -9,27 +9,27 @@ use crate::record::{TestRecord, TrialRecord};
 use crate::trial::{FlowSpec, Load};
 use serde::{Deserialize, Serialize};
 
-/// What the figure of a search says of other loads. Rates are frames per second and sending port.
+/// What the figure of a search implies for other loads. Rates are frames per second and sending port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// Name of the goal: `NDR(0)`.
     pub goal: String,
-    /// A trial of the search. Trials with the same frame sizes and flows are held against the claim.
+    /// A trial of the search. The claim is compared with trials of the same frame sizes and flows.
     pub trial: u64,
-    /// Trials that the search has repeated and does not count any more.
+    /// Trials that the search has repeated and no longer counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<u64>,
-    /// Every load up to this one meets the goal; absent where the search found none.
+    /// Every load up to this one meets the goal; absent if the search found none.
     pub met_pps: Option<f64>,
-    /// No load from this one on meets the goal; absent where the search found none.
+    /// No load from this one on meets the goal; absent if the search found none.
     pub missed_pps: Option<f64>,
-    /// Distance of the two that the search was content with, as a share.
+    /// Distance of the two at which the search ended, as a share.
     pub width: f64,
     /// A trial with a larger share of lost frames is lossy, 0 to 1.
     pub loss_ratio: f64,
     /// Share of the trial time at a load that may be lossy, 0 to 1.
     pub exceed_ratio: f64,
-    /// Shorter trials speak against a load only.
+    /// Duration of a full trial; shorter trials can only count against a load.
     pub trial_duration_s: f64,
     /// Trial time that decides a load.
     pub duration_sum_s: f64,
@@ -40,20 +40,21 @@ pub struct Claim {
 pub struct Refutation {
     /// Round of the run.
     pub round: u32,
-    /// The trial that says so most clearly.
+    /// The trial with the clearest contradiction.
     pub trial: u64,
-    /// Can the DUT do more than the figure says? Otherwise less.
+    /// True if the DUT can do more than the figure says, false if less.
     pub more: bool,
     /// What the trial found: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
     pub text: String,
 }
 
-/// What the mark of a refuted row of a table has between the goal and the trial.
+/// Text between the goal and the trial in the mark of a refuted row.
 pub const REFUTED: &str = " refuted by ";
 
-/// Loads this close together are one load: rates are products of the same numbers in another order.
+/// Loads this close together are the same: their rates are products of the same numbers in different order.
 const SAME_LOAD: f64 = 1e-6;
-/// Goals that tolerate lossy trials know nothing of single frames in long ones: a share of lost frames that must be exceeded.
+/// Goals that tolerate lossy trials do not consider single lost frames in long trials: a larger share of frames must be
+/// lost.
 const SINGLE_FRAMES: f64 = 5e-6;
 
 /// The trials at one load.
@@ -63,7 +64,7 @@ struct AtLoad<'a> {
 }
 
 impl AtLoad<'_> {
-    /// Trial time in seconds (full-length and not lossy, lossy).
+    /// Trial time in seconds: (full-length and not lossy, lossy).
     fn times(&self, claim: &Claim, tolerance: f64) -> (f64, f64) {
         let (mut clean, mut lossy) = (0.0, 0.0);
         for trial in &self.trials {
@@ -77,14 +78,14 @@ impl AtLoad<'_> {
         (clean, lossy)
     }
 
-    /// Does this load meet the goal, whatever trials might be added?
+    /// True if this load meets the goal, whatever trials might follow.
     fn meets(&self, claim: &Claim) -> bool {
         let (clean, lossy) = self.times(claim, 0.0);
         let whole = (clean + lossy).max(claim.duration_sum_s);
         whole - clean <= whole * claim.exceed_ratio + SAME_LOAD
     }
 
-    /// Does this load miss the goal, whatever trials might be added?
+    /// True if this load misses the goal, whatever trials might follow.
     fn misses(&self, claim: &Claim) -> bool {
         let tolerance = if claim.exceed_ratio > 0.0 { SINGLE_FRAMES } else { 0.0 };
         let (clean, lossy) = self.times(claim, tolerance);
@@ -114,19 +115,19 @@ impl AtLoad<'_> {
     }
 }
 
-/// Are these the same frames, whatever their rate? That of flows in the background goes with the load.
+/// True if the frames are the same, whatever their rate. The rate of background flows depends on the load.
 fn same_flows(a: &[FlowSpec], b: &[FlowSpec]) -> bool {
     let tested = |flows: &[FlowSpec]| flows.iter().filter(|flow| !flow.background).count();
     let (tested_a, tested_b) = (a.iter().filter(|flow| !flow.background), b.iter().filter(|flow| !flow.background));
     (tested(a) < a.len()) == (tested(b) < b.len()) && tested_a.eq(tested_b)
 }
 
-/// What contradicts `claim` among `trials`, which are those of its DUT and round. At most one refutation in each direction: at
-/// the highest load that meets the goal, and at the lowest that misses it.
+/// The contradictions to `claim` among `trials`, the trials of its DUT and round. At most one refutation in each
+/// direction: at the highest load that meets the goal, and at the lowest that misses it.
 ///
-/// A load contradicts the claim by the very rule of the claim's goal: enough time without loss from
-/// [`Claim::missed_pps`] on, or too much time with loss up to [`Claim::met_pps`]. A goal that tolerates lossy trials is refuted
-/// by loss only at loads that are lower by [`Claim::width`].
+/// A load contradicts the claim by the rule of the claim's own goal: enough time without loss from
+/// [`Claim::missed_pps`] on, or too much time with loss up to [`Claim::met_pps`]. A goal that tolerates lossy trials is
+/// refuted by loss only at loads that are lower by [`Claim::width`].
 pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
     let Some(own) = trials.iter().find(|trial| trial.result.trial == claim.trial) else { return Vec::new() };
     let rate = |trial: &TrialRecord| match trial.spec.load {
@@ -166,8 +167,8 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
         .collect()
 }
 
-/// Marks the figures of `tests` that `trials` contradict, and their rows in tables. Each figure is held against the trials of
-/// its DUT and round.
+/// Marks the figures of `tests` that `trials` contradict, and their rows in tables. Each figure is compared with the
+/// trials of its DUT and round.
 pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
     for test in tests {
         let claimed = |rank: &RankFigure| rank.claim.is_some();
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// 104 kfps found by trials of 1 s without loss, 106 kfps lost frames.
+    /// 104 kfps met the goal in trials of 1 s without loss, 106 kfps lost frames.
     fn strict() -> Claim {
         Claim {
             goal: "NDR(0)".into(),
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The same by a goal that tolerates loss in half of 1.5 s.
+    /// The same result for a goal that tolerates loss in half of 1.5 s.
     fn tolerant() -> Claim {
         Claim { exceed_ratio: 0.5, trial_duration_s: 0.5, duration_sum_s: 1.5, ..strict() }
     }
@@ -369,7 +370,7 @@ mod tests {
             refuted.tables[0].rows[0].marks,
             ["NDR(0) refuted by trial 57: 0 of 190,000 frames lost at 190,000 fps"]
         );
-        // It was shown at 104 kfps, and the DUT does more.
+        // It was found at 104 kfps, and the DUT does more.
         assert_eq!(refuted.ranks[0].judged(), RoundFigure::Measured(Figure::at_least(104_000.0)));
         assert_eq!(refuted.ranks[0].round(), RoundFigure::Measured(Figure::exactly(104_000.0)));
         for other in [marked(3, "d"), marked(2, "e")] {

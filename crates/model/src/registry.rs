@@ -1,7 +1,7 @@
-//! Descriptions that registries carry: tests, DUT kinds, port backends, and their parameters.
+//! Descriptions in the registries: tests, DUT kinds, port backends, and their parameters.
 //!
-//! `drophammer list`, `check`, `schema` and the docs index are made from these, so that adding a test is one file and
-//! one line in a list.
+//! `drophammer list`, `check`, `schema` and the docs index are generated from these, so that a new test needs one file
+//! and one line in a list.
 
 use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
 use crate::suite::Params;
@@ -62,15 +62,15 @@ pub struct ParamSpec {
     pub key: &'static str,
     /// Type.
     pub kind: ParamKind,
-    /// Default as YAML text, for the profile `quick`; absent when the parameter must be given or may be missing.
+    /// Default as YAML text, for the profile `quick`; absent if the parameter must be given or may have no value.
     pub quick: Option<&'static str>,
     /// Default as YAML text, for the profile `conformant` (RFC durations).
     pub conformant: Option<&'static str>,
-    /// Must it be given?
+    /// True if it must be given.
     pub required: bool,
-    /// One line of help; names the RFC section that the default comes from.
+    /// One line of help; names the RFC section of the default.
     pub help: &'static str,
-    /// Roles that a DUT must play where this parameter has a value.
+    /// Roles that a DUT must support if this parameter has a value.
     pub needs: &'static [Need],
 }
 
@@ -96,29 +96,29 @@ impl ParamSpec {
         ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[] }
     }
 
-    /// The same for a parameter with which a test needs more of a DUT.
+    /// The same parameter, with needs that it adds to those of the test.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
     }
 }
 
-/// A figure that a test ranks by, for `expect:` in suite files.
+/// A figure to rank by, for `expect:` in suite files.
 #[derive(Clone, Copy, Debug)]
 pub struct FigureSpec {
-    /// Key, with `{size}` where a frame size stands: `throughput_{size}_pps`.
+    /// Key, with `{size}` in place of a frame size: `throughput_{size}_pps`.
     pub key: &'static str,
     /// One line of help.
     pub help: &'static str,
 }
 
-/// A table that a test may give, for `expect:` in suite files.
+/// A table that a test may return, for `expect:` in suite files.
 #[derive(Clone, Copy, Debug)]
 pub struct TableShape {
     /// Key of the table.
     pub key: &'static str,
     /// Key, heading and unit of each column, in order.
     pub columns: &'static [(&'static str, &'static str, &'static str)],
-    /// Does the column of the same place hold numbers? Words otherwise.
+    /// For each column, true if it holds numbers, false if it holds words.
     pub numeric: &'static [bool],
 }
 
@@ -136,22 +136,22 @@ pub struct TestSpec {
     pub name: &'static str,
     /// Title for people: `Throughput`.
     pub title: &'static str,
-    /// One line: what it finds.
+    /// One line: what the test finds.
     pub summary: &'static str,
-    /// Where the procedure stands: `RFC 2544 section 26.1, RFC 9971`.
+    /// Source of the procedure: `RFC 2544 section 26.1, RFC 9971`.
     pub source: &'static str,
     /// Parameters, each from its declaration ([`crate::Param::spec`]).
     pub params: &'static [ParamSpec],
-    /// Figures that it ranks by.
+    /// Figures to rank by.
     pub figures: &'static [FigureSpec],
-    /// Tables that it gives; none where that is not known before it has run.
+    /// Tables that the test returns; none if they are known only after it has run.
     pub tables: &'static [TableShape],
-    /// What a DUT must be able to do. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.
+    /// Required capabilities of a DUT. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.
     pub needs: &'static [Need],
 }
 
 impl TestSpec {
-    /// What a DUT must be able to do for a test with these parameters.
+    /// Required capabilities of a DUT for a test with these parameters.
     pub fn needs_of(&self, params: &Params) -> Vec<Need> {
         let asked = self.params.iter().filter(|p| !p.needs.is_empty() && params.0.contains_key(p.key));
         let mut needs = self.needs.to_vec();
@@ -163,7 +163,7 @@ impl TestSpec {
         needs
     }
 
-    /// Is latency one of its figures?
+    /// True if latency is one of its figures.
     pub fn measures_latency(&self) -> bool {
         self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
     }
@@ -174,18 +174,18 @@ impl TestSpec {
 pub struct KindSpec {
     /// Name in suite files: `frr`.
     pub name: &'static str,
-    /// One line: what it is.
+    /// One line: what the kind is.
     pub summary: &'static str,
     /// What it can do.
     pub capabilities: Capabilities,
-    /// What must be installed: `(program, Debian package)`.
+    /// Required programs: `(program, Debian package)`.
     pub needs: &'static [(&'static str, &'static str)],
     /// Parameters beside `name` and `kind`.
     pub params: &'static [ParamSpec],
 }
 
 impl KindSpec {
-    /// What a DUT with these parameters can do.
+    /// Capabilities of a DUT with these parameters.
     pub fn capabilities_with(&self, params: &Params) -> Capabilities {
         let alone = INSTALL_ROUTES.find(params) == Some(false);
         Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities }
@@ -201,8 +201,8 @@ pub struct BackendSpec {
     pub summary: &'static str,
 }
 
-/// What a suite may name: the tests and DUT kinds that this program has. The specs live in the crates that implement
-/// them, so whoever reads a suite passes them in.
+/// What a suite may name: the tests and DUT kinds of this program. The specs are in the crates that implement them, so
+/// the reader of a suite gets them as an argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry<'a> {
     /// Tests.
@@ -217,7 +217,7 @@ impl<'a> Registry<'a> {
         self.tests.iter().copied().find(|t| t.name == name)
     }
 
-    /// Names of the kinds that can do all of this.
+    /// Names of the kinds that meet all of these needs.
     pub fn able(&self, needs: &[Need]) -> Vec<&'a str> {
         let able = |k: &&&KindSpec| needs.iter().all(|need| k.capabilities.has(*need));
         self.kinds.iter().filter(able).map(|k| k.name).collect()
@@ -229,8 +229,8 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// Mistakes in the descriptions themselves: defaults that do not parse, names given twice, keys that suite files use for
-/// something else. Empty when all is well; meant for the tests of the crates that own the specs.
+/// Errors in the descriptions themselves: defaults that do not parse, duplicate names, keys that suite files use for
+/// something else. Empty if there are none; meant for the tests of the crates that own the specs.
 pub fn check_specs(registry: &Registry) -> Vec<String> {
     let mut found = Vec::new();
     let mut names = std::collections::BTreeSet::new();

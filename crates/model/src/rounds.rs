@@ -1,4 +1,4 @@
-//! One record of a test from those of all rounds, so that a report shows each test once.
+//! One record of a test out of the records of all rounds, so that a report shows each test once.
 
 use crate::criteria::{absent, verdicts};
 use crate::doubt;
@@ -7,11 +7,11 @@ use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
 
-/// Puts the records of one test on one DUT together, one per round, in order; `None` without any.
+/// Combines the records of one test on one DUT, one per round, in order; `None` without any.
 ///
-/// Numbers in tables become the medians over the rounds that completed. A table whose rows are not the same in every round
-/// shows those of the first round that completed, and says so. Figures for ranks keep the value of each round beside the
-/// median. Points of curves become medians with their least and most; single dots are all kept.
+/// Numbers in tables become the medians over the rounds that completed. A table whose rows differ between rounds shows
+/// those of the first round that completed, with a note. Figures for ranks keep the value of each round besides the
+/// median. Points of curves become medians with minimum and maximum; single dots are all kept.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
@@ -22,7 +22,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     }
     let completed: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status == TestStatus::Completed).collect();
-    // Partial results are better than none, but do not mix with whole ones.
+    // Partial results are better than none, but do not mix with complete ones.
     let used = if completed.is_empty() { rounds.to_vec() } else { completed };
     let outcomes: Vec<&Outcome> = used.iter().map(|record| &record.outcome).collect();
     let notes = notes(rounds);
@@ -54,7 +54,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     })
 }
 
-/// A round that did not complete must show: what is completed in a report was completed in every round.
+/// A round that did not complete must be visible: a test that a report calls completed was completed in every round.
 fn status(rounds: &[&TestRecord]) -> TestStatus {
     let open: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
@@ -72,13 +72,13 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
     TestStatus::Partly(format!("not in {} of {} rounds ({})", open.len(), rounds.len(), causes.join("; ")))
 }
 
-/// Each once, in the order of their first appearance.
+/// The distinct keys, in the order of their first appearance.
 fn keys<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     all.filter(|key| seen.insert(*key)).collect()
 }
 
-/// Notes of all rounds, each once, with the rounds that have it where not all have.
+/// The distinct notes of all rounds; a note that not all rounds have is followed by its rounds.
 fn notes(rounds: &[&TestRecord]) -> Vec<String> {
     let texts = keys(rounds.iter().flat_map(|record| &record.outcome.notes).map(String::as_str));
     let with_rounds = texts.into_iter().map(|text| {
@@ -103,7 +103,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         let bounded = middle.is_some_and(|middle| !middle.is_exact());
         Some(RankFigure {
             value: middle.map(Figure::bound),
-            // A median of which one end is not known is a bound, however few rounds were limited.
+            // A median with one unknown end is a bound, however few rounds were limited.
             tester_limited: bounded && known.iter().any(|rank| rank.tester_limited),
             capped: bounded && known.iter().any(|rank| rank.capped),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
@@ -144,7 +144,7 @@ fn combine_tables(tables: &[&Table]) -> (Table, bool) {
     (Table { rows: rows.collect(), ..first.clone() }, false)
 }
 
-/// What names a row: its first cell.
+/// The key of a row: its first cell.
 fn key_of(row: &Row) -> Option<&Cell> {
     row.cells.first()
 }
@@ -220,7 +220,7 @@ fn combine_series(all: &[&Series]) -> Option<Series> {
             && series.points.iter().zip(&first.points).all(|(a, b)| at(a) == at(b))
     };
     if !all.iter().all(is_same) {
-        // Curves at different places have no median: that of one round stands for all.
+        // Curves with different x values have no median: show those of the first round.
         return Some(first.clone());
     }
     let points = (0..first.points.len()).map(|at| {
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_median_that_may_be_more_is_a_bound() {
-        // Half of the rounds ended at the tester's limit: the median lies above 2, and nobody knows how far.
+        // Half of the rounds ended at the tester's limit: the median is above 2, by an unknown amount.
         let records: Vec<_> = [(1.0, false), (2.0, false), (3.0, true), (4.0, true)]
             .into_iter()
             .zip(1..)

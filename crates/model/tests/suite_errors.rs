@@ -1,4 +1,4 @@
-//! Bad suites, each with the place, the message and the remedy that a user must see.
+//! Invalid suites, each with the place, the message and the remedy that the user must see.
 #![allow(missing_docs)]
 
 mod common;
@@ -222,7 +222,7 @@ const CASES: &[Case] = &[
     Case(10, "  - throughput: {id: ~}", (10, 22), "`id` is a text, not nothing", "id: small"),
     Case(10, "  - throughput: {id: a}\n  - latency: {id: a}", (11, 19), "two tests are called `a`", "a name of its own"),
     Case(8, "  frame_sizes: [64, 1518]\n  id: a", (9, 3), "no test has a parameter `id`", "known: "),
-    // Included files. What is wrong in them is in the tests of their own.
+    // Included files. Errors within them have their own tests.
     Case(1, "suite: good\ninclude: common.yaml", (2, 10), "no file can be included here", "write its keys into the suite"),
     Case(1, "suite: good\ninclude: [a.yaml, {b: c}]", (2, 19), "an included file is a text, not a map", "include: common.yaml"),
     Case(1, "suite: good\ninclude:", (2, 1), "an included file is a text, not nothing", "include: common.yaml"),
@@ -263,7 +263,7 @@ fn each_mistake_is_told_with_its_place_and_its_remedy() {
 
 #[test]
 fn one_mistake_gives_one_error() {
-    // What one slip must not do is bury its cause under consequences. A few cases are two mistakes by nature.
+    // A slip must not bury its cause under consequential errors. A few cases are two mistakes by nature.
     for Case(line, new, ..) in CASES.iter().filter(|c| !["siute: good", "duts: frr\nx:"].contains(&c.1)) {
         let errors = suite(&changed(*line, new)).unwrap_err();
         assert!(errors.errors.len() <= 2, "{new}\n{errors}");
@@ -405,7 +405,7 @@ fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
     assert_eq!((errors.errors.len(), errors.errors[0].line), (1, 13), "{errors}");
     assert!(errors.errors[0].message.contains("role `bgp`, which `b` of kind `bird` cannot play"), "{errors}");
     assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
-    // What the command line leaves out need not agree.
+    // DUTs and tests that the command line excludes need not agree.
     for fine in [only(&["frr"], &[]), only(&["b"], &["throughput"])] {
         read(&text, "t.yaml", &REGISTRY, &fine).unwrap_or_else(|e| panic!("{e}"));
     }
@@ -415,7 +415,7 @@ fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
     let errors = suite(&text).unwrap_err();
     assert_eq!((errors.errors.len(), errors.errors[0].line), (1, 2), "{errors}");
     assert!(errors.errors[0].message.contains("IPv6 routes, but the ports have `ipv6: off`"), "{errors}");
-    // The host stands below the DUT: its followers must not run into it.
+    // The host's address is below the DUT's: the peers that follow must not reach it.
     let text = changed(5, "  - {name: p1, speed: 10 Gbit/s, ipv4: {dut: 10.0.0.9/24, host: 10.0.0.2}}");
     assert!(suite(&format!("{text}\nbgp: {{peers_per_port: 7}}")).is_ok());
     let errors = suite(&format!("{text}\nbgp: {{peers_per_port: 8}}")).unwrap_err();
@@ -429,7 +429,7 @@ fn a_router_that_cannot_play_the_role_of_the_ports_is_told_with_those_that_can()
     assert_eq!((errors.errors.len(), errors.errors[0].line, errors.errors[0].column), (1, 3, 23), "{errors}");
     assert!(errors.errors[0].message.contains("ask for `vlan`, which routers of kind `bird` cannot do"), "{errors}");
     assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
-    // A router that does not run need not.
+    // A router that does not run need not support the role.
     let both = text.replace("- {name: frr, kind: bird}", "- {name: a, kind: bird}\n  - {name: b, kind: frr}");
     let only = Overrides { duts: vec!["b".into()], ..Overrides::default() };
     read(&both, "t.yaml", &REGISTRY, &only).unwrap_or_else(|e| panic!("{e}"));

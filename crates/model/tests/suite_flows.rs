@@ -1,4 +1,4 @@
-//! The `flows:` section: what is written becomes flows, and every mistake has its place and its remedy.
+//! The `flows:` section: the text becomes flows, and every mistake is reported with its place and remedy.
 #![allow(missing_docs)]
 
 mod common;
@@ -36,7 +36,7 @@ fn suite(flows: &str, tests: &str) -> Result<Vec<FlowConfig>, SuiteErrors> {
     read(&text, "suite.yaml", &registry, &Overrides::default()).map(|suite| suite.flows)
 }
 
-/// The first error: the text that it points at, and message and help.
+/// The first error: the text that it points at, its message and its help.
 fn mistake(flows: &str, tests: &str) -> (String, String) {
     let errors = suite(flows, tests).expect_err(flows);
     let first = &errors.errors[0];
@@ -158,7 +158,7 @@ fn flows_that_no_router_can_tell_apart_must_arrive_alike() {
         assert!(message.contains(&format!("with other {what} / tell them apart by")), "{a}{b}: {message}");
         assert!(at.starts_with('{') && b.contains(&at), "it points at `arrives`: {at}");
     }
-    // Same place, same headers: but the one can be true with the other, or a field or an address tells them apart.
+    // Same place, same headers: but both demands can be met, or a field or an address tells the flows apart.
     for (a, b) in [
         ("", ""),
         (", arrives: {dscp: 1}", ", arrives: {ttl: 2}"),
@@ -169,7 +169,7 @@ fn flows_that_no_router_can_tell_apart_must_arrive_alike() {
             ", arrives: {ttl: 1}, destination: 10.0.0.3",
             ", arrives: {ttl: 2}, destination: {start: 10.0.0.2, step: 2, count: 5}",
         ),
-        // A tunnel that is left out is the one that was sent.
+        // Without `arrives`, the tunnel is expected as sent.
         (
             ", headers: [ipv4, gre, {ipv4: {source: 10.0.0.1, destination: 10.0.0.2}}, udp]",
             ", headers: [ipv4, gre, {ipv4: {source: 10.0.0.1, destination: 10.0.0.2}}, udp], arrives: {tunnel: {gre: true}}",

@@ -1,4 +1,4 @@
-//! Ids of tests that a suite has more than once, and what the command line does with them.
+//! Ids of tests that occur more than once in a suite, and their use on the command line.
 #![allow(missing_docs)]
 
 mod common;
@@ -82,7 +82,7 @@ fn settings_of_an_id_change_one_test_and_those_of_a_name_all() {
     assert_eq!(sizes(&suite), expected);
     let errors = with(&[], &["smal.frame_sizes=[70]"]).unwrap_err();
     assert!(errors.errors[0].help.contains("did you mean `small`?"), "{errors}");
-    // An id from the command line names one test as well, and obeys the same rules.
+    // An id that the command line sets obeys the same rules as one in the suite.
     let errors = with(&[], &["throughput.id=x"]).unwrap_err();
     assert!(errors.errors[0].message.contains("two tests are called `x`"), "{errors}");
     assert_eq!(with(&["x"], &["latency.id=x"]).unwrap_or_else(|e| panic!("{e}")).tests[0].test, "latency");

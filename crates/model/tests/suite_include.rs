@@ -1,4 +1,4 @@
-//! Suites that include files: which key wins, where mistakes are told, what is refused.
+//! Suites that include files: which key wins, where errors are reported, what is refused.
 #![allow(missing_docs)]
 
 mod common;
@@ -48,13 +48,13 @@ fn keys_of_the_suite_win_over_those_that_it_includes() {
     let suite = "include: bench.yaml\nsuite: s\nseed: 9\ndefaults: {duration: 1 s}\ntests: [throughput]\n";
     let loaded = good(&[("suite.yaml", suite), ("bench.yaml", BENCH)]);
     assert_eq!((loaded.suite.seed, loaded.suite.ports.len(), loaded.suite.duts[0].name.as_str()), (9, 2, "box"));
-    // Of `defaults` single keys are replaced.
+    // In `defaults` keys are replaced individually.
     let params = &loaded.suite.tests[0].params;
     assert_eq!(params.duration("duration"), Some(std::time::Duration::from_secs(1)));
     assert_eq!(params.sizes("frame_sizes").unwrap().len(), 1);
     assert_eq!(loaded.text, suite);
     assert_eq!(loaded.included, [("bench.yaml".to_owned(), BENCH.to_owned())]);
-    // Lists are not merged: the suite's tests are all there are.
+    // Lists are not merged: only the suite's tests remain.
     let with_tests = format!("{BENCH}tests: [latency, back_to_back]\n");
     let loaded = good(&[("suite.yaml", suite), ("bench.yaml", with_tests.as_str())]);
     assert_eq!(loaded.suite.tests.iter().map(|t| t.test.as_str()).collect::<Vec<_>>(), ["throughput"]);
@@ -76,7 +76,7 @@ fn the_later_of_two_files_wins_and_files_include_files_beside_them() {
     assert_eq!((suite.name.as_str(), suite.title.as_str(), suite.seed, suite.rounds), ("s", "From c", 2, 3));
     let paths: Vec<&str> = loaded.included.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["a.yaml", "sub/b.yaml", "sub/c.yaml", "bench.yaml"]);
-    // A file that is included on two ways is no cycle.
+    // A file that is included by two files is not a cycle.
     good(&[
         ("suite.yaml", "suite: s\ninclude: [a.yaml, b.yaml]\ntests: [throughput]\n"),
         ("a.yaml", "include: bench.yaml\n"),
@@ -122,7 +122,7 @@ fn a_mistake_is_told_in_the_file_that_has_it() {
     assert_eq!(errors.source_of(&errors.errors[2]), bench);
     let shown = errors.to_string();
     assert!(shown.contains("lab/bench.yaml:8:1: a suite has no key `roundz`\n  8 | roundz: 2\n"), "{shown}");
-    // What is not YAML, and what is given twice.
+    // Text that is not YAML, and duplicate keys.
     let more = ("more/defaults.yaml", "seed: 1\n");
     let broken = load(&[("suite.yaml", suite), ("bench.yaml", "seed: 1\nports: [\n"), more]).unwrap_err();
     assert_eq!(broken.errors[0].file, "lab/bench.yaml", "{broken}");
@@ -174,7 +174,7 @@ fn cycles_are_told_with_the_files_that_make_them() {
 
 #[test]
 fn the_number_of_files_and_their_depth_are_bounded() {
-    // Files one below the other: eight are the most.
+    // Nested includes: at most eight levels.
     let chain = |length: usize| {
         let file = |n: usize| {
             let next = if n < length { format!("include: f{}.yaml\n", n + 1) } else { "seed: 5\n".into() };
@@ -192,7 +192,7 @@ fn the_number_of_files_and_their_depth_are_bounded() {
     let errors = borrowed(&chain(9)).unwrap_err();
     assert_eq!((errors.errors.len(), errors.errors[0].file.as_str(), errors.errors[0].line), (1, "lab/f8.yaml", 1));
     assert!(errors.errors[0].message.contains("more than 8 deep"), "{errors}");
-    // The same file again and again counts each time.
+    // A file that is included repeatedly counts each time.
     let many = |n: usize| format!("suite: s\ninclude: [{}]\ntests: [throughput]\n", vec!["bench.yaml"; n].join(", "));
     good(&[("suite.yaml", many(16).as_str()), ("bench.yaml", BENCH)]);
     let errors = load(&[("suite.yaml", many(17).as_str()), ("bench.yaml", BENCH)]).unwrap_err();
@@ -203,7 +203,7 @@ fn the_number_of_files_and_their_depth_are_bounded() {
 #[test]
 fn hostile_files_are_refused_quickly() {
     let begun = std::time::Instant::now();
-    // Each file includes all those after it: without bounds more files than there are atoms.
+    // Each file includes all later ones: without limits that would be more files than there are atoms.
     let names: Vec<String> = (0..20).map(|n| format!("f{n}.yaml")).collect();
     let mut files: Vec<(String, String)> =
         (0..20).map(|n| (names[n].clone(), format!("seed: {n}\ninclude: [{}]\n", names[n + 1..].join(", ")))).collect();
@@ -212,7 +212,7 @@ fn hostile_files_are_refused_quickly() {
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let errors = load(&files).unwrap_err();
     assert!(errors.errors.len() <= 100, "{}", errors.errors.len());
-    // Many keys, each file its own.
+    // Many keys, different in each file.
     let keys = |name: &str| (0..40_000).map(|n| format!("{name}{n}: 1\n")).collect::<String>();
     let (a, b) = (keys("a"), keys("b"));
     let suite = ("suite.yaml", "suite: s\ninclude: [a.yaml, b.yaml]\n");

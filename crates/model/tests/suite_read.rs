@@ -1,4 +1,4 @@
-//! Good suites: what is written and what is left out becomes the right values.
+//! Valid suites: given and omitted keys become the right values.
 #![allow(missing_docs)]
 
 mod common;
@@ -51,7 +51,7 @@ fn every_key_is_read() {
     assert_eq!(suite.duts[1].params.text("note").as_deref(), Some("left, third row"));
     let a = suite.ports[0].ipv4.as_ref().unwrap();
     assert_eq!((a.destinations.count, a.destinations.step, a.prefix_len), (1000, 65, 30));
-    // A host that is not given is the DUT's neighbour.
+    // The default host is the DUT's neighbour.
     assert_eq!(suite.ports[1].ipv4.as_ref().unwrap().host.to_string(), "10.0.0.6");
     let [throughput, latency, own, reset] = suite.tests.as_slice() else { panic!("four tests") };
     let sizes = |t: &drophammer_model::suite::TestConfig| {
@@ -102,12 +102,12 @@ fn cells_of_tables_may_be_bounded() {
     let [one] = with(&format!("\"{cells}\": \"<= 0.1 %\"")).try_into().unwrap();
     assert_eq!((one.figure.as_str(), one.at_least, one.bound), (cells, false, 0.1));
     assert_eq!(one.cells, Some(cells.parse::<Cells>().unwrap()));
-    // The unit is that of the column, and each DUT may have a bound of its own.
+    // The unit is that of the column, and each DUT may have its own bound.
     let by_dut = with("frame_loss_rate.latency_us: {frr: \"<= 1 ms\", bird: \"<= 5\"}");
     let found: Vec<_> = by_dut.iter().map(|e| (e.figure.as_str(), e.bound, e.dut.as_deref())).collect();
     let all = "frame_loss_rate.latency_us";
     assert_eq!(found, [(all, 1_000.0, Some("frr")), (all, 5.0, Some("bird"))]);
-    // A test that does not say which tables it has is asked when it has run.
+    // Without declared tables, the criterion is checked after the test.
     let text = QUICK_LOOK.replace("  - system_recovery", "  - system_recovery: {expect: {any.thing: \">= 1\"}}");
     let last = suite(&text).unwrap_or_else(|e| panic!("{e}")).tests[5].expect.clone();
     assert_eq!(last[0].cells.as_ref().unwrap().table, "any");
@@ -189,7 +189,7 @@ fn values_survive_being_written_out_as_json_and_read_again() {
     let text = format!(
         "suite: s\nduts: [{{name: a, kind: frr}}]\ntests: [throughput: {}]\nports: {}\n",
         {
-            // The stored form of a rate is a bare number of frames per second.
+            // In stored form a rate is a plain number of frames per second.
             let mut json = json.clone();
             json["floor"] = serde_json::json!(format!("{} fps", json["floor"]));
             json
@@ -230,7 +230,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
     ] {
         assert!(found.iter().any(|f| f.contains(part)), "{part} in {found:#?}");
     }
-    // Such a default is told as what it is when somebody runs into it.
+    // A suite that uses an invalid default gets an error that says so.
     let errors = read(
         "suite: s\ntests: [Bad Name]\nduts: [x]\nports: [x]\n",
         "f",
@@ -275,7 +275,7 @@ fn bgp_has_defaults_and_reaches_every_port() {
     assert_eq!(read.ports[1].peers(Family::Ipv6), peers);
     assert!(read.ports[1].peers(Family::Ipv4).is_empty());
     assert_eq!(with("bgp: {}").bgp.map(|bgp| bgp.peers_per_vlan), Some(0));
-    // The number that a port would have counts for nothing where its peers are the DUT's.
+    // Ports with internal peers use the DUT's AS number instead of their own.
     let read = with("bgp: {internal: [p2], next_hop_self: true, dut_as: 65002}");
     let of = |b: &drophammer_model::suite::PortBgp| (b.asn, b.is_internal(), b.next_hop_self);
     let ports: Vec<_> = read.ports.iter().filter_map(|p| p.bgp.as_ref().map(of)).collect();
@@ -330,7 +330,7 @@ fn sub_interfaces_follow_the_families_of_their_port() {
     assert!(vlans("[]").unwrap().ports[0].vlans.is_empty());
     let error = vlans("[{id: 1, ipv6: {}}]").unwrap_err().to_string();
     assert!(error.contains("the port has `ipv6: off`") && error.contains("t.yaml:3:"), "{error}");
-    // Sixteen have defaults; one more is told what it needs.
+    // Sixteen have defaults; a further one is refused with what it needs.
     let many = |n: u16| format!("[{}]", (1..=n).map(|id| format!("{{id: {id}}}")).collect::<Vec<_>>().join(", "));
     assert_eq!(vlans(&many(16)).unwrap().ports[0].vlans.len(), 16);
     let error = vlans(&many(17)).unwrap_err().to_string();
@@ -367,7 +367,7 @@ fn peers_on_sub_interfaces_follow_those_of_their_port() {
     assert_eq!(links, expected);
     assert_eq!(read.ports[1].peer_links().count(), 2);
     assert_eq!(read.ports[0].peers(Family::Ipv4), ["198.18.1.2".parse::<std::net::IpAddr>().unwrap()]);
-    // The router has its neighbours where they are.
+    // The neighbours of the router are at the sub-interfaces.
     let role = drophammer_model::role::RouterRole::of(&read.ports);
     let groups = role.bgp.unwrap().groups;
     let seen: Vec<_> = groups.iter().map(|g| (g.at.port, g.at.vlan, g.asn, g.local.to_string())).collect();

@@ -1,4 +1,4 @@
-//! The JSON Schema accepts what the reader accepts, and refuses plain mistakes.
+//! The JSON Schema accepts what the reader accepts, and rejects plain mistakes.
 #![allow(missing_docs)]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{FULL, QUICK_LOOK, REGISTRY};
 use drophammer_model::suite::schema::schema;
 use serde_json::{Value, json};
 
-/// Validates the keywords that our schema uses, except `pattern`: `Err` names the first place that fails.
+/// Validates the keywords that our schema uses, except `pattern`. `Err` names the first place that fails.
 fn validate(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     let fail = |why: &str| Err(format!("{at}: {why}: {value}"));
     for (keyword, rule) in schema.as_object().expect("a schema is an object") {

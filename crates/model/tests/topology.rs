@@ -1,4 +1,4 @@
-//! The routers of a system: what each has, and that packets find their way whatever link is down.
+//! The routers of a system: their roles, and that packets reach their destination whichever link is down.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,9 +15,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// So many ports with default addresses, and what the suite says further.
+/// Ports with default addresses, `count` of them, and further lines of the suite.
 fn ports(count: usize, more: &str) -> Vec<PortConfig> {
-    // A suite has pairs of ports.
+    // The number of ports of a suite is even.
     let even = count.next_multiple_of(2);
     let ports: String = (1..=even).map(|i| format!("  - {{name: p{i}, speed: 1 Gbit/s}}\n")).collect();
     let text = format!("suite: s\nduts: [{{name: f, kind: frr}}]\nports:\n{ports}{more}\ntests: [throughput]\n");
@@ -34,7 +34,7 @@ fn chain(routers: usize) -> Topology {
     Topology { shape: Shape::Chain, routers, core_speed: None, wan: None }
 }
 
-/// The index of the router of this system that has this core address, and the link on which it has it.
+/// The index of the router of this system that has this core address, and the link of the address.
 fn owner(system: &System, address: IpAddr) -> Option<usize> {
     let has = |router: &usize| {
         let member = system.routers[*router].role.member.as_ref().unwrap();
@@ -44,15 +44,15 @@ fn owner(system: &System, address: IpAddr) -> Option<usize> {
     (0..system.routers.len()).find(has)
 }
 
-/// Routers that a packet from router `from` to `prefix` passes before it leaves the system, while the links `down` are: by the routes of
-/// the roles alone. `None` where it is lost or goes in circles.
+/// Routers that a packet from router `from` to `prefix` passes before it leaves the system, while the links `down` are
+/// down, following only the routes of the roles. `None` if the packet is lost or loops.
 fn path(system: &System, from: usize, prefix: (IpAddr, u8), down: &[CoreLinkName]) -> Option<Vec<usize>> {
     let mut path = vec![from];
     loop {
         let at = *path.last().unwrap();
         let role = &system.routers[at].role;
         let member = role.member.as_ref().unwrap();
-        // A link of its own, or itself.
+        // The prefix is on a link of the router, or its own address.
         let connected = |i: usize| role.interfaces[i].addresses.iter().any(|a| covers(prefix, a.address));
         if (0..member.edges).any(connected) || member.loopbacks.iter().any(|a| covers(prefix, *a)) {
             return Some(path);
@@ -87,7 +87,8 @@ fn covers((network, length): (IpAddr, u8), address: IpAddr) -> bool {
     }
 }
 
-/// Everything that routers must reach: what is behind each port with its link, and each loopback address, with the router that has it.
+/// All destinations that routers must reach: the network behind each port, its link, and each loopback address, with
+/// the router that has it.
 fn targets(system: &System, ports: &[PortConfig]) -> Vec<((IpAddr, u8), usize)> {
     let mut all = Vec::new();
     for (index, router) in system.routers.iter().enumerate() {
@@ -107,7 +108,8 @@ fn targets(system: &System, ports: &[PortConfig]) -> Vec<((IpAddr, u8), usize)> 
     all
 }
 
-/// Every router reaches everything while the links `down` are, in as many steps as [`System::hops`] says if none is.
+/// Every router reaches all destinations while the links `down` are down, in as many steps as [`System::hops`] says if
+/// no link is down.
 fn all_reached(system: &System, ports: &[PortConfig], down: &[CoreLinkName]) -> Result<(), TestCaseError> {
     for (prefix, owner) in targets(system, ports) {
         for from in 0..system.routers.len() {
@@ -123,7 +125,7 @@ fn all_reached(system: &System, ports: &[PortConfig], down: &[CoreLinkName]) -> 
     Ok(())
 }
 
-/// Links without a router in common, drawn by `order`.
+/// Links that have no router in common, chosen by `order`.
 fn disjoint(system: &System, order: &[usize]) -> Vec<CoreLinkName> {
     let mut used = HashSet::new();
     let drawn = order.iter().map(|i| system.links[i % system.links.len()].name);
@@ -156,7 +158,8 @@ fn a_mesh_of_four_has_the_ports_in_blocks_and_six_links() {
     let to: Vec<_> = role.routes.iter().filter(|r| r.prefix == ports[0].ipv4.as_ref().unwrap().behind).collect();
     let via: Vec<_> = to.iter().map(|r| (r.rank, owner(&system, r.via).unwrap())).collect();
     assert_eq!(via, [(0, 0), (1, 3), (2, 1)]);
-    // Of each family: two own routes, and three routes to two links, two networks and a loopback of each of three routers.
+    // For each family: two routes of its own, and three routes to the two links, two networks and loopback address of
+    // each of three routers.
     assert_eq!(role.routes.len(), 2 * (2 + 3 * 3 * 5));
     assert!(role.routes.is_sorted_by_key(|r| r.via.is_ipv6()));
 }
@@ -260,7 +263,7 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
         let family = if behind.is_ipv4() { &mut ports[1].ipv4 } else { &mut ports[1].ipv6 };
         family.as_mut().unwrap().behind = (behind, if behind.is_ipv4() { 24 } else { 64 });
         refused(&ports, mesh(2), block, "other addresses");
-        // A default route is less specific than any link.
+        // A default route is less specific than any network on a link.
         let family = if behind.is_ipv4() { &mut ports[1].ipv4 } else { &mut ports[1].ipv6 };
         let any: IpAddr = if behind.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
         family.as_mut().unwrap().behind = (any, 0);
@@ -268,7 +271,7 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
     }
 }
 
-/// Loads in what a port sends to all others, by way.
+/// Load of each direction of each link, relative to what a port sends to all others.
 fn loads(system: &System, down: &[CoreLinkName]) -> Option<Vec<(String, f64)>> {
     let loads = system.full_mesh_loads(&down.iter().copied().collect())?;
     Some(loads.0.into_iter().map(|(way, load)| (format!("{way}"), load)).collect())
@@ -278,10 +281,10 @@ fn loads(system: &System, down: &[CoreLinkName]) -> Option<Vec<(String, f64)>> {
 fn links_carry_what_goes_around_others() {
     let (four, twelve) = (ports(4, ""), ports(12, ""));
     let system = System::of(&four, &mesh(4)).unwrap();
-    // Each port sends a third to each other one.
+    // Each port sends a third to each of the others.
     let all = loads(&system, &[]).unwrap();
     assert!(all.len() == 12 && all.iter().all(|(_, load)| (load - 1.0 / 3.0).abs() < 1e-9), "{all:?}");
-    // Without two links that have no router in common all others carry twice as much.
+    // Without two links that have no router in common, all other links carry twice as much.
     for down in [[(1, 2), (3, 4)], [(1, 3), (2, 4)], [(1, 4), (2, 3)]] {
         let around = loads(&system, &down.map(|(a, b)| CoreLinkName(a, b))).unwrap();
         assert!(
@@ -289,11 +292,11 @@ fn links_carry_what_goes_around_others() {
             "{down:?}: {around:?}"
         );
     }
-    // Without two links of one router its last one carries all of it.
+    // Without two links of a router, its last link carries all of its traffic.
     let around = loads(&system, &[CoreLinkName(1, 2), CoreLinkName(1, 3)]).unwrap();
     assert!(around.iter().any(|(way, load)| way == "r1 to r4" && (load - 1.0).abs() < 1e-9), "{around:?}");
     assert_eq!(loads(&system, &[CoreLinkName(1, 2), CoreLinkName(1, 3), CoreLinkName(1, 4)]), None);
-    // Of what a port of three sends 2 in 11 parts stay at its router.
+    // Of the traffic of a router's three ports, 2 parts in 11 stay at the router.
     let large = System::of(&twelve, &mesh(4)).unwrap();
     let all = loads(&large, &[]).unwrap();
     assert!(all.iter().all(|(_, load)| (load - 9.0 / 11.0).abs() < 1e-9), "{all:?}");
@@ -314,7 +317,7 @@ fn links_are_chosen_so_that_the_others_are_overloaded_evenly() {
     assert!(chosen(4, 4).unwrap_err().contains("without 4 of its 6 links"));
     assert!(chosen(4, 7).unwrap_err().contains("6 links between routers, not 7"));
     assert!(chosen(20, 8).unwrap_err().contains("name the links"));
-    // No way carries more than its own traffic and as much that goes around.
+    // No direction of a link carries more than its own traffic and the same amount of rerouted traffic.
     let system = System::of(&ports(6, ""), &mesh(6)).unwrap();
     let most = system.full_mesh_loads(&system.choose_down(3).unwrap()).unwrap().most();
     assert!((most - 2.0 / 5.0).abs() < 1e-9, "{most}");
@@ -348,7 +351,8 @@ fn a_router_gets_the_classes_of_its_own_ways_out() {
         own.into_iter().map(|list| list.at).collect::<Vec<_>>()
     };
     assert_eq!((of(0), of(3)), (vec![], vec![]));
-    // r3 has port 5 as its second, and its link to r2 as its second to others; r2 that to r3.
+    // Port 5 is the second port of r3, and the link to r2 its second link to other routers, as the link to r3 is for
+    // r2.
     assert_eq!((of(2), of(1)), (vec![WayOut::Port(1), WayOut::Port(3)], vec![WayOut::Port(3)]));
     assert_eq!(system.class_counter(CoreWay { from: 3, to: 2 }, "gold"), Some("r3.d3.gold".into()));
     assert_eq!(
@@ -362,7 +366,7 @@ fn a_router_gets_the_classes_of_its_own_ways_out() {
 fn many_broken_links_of_several_routers_are_more_than_it_survives() {
     let ports = ports(4, "");
     let system = System::of(&ports, &mesh(4)).unwrap();
-    // What is left is r1-r2-r3-r4: r3 sends for r1 back to r4, the next on the ring.
+    // The chain r1-r2-r3-r4 is left: for r1, r3 sends back to r4, the next router on the ring.
     let down = [CoreLinkName(1, 3), CoreLinkName(1, 4), CoreLinkName(2, 4)];
     assert!(all_reached(&system, &ports, &down).is_err());
 }
@@ -415,13 +419,13 @@ fn any_single_link_of_a_mesh_may_be_down() {
     }
 }
 
-/// Is this address on the link of an interface?
+/// True if this address is on the link of an interface.
 fn same_link(interface: &InterfaceAddress, address: Ipv4Addr) -> bool {
     let IpAddr::V4(own) = interface.address else { return false };
     (u32::from(own) ^ u32::from(address)) >> (32 - u32::from(interface.prefix_len)) == 0
 }
 
-/// What becomes of a packet to the looping prefix by the roles alone: where it is sent on, router by router, until the TTL ends.
+/// The path of a packet to the looping prefix by the roles alone: router by router, until its TTL ends.
 fn circle(system: &System, mut router: usize, mut from: PolicySource, ttl: u8) -> Vec<(usize, usize, bool)> {
     let mut hops = Vec::new();
     for _ in 1..ttl {
@@ -439,7 +443,7 @@ fn circle(system: &System, mut router: usize, mut from: PolicySource, ttl: u8) -
             PolicyTarget::NextHop { via, .. } => (via, false),
             PolicyTarget::Tunnel(index) => (role.tunnels[index].remote, true),
         };
-        // The link whose network the next hop is in.
+        // The link with the network of the next hop.
         let on = |i: &usize| role.interfaces[*i].addresses.iter().any(|a| same_link(a, via));
         let out = (0..role.interfaces.len()).find(on).unwrap();
         if let PolicyTarget::NextHop { interface, .. } = target {
@@ -488,7 +492,7 @@ fn packets_to_the_looping_prefix_go_around_until_their_ttl_ends() {
             assert_eq!(counted.iter().sum::<u64>(), u64::from(ttl) - 1);
         }
     }
-    // The tunnel narrows nothing.
+    // The tunnel does not reduce the MTU.
     let role = &system.routers[2].role;
     assert_eq!((role.interfaces[0].mtu, role.tunnels[0].mtu), (1524, 1500));
     assert!(role.needs().contains(&Need::Tunnels) && role.needs().contains(&Need::PolicyRouting));

@@ -1,4 +1,5 @@
-//! The line of a port with classes of service: frames wait for it in queues by class, and it serves them in turns by weight, or by strict priority.
+//! The line of a port with classes of service: frames wait in one queue per class, which the line serves in turns by
+//! weight, or by strict priority.
 
 use crate::classes::{Class, ClassCounters, Classes, Pace};
 use crate::config::ConfigError;
@@ -7,10 +8,10 @@ use drophammer_model::Instant;
 use drophammer_model::classes::{EgressClasses, Scheduling, by_priority};
 use std::collections::VecDeque;
 
-/// What becomes of a frame.
+/// Result of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// Its last bit is out at this instant.
+    /// Its last bit left the line at this instant.
     Out(Instant, T),
     /// Its queue was full.
     Full(T),
@@ -22,26 +23,26 @@ pub enum Step<T> {
 struct Coming<T> {
     ready: Instant,
     dscp: u8,
-    /// With FCS.
+    /// Length in bytes, FCS included.
     len: usize,
     frame: T,
 }
 
-/// The line; `T` is what a frame is to the caller.
+/// The line; `T` is the caller's representation of a frame.
 ///
-/// What happens is worked out in order of time, whenever somebody asks: a frame that is ready at the end of another one's service finds the line
-/// free.
+/// Events are computed in order of time when the caller asks: a frame that becomes ready at the end of another one's
+/// service finds the line free.
 pub struct ClassLine<T> {
     classes: Classes<T>,
     names: Vec<String>,
     coming: VecDeque<Coming<T>>,
     last: Instant,
     faults: ClassFaults,
-    /// Frames of the first class so far.
+    /// Number of frames of the first class so far.
     first: u64,
 }
 
-/// Divides all by their greatest common divisor, so that turns are as short as can be.
+/// Divides all weights by their greatest common divisor, so that turns are as short as possible.
 fn reduced(weights: Vec<u32>) -> Vec<u32> {
     fn gcd(a: u32, b: u32) -> u32 {
         if b == 0 { a } else { gcd(b, a % b) }
@@ -51,7 +52,7 @@ fn reduced(weights: Vec<u32>) -> Vec<u32> {
 }
 
 impl<T> ClassLine<T> {
-    /// An idle line with these classes, or with what the faults make of them.
+    /// An idle line with these classes, as changed by the faults.
     ///
     /// # Errors
     /// A rate out of range, a class without weight or room.
@@ -85,19 +86,20 @@ impl<T> ClassLine<T> {
         Ok(ClassLine { names, classes, coming: VecDeque::new(), last: Instant(0), faults, first: 0 })
     }
 
-    /// A frame of `len` bytes with FCS is ready for the line at `ready`. One that is ready before its predecessor waits for it.
+    /// A frame of `len` bytes, FCS included, is ready for the line at `ready`. If it is ready before its predecessor,
+    /// it waits for it.
     pub fn offer(&mut self, ready: Instant, dscp: u8, len: usize, frame: T) {
         self.last = self.last.max(ready);
         self.coming.push_back(Coming { ready: self.last, dscp, len, frame });
     }
 
-    /// When something happens next.
+    /// Instant of the next event.
     pub fn next_event(&self) -> Option<Instant> {
         let (ready, done) = (self.coming.front().map(|coming| coming.ready), self.classes.deadline());
         ready.into_iter().chain(done).min()
     }
 
-    /// What happens next until `now`.
+    /// The next event until `now`.
     pub fn step(&mut self, now: Instant) -> Option<Step<T>> {
         loop {
             let ready = self.coming.front().map_or(Instant(u64::MAX), |coming| coming.ready);
@@ -119,7 +121,7 @@ impl<T> ClassLine<T> {
         }
     }
 
-    /// Everything that waits or is on the line.
+    /// All frames that wait or are on the line.
     pub fn into_frames(self) -> impl Iterator<Item = T> {
         self.coming.into_iter().map(|coming| coming.frame).chain(self.classes.into_frames())
     }
@@ -148,7 +150,8 @@ mod tests {
         ClassLine::new(&EgressClasses { at, rate, queue, scheduling, classes }, faults).unwrap()
     }
 
-    /// Frames of each class that are out when each was offered once in every `every` ns, `rounds` times; and the last instant.
+    /// Number of frames of each class that have left after each class was offered one frame every `every` ns, `rounds`
+    /// times; and the last instant.
     fn out(line: &mut ClassLine<u64>, every: u64, rounds: u64) -> ([u64; 3], Instant) {
         let (mut sum, mut last) = ([0; 3], Instant(0));
         let mut count = |line: &mut ClassLine<u64>, now: Instant| {
@@ -161,11 +164,11 @@ mod tests {
             }
         };
         for n in 0..rounds {
-            // Each in turn comes first, or a single queue would drop the one that comes last.
+            // The classes take turns to come first, or a single queue would always drop the one that comes last.
             for class in (0..3).map(|i| (i + n) % 3) {
                 line.offer(Instant(n * every), [40, 24, 0][class as usize], 64, class);
             }
-            // Asked only now and then: what happened is the same.
+            // Events are requested only occasionally; the result is the same.
             if n % 7 == 0 {
                 count(line, Instant(n * every));
             }
@@ -176,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_narrow_is_shared_by_weight() {
-        // 1.5 times what the line carries: each class half of it. Gold gets all that it offers, silver and bronze the rest, four to one.
+        // 1.5 times what the line carries, half of its rate from each class. Gold gets all that it offers, silver and
+        // bronze share the rest four to one.
         let mut shared = line([70, 20, 5], 100, ClassFaults::default());
         let ([gold, silver, bronze], _) = out(&mut shared, 1_344, 10_000);
         let served = gold + silver + bronze;
@@ -188,7 +192,7 @@ mod tests {
         let counters: Vec<_> = shared.counters().collect();
         assert_eq!(counters[0], ("gold", ClassCounters { served: gold, dropped: 0 }));
         assert_eq!(counters[2].1.served, bronze);
-        // 3 times: all three by their weights.
+        // 3 times: all three get their weights.
         let ([gold, silver, bronze], last) = out(&mut line([70, 20, 5], 100, ClassFaults::default()), 672, 9_500);
         assert!(gold.abs_diff(7_000) <= 20 && silver.abs_diff(2_000) <= 20 && bronze.abs_diff(500) <= 20);
         assert_eq!((gold + silver + bronze, last), (9_500, Instant(9_500 * 672)));
@@ -197,13 +201,13 @@ mod tests {
     #[test]
     fn with_priority_the_heaviest_class_is_served_alone() {
         let priority = |weights, faults| line_by(Scheduling::Priority, weights, 100, faults);
-        // 1.2 times what the line carries: gold and silver are content, and bronze has what is left.
+        // 1.2 times what the line carries: gold and silver get all that they offer, and bronze the rest.
         let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 1_680, 10_000);
         assert!(gold >= 9_999 && silver >= 9_999 && bronze.abs_diff(5_000) <= 110, "{gold} {silver} {bronze}");
-        // 3 times: gold has all but what was on the line when its first frame came.
+        // 3 times: gold gets everything except the frame that was on the line when its first frame arrived.
         let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 672, 9_500);
         assert!(gold >= 9_490 && silver + bronze <= 10, "{gold} {silver} {bronze}");
-        // Faults are no better with it: the last class becomes the first, or there is one class.
+        // Faults also show with priority: the last class becomes the first, or there is only one class.
         let heavy = ClassFaults { last_weight: 100, ..ClassFaults::default() };
         let ([gold, _, bronze], _) = out(&mut priority([70, 20, 5], heavy), 672, 9_500);
         assert!(bronze >= 9_490 && gold <= 10, "{gold} {bronze}");
@@ -227,7 +231,7 @@ mod tests {
         }
         let steps: Vec<Step<u64>> = std::iter::from_fn(|| drops.step(Instant(300))).collect();
         assert_eq!(steps.iter().filter(|step| **step == Step::Fault(0)).count(), 2);
-        // 198 came to a queue of 100.
+        // 198 arrived at a queue of 100.
         assert_eq!(steps.iter().filter(|step| **step == Step::Full(0)).count(), 98);
         assert_eq!(drops.into_frames().count(), 101);
     }

@@ -1,5 +1,5 @@
-//! Classes of service: queues by DSCP (RFC 2474) with buffers of their own, served in turns by weight. They are at the server of the box, or
-//! at the line of a port ([`crate::class_line`]).
+//! Classes of service: one queue and buffer per class, selected by DSCP (RFC 2474), served in turns by weight. They are
+//! at the server of the box, or at the line of a port ([`crate::class_line`]).
 
 use crate::config::ConfigError;
 use crate::moment::Moment;
@@ -7,43 +7,43 @@ use drophammer_model::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// A class. With classes the server of the box takes up to `weight` frames of each class in turn, passing over those
-/// that have none waiting; the frame in service is finished first.
+/// A class. With classes, the server of the box takes up to `weight` frames of each class in turn, skipping those that
+/// have none waiting; the frame in service is finished first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// Codepoints of its frames. What no class names is of the last one.
+    /// Codepoints of its frames. Frames that match no class belong to the last one.
     pub dscp: Vec<u8>,
     /// Frames in a turn, at least 1.
     pub weight: u32,
-    /// Frames that may wait or be in service, at least 1; the ones beyond are dropped at the tail.
+    /// Frames that may wait or be in service, at least 1; further ones are dropped at the tail.
     pub buffer: usize,
-    /// Bytes that they may have together, FCS included; `None` for no bound.
+    /// Bytes that these frames may have together, FCS included; `None` for no limit.
     pub buffer_bytes: Option<usize>,
 }
 
-/// What became of a class's frames.
+/// Counters of a class's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassCounters {
     /// Served.
     pub served: u64,
-    /// Dropped for want of room.
+    /// Dropped because the buffer was full.
     pub dropped: u64,
 }
 
 struct Queue {
     class: Class,
-    /// Waiting and in service.
+    /// Frames waiting or in service.
     frames: usize,
     bytes: usize,
 }
 
-/// How long the service of a frame takes.
+/// Service time of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// So many frames per second, whatever their length.
+    /// This many frames per second, regardless of their length.
     Frames(u64),
-    /// As on an Ethernet line of so many bits per second.
+    /// The time on an Ethernet line with this many bits per second.
     Bits(u64),
 }
 
@@ -54,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// Of a frame of `len` bytes, FCS included.
+    /// Service time of a frame of `len` bytes, FCS included.
     fn service(self, len: usize) -> Moment {
         match self {
             Pace::Frames(per_second) => Moment::ratio(1_000_000_000, per_second),
@@ -63,7 +63,7 @@ impl Pace {
     }
 }
 
-/// The server with its queues; `T` is what a frame is to the caller.
+/// The server with its queues; `T` is the caller's representation of a frame.
 pub(crate) struct Classes<T> {
     queues: Vec<Queue>,
     waiting: Vec<VecDeque<(usize, T)>>,
@@ -72,9 +72,9 @@ pub(crate) struct Classes<T> {
     denominator: u64,
     /// Class, length, frame, end of service.
     current: Option<(usize, usize, T, Moment)>,
-    /// Whose turn it is, and how many it had.
+    /// The class whose turn it is, and how many frames of it have been served in this turn.
     turn: (usize, u32),
-    /// All classes, where the first of them that has a frame waiting is served instead of taking turns.
+    /// For strict priority instead of turns: all classes in order. The first one that has a frame waiting is served.
     order: Option<Vec<usize>>,
 }
 
@@ -99,7 +99,8 @@ impl<T> Classes<T> {
         })
     }
 
-    /// The same with strict priority: of the classes that have frames waiting the first one in this order, which has all of them, is served.
+    /// The same with strict priority: of the classes that have frames waiting, the first one in `order` is served.
+    /// `order` contains all classes.
     pub fn in_order(self, order: Vec<usize>) -> Classes<T> {
         Classes { order: Some(order), ..self }
     }
@@ -110,7 +111,8 @@ impl<T> Classes<T> {
         named.unwrap_or(self.queues.len() - 1)
     }
 
-    /// A frame of `len` bytes arrives, after [`Classes::next`] has given all until `now`; gives it back when there is no room.
+    /// A frame of `len` bytes arrives, after [`Classes::next`] has returned all frames until `now`. Returns the frame
+    /// if there is no room.
     pub fn offer(&mut self, now: Instant, class: usize, len: usize, frame: T) -> Result<(), T> {
         let queue = &mut self.queues[class];
         let room = queue.class.buffer_bytes.is_none_or(|most| queue.bytes + len <= most);
@@ -148,13 +150,13 @@ impl<T> Classes<T> {
         }
     }
 
-    /// Everything that waits or is in service.
+    /// All frames that wait or are in service.
     pub fn into_frames(self) -> impl Iterator<Item = T> {
         let waiting = self.waiting.into_iter().flatten().map(|(_, frame)| frame);
         self.current.into_iter().map(|(_, _, frame, _)| frame).chain(waiting)
     }
 
-    /// When the frame in service is done.
+    /// End of service of the current frame.
     pub fn deadline(&self) -> Option<Instant> {
         self.current.as_ref().map(|c| c.3.ceil())
     }
@@ -192,7 +194,7 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| classes.next(Instant(u64::MAX))).collect();
         let turns: Vec<usize> = order.iter().map(|(_, (c, _))| *c).collect();
         assert_eq!(turns[..12], [0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2]);
-        // The first class is through after four turns; then the others share what is left.
+        // The first class is done after four turns; then the others share the rest.
         assert_eq!(turns[24..30], [1, 1, 2, 1, 1, 2]);
         assert_eq!(turns[30..], [2; 6]);
         assert!(
@@ -201,7 +203,7 @@ mod tests {
                 .enumerate()
                 .all(|(i, (end, _))| end.0 == (i as u64 + 1) * 1_000_000_000 / 3 + u64::from(i % 3 != 2))
         );
-        // Each class keeps its own order.
+        // Order is kept within each class.
         for c in 0..3 {
             let own: Vec<_> = order.iter().filter(|o| o.1.0 == c).map(|o| o.1.1).collect();
             assert_eq!(own, (0..12).collect::<Vec<_>>());
@@ -217,7 +219,7 @@ mod tests {
                 classes.offer(Instant(0), c, 64, (c, n)).unwrap();
             }
         }
-        // The frame in service, that of the first class, which came first, is finished.
+        // The frame in service, of the first class, came first and is finished first.
         let mut served = |n: usize| (0..n).filter_map(|_| classes.next(Instant(u64::MAX))).collect::<Vec<_>>();
         let turns = |served: Vec<(Instant, (usize, i32))>| served.iter().map(|(_, (c, _))| *c).collect::<Vec<_>>();
         assert_eq!(turns(served(5)), [0, 1, 1, 1, 0]);
@@ -237,7 +239,8 @@ mod tests {
         };
         assert_eq!((taken(&mut classes, 0, 1_500), taken(&mut classes, 1, 100)), (3, 3));
         assert_eq!(classes.counters.iter().map(|c| c.dropped).collect::<Vec<_>>(), [7, 7]);
-        // One of the first class is served after a microsecond, then one of the second: room for one each.
+        // One frame of the first class is served after a microsecond, then one of the second, so there is room for one
+        // of each.
         assert_eq!(classes.next(Instant(999)), None);
         assert!(classes.next(Instant(1_000)).is_some() && classes.next(Instant(2_000)).is_some());
         assert_eq!((taken(&mut classes, 0, 64), taken(&mut classes, 1, 101), taken(&mut classes, 1, 100)), (1, 0, 1));

@@ -1,7 +1,8 @@
-//! Sums up runs of the same suite: `cargo run -p drophammer-report --example spread -- RUN-FOLDER...`.
+//! Summarizes runs of the same suite: `cargo run -p drophammer-report --example spread -- RUN-FOLDER...`.
 //!
-//! For each figure and run: the median of each DUT, the largest median over the smallest, and the ranks where DUTs were ranked apart.
-//! Then the spread of the medians between the runs. The last line counts the runs in which any DUTs were ranked apart.
+//! For each figure and run: the median of each DUT, the ratio of the largest to the smallest median, and the ranks if
+//! DUTs were ranked apart. Then the spread of the medians between the runs. The last line counts the runs in which any
+//! DUTs were ranked apart.
 
 use drophammer_model::statistics::Figure;
 use drophammer_report::rank::Ranked;
@@ -28,13 +29,13 @@ struct Seen {
     unit: String,
     /// The median of each DUT, in the order of the suite.
     medians: Vec<(String, Option<Figure>)>,
-    /// The rank of each DUT where some were ranked apart.
+    /// The rank of each DUT, if some were ranked apart.
     ranks: Vec<(String, u32)>,
-    /// No two DUTs of this figure were compared.
+    /// True if no two DUTs were compared in this figure.
     unranked: bool,
 }
 
-/// The whole text, with a line feed behind each line.
+/// The complete text, with a line feed after each line.
 fn text(runs: &[Run]) -> String {
     let combined: Vec<Run> = runs.iter().map(combined).collect();
     let views: Vec<View> = combined.iter().map(View::new).collect();
@@ -99,7 +100,7 @@ impl Seen {
     }
 }
 
-/// How far the medians of each DUT, and of all together, lie apart in `runs`.
+/// Spread in `runs` of the medians of each DUT, and of all together.
 fn between(name: &str, runs: &[&Seen]) -> String {
     let mut duts: Vec<&str> = Vec::new();
     for (dut, _) in runs.iter().flat_map(|seen| &seen.medians) {
@@ -133,7 +134,7 @@ fn shown(median: Option<Figure>) -> String {
     }
 }
 
-/// Five significant digits at least, and all before the point.
+/// At least five significant digits, and all before the decimal point.
 fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { (4.0 - value.abs().log10().floor()).max(0.0) as usize };
     format!("{value:.digits$}")
@@ -144,7 +145,7 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
     Some((least, values.iter().copied().fold(least, f64::max)))
 }
 
-/// `max/min 1.02`; a ratio says nothing of a single value, nor beside zero.
+/// `max/min 1.02`; for values that include zero the difference, and a dash for a single value.
 fn ratio(values: &[f64]) -> String {
     match ends(values) {
         Some((least, most)) if values.len() > 1 && least > 0.0 => format!("max/min {:.3}", most / least),
@@ -165,7 +166,7 @@ mod synthetic;
 mod tests {
     use super::*;
 
-    /// Six rounds of as many DUTs as asked for.
+    /// Six rounds of `duts` DUTs.
     fn run(duts: usize) -> Run {
         synthetic::in_rounds(&synthetic::run(duts), 6)
     }

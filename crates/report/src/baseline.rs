@@ -1,6 +1,7 @@
-//! A baseline: an earlier run. Bounds of a suite may be shares of its figures.
+//! A baseline is an earlier run. Bounds of a suite may be shares of its figures.
 //!
-//! Its figures become part of the suite before the run, and of the records of the run. So a report needs nothing but these.
+//! Its figures become part of the suite before the run, and of the records of the run. So a report needs only these
+//! records.
 
 use crate::compare::conditions::{of_dut, of_machine};
 use drophammer_model::criteria::{Found, in_round};
@@ -11,12 +12,13 @@ use drophammer_model::suite::{BaselineFigure, Expectation, Suite, TestConfig};
 use drophammer_store::Run;
 use std::collections::BTreeSet;
 
-/// Most names, and most conditions, that a sentence lists.
+/// Maximum number of names, and of conditions, in a sentence.
 const MOST_LISTED: usize = 8;
-/// Longest value of a condition that a sentence has, in characters.
+/// Maximum length of a condition's value in a sentence, in characters.
 const LONGEST: usize = 60;
 
-/// Reads the figures that `suite` needs of `run`, its baseline, into its criteria. A criterion for all DUTs becomes one for each.
+/// Reads the figures that `suite` needs from `run`, its baseline, into its criteria. A criterion for all DUTs becomes
+/// one for each DUT.
 ///
 /// # Errors
 /// One line for each figure that the baseline does not have, with the remedy.
@@ -33,7 +35,7 @@ pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
         for expected in std::mem::take(&mut test.expect) {
             let of = |dut: &String| expected.dut.as_ref().is_none_or(|only| only == dut);
             let duts: Vec<&String> = source.duts.iter().filter(|dut| of(dut)).collect();
-            // What is for a DUT that will not run is judged by nobody.
+            // Criteria for a DUT that will not run are not judged.
             if expected.baseline.is_none() || duts.is_empty() {
                 resolved.push(expected);
                 continue;
@@ -70,17 +72,17 @@ fn of_run(started: &Started) -> Vec<(String, String)> {
     [profile].into_iter().chain(of_machine(&started.environment)).collect()
 }
 
-/// Where figures come from.
+/// Origin of the figures.
 struct Source<'a> {
     run: &'a Run,
-    /// Its tests, refuted figures marked.
+    /// Its tests, with refuted figures marked.
     records: Vec<TestRecord>,
     /// DUTs of the suite that will run.
     duts: Vec<String>,
 }
 
 impl Source<'_> {
-    /// What the baseline has for a criterion of `test`, the `nth` of its name, on `dut`.
+    /// The baseline's figure for a criterion of `test`, the `nth` test of that name, on `dut`.
     fn figure(
         &self,
         expected: &Expectation,
@@ -127,7 +129,7 @@ impl Source<'_> {
         })
     }
 
-    /// The baseline's DUT for the suite's: that of the same name, or the only one of both.
+    /// The baseline's DUT for a DUT of the suite: the one of the same name, or the only one if both have a single DUT.
     fn dut(&self, name: &str) -> Result<&str, String> {
         let there = &self.run.started.duts;
         match there.iter().find(|there| *there == name) {
@@ -140,7 +142,7 @@ impl Source<'_> {
         }
     }
 
-    /// The records of a test, one per round, of the `nth` of its name.
+    /// The records of the `nth` test of this name, one per round.
     fn rounds(&self, dut: &str, test: &str, nth: usize) -> Vec<&TestRecord> {
         let own = || self.records.iter().filter(move |record| record.dut == dut && record.test == test);
         let rounds: BTreeSet<u32> = own().map(|record| record.round).collect();
@@ -148,7 +150,7 @@ impl Source<'_> {
     }
 }
 
-/// Names, each once; of many the first.
+/// Names, each once; if there are many, the first ones.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let all: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
@@ -163,7 +165,7 @@ fn some_of(all: &[&str], none: &str) -> String {
     }
 }
 
-/// Parameters that are not the same: `duration: 60 s there, 1 s here`.
+/// Parameters that differ: `duration: 60 s there, 1 s here`.
 fn other_parameters(here: &serde_json::Value, there: &serde_json::Value) -> Vec<String> {
     let words = |value: &serde_json::Value| -> Vec<(String, String)> {
         let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -172,7 +174,7 @@ fn other_parameters(here: &serde_json::Value, there: &serde_json::Value) -> Vec<
     different(&words(there), &words(here))
 }
 
-/// What is not the same in both: `Kernel: 6.12 there, 6.18 here`.
+/// Conditions that differ: `Kernel: 6.12 there, 6.18 here`.
 fn different(there: &[(String, String)], here: &[(String, String)]) -> Vec<String> {
     let find = |all: &[(String, String)], name: &str| {
         all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap_or_default()
@@ -186,7 +188,7 @@ fn different(there: &[(String, String)], here: &[(String, String)]) -> Vec<Strin
     names.filter_map(line).collect()
 }
 
-/// A value that fits into a sentence.
+/// A value shortened for a sentence.
 fn cut(value: &str) -> String {
     let line = value.lines().next().unwrap_or_default();
     match line.char_indices().nth(LONGEST) {
@@ -196,7 +198,7 @@ fn cut(value: &str) -> String {
     }
 }
 
-/// Names the baseline in the verdicts that rest on it, and what was not the same in that run.
+/// Names the baseline in the verdicts that depend on it, and the conditions that differed in that run.
 pub(crate) fn name_in_verdicts(run: &mut Run) {
     let Some(baseline) = run.started.baseline.clone() else { return };
     let of_all = different(&baseline.conditions, &of_run(&run.started));

@@ -1,5 +1,5 @@
-//! Two tables over the whole run: the places of the DUTs by test, with a winner of each (as in the first table of the core router test of 2001), and
-//! what is known of the DUTs beside figures, such as their price.
+//! Two tables over the whole run: the places of the DUTs by test, with a winner of each (as in the first table of the
+//! core router test of 2001), and facts about the DUTs other than figures, such as their price.
 
 use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
@@ -13,16 +13,16 @@ use drophammer_model::record::TestStatus;
 pub const PLACES: &str = "Ranks by test";
 /// Heading of the facts.
 pub const FACTS: &str = "The devices";
-/// What the places are.
+/// Explanation of the places.
 pub const HOW: &str = "1 is best; DUTs that cannot be told apart share a place (=). The place in a test is that of the mean rank over \
 the figures of the test in which all of its DUTs have one. N/A: not applicable or not ranked, with the reason below.";
 
-/// How a DUT stands in a test.
+/// Place of a DUT in a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Place from 1, and is it shared?
+    /// Place from 1, and whether it is shared.
     Ranked(u32, bool),
-    /// Why it has none.
+    /// Reason why it has none.
     None(String),
 }
 
@@ -33,11 +33,11 @@ pub struct Line {
     pub section: usize,
     /// One per DUT, in the order of the DUTs.
     pub places: Vec<Place>,
-    /// Which DUTs are first and proven to be better than another one in some figure; empty where nobody is.
+    /// DUTs that are first and proven to be better than another one in some figure; empty if there are none.
     pub best: Vec<usize>,
 }
 
-/// The places in every test that has figures; empty where there are not two DUTs to compare.
+/// The places in every test that has figures; empty if there are no two DUTs to compare.
 pub fn places(view: &View) -> Vec<Line> {
     if !(0..view.duts.len()).any(|dut| grid::ranked_kind(view, dut)) {
         return Vec::new();
@@ -62,7 +62,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
         if own.is_empty() || counted.is_empty() {
             continue;
         }
-        // Sums of whole numbers over the same figures: no fraction can decide.
+        // Sums of integers over the same figures, so that no rounding can decide.
         let sum = |dut: usize| counted.iter().filter_map(|figure| figure.entries[dut].rank).sum::<u32>();
         let ahead = |dut: usize| own.iter().filter(|other| sum(**other) < sum(dut)).count();
         for dut in &own {
@@ -70,7 +70,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
             places[*dut] = Place::Ranked(u32::try_from(ahead(*dut) + 1).unwrap_or(u32::MAX), tied);
         }
         if best.is_empty() && own.iter().any(|dut| ahead(*dut) > 0) {
-            // One that none is proven better than is no winner if it is not proven to be better than another either.
+            // A DUT that is first is no winner unless it is proven to be better than another one.
             let proven = |dut: usize| counted.iter().any(|figure| grid::is_best(figure, dut));
             best = own.iter().copied().filter(|dut| ahead(*dut) == 0 && proven(*dut)).collect();
         }
@@ -78,7 +78,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
     Line { section, places, best }
 }
 
-/// Why a DUT has no place in a test.
+/// Reason why a DUT has no place in a test.
 fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     let result = view.sections[section].results.iter().find(|result| result.dut == dut);
     let standing = result.map_or(&Standing::NotRun, |result| &result.standing);
@@ -109,7 +109,7 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     }
 }
 
-/// The places as a table, and the reasons for those that are missing.
+/// The places as a table, and the reasons for missing ones.
 pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
     let lines = places(view);
     if lines.is_empty() {
@@ -148,7 +148,7 @@ pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
     Some((Grid { head, right, rows }, reasons))
 }
 
-/// Title of a section; of one that the suite has twice with its number.
+/// Title of a section, with a number if the suite has it twice.
 fn section_title(view: &View, section: usize) -> String {
     let Section { id, test, title, .. } = &view.sections[section];
     let twin = view.sections.iter().filter(|other| other.title == *title).count() > 1;
@@ -158,7 +158,8 @@ fn section_title(view: &View, section: usize) -> String {
     }
 }
 
-/// What `about:` says of the DUTs, a column for each, with the price per rate where a price is among it; `None` where it says nothing.
+/// Facts from `about:` for the DUTs, one column each, with the price per rate if a price is among them; `None` if there
+/// are no facts.
 pub fn facts_grid(view: &View) -> Option<Grid> {
     let about = &view.run.started.about;
     let order = &view.ranking.order;
@@ -192,13 +193,14 @@ pub fn facts_grid(view: &View) -> Option<Grid> {
     Some(Grid { right: vec![false; head.len()], head, rows })
 }
 
-/// Is a fact of this name a price?
+/// Whether a fact with this name is a price.
 fn is_price(name: &str) -> bool {
     name.split_whitespace().any(|word| word.eq_ignore_ascii_case("price"))
 }
 
-/// A price divided by the highest throughput of a DUT, all its sending ports together, in millions of frames per second: `86,000 USD`
-/// of a router that forwards two million becomes `43,000 USD`. At most so much (`≤`) where the tester was the limit.
+/// A price divided by the highest throughput of a DUT, the sum over its sending ports, in millions of frames per
+/// second: for a router that forwards two million, `86,000 USD` becomes `43,000 USD`. It is an upper bound (`≤`) if the
+/// tester was the limit.
 fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     let (before, amount, after) = amount(price.as_ref()?)?;
     let (pps, limited) = highest(view, dut)?;
@@ -206,7 +208,7 @@ fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     Some(format!("{bound}{before}{}{after}", number(amount / (pps / 1e6), "")))
 }
 
-/// A price as text before, number, text after: `USD 86,000`.
+/// A price split into text before, number, text after: `USD 86,000`.
 fn amount(price: &str) -> Option<(&str, f64, &str)> {
     let begin = price.find(|c: char| c.is_ascii_digit())?;
     let length =
@@ -217,7 +219,8 @@ fn amount(price: &str) -> Option<(&str, f64, &str)> {
     Some((&price[..begin], value, &price[end..]))
 }
 
-/// Highest throughput of a DUT over all patterns of the run, all its sending ports together in frames per second; is it a bound?
+/// Highest throughput of a DUT over all patterns of the run, as the sum over its sending ports in frames per second;
+/// and whether it is a bound.
 fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
     let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
     let rates = tables.flat_map(|table| {

@@ -1,15 +1,16 @@
-//! What a run says, in a few sentences made from its data.
+//! Summary of a run in a few sentences generated from its data.
 
 use crate::grid::{self, figure_value};
 use crate::rank::Ranked;
 use crate::view::{DutView, Section, View};
 
-/// Figures named in one sentence at most.
+/// Maximum number of figures named in one sentence.
 const NAMED: usize = 5;
-/// Sentences about DUTs that lead, at most.
+/// Maximum number of sentences about leading DUTs.
 const SENTENCES: usize = 5;
 
-/// The sentences, the most important first. A run of one DUT, or without figures, has those about refuted and doubtful figures only.
+/// The sentences, the most important first. For a run with one DUT, or without figures, only those about refuted and
+/// doubtful figures.
 pub fn conclusion(view: &View) -> Vec<String> {
     let mut out = compared(view);
     out.extend(refuted(view));
@@ -17,7 +18,7 @@ pub fn conclusion(view: &View) -> Vec<String> {
     out
 }
 
-/// Figures that rest on frames lost beside an idle processor, by what casts the doubt on them.
+/// Figures that depend on frames lost beside an idle processor, grouped by the reason for doubt.
 fn doubtful(view: &View) -> Vec<String> {
     let mut all: Vec<(String, &str, Vec<&str>)> = Vec::new();
     for figure in &view.ranking.figures {
@@ -76,7 +77,7 @@ fn compared(view: &View) -> Vec<String> {
             "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
         ];
     }
-    // A run that was stopped has fewer than it was to have.
+    // A run that was stopped has fewer rounds than planned.
     let begun = |section: &Section<'_>| section.results.iter().map(|result| result.rounds).min();
     let rounds = view.sections.iter().filter_map(begun).max().unwrap_or(0).min(rounds as usize);
     if rounds < 2 {
@@ -136,7 +137,7 @@ fn different_loads(figures: &[Ranked]) -> Option<String> {
     ))
 }
 
-/// Says where some DUTs put BGP routes into their forwarding plane and others do not.
+/// Reports if some DUTs install BGP routes in their forwarding plane and others do not.
 fn mixed_installation(duts: &[DutView]) -> Option<String> {
     let of = |wanted: bool| {
         let installs = |dut: &&DutView| dut.records.first().and_then(|r| r.installs_routes) == Some(wanted);
@@ -148,7 +149,7 @@ fn mixed_installation(duts: &[DutView]) -> Option<String> {
     })
 }
 
-/// Are all DUTs real, and the same router under several names?
+/// Whether all DUTs are real, and the same router under several names.
 fn alike(duts: &[DutView]) -> bool {
     let what = |dut: &DutView| dut.records.first().map(|r| (r.kind.clone(), r.version.clone(), r.config.clone()));
     let first = duts.first().and_then(what);
@@ -168,13 +169,13 @@ fn of_alike(apart: usize, of: usize) -> String {
     }
 }
 
-/// DUTs that are better than the same others in some figures, and none is better than they.
+/// DUTs that are better than the same others in some figures, with no DUT better than them.
 struct Leaders<'a> {
     duts: Vec<usize>,
     figures: Vec<&'a Ranked>,
 }
 
-/// In which figures which DUTs lead. Those that lead together share a sentence.
+/// Sentences about the figures in which DUTs lead. DUTs that lead together share a sentence.
 fn leaders(view: &View) -> Vec<String> {
     let mut all: Vec<Leaders<'_>> = Vec::new();
     for figure in &view.ranking.figures {

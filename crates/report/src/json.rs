@@ -1,4 +1,4 @@
-//! `report.json`: everything that a machine may want, raw.
+//! `report.json`: all data for programs, unformatted.
 
 use crate::board::{self, Place};
 use crate::rank::HOW;
@@ -11,7 +11,7 @@ use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Version of the layout of `report.json`; raised when a field changes its meaning or goes away.
+/// Version of the layout of `report.json`; raised when a field changes its meaning or is removed.
 const LAYOUT: u32 = 2;
 
 /// The JSON report, indented, with a line feed at its end.
@@ -46,8 +46,8 @@ pub fn report(view: &View) -> String {
     escaped(&format!("{value:#}\n"))
 }
 
-/// JSON text with hidden characters, which can stand in strings only, as `\u202e`: the values are the same, and a terminal
-/// can show it.
+/// JSON text with hidden characters, which can only occur in strings, as `\u202e`: the values are the same, and a
+/// terminal can show it.
 pub fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -62,7 +62,7 @@ pub fn escaped(json: &str) -> String {
     out
 }
 
-/// A number, or an object with the bounds that are known.
+/// A number, or an object with the known bounds.
 pub fn bounds(figure: Figure) -> Value {
     let end = |value: f64| value.is_finite().then_some(value);
     if figure.is_exact() { json!(figure.low) } else { json!({ "low": end(figure.low), "high": end(figure.high) }) }

@@ -1,7 +1,6 @@
-//! A stored run to one HTML file with plots, a text table, Markdown, JSON, CSV and JUnit XML.
+//! Converts a stored run into one HTML file with plots, a text table, Markdown, JSON, CSV and JUnit XML.
 //!
-//! A report is made of the stored run and of nothing else, so it can be made again at any time, also of a run that was
-//! cut off.
+//! A report depends only on the stored run, so it can be generated again at any time, also from a run that was cut off.
 
 pub mod baseline;
 mod board;
@@ -30,7 +29,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use view::View;
 
-/// A report file that could not be written; one line with path and reason.
+/// Error for a report file that could not be written; one line with path and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {why}; choose another folder or free some space", .path.display())]
 pub struct ReportError {
@@ -40,11 +39,11 @@ pub struct ReportError {
     pub why: std::io::Error,
 }
 
-/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is made
-/// if need be. Returns the files in that order.
+/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is
+/// created if necessary. Returns the files in that order.
 ///
 /// # Errors
-/// [`ReportError`] for the first file that could not be written; a file is there as a whole or not at all.
+/// [`ReportError`] for the first file that could not be written; a file is either complete or absent.
 pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let combined = rounds::combined(run);
     let view = View::new(&combined);
@@ -63,7 +62,7 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let mut paths = Vec::new();
     for (name, content) in files {
         let path = dir.join(name);
-        // Written beside and renamed: an old report stays whole when the disk is full.
+        // Written to a temporary file and renamed: an old report stays complete when the disk is full.
         let beside = path.with_extension("part");
         let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, &path));
         if let Err(why) = written {
@@ -75,14 +74,14 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(paths)
 }
 
-/// What became of the criteria of the suite, each judged over all rounds.
+/// Results of the suite's criteria, each judged over all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Criteria {
-    /// Met for certain.
+    /// Certainly met.
     pub met: usize,
-    /// Missed for certain.
+    /// Certainly missed.
     pub missed: usize,
-    /// Neither.
+    /// Neither of these.
     pub undecided: usize,
 }
 

@@ -1,21 +1,22 @@
 //! Ranks of the DUTs: per figure, and over all figures.
 //!
-//! How ranks are made ([`HOW`] explains it in the report):
+//! How ranks are determined ([`HOW`] explains it in the report):
 //! 1. The round is the sample: each DUT has one figure per round. For each figure, every two DUTs are compared
-//!    ([`drophammer_model::statistics::compare`]). A DUT that gave no figure in some rounds is compared by its failures too.
+//!    ([`drophammer_model::statistics::compare`]). If a DUT gave no figure in some rounds, its failures are compared
+//!    too.
 //! 2. All comparisons of the run are judged together ([`Family`]), so that the chance of any false rank is at most 5 %.
 //!    A difference must also be large enough to matter.
-//! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs of which none is proven better share a rank.
-//! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. One round
-//!    alone gives no ranks.
-//! 5. A figure that another trial of the same traffic refutes in any round is not ranked, and neither is one that in most rounds rests on
-//!    frames lost beside an idle processor ([`drophammer_model::doubt`]).
-//! 6. Figures of different loads ([`RankFigure::load_pps`]) are not compared.
-//! 7. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
-//!    vote, however many figures it has.
-//! 8. A DUT that the host held up too often, or more than others, is compared by rates alone, and only beyond what the host may have done to a
-//!    valid trial ([`drophammer_model::held_up`]).
-//! 9. Simulated DUTs are ranked among themselves only.
+//! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs share a rank if none is proven better.
+//! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. A
+//!    single round gives no ranks.
+//! 5. A figure is not ranked if another trial of the same traffic refutes it in any round, or if in most rounds it
+//!    depends on frames lost beside an idle processor ([`drophammer_model::doubt`]).
+//! 6. Figures at different loads ([`RankFigure::load_pps`]) are not compared.
+//! 7. The overall order is by the mean rank over all tests in which every DUT of the comparison was ranked. Each test
+//!    has one vote, regardless of its number of figures.
+//! 8. If the host held a DUT up too often, or more than others, the DUT is compared by rates only, and only beyond the
+//!    effect that the host may have had on a valid trial ([`drophammer_model::held_up`]).
+//! 9. Simulated DUTs are ranked only among themselves.
 
 use crate::view::{Section, Standing};
 use drophammer_model::held_up::{DISTURBANCE, Fairness};
@@ -37,17 +38,18 @@ test. Simulated DUTs are ranked among themselves only.";
 /// A figure of one DUT with its rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The figure as the test gave it, the median of all rounds; absent when the test gave none.
+    /// The figure from the test, as the median of all rounds; absent if the test gave none.
     pub figure: Option<RankFigure>,
-    /// What each round says, in order.
+    /// Result of each round, in order.
     pub rounds: Vec<RoundFigure>,
     /// Median and interval over the rounds.
     pub summary: Option<Summary>,
     /// Rank from 1 among the DUTs of its kind (real or simulated).
     pub rank: Option<u32>,
-    /// Does it share its rank?
+    /// True if it shares its rank.
     pub tied: bool,
-    /// DUTs than which it is proven to be better. One of rank 1 need not be better than one of rank 2: a third DUT may be.
+    /// DUTs that it is proven to be better than. A DUT of rank 1 need not be better than one of rank 2: a third DUT may
+    /// be.
     pub better_than: Vec<usize>,
 }
 
@@ -57,22 +59,22 @@ impl Entry {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Did the tester, or the test's own maximum, set this limit?
+    /// Whether the tester, or the test's own maximum, limited this figure.
     pub fn tester_limited(&self) -> bool {
         self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
     }
 
-    /// Do trials of the same traffic contradict it? Such a figure has no rank.
+    /// Whether trials of the same traffic contradict it. If so, it has no rank.
     pub fn refuted(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
     }
 
-    /// Does it rest on frames that were lost beside an idle processor? Such a figure has no rank.
+    /// Whether it depends on frames that were lost beside an idle processor. If so, it has no rank.
     pub fn doubtful(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.doubts.is_empty())
     }
 
-    /// Does it say anything of the DUT?
+    /// Whether it shows anything about the DUT.
     pub fn is_known(&self) -> bool {
         self.rounds.iter().any(|round| *round != RoundFigure::NotMeasured)
     }
@@ -81,7 +83,7 @@ impl Entry {
         self.rounds.iter().map(|round| round.figure()).collect()
     }
 
-    /// Rounds that failed, and rounds that say something.
+    /// Number of failed rounds, and of rounds with any result.
     pub(crate) fn failures(&self) -> (usize, usize) {
         let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
         let failed = self.rounds.iter().filter(|round| **round == RoundFigure::Failed);
@@ -102,25 +104,25 @@ pub struct Ranked {
     pub title: String,
     /// Unit.
     pub unit: String,
-    /// Is more better?
+    /// True if more is better.
     pub higher_is_better: bool,
     /// One per DUT, in the order of the DUTs.
     pub entries: Vec<Entry>,
-    /// Smallest difference that this run would have found with a probability of 90 %: a share, or in the figure's unit if
-    /// `by_difference`. Absent where no two DUTs were compared.
+    /// Smallest difference that this run would have found with a probability of 90 %: a share, or in the figure's unit
+    /// if `by_difference`. Absent if no two DUTs were compared.
     pub detectable: Option<f64>,
-    /// Are figures compared by difference rather than by ratio?
+    /// True if figures are compared by difference instead of by ratio.
     pub by_difference: bool,
-    /// Were some DUTs measured at another load than others? These are not compared with each other.
+    /// True if some DUTs were measured at a different load than others. These are not compared with each other.
     pub different_loads: bool,
 }
 
 /// Place of one DUT over all figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overall {
-    /// Rank from 1 among the DUTs of its kind; absent when nothing could be compared.
+    /// Rank from 1 among the DUTs of its kind; absent if there was nothing to compare.
     pub rank: Option<u32>,
-    /// Does it share its rank?
+    /// True if it shares its rank.
     pub tied: bool,
     /// Mean of the ranks that count, one vote per test.
     pub mean: Option<f64>,
@@ -139,7 +141,7 @@ pub struct Ranking {
     pub order: Vec<usize>,
 }
 
-/// Probability with which [`Ranked::detectable`] is found.
+/// Probability of finding a difference of [`Ranked::detectable`].
 const POWER: f64 = 0.9;
 
 /// Two DUTs in one figure.
@@ -225,7 +227,7 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
     }
 }
 
-/// The comparison of two DUTs in one figure; `None` where nothing can be said.
+/// The comparison of two DUTs in one figure; `None` if they cannot be compared.
 fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison> {
     let at_other_load = a.figure.as_ref().zip(b.figure.as_ref()).is_some_and(|(a, b)| !a.same_load(b));
     if at_other_load || [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
@@ -251,7 +253,7 @@ fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison>
     }
     let p = compare_failures(a_failed, b_failed);
     let a_is_better = a_failed.0 * b_failed.1 < b_failed.0 * a_failed.1;
-    // Two questions are asked, so each probability counts twice.
+    // Two statistical tests are made, so each probability counts twice.
     match by_value {
         Some(by_value) if by_value.p <= p => Some(Comparison { p: (2.0 * by_value.p).min(1.0), ..by_value }),
         _ => Some(Comparison {
@@ -265,7 +267,8 @@ fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison>
     }
 }
 
-/// The comparison of two DUTs whose rates the host may have lowered: one is better if it would be so with [`DISTURBANCE`] less.
+/// The comparison of two DUTs whose rates the host may have lowered: one is better if it would still be better with a
+/// rate lower by [`DISTURBANCE`].
 fn beyond_disturbance(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     let lowered = |figures: &[Option<Figure>]| -> Vec<Option<Figure>> {
         let share = 1.0 - DISTURBANCE;
@@ -277,7 +280,7 @@ fn beyond_disturbance(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -
     a_wins.or(b_wins).or_else(|| compare(a, b, rule).map(|found| Comparison { p: 1.0, ..found }))
 }
 
-/// Gives ranks, and says which differences could have been found.
+/// Assigns ranks, and the differences that could have been found.
 fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[bool]) {
     for (index, figure) in figures.iter_mut().enumerate() {
         let own = || pairs.iter().enumerate().filter(|(_, pair)| pair.figure == index);
@@ -293,7 +296,7 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
         let ranks: Vec<Option<u32>> = (0..simulated.len())
             .map(|dut| {
                 let others = || (0..simulated.len()).filter(move |other| *other != dut);
-                // A DUT that was compared with nobody has no rank.
+                // A DUT that was not compared with any other has no rank.
                 let compared = others().filter_map(|other| verdict(other, dut).map(|better| (other, better)));
                 let compared: Vec<(usize, Option<usize>)> = compared.collect();
                 if compared.is_empty() || !figure.entries[dut].is_known() {
@@ -318,9 +321,9 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
     }
 }
 
-/// Mean ranks of the DUTs of `group` over the tests in whose figures all of them took part.
+/// Mean ranks of the DUTs of `group` over the tests in whose figures all of them were ranked.
 fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
-    // A DUT whose turn never came in any test takes no part, so that it does not spoil the comparison of the others.
+    // A DUT without a rank in any test is left out, so that the others can still be compared.
     let present: Vec<usize> =
         group.iter().copied().filter(|d| figures.iter().any(|f| f.entries[*d].rank.is_some())).collect();
     let counted: Vec<&Ranked> =
@@ -342,7 +345,7 @@ fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
         };
         tests.iter().map(of_test).sum::<f64>() / tests.len() as f64
     };
-    // Sums of fractions: the last bit must not decide.
+    // Means are sums of fractions; the last bit must not decide.
     let better = |a: f64, b: f64| a < b - 1e-9;
     for dut in &present {
         let own = mean(*dut);
@@ -392,7 +395,7 @@ mod tests {
 
     fn around(value: f64) -> Vec<RoundFigure> {
         let mut noise = [0.0, 0.004, -0.003, 0.002, -0.005, 0.001];
-        // The same noise on all DUTs would cancel out.
+        // Identical noise on all DUTs would cancel out.
         noise.rotate_left(value as usize / 50 % 6);
         noise.map(|noise| RoundFigure::Measured(Figure::exactly(value * (1.0 + noise)))).to_vec()
     }
@@ -434,7 +437,7 @@ mod tests {
 
     #[test]
     fn one_that_none_is_better_than_need_not_be_better_than_the_second() {
-        // The first is better than the last. The one between is so noisy that nothing is known of it.
+        // The first is better than the last. The one between is too noisy for any result.
         let noisy = [10.0, 200.0, 40.0, 15.0, 150.0, 60.0].map(|value| RoundFigure::Measured(Figure::exactly(value)));
         let entries = judged(vec![entry(around(100.0)), entry(noisy.to_vec()), entry(around(90.0))]);
         assert_eq!(entries.iter().map(|entry| entry.rank).collect::<Vec<_>>(), [Some(1), Some(1), Some(2)]);
@@ -463,7 +466,7 @@ mod tests {
         };
         assert_eq!(ranks(vec![at(1e5, 100.0), at(1.04e5, 200.0)]), [Some(2), Some(1)]);
         assert_eq!(ranks(vec![at(1e5, 100.0), at(1.06e5, 200.0)]), [None, None]);
-        // The third was measured at a load of its own.
+        // The third was measured at a different load.
         assert_eq!(ranks(vec![at(1e5, 100.0), at(1e5, 200.0), at(2e5, 300.0)]), [Some(2), Some(1), None]);
     }
 

@@ -1,4 +1,4 @@
-//! A run as if it had one round: the rounds of each test put together.
+//! A run combined into a single round: the rounds of each test are merged.
 
 use crate::baseline;
 use drophammer_model::doubt;
@@ -7,8 +7,8 @@ use drophammer_model::refutation;
 use drophammer_model::rounds::combine;
 use drophammer_store::Run;
 
-/// The run with one record per DUT and test, made from those of all rounds. Figures that other trials contradict, and those that rest on
-/// frames lost beside an idle processor, are marked. Verdicts name the baseline that they rest on.
+/// The run with one record per DUT and test, combined from all rounds. Figures that other trials contradict, and those
+/// that depend on frames lost beside an idle processor, are marked. Verdicts name the baseline that they depend on.
 pub fn combined(run: &Run) -> Run {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
@@ -16,7 +16,7 @@ pub fn combined(run: &Run) -> Run {
     let mut tests: Vec<(&TestRecord, usize, Vec<&TestRecord>)> = Vec::new();
     let mut seen: Vec<(&TestRecord, usize)> = Vec::new();
     for record in &records {
-        // A suite may have a test twice: the second one of a round belongs to the second ones of the others.
+        // If a suite has a test twice, the second one of a round belongs to the second ones of the other rounds.
         let same_round =
             |(r, _): &&(&TestRecord, usize)| (&r.dut, &r.test, r.round) == (&record.dut, &record.test, record.round);
         let occurrence = seen.iter().filter(same_round).count();

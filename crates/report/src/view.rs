@@ -1,4 +1,4 @@
-//! A run as reports show it: by test, with the tables and plots of all DUTs merged.
+//! A run prepared for reports: by test, with the tables and plots of all DUTs merged.
 
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
@@ -12,7 +12,7 @@ use drophammer_store::{Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// A run as reports show it.
+/// A run prepared for reports.
 #[derive(Debug)]
 pub struct View<'a> {
     /// The run.
@@ -21,9 +21,9 @@ pub struct View<'a> {
     pub duts: Vec<DutView<'a>>,
     /// Tests in the order of the suite.
     pub sections: Vec<Section<'a>>,
-    /// The tester's own loop without a router, when it was measured. It is no DUT and takes no part in ranks.
+    /// The tester's own loop without a router, if it was measured. It is not a DUT and has no ranks.
     pub tester: Option<DutView<'a>>,
-    /// Tests of the tester itself; their DUT index is that behind the last DUT.
+    /// Tests of the tester itself; their DUT index is the one after the last DUT.
     pub ceiling: Vec<Section<'a>>,
     /// Ranks.
     pub ranking: Ranking,
@@ -31,7 +31,7 @@ pub struct View<'a> {
     pub held_up: Vec<HeldUp>,
     /// How each DUT may be compared because of them.
     pub fairness: Vec<Fairness>,
-    /// What cannot be compared as usual because of them.
+    /// Restrictions of comparisons because of them.
     pub restrictions: Option<String>,
     trials: HashMap<u64, &'a TrialRecord>,
 }
@@ -41,7 +41,7 @@ pub struct View<'a> {
 pub struct DutView<'a> {
     /// Name in the suite.
     pub name: &'a str,
-    /// What is known of it, more than once when it was configured anew; empty when it never came up.
+    /// Its records, more than one if it was configured anew; empty if it never came up.
     pub records: Vec<&'a DutRecord>,
     /// Simulated by the tester itself.
     pub simulated: bool,
@@ -54,7 +54,7 @@ impl DutView<'_> {
     }
 }
 
-/// How a test stands on a DUT.
+/// State of a test on a DUT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has a record.
@@ -63,7 +63,7 @@ pub enum Standing {
     CutOff,
     /// The run ended before its turn.
     NotReached,
-    /// The run went to its end without it: the DUT did not come up.
+    /// The run completed without it: the DUT did not come up.
     NotRun,
 }
 
@@ -83,7 +83,7 @@ impl Standing {
         }
     }
 
-    /// Did the test run to its end?
+    /// Whether the test ran to its end.
     pub fn is_completed(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed))
     }
@@ -94,11 +94,11 @@ impl Standing {
 pub struct DutResult<'a> {
     /// Index into [`View::duts`].
     pub dut: usize,
-    /// Its record, if it has one: that of all rounds.
+    /// Its record over all rounds, if it has one.
     pub record: Option<&'a TestRecord>,
     /// Rounds that the run has begun with this DUT.
     pub rounds: usize,
-    /// How it stands.
+    /// State of the test.
     pub standing: Standing,
     /// Its trials in order.
     pub trials: Vec<&'a TrialRecord>,
@@ -107,7 +107,7 @@ pub struct DutResult<'a> {
 /// One test.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// Machine name, with `-2` when the suite has the test a second time.
+    /// Machine name, with `-2` if the suite has the test a second time.
     pub id: String,
     /// Machine name of the test.
     pub test: String,
@@ -122,7 +122,8 @@ pub struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// The tables of figures that others have published, which belong beside this test's; beside the first of several of one test.
+    /// The tables of published figures of others for this test; if the suite has the test several times, they belong to
+    /// the first one.
     pub fn published<'v>(&self, view: &'v View) -> impl Iterator<Item = &'v Published> {
         let test = (self.id == self.test).then(|| self.test.clone());
         view.run.started.about.published.iter().filter(move |table| test.as_ref() == Some(&table.test))
@@ -136,20 +137,20 @@ pub struct MergedTable<'a> {
     pub key: &'a str,
     /// Heading.
     pub title: &'a str,
-    /// Columns after the DUT: those of the first DUT, then what others have beyond.
+    /// Columns after the DUT: those of the first DUT, then additional ones of the others.
     pub columns: Vec<&'a Column>,
     /// Rows by DUT.
     pub rows: Vec<MergedRow<'a>>,
 }
 
-/// A table in which no row names a trial, with more rows of one DUT than this, is a list (unreachable prefixes): reports for
-/// people show so many rows of each DUT. Results, which name their trials, are shown up to [`MOST_ROWS`].
+/// If no row of a table names a trial, and a DUT has more rows than this, the table is a list (unreachable prefixes):
+/// reports for people show this many rows of each DUT. Results, which name their trials, are shown up to [`MOST_ROWS`].
 const LIST_ROWS: usize = 20;
-/// A table with more rows of one DUT than this is a list in any case.
+/// A table with more rows of one DUT than this is always a list.
 const MOST_ROWS: usize = 100;
 
 impl<'a> MergedTable<'a> {
-    /// The rows to show, and for each DUT with a long list how many rows it has beyond: (DUT, rows left out).
+    /// The rows to show, and for each DUT with a long list the number of omitted rows: (DUT, rows left out).
     pub fn shown(&self) -> (Vec<&MergedRow<'a>>, Vec<(usize, usize)>) {
         let longest = if self.rows.iter().all(|r| r.trials.is_empty()) { LIST_ROWS } else { MOST_ROWS };
         let mut counts: Vec<(usize, usize)> = Vec::new();
@@ -173,7 +174,7 @@ impl<'a> MergedTable<'a> {
         (rows, counts.into_iter().map(|(dut, n)| (dut, n - LIST_ROWS)).collect())
     }
 
-    /// What a report says of the rows that it leaves out; one line per DUT.
+    /// Text of a report about omitted rows; one line per DUT.
     pub fn beyond(&self, view: &View) -> Vec<String> {
         let line = |(dut, n): (usize, usize)| {
             let (more, rows) = (group_digits(n as u64), if n == 1 { "row" } else { "rows" });
@@ -188,11 +189,11 @@ impl<'a> MergedTable<'a> {
 pub struct MergedRow<'a> {
     /// Index into [`View::duts`].
     pub dut: usize,
-    /// One per column; [`Cell::None`] where this DUT's table lacks the column.
+    /// One per column; [`Cell::None`] if this DUT's table lacks the column.
     pub cells: Vec<&'a Cell>,
-    /// Marks, with `invalid trial` added where one of its trials is.
+    /// Marks; `invalid trial` is added if one of its trials is invalid.
     pub marks: Vec<String>,
-    /// Trials behind the row, in its order; numbers without a stored trial are left out.
+    /// Trials of the row, in its order; numbers without a stored trial are omitted.
     pub trials: Vec<&'a TrialRecord>,
     /// The row as stored.
     pub row: &'a Row,
@@ -201,36 +202,36 @@ pub struct MergedRow<'a> {
 /// An event of one DUT or of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergedEvent {
-    /// Where it is drawn: the mean of `at`.
+    /// X position in the plot: the mean of `at`.
     pub x: f64,
-    /// Its text, with the names of its DUTs before it unless all have it.
+    /// Its text, preceded by the names of its DUTs unless all have it.
     pub text: String,
     /// Its text as stored.
     pub label: String,
     /// DUT and x of each.
     pub at: Vec<(usize, f64)>,
-    /// The DUTs that have it, where not all have; empty where all have.
+    /// The DUTs that have it; empty if all have it.
     pub owners: Vec<usize>,
 }
 
 /// The same plot of several DUTs.
 #[derive(Clone, Debug)]
 pub struct MergedPlot {
-    /// The plot; series are named `DUT series`, events carry the DUT's name when they are not the same on all.
+    /// The plot; series are named `DUT series`, events carry the DUT's name if they are not the same on all.
     pub plot: Plot,
     /// One per series of `plot`: index of the DUT, absent for reference series.
     pub dut_of: Vec<Option<usize>>,
     /// One per series of `plot`: its place within its DUT (0 for the first), the same for a curve and its dots; for a
-    /// reference its place among the references.
+    /// reference, its place among the references.
     pub place: Vec<usize>,
-    /// The events, those of several DUTs in one.
+    /// The events; the same event of several DUTs is one.
     pub events: Vec<MergedEvent>,
-    /// Trials among the points that may not be used.
+    /// Trials among the points that are not valid.
     pub invalid: HashSet<u64>,
 }
 
 impl<'a> View<'a> {
-    /// Makes the view of a run.
+    /// Builds the view of a run.
     pub fn new(run: &'a Run) -> View<'a> {
         let trials = run.trials.iter().map(|t| (t.result.trial, t)).collect();
         let tester = run.duts.iter().find(|d| d.is_tester(&run.started.duts)).map(|d| d.name.as_str());
@@ -242,7 +243,7 @@ impl<'a> View<'a> {
         };
         let sections = make(0..routers, &run.started.tests);
         let mut ceiling = make(routers..duts.len(), &[]);
-        // The suite may have the very test that the runner makes of the tester.
+        // The suite may contain a test that the runner also does for the tester.
         for own in ceiling.iter_mut().filter(|c| sections.iter().any(|s: &Section| s.id == c.id)) {
             own.id = format!("loop-{}", own.id);
             own.title = format!("{}, loop without router", own.title);
@@ -256,7 +257,7 @@ impl<'a> View<'a> {
         View { run, duts, sections, tester, ceiling, ranking, trials, held_up, fairness, restrictions }
     }
 
-    /// The DUT of this index, or the tester for the index behind the last.
+    /// The DUT of this index, or the tester for the index after the last DUT.
     pub fn dut(&self, index: usize) -> &DutView<'a> {
         self.duts.get(index).or(self.tester.as_ref()).expect("results are made for known DUTs and the tester only")
     }
@@ -266,7 +267,7 @@ impl<'a> View<'a> {
         self.sections.iter().chain(&self.ceiling)
     }
 
-    /// Trials that the host made invalid, of each DUT that has some: `a 3 of 120 (3 %)`; empty if there are none.
+    /// Number of trials that the host made invalid, for each DUT with any: `a 3 of 120 (3 %)`; empty if there are none.
     pub fn held_up_text(&self) -> String {
         let some = self.held_up.iter().filter(|one| one.invalid > 0);
         let text =
@@ -279,7 +280,7 @@ impl<'a> View<'a> {
         self.trials.get(&number).copied()
     }
 
-    /// How far the run came, in one sentence.
+    /// State of the run, in one sentence.
     pub fn state_text(&self) -> String {
         match (&self.run.ended, self.run.state()) {
             (Some(e), RunState::Complete) => format!("complete, ended {}", e.time),
@@ -289,19 +290,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Did everything that was asked for, and everything that was done, follow the RFCs?
+    /// Whether both the requested and the actual tests followed the RFCs.
     pub fn conformant(&self) -> bool {
         self.run.started.conformant && self.done().is_empty()
     }
 
-    /// That the figures do not conform to the RFCs, when they do not: `NOT RFC-conformant (profile quick)`.
+    /// Note that the figures do not conform to the RFCs, if they do not: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
         (!self.conformant() && started.profile != SELF_TEST)
             .then(|| format!("NOT RFC-conformant (profile {})", started.profile))
     }
 
-    /// In what the tests, as they were done, deviate from the RFCs: (deviation, title of the test).
+    /// Deviations of the tests from the RFCs during the run: (deviation, title of the test).
     fn done(&self) -> Vec<(String, &str)> {
         let mut out = Vec::new();
         for section in &self.sections {
@@ -309,7 +310,7 @@ impl<'a> View<'a> {
                 let dut = self.dut(result.dut).name;
                 let stated = result.record.iter().flat_map(|record| &record.outcome.deviations);
                 out.extend(stated.map(|text| (format!("{dut}: {text}"), section.title.as_str())));
-                // A DUT that fails a test is no deviation of the test.
+                // The failure of a DUT is not a deviation of the test.
                 let ended = &result.standing;
                 let whole = matches!(
                     ended,
@@ -324,7 +325,7 @@ impl<'a> View<'a> {
         out
     }
 
-    /// Why not: (deviation, titles of the tests that have it), each deviation once.
+    /// The deviations, each once: (deviation, titles of the tests that have it).
     pub fn deviations(&self) -> Vec<(String, Vec<&str>)> {
         let started = &self.run.started;
         let asked = started.deviations.iter().map(|line| {
@@ -369,7 +370,7 @@ impl<'a> View<'a> {
         out
     }
 
-    /// What went wrong, as lines: warnings of the reader, problem notes, tests that did not complete.
+    /// Problems, as lines: warnings of the reader, problem notes, tests that did not complete.
     pub fn problems(&self) -> Vec<String> {
         let mut out = self.run.warnings.clone();
         for n in self.run.notes.iter().filter(|n| n.problem) {
@@ -386,13 +387,13 @@ impl<'a> View<'a> {
         out
     }
 
-    /// Trials that may not be used, in order.
+    /// Invalid trials, in order.
     pub fn invalid_trials(&self) -> Vec<&'a TrialRecord> {
         self.run.trials.iter().filter(|t| !t.result.validity.is_valid()).collect()
     }
 }
 
-/// DUTs of the suite, then others that the records know, then the tester.
+/// DUTs of the suite, then others from the records, then the tester.
 fn duts<'a>(run: &'a Run, tester: Option<&'a str>) -> Vec<DutView<'a>> {
     let mut names: Vec<&str> = Vec::new();
     let seen = run.duts.iter().map(|d| d.name.as_str()).chain(run.tests.iter().map(|t| t.dut.as_str()));
@@ -412,8 +413,8 @@ fn duts<'a>(run: &'a Run, tester: Option<&'a str>) -> Vec<DutView<'a>> {
         .collect()
 }
 
-/// `(test, title, occurrence from 0)` of every section of these DUTs: the tests of the suite, then what the records have
-/// beyond.
+/// `(test, title, occurrence from 0)` of every section of these DUTs: the tests of the suite, then additional ones from
+/// the records.
 fn section_names(run: &Run, duts: &[DutView], suite: &[(String, String)]) -> Vec<(String, String, usize)> {
     let mut out: Vec<(String, String, usize)> = Vec::new();
     for (test, title) in suite {
@@ -463,7 +464,7 @@ fn section<'a>(
                 None if run.state() == RunState::Complete => Standing::NotRun,
                 None => Standing::NotReached,
             };
-            // A damaged record must not ask for all memory.
+            // A damaged record must not allocate all memory.
             let rounds = run.started.rounds.min(MAX_ROUNDS as u32) as usize;
             DutResult { dut, record, rounds, standing, trials }
         })

@@ -1,4 +1,4 @@
-//! Bounds that are shares of an earlier run's figures: which figure it is, what is refused, and what verdicts say.
+//! Bounds that are shares of an earlier run's figures: the selected figure, refused suites, and the text of verdicts.
 
 mod synthetic;
 
@@ -55,7 +55,7 @@ fn old() -> Run {
     in_rounds(&synthetic::run(2), 6)
 }
 
-/// A later run whose figures are so many times those of the first, with the verdicts that the run itself stores.
+/// A later run whose figures are `factor` times those of the first, with the verdicts that the run itself stores.
 fn later(suite: &Suite, factor: f64) -> Run {
     let mut run = old();
     run.started.baseline = suite.baseline.clone();
@@ -92,7 +92,7 @@ fn each_dut_is_held_against_itself_with_the_interval_of_both_runs() {
     let decided =
         |factor| -> Vec<Decision> { verdicts(&later(&suite, factor)).iter().map(Verdict::decision).collect() };
     assert_eq!(decided(1.0), [Decision::Met; 2]);
-    // The rounds of either run are up to 1 % apart.
+    // The rounds of each run differ by up to 1 %.
     assert_eq!(decided(0.952), [Decision::Undecided; 2]);
     assert_eq!(decided(0.9), [Decision::Missed; 2]);
     assert_eq!(criteria(&later(&suite, 0.9)), Criteria { met: 0, missed: 2, undecided: 0 });
@@ -119,7 +119,7 @@ fn verdicts_name_the_baseline_and_what_was_not_the_same_there() {
     }
     assert!(!found[0].contains("version"), "{}", found[0]);
     assert!(found[1].contains("version: frr 9.1 there, frr 10.3 here, port p1: veth-p1, af_xdp, "), "{}", found[1]);
-    // All formats show what the verdict says, and the record of the start has the rest.
+    // All formats show the verdict's text, and the record of the start contains the rest.
     let files = report(&later(&suite, 0.9));
     assert!(
         files["junit.xml"].contains("throughput_64_pps &gt;= 95 % of baseline; found median"),

@@ -1,4 +1,4 @@
-//! Ranks of a made-up run: who gets one, and what takes it away.
+//! Ranks of a synthetic run: which DUTs get one, and what removes it.
 
 mod synthetic;
 
@@ -74,7 +74,7 @@ fn each_test_has_places_a_winner_and_reasons() {
             "{name}"
         );
     }
-    // One round gives no places, and says why.
+    // One round gives no places, and the report says why.
     let once = report(&synthetic::run(2));
     let found = board(&once["report.txt"], "Ranks by test");
     assert!(found[1..].iter().all(|line| line[1..3] == ["N/A", "N/A"] && line[3] == "\u{2013}"), "{found:?}");
@@ -100,7 +100,7 @@ fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
     let mut once = synthetic::run(3);
     for table in once.tests.iter_mut().filter(|t| t.test == "throughput").flat_map(|t| &mut t.outcome.tables) {
         table.columns.push(Column::new("aggregate_pps", "Aggregate", "fps"));
-        // The first size is the fastest.
+        // The first size has the highest rate.
         for (i, row) in table.rows.iter_mut().enumerate() {
             row.cells.push(Cell::Number(4e6 / (i + 1) as f64));
         }
@@ -118,7 +118,7 @@ fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
     assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
 }
 
-/// Six rounds of three DUTs, the last of which has much lower rates.
+/// Six rounds of three DUTs; the last DUT has much lower rates.
 fn unequal() -> Run {
     let mut once = synthetic::run(3);
     let last = once.tests.iter_mut().filter(|test| test.dut == "bird-2.17");
@@ -127,7 +127,7 @@ fn unequal() -> Run {
     synthetic::in_rounds(&once, 6)
 }
 
-/// The same, where the host made every `step`th trial of frr invalid.
+/// The same, but the host made every `step`th trial of frr invalid.
 fn held_up(step: usize) -> (Run, usize, usize) {
     let mut run = unequal();
     let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
@@ -151,7 +151,7 @@ fn a_dut_that_the_host_held_up_is_ranked_only_by_rates_that_are_far_apart() {
         for (a, b) in [(0, 1), (1, 0), (1, 2), (2, 1)].into_iter().filter(|(a, b)| beats(usual, *a, *b)) {
             let value = |dut: usize| usual.entries[dut].value().unwrap();
             let is_rate = figure.higher_is_better && !figure.by_difference;
-            // A little more than what is tolerated, for the noise of the rounds.
+            // Slightly more than the tolerance, to allow for the noise of the rounds.
             match is_rate && value(a) * 0.75 > value(b) {
                 true => assert!(beats(figure, a, b), "{}: {a} and {b}", figure.key),
                 false if !is_rate || value(a) * 0.8 < value(b) => {
@@ -162,7 +162,7 @@ fn a_dut_that_the_host_held_up_is_ranked_only_by_rates_that_are_far_apart() {
             }
             far += usize::from(beats(figure, a, b));
         }
-        // The others are compared as always.
+        // The others are compared as usual.
         assert_eq!(beats(figure, 0, 2), beats(usual, 0, 2), "{}", figure.key);
     }
     assert!(near > 0 && far > 0, "{near} and {far}: both must be in this run");
@@ -185,7 +185,8 @@ fn a_dut_whose_trials_the_host_mostly_spoilt_is_not_ranked() {
     assert!(view.ranking.figures.iter().any(|figure| figure.entries[0].rank.is_some()));
 }
 
-/// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.
+/// Six rounds in which the first DUT's throughput has a claim, and a trial of the first round offers twice the load
+/// without loss.
 fn contradictory() -> Run {
     let mut once = synthetic::run(3);
     let found = rate(0, 1518);
@@ -226,7 +227,7 @@ fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     let found = &json["ranking"]["figures"][1]["duts"][0]["refuted"][0];
     assert_eq!((&found["trial"], &found["more"]), (&950.into(), &true.into()));
-    // The same trial with loss contradicts nothing.
+    // The same trial with loss does not contradict the claim.
     let mut agreeing = run.clone();
     let last = agreeing.trials.len() - 1;
     agreeing.trials[last] = synthetic::trial(950, "linux", "frame_loss_rate", 1518, rate(0, 1518) * 2.0, 800_000);
@@ -235,7 +236,7 @@ fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
 
 #[test]
 fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
-    // The trials of 64 bytes of one DUT that decide its figure lose 30 %.
+    // For one DUT, the 64-byte trials that decide its figure lose 30 %.
     let with = |dut_cpu| {
         let mut once = synthetic::run(3);
         for trial in once.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
@@ -302,7 +303,7 @@ fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
         figure.entries[place].rank
     };
     assert_eq!(rank(&run), None, "line rate leaves no burst to find");
-    // A figure that is there without a value is one that the DUT did not give: last.
+    // A figure without a value counts as not given by the DUT, so it ranks last.
     let test = run.tests.iter_mut().find(|t| t.dut == dut && t.status == TestStatus::Completed).unwrap();
     test.outcome.ranks.insert(0, drophammer_model::outcome::RankFigure { value: None, ..gone.clone() });
     assert_eq!(rank(&run), Some(2));

@@ -10,12 +10,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How far a run came.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// It ran to its end.
     Complete,
-    /// The user stopped it; what it had found is stored in order.
+    /// The user stopped it; all results until then are stored in order.
     Interrupted,
     /// It has no end record: the program was killed, the machine went down, or the run is still going on.
     CutOff,
@@ -31,41 +31,41 @@ impl std::fmt::Display for RunState {
     }
 }
 
-/// Everything that a run folder tells, each list in the order of the file.
+/// The contents of a run folder, each list in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The run's folder.
     pub dir: PathBuf,
     /// Start of the run.
     pub started: Started,
-    /// DUTs that came up. A DUT that was brought up anew with the same configuration stands here once, with another
-    /// configuration once more.
+    /// DUTs that came up. A DUT that was brought up again with the same configuration is listed once; with another
+    /// configuration, once more.
     pub duts: Vec<DutRecord>,
     /// Trials, invalid ones included.
     pub trials: Vec<TrialRecord>,
-    /// Tests that ended, well or not.
+    /// Tests that ended, successfully or not.
     pub tests: Vec<TestRecord>,
-    /// Number of a trial to the number of tests of the same name that had ended on its DUT before it in the same round, where that
-    /// is not 0: a suite may have a test twice.
+    /// For the number of a trial, the number of tests of the same name that had ended on its DUT before it in the same
+    /// round, if not 0: a suite may contain a test twice.
     pub earlier: HashMap<u64, usize>,
-    /// Packet filters that DUTs were given.
+    /// Packet filters of the DUTs.
     pub filters: Vec<FilterRecord>,
-    /// Classes of service that DUTs were given.
+    /// Classes of service of the DUTs.
     pub classes: Vec<ClassRecord>,
-    /// Links between their routers that DUTs were without.
+    /// Links between routers of the DUTs that were down.
     pub core_links: Vec<CoreLinkRecord>,
     /// Remarks.
     pub notes: Vec<Note>,
-    /// End of the run, absent when it was cut off.
+    /// End of the run; absent if it was cut off.
     pub ended: Option<Ended>,
-    /// True when a writer held the folder while it was read: the run goes on.
+    /// True if a writer held the folder while it was read: the run is still going on.
     pub running: bool,
-    /// What the reader must know of the file itself (a cut last line).
+    /// Remarks on the file itself (a cut last line).
     pub warnings: Vec<String>,
 }
 
 impl Run {
-    /// How far it came.
+    /// State of the run.
     pub fn state(&self) -> RunState {
         match &self.ended {
             Some(e) if e.interrupted => RunState::Interrupted,
@@ -79,13 +79,13 @@ impl Run {
         self.trials.iter().find(|t| t.result.trial == number)
     }
 
-    /// Which of several tests of the same name on the same DUT a trial belongs to, from 0.
+    /// The index, from 0, of the trial's test among the tests of the same name on the same DUT.
     pub fn occurrence(&self, trial: &TrialRecord) -> usize {
         self.earlier.get(&trial.result.trial).copied().unwrap_or(0)
     }
 
-    /// `(DUT, test)` pairs that have trials but no test record, because the run was cut off within the test; what there
-    /// is are the trials themselves.
+    /// `(DUT, test)` pairs that have trials but no test record, because the run was cut off within the test; only the
+    /// trials are known.
     pub fn unfinished(&self) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for t in &self.trials {
@@ -105,13 +105,13 @@ impl Run {
 pub struct RunReader;
 
 impl RunReader {
-    /// Reads the run in `dir`. A last line that was cut in mid-write is left out with a warning.
+    /// Reads the run in `dir`. A last line that was cut off in mid-write is left out with a warning.
     ///
     /// # Errors
-    /// [`StoreError::NoRun`] when there are no records, [`StoreError::Corrupt`] with the line number for any line that
+    /// [`StoreError::NoRun`] if there are no records, [`StoreError::Corrupt`] with the line number for any line that
     /// cannot be read and is not a cut last line, [`StoreError::Format`] for a newer format, [`StoreError::Io`].
     pub fn open(dir: &Path) -> Result<Run, StoreError> {
-        // Asked before reading: a writer that ends in between has then written its last line.
+        // Checked before reading: a writer that ends in between has then written its last line.
         let running = Lock::is_held(dir);
         let (path, bytes) = read(dir)?;
         let mut run = parse(dir, &path, &bytes)?;
@@ -119,19 +119,19 @@ impl RunReader {
         Ok(run)
     }
 
-    /// All records of the run in `dir`, in order. A last line that was cut in mid-write is left out.
+    /// All records of the run in `dir`, in order. A last line that was cut off in mid-write is left out.
     ///
     /// # Errors
     /// Those of [`RunReader::open`].
     pub fn records(dir: &Path) -> Result<Vec<Record>, StoreError> {
         let (path, bytes) = read(dir)?;
-        // The same checks: what cannot be reported cannot go on either.
+        // The same checks: a run that cannot be reported cannot be continued either.
         parse(dir, &path, &bytes)?;
         Ok(lines(&path, &bytes)?.0.into_iter().map(|(_, record)| record).collect())
     }
 }
 
-/// The file of records of a run, and its bytes.
+/// The record file of a run, and its bytes.
 fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
     let path = dir.join(RECORDS);
     match fs::read(&path) {
@@ -144,7 +144,7 @@ fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
     }
 }
 
-/// Records with the numbers of their lines, and what the reader must know of the file.
+/// Records with their line numbers, and remarks on the file.
 type Lines = (Vec<(usize, Record)>, Vec<String>);
 
 /// The records of `run.jsonl`.
@@ -159,11 +159,11 @@ fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, StoreError> {
         match serde_json::from_slice::<Record>(line) {
             Ok(record) => records.push((number, record)),
             Err(_) if last && !line.ends_with(b"\n") => {
-                // Cut in mid-write, by a kill or (then perhaps filled with zeros) by a power cut.
+                // Cut off in mid-write, by a kill or by a power failure (the line may then be filled with zeros).
                 warnings.push(format!("the last record (line {number}) was cut off in mid-write and is left out"));
             }
             Err(e) => {
-                // A newer format may have records that we do not know; then that is what the user must hear.
+                // A newer format may have unknown records; the error must then be about the format.
                 if let Some(found) = newer_format(&records) {
                     return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
                 }
@@ -218,7 +218,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
                 }
             }
             Record::Trial(trial) => {
-                // Rows refer to trials by number: with two of the same number they would show the wrong conditions.
+                // Rows refer to trials by number: duplicate numbers would show the wrong conditions.
                 if !numbers.insert(trial.result.trial) {
                     return Err(corrupt(number, format!("trial {} is there twice", trial.result.trial)));
                 }
@@ -409,7 +409,8 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut all = records();
         let ended = all.pop().unwrap();
-        // The same test again on the same DUT: one trial, then another one after its end, without a record of its own.
+        // The same test again on the same DUT: one trial, then another one after the end of the test, without a record
+        // of its own.
         all.extend([trial(3), test_record(), trial(4)]);
         write_lines(folder.path(), &all);
         let run = RunReader::open(folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What a run keeps of a test: its record, how it ended, and what the suite expected of it.
+//! What a run stores about a test: its record, how it ended, and the verdicts on the suite's criteria.
 
 use crate::runner::method;
 use drophammer_methods::TestError;
@@ -8,7 +8,7 @@ use drophammer_model::record::{Record, TestRecord, TestStatus};
 use drophammer_model::suite::{DutConfig, Expectation, TestConfig};
 use std::time::Duration;
 
-/// What the run keeps of a test.
+/// The record of a test.
 pub(crate) fn test_record(
     dut: &DutConfig,
     test: &TestConfig,
@@ -29,7 +29,7 @@ pub(crate) fn test_record(
     }))
 }
 
-/// Why a test could not be completed, where that is a problem.
+/// Why a test could not be completed, if that is a problem.
 pub(crate) fn problem_of(status: &TestStatus) -> Option<&str> {
     match status {
         TestStatus::Failed(cause) | TestStatus::Partly(cause) | TestStatus::Unfit(cause) => Some(cause),
@@ -48,7 +48,7 @@ pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
     }
 }
 
-/// Holds what was found on a DUT in one round against what the suite expects.
+/// Judges the results of a DUT in one round by the suite's criteria.
 pub(crate) fn verdicts(dut: &str, test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
     let judged = |expected: &Expectation| criteria::verdict(expected, &[criteria::in_round(expected, outcome, status)]);
     let of_dut = |expected: &&Expectation| expected.dut.as_ref().is_none_or(|name| name == dut);

@@ -1,4 +1,5 @@
-//! The test `class_of_service` on reference devices in virtual time: shares to the frame, and devices that share wrongly.
+//! The test `class_of_service` on reference devices in virtual time: shares exact to the frame, and devices that share
+//! wrongly.
 
 mod common;
 
@@ -53,7 +54,7 @@ fn near(found: [f64; 3], expected: [f64; 3], by: f64) {
     assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= by), "{found:?}, not {expected:?}");
 }
 
-/// Lists of each change of classes.
+/// The records of each change of classes.
 fn changes(memory: &Memory) -> Vec<&ClassRecord> {
     memory.records.iter().filter_map(|r| if let Record::Classes(classes) = r { Some(classes) } else { None }).collect()
 }
@@ -69,20 +70,20 @@ fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
         "{:?}",
         (0..9).map(|r| verdict(&memory, r)).collect::<Vec<_>>()
     );
-    // 80 % in thirds, and nothing waits for longer than for one frame of each other port.
+    // 80 % in thirds: no frame waits for longer than for one frame of each other port.
     assert_eq!(column(&memory, calm, "lost"), [0.0; 3]);
     near(column(&memory, calm, "share_percent"), [100.0 / 3.0; 3], 0.01);
     assert!(column(&memory, calm, "latency_max_us").iter().all(|us| *us < 10.0 + 3.0 * 6.72 + 0.1));
-    // Half of the output port each: gold has less than its share, and what it leaves is shared four to one.
+    // Each offers half of the output port: gold needs less than its share, and the rest is shared four to one.
     near(column(&memory, half, "share_percent"), [50.0, 40.0, 10.0], 0.02);
     near(column(&memory, half, "expected_percent"), [50.0, 40.0, 10.0], 0.02);
     near(column(&memory, half, "error_points"), [0.0; 3], 0.01);
     assert_eq!(get(&memory, 3, "lost"), 0.0);
-    // All of it each: the ratio is that of the weights.
+    // Each offers the full rate: the ratio is that of the weights.
     near(column(&memory, full, "share_percent"), [70.0, 20.0, 5.0].map(|w| w / 0.95), 0.02);
     for rows in [half, full] {
         let rate: f64 = column(&memory, rows, "received_pps").iter().sum();
-        // 100 Mbit/s and 84 bytes of line: a bin of time holds a frame more or less.
+        // 100 Mbit/s with 84 bytes per frame on the line; the bounds of a time bin may change the count by a frame.
         assert!((rate - 1e8 / 672.0).abs() < 60.0, "{rate}");
         // A full queue of 256 empties at the rate of its class.
         for row in rows.into_iter().filter(|row| get(&memory, *row, "lost") > 0.0) {
@@ -113,7 +114,7 @@ fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
 fn each_class_has_its_share_of_ipv6() {
     let memory = classes("", "families: [ipv4, ipv6], ipv6_share: 15");
     assert!((0..6).all(|row| verdict(&memory, row) == AS_IT_MUST), "{:?}", memory.outcome(TEST).notes);
-    // Which of the frames of two lengths a full queue refuses is a matter of their order.
+    // Which frames of two lengths a full queue refuses depends on their order.
     near(column(&memory, [3, 4, 5], "share_percent"), [50.0, 40.0, 10.0], 0.5);
     for trial in memory.trials() {
         assert_eq!(trial.spec.flows.len(), 12, "two ports, three classes, two families");
@@ -121,7 +122,7 @@ fn each_class_has_its_share_of_ipv6() {
             assert!((flow.weight - if flow.family == Family::Ipv6 { 15.0 } else { 85.0 }).abs() < 1e-9);
         }
     }
-    // IP packets of 40 bytes, and of IPv6 60: 84 and 98 bytes of line.
+    // IP packets of 40 bytes, IPv6 packets of 60: 84 and 98 bytes on the line.
     let line = 1e8 / (8.0 * (0.85 * 84.0 + 0.15 * 98.0));
     let rate = rank(&memory, "class_of_service_ip40_pps");
     assert!((rate / line - 1.0).abs() < 0.01, "{rate}, not {line}");
@@ -129,7 +130,7 @@ fn each_class_has_its_share_of_ipv6() {
 
 #[test]
 fn one_lost_frame_of_gold_is_counted() {
-    // 7,938 frames of gold come without overload, 14,880 with.
+    // 7,938 frames of gold arrive without overload, 14,880 with overload.
     let memory = classes(", class_drop_every: 20000", "");
     assert_eq!(column(&memory, [0, 1, 2], "lost"), [0.0; 3]);
     assert_eq!(get(&memory, 3, "lost"), 1.0);
@@ -139,7 +140,7 @@ fn one_lost_frame_of_gold_is_counted() {
     assert!((loss - 100.0 / get(&memory, 3, "offered")).abs() < 1e-9, "{loss}");
     let dropped = memory.trials()[1].result.dut_counters.get("truth.dropped.fault_class").copied();
     assert_eq!(dropped, Some(1));
-    // Without overload as well, if it loses more.
+    // With a higher loss rate, frames are also lost without overload.
     let memory = classes(", class_drop_every: 1000", "");
     assert_eq!(verdict(&memory, 0), "lost 7 frames without overload");
 }
@@ -147,13 +148,14 @@ fn one_lost_frame_of_gold_is_counted() {
 #[test]
 fn a_ratio_that_is_off_by_a_point_is_found() {
     let weights = "classes: [{name: gold, precedence: 5, weight: 700}, {name: silver, dscp: 24, weight: 200}, {name: bronze, precedence: 0, weight: 50}]";
-    // Half of the output port is shared 200 to 60, not to 50. Turns are of 960 frames, and the time of a share ends within one.
+    // Half of the output port is shared 200 to 60 instead of 50. Turns are of 960 frames, and the measured time ends
+    // within a turn.
     let memory = classes(", class_last_weight: 60", weights);
     near(column(&memory, [3, 4, 5], "error_points"), [0.0, -1.54, 1.54], 0.15);
     assert_eq!(verdict(&memory, 3), AS_IT_MUST);
     assert!(verdict(&memory, 4).ends_with("points too low") && verdict(&memory, 5).ends_with("points too high"));
     assert!((rank(&memory, "class_of_service_ip40_error_points") - 1.54).abs() < 0.09);
-    // 200 to 54 is within a point, and outside of half a point.
+    // 200 to 54 is within a tolerance of a point, but not of half a point.
     let within = classes(", class_last_weight: 54", weights);
     near(column(&within, [3, 4, 5], "error_points"), [0.0, -0.63, 0.63], 0.25);
     assert!((3..6).all(|row| verdict(&within, row) == AS_IT_MUST));
@@ -175,7 +177,7 @@ fn a_device_without_classes_is_found() {
 
 #[test]
 fn a_router_that_is_slower_than_its_way_out_is_told_from_one_that_shares_wrongly() {
-    // The box serves two thirds of what the output port carries, without looking at classes.
+    // The device forwards two thirds of the rate of the output port, without regard to classes.
     let memory = classes(", capacity: 100 kfps, buffer: 50", "overload: [150]");
     let marks = &rows(memory.outcome(TEST), TEST)[3].marks;
     assert!(marks.iter().any(|mark| mark == "the output port carried 67.2 % of its rate only"), "{marks:?}");
@@ -194,7 +196,7 @@ fn a_narrow_way_out_needs_one_sender_and_takes_both_families_and_sizes() {
     run(&read_suite(&text), &mut memory).unwrap();
     assert!((0..12).all(|row| verdict(&memory, row) == AS_IT_MUST), "{:?}", memory.tests()[0].outcome.tables);
     near(column(&memory, [3, 4, 5], "share_percent"), [70.0, 20.0, 5.0].map(|w| w / 0.95), 0.1);
-    // 20 Mbit/s and 1,538 bytes: 1,625 frames per second.
+    // 20 Mbit/s and 1,538 bytes per frame: 1,625 frames per second.
     let rate: f64 = column(&memory, [9, 10, 11], "received_pps").iter().sum();
     assert!((rate - 20e6 / 8.0 / 1538.0).abs() < 2.0, "{rate}");
     assert_eq!(memory.trials()[0].result.senders, 1);
@@ -230,7 +232,7 @@ fn classes_of_a_suite_are_refused_where_they_stand() {
     assert!(refused("bottleneck: 100").contains("is not a line speed"));
 }
 
-/// Six flows, two of each class, over a line that is too narrow, and what the device says that it did.
+/// Six flows, two of each class, over a line that is too narrow, and the device's own account.
 fn narrow(frame_by_frame: bool) -> (Vec<GroupCounts>, Truth) {
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us, jitter: 20 us", "tests: [throughput]\n");
     with_bed(
@@ -298,7 +300,7 @@ fn classes_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
             "suite: classes\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference}}\nports:\n{ports}tests:\n  - {TEST}: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n"
         ))
     };
-    // The user stops it while they are there.
+    // The user stops the test while the classes are set.
     let mut stopped = Memory { stop_after: Some(1), ..Memory::default() };
     assert!(run(&text(""), &mut stopped).is_err());
     assert_eq!(changes(&stopped).iter().map(|record| record.lists.len()).collect::<Vec<_>>(), [1, 0]);

@@ -1,5 +1,6 @@
-//! The test `class_of_service` with strict priority, on reference devices in virtual time: what the first classes leave, to the frame, at an output port and
-//! on the links between routers; and devices that serve in another order.
+//! The test `class_of_service` with strict priority, on reference devices in virtual time: the rate that the first
+//! classes leave is exact to the frame, at an output port and on the links between routers; and devices that serve in
+//! another order.
 
 mod common;
 
@@ -60,7 +61,8 @@ fn the_first_class_has_all_that_it_offers_and_the_next_one_the_rest() {
         near(column(&memory, rows, "expected_percent"), shares, 0.1);
     }
     assert_eq!(column(&memory, loads[0], "lost"), [0.0; 3]);
-    // At 120 % both classes before the last one are content, and nothing of theirs waits for longer than for a frame in service and one of each other port.
+    // At 120 % the two classes before the last one get all they need, and their frames wait for at most a frame in
+    // service and one of each other port.
     assert_eq!(column(&memory, loads[1], "lost")[..2], [0.0; 2]);
     assert!(get(&memory, 3, "latency_max_us") < 100.0);
     // The device counts the same frames, class by class.
@@ -79,7 +81,7 @@ fn the_first_class_has_all_that_it_offers_and_the_next_one_the_rest() {
 
 #[test]
 fn a_device_that_serves_in_another_order_is_found() {
-    // Bronze is before gold, and nothing is left for silver.
+    // Bronze is served before gold, and nothing is left for silver.
     let memory = classes(", class_last_weight: 100", "overload: [150]");
     let found = verdicts(&memory, TEST);
     assert!(found[..3].iter().all(|verdict| verdict == AS_IT_MUST), "{found:?}");

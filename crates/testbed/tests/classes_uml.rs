@@ -1,7 +1,8 @@
-//! Classes of service of a User Mode Linux guest: shared by weight, by the priorities of HTB, and by `prio` below HTB, and each queue counts what was lost of its
-//! class.
+//! Classes of service of a User Mode Linux guest: shared by weight, by the priorities of HTB, and by `prio` below HTB.
+//! Each queue counts the losses of its class.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. A guest is this program once
+//! more.
 
 mod common;
 
@@ -16,15 +17,16 @@ const TEST: &str = "class_of_service";
 const NAMES: [&str; 3] = ["gold", "silver", "bronze"];
 const BY_WEIGHT: [f64; 3] = [50.0, 40.0, 10.0];
 const STRICT: [f64; 3] = [50.0, 50.0, 0.0];
-/// Points by which a share may be off.
+/// Tolerance of a share, in points.
 const NEAR: f64 = 2.0;
 
-/// The scheduler of the guest, what the test asks for, the shares at 150 %, and whether they are what the test wants.
+/// The scheduler of the guest, the scheduling that the test requests, the shares at 150 %, and whether they pass the
+/// test.
 const CASES: [(&str, &str, [f64; 3], bool); 4] = [
     ("htb", "weights", BY_WEIGHT, true),
     ("htb", "priority", STRICT, true),
     ("prio", "priority", STRICT, true),
-    // It knows nothing but priorities.
+    // This scheduler supports only priorities.
     ("prio", "weights", STRICT, false),
 ];
 
@@ -48,7 +50,7 @@ fn classes(lab: &mut Lab, scheduler: &str, scheduling: &str, shares: [f64; 3], r
     let get = |row, column| cell(outcome, TEST, row, column).unwrap_or(-1.0);
     let trials = memory.trials();
     let trials: Vec<_> = trials.iter().filter(|trial| trial.test == TEST).collect();
-    // Without overload, then with it.
+    // First without overload, then with it.
     for row in 0..6 {
         let (lost, name) = (get(row, "lost"), NAMES[row % 3]);
         let counters = &trials.get(row / 3).ok_or_else(status)?.result.dut_counters;

@@ -1,5 +1,5 @@
-//! Labels through several reference devices in virtual time, in both models of the TTL (RFC 3443): every packet arrives as the suite says of one router, less
-//! what the others on its way count down.
+//! Labels through several reference devices in virtual time, in both TTL models (RFC 3443): every packet arrives as the
+//! suite says for one router, less what the other routers on its path decrement.
 
 mod common;
 
@@ -24,7 +24,7 @@ const FLOWS: [(&str, &str, [&str; 2]); 6] = [
         "{mpls: {label: 101, ttl: 30}}, {mpls: {label: 55}}, ",
         ["labels: [{label: 55, ttl: 29}], ttl: 64", "labels: [{label: 55, ttl: 64}], ttl: 64"],
     ),
-    // To a network to which packets leave with labels.
+    // A network for which the router pushes labels.
     (
         "fec",
         "",
@@ -35,7 +35,7 @@ const FLOWS: [(&str, &str, [&str; 2]); 6] = [
     ),
 ];
 
-/// A run of these flows; `expected` says of which model they are.
+/// Runs these flows; `expected` is the index of the TTL model.
 fn run_flows(device: &str, expected: usize) -> Memory {
     let flow = |(name, headers, arrives): &(&str, &str, [&str; 2])| {
         let to = if *name == "fec" { ", destination: 10.99.0.7" } else { "" };
@@ -57,7 +57,7 @@ fn run_flows(device: &str, expected: usize) -> Memory {
     memory
 }
 
-/// Flows of which not all frames arrived as they must.
+/// Flows whose frames did not all arrive as expected.
 fn wrong(memory: &Memory) -> BTreeSet<String> {
     let trials = memory.trials();
     let trial = trials.iter().find(|trial| trial.result.groups.iter().any(|group| group.group == "fec")).unwrap();

@@ -1,4 +1,4 @@
-//! Tests have as many trials on the reference device as the plan of the suite says.
+//! On the reference device, tests have as many trials as the plan of the suite says.
 
 mod common;
 
@@ -10,7 +10,7 @@ use drophammer_testbed::estimates;
 /// A device that is slower than the ports of [`suite`].
 const DEVICE: &str = ", capacity: 60 kfps, buffer: 40, delay: 10 us";
 
-/// Trials of each test in order, further attempts at invalid ones left out.
+/// Number of trials of each test in order, without repetitions of invalid ones.
 fn measured(memory: &Memory) -> Vec<usize> {
     let (mut tests, mut trials) = (Vec::new(), 0);
     for record in &memory.records {
@@ -23,7 +23,7 @@ fn measured(memory: &Memory) -> Vec<usize> {
     tests
 }
 
-/// Runs a suite, all tests of which have to come to their end, and holds its trials against the plan. Returns the plan in words.
+/// Runs a suite, all tests of which must complete, and compares its trials with the plan. Returns the plan in words.
 fn as_planned(suite: &Suite) -> Vec<String> {
     let mut memory = Memory::default();
     run(suite, &mut memory).unwrap();
@@ -35,7 +35,7 @@ fn as_planned(suite: &Suite) -> Vec<String> {
         assert_eq!(test.status, TestStatus::Completed, "{}: {:?}", test.test, test.outcome.notes);
         let planned = planned.unwrap_or_else(|| panic!("{} does not know its trials", test.test));
         let within = found >= planned.least && planned.most.is_none_or(|most| found <= most);
-        // A search of this device has fewer trials than one of an ordinary router, or more.
+        // A search on this device may need fewer or more trials than on an ordinary router.
         let searched = planned.most.is_none() && planned.about > planned.least;
         let near = !searched || (found * 3 >= planned.about && found <= planned.about * 3);
         assert!(within && near, "{}: {found}, not {planned}", test.test);
@@ -76,7 +76,7 @@ fn tests_of_other_kinds_have_the_trials_of_their_parameters() {
     let tests = [
         "ping_delay: {frame_sizes: [64, 1518], families: [ipv4, ipv6], pings: 5}",
         "mixed_families: {frame_sizes: [128], ipv6_frame_size: 528, trial_duration: 200 ms}",
-        // With 80 bytes there is no room for these headers.
+        // 80 bytes have no room for these headers.
         "extension_headers: {frame_sizes: [80, 128], headers: [fragment, chain], hop_by_hop_loads: [1], trial_duration: 100 ms}",
         "flood: {frame_sizes: [64], trial_duration: 100 ms, ask_after: 100 ms}",
         "idle_traffic: {duration: 1 s}",
@@ -112,7 +112,7 @@ fn tests_of_routes_have_a_trial_for_each_state_and_probes_before() {
         format!("fib_convergence: {{routes: 200, window: 500 ms, {traffic}}}"),
         format!("route_flap: {{routes: 400, flapped: 100, interval: 500 ms, cycles: 1, pause: 1 ms, {traffic}}}"),
         format!("link_failover: {{families: [ipv4, ipv6], routes: 200, window: 1 s, {traffic}}}"),
-        // The first of these searches the throughput, which the second one knows.
+        // The first of these searches the throughput, which is then known for the second.
         "fib_convergence: {routes: 200, window: 500 ms, pause: 1 ms, drain: 100 ms}".into(),
         "fib_convergence: {routes: 200, window: 500 ms, pause: 1 ms, drain: 100 ms}".into(),
     ];

@@ -1,4 +1,5 @@
-//! Several reference devices as one DUT in virtual time: frames through the links between them are counted to the frame and timed to the nanosecond.
+//! Several reference devices as one DUT in virtual time: frames on the links between them are counted exactly and timed
+//! to the nanosecond.
 
 mod common;
 
@@ -22,7 +23,7 @@ use drophammer_testbed::simulated::{self, ReferenceSystem};
 use std::collections::VecDeque;
 
 const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
-/// What a frame of 64 bytes takes on a line of 100 Mbit/s.
+/// Time of a 64-byte frame on a line of 100 Mbit/s.
 const ON_LINE_NS: u64 = 6_720;
 
 fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
@@ -32,7 +33,7 @@ fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
     ))
 }
 
-/// A bed with the system of a suite whose hosts are resolved, and the system as a DUT or none.
+/// Runs a test bed with the system of a suite, with hosts resolved, and optionally with the system as the DUT.
 fn with_system<T>(
     suite: &Suite,
     frame_by_frame: bool,
@@ -93,11 +94,12 @@ fn a_full_mesh_of_flows_passes_a_mesh_of_four_without_a_loss() {
         assert_eq!((result.offered(), result.received()), (12 * 2_200, 12 * 2_200));
         assert!(result.groups.iter().all(|group| group.offered == 100 && group.stray + group.reordered == 0));
         for (now, before) in truths(system).iter().zip(&before) {
-            // Own ports send 6,600: 2 of 11 go to ports of their own router, the rest to the three others. As many come from those.
+            // The router's ports send 6,600 frames: 2 of 11 go to ports of the same router, the rest to the other
+            // three. The same number arrives from those.
             assert_eq!(now.forwarded - before.forwarded, 6_600 + 5_400);
             assert_eq!(now.dropped, before.dropped);
         }
-        // One router or two, each with its delay; 672 ns on the link between them, for which frames may wait.
+        // One or two routers, each with its delay; 672 ns on the link between them, where frames may also wait.
         let latency = |from: usize, to: usize| {
             let group = format!("IPv4 {from}-{to}");
             result.groups.iter().find(|counts| counts.group == group).unwrap().latency.min_ns
@@ -115,7 +117,8 @@ fn latency_through_a_chain_is_the_sum_of_what_its_routers_and_lines_take() {
         with_system(&suite, false, |bed, system| {
             let flows = vec![flow(bed, Family::Ipv4, 0, 1), flow(bed, Family::Ipv4, 1, 0)];
             let before = truths(system);
-            // Far below capacity in both directions: each waits at most for one of the other direction. One way alone waits for nobody.
+            // Far below capacity in both directions, where a frame waits for at most one frame of the other direction.
+            // With one direction only, no frame waits.
             let result = bed.trial(&spec(flows[..1].to_vec(), 1_000.0, 0.3)).unwrap();
             let expected = routers * (20_000 + 7_000) + (routers - 1) * ON_LINE_NS;
             let latency = &result.groups[0].latency;
@@ -146,7 +149,8 @@ fn a_link_over_a_long_distance_delays_each_frame() {
     assert_eq!(figures(false), figures(true));
 }
 
-/// Frames of one every `every_ns` that a line with room for `buffer` frames of `service_ns` each takes, out of `frames`.
+/// Number of frames, out of `frames` sent every `every_ns`, that a line with room for `buffer` frames of `service_ns`
+/// each accepts.
 fn taken(frames: u64, every_ns: f64, service_ns: u64, buffer: usize) -> u64 {
     let (mut ends, mut free, mut taken) = (VecDeque::new(), 0, 0);
     for n in 0..frames {
@@ -168,7 +172,8 @@ fn an_overloaded_link_between_routers_loses_what_it_cannot_carry() {
     let suite = suite(4, "mesh: 2, core_speed: 10 Mbit/s", ", delay: 10 us", "tests: [throughput]\n");
     with_system(&suite, false, |bed, system| {
         let before = truths(system);
-        // One way at 20,000 per second, where 14,880 fit; the other way and within a router nothing is lost.
+        // One direction with 20,000 per second, of which 14,880 fit; in the other direction and within a router nothing
+        // is lost.
         let mut flows = vec![flow(bed, Family::Ipv4, 0, 2), flow(bed, Family::Ipv4, 3, 1)];
         flows[1].schedule = Some(drophammer_model::trial::FlowSchedule {
             rate_pps: 10_000.0,
@@ -201,7 +206,7 @@ fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
             network.set_core_link(down, 0, false);
             network.set_core_link(up, 0, true);
         });
-        // From the first router to the second, and beside it to the fourth and back.
+        // From the first router to the second, and beside that path to the fourth and back.
         let flows = [(0, 2), (1, 6), (7, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
         let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
         for (now, before) in truths(system).iter().zip(&before) {
@@ -216,7 +221,7 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let (result, truths) = failing(false);
     let [hit, beside, back] = [&result.groups[0], &result.groups[1], &result.groups[2]];
     assert_eq!((beside.lost, back.lost), (0, 0));
-    // Those of 10 ms, and what was on its way: the first router's delay and the line.
+    // The frames of 10 ms, and those under way: in the first router's delay and on the line.
     let window_us: f64 = 10_000.0 + 10.0 + 6.72;
     assert!(
         hit.lost as f64 >= (window_us / 100.0).floor() && hit.lost as f64 <= (window_us / 100.0).ceil(),
@@ -226,19 +231,19 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let ignored = truths[1].ignored;
     assert_eq!(hit.lost, truths[0].dropped.link_down + ignored);
     assert!(ignored <= 1);
-    // Around the link for 290 ms: one router and one line more. The way back from the fourth router stays as it is.
+    // Around the link for 290 ms: one more router and line. The path back from the fourth router stays as it is.
     assert_eq!(hit.latency.min_ns, 20_000 + ON_LINE_NS);
     assert!(hit.latency.max_ns >= 30_000 + 2 * ON_LINE_NS && hit.latency.max_ns <= 30_000 + 4 * ON_LINE_NS);
     let through_fourth = truths[3].transit;
     assert!((5_700..5_900 + 20_000).contains(&through_fourth), "{through_fourth}");
-    // When the link is back nothing is lost, and for 10 ms frames still go around it.
+    // When the link is up again nothing is lost, and for 10 ms frames still go around it.
     assert_eq!(hit.received + hit.lost, 10_000);
     assert_eq!(hit.duplicated + hit.stray, 0);
 }
 
 #[test]
 fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
-    // Trial numbers and times of the wall are no figures.
+    // Trial numbers and wall-clock times are not compared.
     let figures = |(result, truths): (TrialResult, Vec<Truth>)| (result.groups, result.receiving_s.to_bits(), truths);
     assert_eq!(figures(failing(false)), figures(failing(true)));
     let crowded = |frame_by_frame| {
@@ -281,7 +286,7 @@ fn a_suite_runs_on_systems_and_a_core_link_is_set_by_its_name() {
     for test in memory.tests() {
         assert_eq!(test.status, TestStatus::Completed, "{}", test.test);
     }
-    // Pairs of ports are at one router each, so each has its own 40,000.
+    // Each pair of ports is at one router, so each has its own 40,000.
     let found = cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps").unwrap();
     assert!((found - 40_000.0).abs() < 250.0, "{found}");
     let counters = &memory.trials().last().unwrap().result.dut_counters;
@@ -326,7 +331,8 @@ fn bgp_goes_from_router_to_router() {
     }
 }
 
-/// How fast virtual time is through two routers; `cargo test -p drophammer-testbed --test simulated_systems speed -- --ignored --nocapture`.
+/// The speed of virtual time through two routers:
+/// `cargo test -p drophammer-testbed --test simulated_systems speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

@@ -1,8 +1,10 @@
-//! Several User Mode Linux guests as one DUT. Four are fully meshed: packets go around a link between two of them that is down, as the guests' own kernels or FRR
-//! in them have it, and the old ways come back with the link; label-switched paths lead through them; and while two links are down, the queues between them
-//! dropped what was lost. Two in a row count down the TTL of labels as the pipe model has it.
+//! Several User Mode Linux guests as one DUT. Four are fully meshed: packets go around a link that is down, as routed
+//! by the guests' own kernels or by FRR in them, and return to the old paths when the link is up again. Label-switched
+//! paths lead through the guests. While two links are down, the queues between the guests dropped exactly the lost
+//! frames. Two guests in a row decrement the TTL of labels by the pipe model.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+//! The lab must be entered by a process with one thread, so this test has no harness. A guest is this program once
+//! more.
 
 mod common;
 
@@ -27,7 +29,7 @@ type Checked = Result<(), String>;
 const PORTS: usize = 4;
 /// Frames of each flow.
 const FRAMES: u64 = 50;
-/// The machine may hold tester and guests up for a while; a check that it spoilt is tried again.
+/// The machine may delay tester and guests for a while; a check that fails because of that is repeated.
 const ATTEMPTS: u32 = 4;
 
 fn text<E: ToString>(e: E) -> String {
@@ -38,8 +40,8 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Two flows from each port to each other one: a plain one, alternately of both IP versions, and one with a label. What arrives is said as behind one
-/// router.
+/// Two flows from each port to each other one: a plain one, alternating between both IP versions, and one with a label.
+/// Their `arrives` is that of a single router.
 fn suite(dut: &str, rest: &str) -> Suite {
     let mut flows = String::new();
     for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
@@ -71,7 +73,7 @@ fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, 
     method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
 }
 
-/// Tries until it succeeds, or has failed often.
+/// Repeats until success, at most [`ATTEMPTS`] times.
 fn tried(mut once: impl FnMut() -> Checked) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -83,7 +85,8 @@ fn tried(mut once: impl FnMut() -> Checked) -> Checked {
     last
 }
 
-/// Every frame of every flow whose name begins so arrives, with the TTL that the routers on its way leave.
+/// Every frame of every flow whose name begins with one of `first` arrives, with the TTL that the routers on its path
+/// leave.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite, first: &[char]) -> Checked {
     setup.flows = suite.flows.iter().filter(|flow| flow.name.starts_with(first)).cloned().collect();
     let expected = setup.flows.len();
@@ -101,7 +104,8 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite, first: &[char]) -> Checked
     })
 }
 
-/// While two links are down and the others too slow, gold loses nothing, and the queues between the routers dropped what was lost.
+/// While two links are down and the others are too slow, gold loses nothing, and the queues between the routers dropped
+/// exactly the lost frames.
 fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     tried(|| {
         let outcome = run(setup, "class_of_service", suite)?;
@@ -112,7 +116,7 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
         ensure(cell("class_of_service", 3, "lost") == 0.0, || "gold lost frames".into())?;
         (0..6).try_for_each(|row| {
             let [lost, dropped] = ["lost", "dropped"].map(|column| cell("class_of_service_losses", row, column));
-            // Without overload and of gold nothing, of silver and bronze much under overload.
+            // Nothing is lost without overload, and nothing of gold; much of silver and bronze is lost under overload.
             let much = row > 3;
             ensure(lost == dropped && (lost > 100.0) == much && (much || lost == 0.0), || {
                 format!("class {row}: {lost} lost, {dropped} dropped")
@@ -121,7 +125,7 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     })
 }
 
-/// Four guests, fully meshed. With BGP among them, if `rest` of the suite asks for it.
+/// Four guests, fully meshed, with BGP among them if `rest` of the suite asks for it.
 fn mesh(lab: &mut Lab, dut: &str, rest: &str) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
     let suite = suite(dut, rest);
@@ -144,7 +148,7 @@ fn mesh(lab: &mut Lab, dut: &str, rest: &str) -> Checked {
             setup.bench().device.set_core_link(link, false).map_err(text)?;
             let expected = if link == CoreLinkName(1, 2) { [3, 3, 2] } else { [2; 3] };
             ensure(hops(&mut setup) == expected, || format!("with link {link} down: {:?}", hops(&mut setup)))?;
-            // A packet with a label has one way only.
+            // A packet with a label has only one path.
             forwards(&mut setup, &suite, &['f']).map_err(|e| format!("with link {link} down: {e}"))?;
             setup.bench().device.set_core_link(link, true).map_err(text)?;
             ensure(hops(&mut setup) == [2; 3], || "links are not up again".into())?;

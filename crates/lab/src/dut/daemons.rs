@@ -1,4 +1,4 @@
-//! The daemons of a router in a namespace: started, asked, and reset.
+//! The daemons of a router in a namespace: starting, asking and resetting them.
 
 use super::{NamespaceDut, READY};
 use crate::process::Daemon;
@@ -19,14 +19,14 @@ pub trait Resets {
     /// [`LabError::Unusable`] where this cannot be reset, or another reset is under way.
     fn begin(&mut self, kind: ResetKind, now: Instant, after: Duration) -> Result<(), LabError>;
 
-    /// What came of it, once; `None` while it is under way at `now`.
+    /// The result, once; `None` while the reset is under way at `now`.
     fn done(&mut self, now: Instant) -> Option<ResetDone>;
 }
 
-/// A reset under way: a thread has the daemons until it is over. Dropping it ends them.
+/// A reset under way: a thread owns the daemons until it is over. Dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Resetting {
-    /// Without it, a reset that has not begun does not begin.
+    /// Dropping it cancels a reset that has not begun.
     go: Option<Sender<()>>,
     thread: Option<JoinHandle<(Vec<Daemon>, ResetDone)>>,
 }
@@ -46,7 +46,7 @@ struct Place {
     cpu: usize,
 }
 
-/// Resets `daemons` after `after`, unless that is called off before.
+/// Resets `daemons` after `after`, unless cancelled before.
 fn reset(
     mut daemons: Vec<Daemon>,
     place: &Place,
@@ -55,7 +55,7 @@ fn reset(
     go: &Receiver<()>,
 ) -> (Vec<Daemon>, ResetDone) {
     let asked = std::time::Instant::now();
-    // What it does is the DUT's work. On the tester's processor it would hold the frames up.
+    // The work of a reset belongs to the DUT. On the tester's processor it would delay frames.
     let _ = cpu::pin(0, place.cpu);
     let names: Vec<_> = daemons.iter().map(|daemon| daemon.name().to_owned()).collect();
     let mut done = ResetDone { began: after, ended: after, what: names.join(", "), problem: None };
@@ -64,7 +64,7 @@ fn reset(
         return (daemons, done);
     }
     done.began = asked.elapsed();
-    // In the reverse order of their start: who was first is the one that others need. Those that are killed go at the same time.
+    // In the reverse order of their start: later daemons need earlier ones. Those that are killed end at the same time.
     for daemon in daemons.iter_mut().rev() {
         daemon.end(politely);
     }
@@ -130,14 +130,14 @@ impl NamespaceDut {
         Ok(())
     }
 
-    /// Others are started once the daemon that was started last listens on this socket.
+    /// Further daemons are started once the last one listens on this socket.
     pub(crate) fn listens(&mut self, socket: &Path) {
         if let Some(daemon) = self.daemons.last_mut() {
             daemon.listens(socket);
         }
     }
 
-    /// Asks every process of every daemon; one that has just ended has no answer.
+    /// Asks every process of every daemon; a process that has just ended gives no answer.
     pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
         let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
         let name = |daemon: &Daemon, pid| match pid == daemon.pid() {

@@ -1,4 +1,4 @@
-//! How a router in a namespace is made, started and found ready.
+//! Creation and start of a router in a namespace, until it is ready.
 
 use super::{Dut, NamespaceDut};
 use crate::management::{MANAGEMENT, ManagementLink, Operator};
@@ -23,11 +23,11 @@ type Files = Vec<(String, String)>;
 
 /// Time in which a DUT in a namespace must become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
-/// And so much longer for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
+/// Additional time for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
 const NEIGHBOUR: Duration = Duration::from_millis(10);
 
 impl NamespaceDut {
-    /// Makes the links; addresses are set, routes are not. Those of a router of a system were made before.
+    /// Makes the links; addresses are set, routes are not. The links of a router of a system already exist.
     pub(crate) fn links(
         lab: &mut Lab,
         dut: &DutConfig,
@@ -67,7 +67,7 @@ impl NamespaceDut {
         })
     }
 
-    /// Makes a management link, and starts an SNMP agent and an SSH server beside it, where the suite asks for them.
+    /// Makes a management link, and starts an SNMP agent and an SSH server, where the suite asks for them.
     pub(crate) fn with_agent(
         &mut self,
         lab: &Lab,
@@ -98,18 +98,18 @@ impl NamespaceDut {
         self.after_sessions = commands;
     }
 
-    /// How its daemon is asked for a session with another router of its system.
+    /// Sets how its daemon is asked about a session with another router of its system.
     pub(crate) fn ask_sessions(&mut self, ask: impl Fn(&NamespaceDut, &CorePeer) -> Option<String> + 'static) {
         self.session = Some(Box::new(ask));
     }
 
-    /// Puts the routes of its role into the kernel, which no daemon does.
+    /// Puts the routes of its role into the kernel, for kinds whose daemons do not.
     pub(crate) fn add_routes(&mut self) -> Result<(), LabError> {
         self.routes_by_lab = true;
         self.netns().ip(&router::route_lines(&self.role))
     }
 
-    /// Which routes the kernel gets is the user's business: do not wait for those of the role.
+    /// The user's configuration decides which routes the kernel gets: do not wait for those of the role.
     pub(crate) fn routes_of_the_user(&mut self) {
         self.role.routes.clear();
     }
@@ -118,8 +118,8 @@ impl NamespaceDut {
         self.topology.netns()
     }
 
-    /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
-    /// are: the same, or `state` where a file has a secret, which goes with the lab.
+    /// Keeps the files that `render` makes of a role, with secrets removed. Returns the folder where daemons find the
+    /// complete files: the same folder, or `state`, which is removed with the lab, if a file has a secret.
     pub(crate) fn keep(
         &mut self,
         work_dir: &Path,
@@ -140,7 +140,7 @@ impl NamespaceDut {
         stop: &dyn Fn() -> bool,
         mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
     ) -> Result<(), LabError> {
-        // What has many neighbours to read about may take longer.
+        // Reading the configuration of many neighbours takes longer.
         let neighbours = self.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
             self.check_daemons()?;
@@ -152,14 +152,14 @@ impl NamespaceDut {
         })
     }
 
-    /// Waits until every link has carrier, every route of the role is in the kernel, and BGP listens where the role has it: the DUT is
-    /// ready.
+    /// Waits until the DUT is ready: every link has carrier, every route of the role is in the kernel, and BGP listens
+    /// if the role has it.
     pub(crate) fn ready(mut self, stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
         self.wait(stop, NamespaceDut::unready)?;
         Ok(Box::new(self))
     }
 
-    /// What is missing of what a router has by itself, in words.
+    /// A message with what the router itself still lacks, other routers aside.
     pub(super) fn unready(&self) -> Result<Option<String>, LabError> {
         match self.topology.link_not_up() {
             Some(link) => Ok(Some(format!("{link} has no carrier"))),

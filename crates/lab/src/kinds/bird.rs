@@ -30,7 +30,7 @@ static SPEC: KindSpec = KindSpec {
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
 
-/// What the template says to the kernel's protocol, of each family.
+/// The line of the template that exports routes to the kernel, one per address family.
 const EXPORT: &str = "export all;";
 
 /// Kind `bird`.
@@ -44,7 +44,7 @@ impl DutKind for Bird {
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let installs = INSTALL_ROUTES.find(&dut.params) != Some(false);
         let text = match configuration::own(dut, role)? {
-            // Only the user knows where a configuration of his own exports what.
+            // In a configuration of the user's, only the user knows which protocol exports what.
             Some(_) if !installs => {
                 return Err(LabError::Unusable {
                     what: format!("`{}` has `install_routes: false` and a configuration of its own", dut.name),
@@ -73,7 +73,7 @@ impl DutKind for Bird {
         let program = process::find("bird", "bird2")?;
         let control = process::find("birdc", "bird2")?;
         let mut ask = process::command(&program, &lab.shared().mark);
-        // It tells its version on the error stream.
+        // BIRD prints its version to standard error.
         ask.arg("--version").stderr(std::process::Stdio::piped());
         let told = ask.output().map_err(LabError::io("cannot start bird"))?;
         let told = String::from_utf8_lossy(&told.stderr).trim().replace("BIRD version", "BIRD");

@@ -79,7 +79,7 @@ static SPEC: KindSpec = KindSpec {
 /// Kind `external`.
 pub struct External;
 
-/// A command is given this long where it runs between trials.
+/// Time limit of commands that run between trials.
 const ASK: Duration = Duration::from_secs(10);
 
 impl DutKind for External {
@@ -92,7 +92,7 @@ impl DutKind for External {
         ManagementPort::of(dut).map(drop)
     }
 
-    /// The commands of the user configure it.
+    /// The user's commands configure it.
     fn configuration(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         Ok(Vec::new())
     }
@@ -166,11 +166,11 @@ struct ExternalDut {
 }
 
 impl ExternalDut {
-    /// Runs a command of the user on the host; `None` when there is none of this name.
+    /// Runs a command of the user on the host; `None` if there is none of this name.
     fn hook(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
         let log = self.log(key);
-        // The flag cannot go along to the other thread, so it is looked at here while that one runs.
+        // `stop` cannot move to the other thread, so it is polled here while that thread runs.
         let stopped = std::sync::atomic::AtomicBool::new(false);
         let flag = &stopped;
         let (done, finished) = std::sync::mpsc::channel();
@@ -179,7 +179,7 @@ impl ExternalDut {
                 let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
                 let run = || process::shell(text, &self.shared.mark, &self.environment, &log, limit, &stop);
                 let result = self.shared.on_host(run).and_then(|r| r);
-                // Nobody waits any more only if this thread is already being joined.
+                // The receiver is gone only if this thread is already being joined.
                 let _ = done.send(());
                 result
             });
@@ -193,7 +193,7 @@ impl ExternalDut {
         .map(Some)
     }
 
-    /// Runs a command of the user that has to succeed.
+    /// Runs a command of the user that must succeed.
     fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
         match self.hook(key, limit, stop)? {
             Some(status) if !status.success() => Err(LabError::Command {
@@ -214,7 +214,7 @@ impl ExternalDut {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// Pings to the management port need a route, and the host's leave.
+    /// Pings to the management port need a route, and the host's permission.
     fn refuse_unless_it_can_be_pinged(&self) -> Result<(), LabError> {
         let Some(ManagementPort { address, .. }) = &self.management else { return Ok(()) };
         match self.shared.on_host(|| management::cannot_ping(*address))? {
@@ -311,7 +311,7 @@ impl Dut for ExternalDut {
     }
 }
 
-/// Lines `name value`; others are passed over.
+/// Parses lines `name value`; others are skipped.
 fn parse_counters(text: &str) -> BTreeMap<String, u64> {
     let pair = |line: &str| {
         let (name, value) = line.trim().rsplit_once(char::is_whitespace)?;
@@ -335,8 +335,8 @@ fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
         .collect()
 }
 
-/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes, the same per VLAN sub-interface
-/// with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
+/// Environment of the user's commands: `DUT_PORTS`, and per port its interface, addresses and routes, the same per VLAN
+/// sub-interface with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
 fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
     let mut variables = vec![("DUT_PORTS".to_owned(), role.interfaces.len().to_string())];
     if let Some(bgp) = &role.bgp {
@@ -403,7 +403,7 @@ fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Result<(), LabEr
     }
 }
 
-/// Why the interface must not be used, and the remedy; from `ip -j address` and `ip -j route`.
+/// Why the interface must not be used, and the remedy, from `ip -j address` and `ip -j route`.
 fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value]) -> Option<(String, String)> {
     let text = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let no = |what: String, remedy: String| Some((what, remedy));

@@ -1,4 +1,4 @@
-//! FRRouting: staticd's and bgpd's routes, put into the kernel by zebra; the kernel forwards.
+//! FRRouting: zebra puts the routes of staticd and bgpd into the kernel, which forwards.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
@@ -42,10 +42,10 @@ pub(crate) const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2
 /// kernel gives an ordinary user less.
 const NETLINK_BUFFER: &str = "90000000";
 
-/// Socket by which the daemons reach zebra, in the folder of their state.
+/// Socket on which zebra serves the daemons, in the folder of their state.
 pub(super) const ZEBRA_SOCKET: &str = "zserv.api";
 
-/// Groups that the daemons insist on.
+/// Groups that the daemons require.
 const GROUPS: [&str; 2] = ["frr", "frrvty"];
 
 /// Kind `frr`.
@@ -70,7 +70,7 @@ impl DutKind for Frr {
     ) -> Result<Box<dyn Dut>, LabError> {
         let zebra = process::find("zebra", "frr")?;
         let staticd = process::find("staticd", "frr")?;
-        // Not by name: OpenBGPD's program is called so too.
+        // Not looked up by name: OpenBGPD's program has the same name.
         let bgpd = zebra.with_file_name("bgpd");
         let version = format!("{}, Linux {}", version(process::command(&zebra, &lab.shared().mark))?, kernel_release());
         let state = lab.shared().fresh_state(&dut.name)?;
@@ -94,7 +94,7 @@ impl DutKind for Frr {
         };
         start("zebra", &zebra, &mut router)?;
         router.listens(&socket);
-        // Who finds zebra not listening tries again only ten seconds later.
+        // A daemon that finds zebra not listening tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;
         if speaks_bgp {
@@ -110,14 +110,15 @@ impl DutKind for Frr {
     }
 }
 
-/// FRR's version, as its `zebra` tells it.
+/// FRR's version, as its `zebra` reports it.
 pub(super) fn version(mut zebra: Command) -> Result<String, LabError> {
     zebra.arg("--version");
     let told = process::output(zebra, None)?;
     Ok(format!("FRR {}", told.lines().next().unwrap_or_default().trim_start_matches("zebra version ").trim()))
 }
 
-/// Configuration files: `frr.conf` of the static routes and `bgpd.conf` of BGP, or the user's `frr.conf` for all daemons.
+/// Configuration files: `frr.conf` with the static routes and `bgpd.conf` with BGP, or the user's `frr.conf` for all
+/// daemons.
 pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
     if let Some(text) = configuration::own(dut, role)? {
         return Ok(vec![("frr.conf".into(), text)]);
@@ -129,12 +130,13 @@ pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, S
     Ok(files)
 }
 
-/// Does bgpd have anything to do?
+/// True if bgpd is needed.
 pub(super) fn speaks_bgp(role: &RouterRole, files: &[(String, String)]) -> bool {
     role.bgp.is_some() || files.iter().any(|(_, text)| text.lines().any(|l| l.starts_with("router bgp")))
 }
 
-/// The file that a daemon reads; `None` for an empty configuration. Each daemon takes its part of the user's (`own`) and passes over the rest.
+/// The file that a daemon reads; `None` for an empty configuration. Each daemon reads its part of the user's file
+/// (`own`) and ignores the rest.
 pub(super) fn config_of(daemon: &str, own: bool) -> Option<&'static str> {
     match daemon {
         "zebra" if !own => None,
@@ -160,8 +162,8 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     all
 }
 
-/// bgpd listens before it has read its neighbours and heard of its interfaces, and turns away who comes so early. In words
-/// which address it does not know yet.
+/// bgpd listens before it has read its neighbours and learned of its interfaces, and rejects connections that come so
+/// early. A message with the first address that it does not know yet.
 pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     let told = match ask(vty, "show bgp martian next-hop") {
         Ok(told) => told,
@@ -171,7 +173,7 @@ pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     missing.map(|address| format!("bgpd has not heard of its address {address}"))
 }
 
-/// In words what bgpd says of a session with another router of the system that is not up.
+/// A message from bgpd when a session with another router of the system is not up.
 pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     let told = match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
         Ok(told) => told,
@@ -181,7 +183,7 @@ pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     bgp::session_down(peer, state.unwrap_or_default().split(',').next())
 }
 
-/// Asks a daemon by the socket that vtysh uses: a command ends with NUL, its answer with three of them and a status.
+/// Asks a daemon over the socket that vtysh uses: a command ends with NUL, its answer with three NULs and a status.
 fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(vty)?;
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -198,8 +200,8 @@ fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').to_owned())
 }
 
-/// Gives FRR an empty /etc/frr, so that the host's configuration has no say, and groups that exist in every user
-/// namespace. Once per lab or guest; only those in it see it.
+/// Gives FRR an empty /etc/frr, so that the host's configuration has no effect, and groups that exist in every user
+/// namespace. Once per lab or guest, and visible only there.
 pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     let group = state.join("group");
     if group.exists() {
@@ -212,7 +214,7 @@ pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     mounts::show_at(&group, path)
 }
 
-/// A group file in which FRR's groups are root's: the only group that a user namespace of one user has.
+/// A group file in which FRR's groups have the id of root's: the only group that a user namespace of one user has.
 fn with_groups(text: &str) -> String {
     let foreign = |line: &&str| !GROUPS.iter().any(|g| line.strip_prefix(g).is_some_and(|rest| rest.starts_with(':')));
     let mut lines: Vec<String> = text.lines().filter(foreign).map(str::to_owned).collect();

@@ -1,4 +1,5 @@
-//! The kernel's own forwarding with static routes: the smallest router, and what every software router adds to.
+//! The kernel's own forwarding with static routes: the simplest router, and the forwarding plane of every software
+//! router here.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;

@@ -1,4 +1,4 @@
-//! The kinds of DUT, one file each.
+//! The kinds of DUT, each in its own file.
 
 pub mod bird;
 pub mod external;
@@ -26,7 +26,7 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
 }
 
-/// What a DUT needs for tests with these needs and this machine lacks; nothing for a kind that the lab does not know.
+/// What this machine lacks for a DUT under tests with these needs; nothing for a kind that the lab does not know.
 pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
@@ -39,7 +39,7 @@ pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
-/// What a router in a network namespace can do whose forwarding is that of this machine's kernel.
+/// Capabilities of a router in a network namespace that forwards with this machine's kernel.
 const IN_NAMESPACE: Capabilities = Capabilities {
     vlans: Vlans::HostKernel,
     vlan_tags: 2,
@@ -58,7 +58,7 @@ pub(crate) fn with_own_vlans() -> String {
     own.map(|k| k.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Names of the kinds that make tunnels without the kernel of this machine.
+/// Names of the kinds that make tunnels without this machine's kernel.
 pub(crate) fn with_own_tunnels() -> String {
     let end = Ipv4Addr::UNSPECIFIED;
     let role = RouterRole { tunnels: vec![Tunnel { local: end, remote: end, mtu: 0 }], ..RouterRole::default() };
@@ -108,7 +108,7 @@ mod tests {
         assert!(error.contains("`qinq`"), "{error}");
         refuse_unless_able(&weak, &RouterRole::of(&tests_support::two_ports_with_bgp(1))).unwrap();
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
-        // A kind without BGP plays its part without, one with BGP must protect it.
+        // A kind without BGP plays the role without it; a kind with BGP must protect the sessions.
         let role = RouterRole::of(&tests_support::two_protected_ports());
         let unprotected =
             KindSpec { capabilities: Capabilities { bgp: true, ..Capabilities::ROUTER }, ..*linux::Linux.spec() };
@@ -124,7 +124,7 @@ mod tests {
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
 
-/// What the tests of the kinds share.
+/// Shared by the tests of the kinds.
 #[cfg(test)]
 pub(crate) mod tests_support {
     pub(crate) use super::ports::two_ports;
@@ -132,7 +132,7 @@ pub(crate) mod tests_support {
     use drophammer_model::trial::{AddressRange, Family};
     use std::time::Duration;
 
-    /// The same with one BGP peer on each port in each family, whose sessions are protected.
+    /// Two ports with one BGP peer each in each family, whose sessions are protected.
     pub(crate) fn two_protected_ports() -> Vec<PortConfig> {
         let mut ports = two_ports_with_bgp(1);
         for bgp in ports.iter_mut().filter_map(|port| port.bgp.as_mut()) {
@@ -141,7 +141,7 @@ pub(crate) mod tests_support {
         ports
     }
 
-    /// The same with `peers` BGP peers on each port in each family.
+    /// Two ports with `peers` BGP peers each in each family.
     pub(crate) fn two_ports_with_bgp(peers: u32) -> Vec<PortConfig> {
         let mut ports = two_ports();
         for (port, asn) in ports.iter_mut().zip(65001..) {
@@ -161,7 +161,7 @@ pub(crate) mod tests_support {
         ports
     }
 
-    /// The same with internal peers on the first port.
+    /// Two ports with two BGP peers each in each family, those of the first port internal.
     pub(crate) fn one_internal_port(next_hop_self: bool) -> Vec<PortConfig> {
         let mut ports = two_ports_with_bgp(2);
         let bgp = ports.iter_mut().filter_map(|port| port.bgp.as_mut());
@@ -169,7 +169,7 @@ pub(crate) mod tests_support {
         ports
     }
 
-    /// The same with sub-interfaces on the first port: a tag of 802.1Q, and two stacks below the same tag of 802.1ad.
+    /// Adds sub-interfaces to the first port: an 802.1Q tag, and two stacks below the same 802.1ad tag.
     pub(crate) fn with_vlans(mut ports: Vec<PortConfig>) -> Vec<PortConfig> {
         let c = |vid| VlanTag { tpid: 0x8100, vid };
         let s = |vid| VlanTag { tpid: 0x88a8, vid };

@@ -1,4 +1,4 @@
-//! OpenBGPD: a control plane. On Linux it puts no routes into the kernel, whose static routes forward.
+//! OpenBGPD: a control plane only. On Linux it puts no routes into the kernel; the kernel forwards by static routes.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
@@ -32,7 +32,7 @@ static SPEC: KindSpec = KindSpec {
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
 
-/// The user as which its processes run, in whose home they lock themselves up.
+/// User of its processes, which they confine to the user's home (chroot).
 const USER: &str = "_openbgpd";
 
 /// Kind `openbgpd`.
@@ -65,7 +65,7 @@ impl DutKind for OpenBgpd {
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
-        // FRR has a program of the same name.
+        // bgpd is not looked up by name: FRR has a program of the same name.
         let control = process::find("bgpctl", "openbgpd")?;
         let program = control.with_file_name("bgpd");
         if !lab.is_root() {
@@ -75,7 +75,7 @@ impl DutKind for OpenBgpd {
             });
         }
         let mut ask = process::command(&program, &lab.shared().mark);
-        // It tells its version on the error stream.
+        // OpenBGPD prints its version to standard error.
         ask.arg("-V").stderr(std::process::Stdio::piped());
         let told = ask.output().map_err(LabError::io("cannot start bgpd"))?;
         let version = format!("{}, Linux {}", String::from_utf8_lossy(&told.stderr).trim(), kernel_release());
@@ -90,17 +90,17 @@ impl DutKind for OpenBgpd {
             files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
             Ok::<_, LabError>(files)
         };
-        // The bed and the tests reach the networks behind the ports as with every other kind.
+        // Testbed and tests reach the networks behind the ports as with all other kinds.
         router.add_routes()?;
         router.keep(work_dir, &state, role, &files)?;
-        // It refuses a file that others may read.
+        // OpenBGPD refuses a file that others may read.
         let config = state.join("bgpd.conf");
         let (_, text) = files(role)?.pop().expect("bgpd.conf is the last of its files");
         configuration::write_private(&config, &text)?;
         let mut command = router.netns().command(&program);
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
-        // A session that was ended would be refused for 30 s, then for 60, then for 120.
+        // OpenBGPD would refuse a session that was ended for 30 s, then for 60, then for 120.
         let up = |peer: IpAddr| {
             let mut command = router.netns().command(&control);
             command.arg("-s").arg(&socket).args(["neighbor", &peer.to_string(), "up"]);
@@ -120,7 +120,7 @@ impl DutKind for OpenBgpd {
     }
 }
 
-/// Home of a user of this machine.
+/// Home of a user on this machine.
 fn home(user: &str) -> Result<PathBuf, LabError> {
     let path = Path::new("/etc/passwd");
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;

@@ -1,7 +1,8 @@
 //! Open vSwitch as a router: its datapath in user space, static flows from the role, no kernel module.
 //!
-//! Database and switch run in the router's namespace with a run folder of their own. The links of the router are ports of one bridge;
-//! the kernel of the namespace has the addresses, behind internal ports, and does what the flows cannot ([`flows`]).
+//! Database and switch run in the router's namespace with their own run folder. The links of the router are ports of
+//! one bridge; the kernel of the namespace has the addresses, behind internal ports, and handles what the flows cannot
+//! ([`flows`]).
 
 mod counters;
 mod flows;
@@ -24,13 +25,13 @@ const BRIDGE: &str = "br0";
 const OPENFLOW: &str = "OpenFlow13";
 const COMMON: &str = "openvswitch-common";
 const CONTROL: &str = "vswitchd.ctl";
-/// The tables of the database, where Debian and a build from source have them.
+/// The schema of the database, as installed by Debian and by a build from source.
 const SCHEMAS: [&str; 2] =
     ["/usr/share/openvswitch/vswitch.ovsschema", "/usr/local/share/openvswitch/vswitch.ovsschema"];
 /// Package of database and switch.
 const SWITCH: &str = "openvswitch-switch";
 
-/// Labels that the switch can tell apart in a packet.
+/// Most labels of a packet that the switch can match.
 const MOST_LABELS: usize = 3;
 
 static SPEC: KindSpec = KindSpec {
@@ -53,12 +54,12 @@ static SPEC: KindSpec = KindSpec {
 /// Kind `ovs`.
 pub struct Ovs;
 
-/// Words of ovs-vsctl(8) that make the bridge and its ports.
+/// Arguments of ovs-vsctl(8) that make the bridge and its ports.
 fn bridge(role: &RouterRole) -> Vec<String> {
     let mut words = format!(
         "--timeout=20 add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev fail_mode=secure protocols={OPENFLOW}"
     );
-    // What a packet of one prefix has taught the datapath is for all of the prefix, of IPv6 too.
+    // A datapath flow learned from one packet covers the whole prefix, for IPv6 too.
     words += &format!(
         " -- --id=@routes create Flow_Table prefixes=nw_dst,ipv6_dst -- set bridge {BRIDGE} flow_tables:{}=@routes",
         flows::ROUTES
@@ -77,7 +78,7 @@ fn bridge(role: &RouterRole) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Lines of ip(8) that give the kernel behind the internal ports what the router has.
+/// Lines of ip(8) that give the kernel behind the internal ports the router's addresses and routes.
 fn kernel_lines(role: &RouterRole) -> Vec<String> {
     let interface = |(i, interface): (usize, &Interface)| {
         let name = flows::kernel_interface(i);
@@ -171,7 +172,7 @@ impl DutKind for Ovs {
         router.wait(stop, |_| Ok((!socket("db.sock").exists()).then(|| "ovsdb-server does not listen".into())))?;
         tell(&router, "ovs-vsctl", &[format!("--db={database}"), "--no-wait".into(), "init".into()])?;
 
-        // The kernel's threads that receive for it run before other work, and would leave it no time.
+        // The kernel threads that receive for the switch have priority over other work and would leave it no time.
         let mut switch = command(&router, "nice", "coreutils")?;
         switch
             .args(["-n", "-20"])
@@ -182,7 +183,7 @@ impl DutKind for Ovs {
         switch.arg(format!("--unixctl={}", socket(CONTROL).display()));
         router.daemon("ovs-vswitchd", switch, work_dir)?;
         router.wait(stop, |_| Ok((!socket(CONTROL).exists()).then(|| "ovs-vswitchd does not listen".into())))?;
-        // Returns when the switch has made the bridge.
+        // Returns once the switch has made the bridge.
         let words = [vec![format!("--db={database}")], bridge(role)].concat();
         tell(&router, "ovs-vsctl", &words)?;
         let managed = format!("unix:{}", socket(&format!("{BRIDGE}.mgmt")).display());
@@ -230,7 +231,7 @@ mod tests {
         let role = RouterRole::of(&with_vlans(two_ports()));
         let error = Ovs.check(&dut, &role).unwrap_err().to_string();
         assert!(error.contains("`vlan`") && error.contains("kind `ovs`"), "{error}");
-        // Without BGP of its own it plays its part beside routers that have it.
+        // A kind without BGP plays the rest of the role beside routers with BGP.
         Ovs.check(&dut, &RouterRole::of(&two_ports_with_bgp(1))).unwrap();
     }
 }

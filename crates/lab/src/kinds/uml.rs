@@ -1,7 +1,7 @@
-//! User Mode Linux: a whole kernel as a process of this machine, with VLAN devices of its own and FRR inside.
+//! User Mode Linux: a complete kernel as a process of this machine, with its own VLAN devices and FRR inside.
 //!
-//! Its ports are taps in the tester's namespace. What runs inside is this program once more, as the guest's first process
-//! ([`guest`]): it configures the kernel, starts the daemons and answers questions over a tap of its own, `m0`.
+//! Its ports are taps in the tester's namespace. This program runs inside once more, as the guest's first process
+//! ([`guest`]): it configures the kernel, starts the daemons and answers questions over a separate tap, `m0`.
 
 mod agent;
 mod dut;
@@ -79,26 +79,27 @@ const KERNEL: &str = "linux.uml";
 /// Least memory of a guest, in MiB.
 const LEAST_MEMORY: u64 = 64;
 
-/// What the guest is told by its file.
+/// Contents of the job file of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Job {
-    /// Who puts routes into the kernel.
+    /// What puts routes into the kernel.
     routing: Routing,
-    /// What it is to be.
+    /// The role to play.
     role: RouterRole,
     /// Configuration files, `(name, text)`.
     files: Vec<(String, String)>,
-    /// Are these the user's?
+    /// True if these are the user's.
     own: bool,
-    /// Modules of the guest's kernel.
+    /// Folder of the modules of the guest's kernel.
     modules: String,
-    /// Have labels a TTL of their own?
+    /// True if labels have a TTL of their own.
     pipe: bool,
-    /// Its ports are packet sockets, which take no frame that is for the line to finish.
+    /// True if its ports are packet sockets, which accept only complete frames: no checksum or segmentation is left to
+    /// offload.
     raw: bool,
-    /// What it delays of what arrives from other routers of its system.
+    /// Delays of packets that arrive from other routers of its system.
     delays: Vec<LinkDelay>,
-    /// What serves classes of service.
+    /// The scheduler of classes of service.
     scheduler: Scheduler,
 }
 
@@ -109,7 +110,7 @@ enum Routing {
     Static,
 }
 
-/// Why guests cannot run on this machine's processor; `None` where they can, or where there is no kernel for them.
+/// Why guests cannot run on this machine's processor; `None` if they can, or if no guest kernel is installed.
 pub fn unfit_processor() -> Option<String> {
     let kernel = process::find(KERNEL, "user-mode-linux").ok()?;
     processor::refuse_unsaved_registers(&kernel).err().map(|e| e.to_string())
@@ -125,7 +126,7 @@ fn routing(dut: &DutConfig) -> Routing {
     }
 }
 
-/// What joins a guest to the tester.
+/// The kind of links between a guest and the tester.
 fn links(dut: &DutConfig, role: &RouterRole) -> Links {
     let veth = role.member.is_some() || dut.params.text("links").as_deref() == Some("veth");
     if veth { Links::Veth } else { Links::Tap }

@@ -1,5 +1,6 @@
-//! A Linux router with a fast path: a program in the receive path of each link (XDP) forwards by the kernel's own tables, and the kernel
-//! does the rest. The program is part of Drophammer; it lives in a process of its own, which is this program once more.
+//! A Linux router with a fast path: a program in the receive path of each link (XDP) forwards by the kernel's own
+//! tables, and the kernel does the rest. The XDP program is part of Drophammer; a separate process, this program once
+//! more, holds it.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
@@ -60,7 +61,7 @@ impl DutKind for Xdp {
         take_frames(lab, &router)?;
 
         let socket = lab.shared().fresh_state(&dut.name)?.join("control");
-        // By the process rather than by its path, which another program may have taken since.
+        // By process id rather than by path: the file at the path may have been replaced since.
         let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
         let mut command = router.netns().command(&program);
         command.arg(SUBCOMMAND).arg(&socket).args((0..role.interfaces.len()).map(router::dut_interface));
@@ -78,8 +79,8 @@ impl DutKind for Xdp {
     }
 }
 
-/// Lets the tester's ends take frames that are no packets of the kernel: veth hands those over only to an end with a receive loop (NAPI), which
-/// GRO gives it. The loop runs where the frame was sent, so on the DUT's processor, as the receive work of any veth.
+/// Lets the tester's ends receive frames redirected by XDP: veth delivers those only to an end with a receive loop
+/// (NAPI), which GRO enables. The loop runs on the processor of the sender, which is the DUT's, as with any veth.
 fn take_frames(lab: &Lab, router: &NamespaceDut) -> Result<(), LabError> {
     let tester = Netns::tester(lab.shared())?;
     let ends: Vec<_> = router.interfaces().iter().map(|end| end.name.clone()).collect();

@@ -1,8 +1,9 @@
-//! Filters of a system, router by router.
+//! Filters of a system, divided by router.
 
 use drophammer_model::filter::FilterList;
 
-/// The lists that one router has of those of the system, at interfaces of its own, and the place of each of its rules among all.
+/// The lists of the system that apply to one router, at its own interfaces, and the place of each of its rules among
+/// all.
 pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
     let (mut own, mut rules) = (Vec::new(), Vec::new());
     let mut first = 0;
@@ -10,7 +11,7 @@ pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<
         let all = list.interfaces.is_empty();
         let at = ports.clone().filter(|port| all || list.interfaces.contains(port)).map(|port| port - ports.start);
         let interfaces: Vec<usize> = at.collect();
-        // A list without interfaces would be at those to other routers too.
+        // A list without interfaces would also apply at the links to other routers.
         if !interfaces.is_empty() {
             rules.extend(first..first + list.rules.len());
             own.push(FilterList { interfaces, ..list.clone() });

@@ -1,8 +1,8 @@
 //! Links between the routers of a system.
 //!
-//! A link is a veth pair between the namespaces of two routers. Each end receives in a kernel thread of its own on the DUT's processor, as at a
-//! link to the tester ([`crate::confine`]), and each end has the input queue of the suite, because each is the sender in front of the
-//! other's ring. A link with a speed has a token bucket at each end in its place.
+//! A link is a veth pair between the namespaces of two routers. Each end receives in its own kernel thread on the DUT's
+//! processor, as at a link to the tester ([`crate::confine`]). Each end also has the input queue of the suite, because
+//! it sends into the other end's ring. On a link with a speed, each end has a token bucket instead.
 
 use crate::enter::Shared;
 use crate::link_delay::LinkDelay;
@@ -17,26 +17,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a frame takes of an Ethernet line beside the bytes that the kernel counts: FCS, preamble and gap.
+/// Bytes of a frame on an Ethernet line beyond those that the kernel counts: FCS, preamble and gap.
 const OVERHEAD: u32 = 24;
-/// The shortest frame with all of that.
+/// The shortest frame, including these.
 const SHORTEST: u32 = 84;
-/// A token bucket lets so many largest frames pass at once, or what the link carries in this time if that is more: the kernel's
-/// timers are not exact.
+/// A token bucket passes this number of largest frames at once, or what the link carries in this time if that is more:
+/// the kernel's timers are not exact.
 const BURST_FRAMES: u64 = 2;
 const BURST: Duration = Duration::from_millis(1);
-/// A link is up within this time once both ends are.
+/// Time limit for a link to come up once both ends are up.
 const CARRIER: Duration = Duration::from_secs(5);
 
 /// The links between the routers of a system. Dropping it removes them.
 pub(super) struct CoreLinks {
     links: Vec<CoreLink>,
-    /// Largest packets of each.
+    /// Largest packets of each link.
     mtus: Vec<u32>,
     shared: Arc<Shared>,
-    /// Those that have been taken down.
+    /// Links that have been taken down.
     down: BTreeSet<CoreLinkName>,
-    /// The routers have kernels of their own: there links are taken down and have queues of classes, and the ends here stay as they are.
+    /// The routers have their own kernels: links are taken down and have queues of classes there, and the ends here
+    /// stay unchanged.
     inside: bool,
     /// Namespaces of the routers.
     netns: Vec<Netns>,
@@ -98,7 +99,7 @@ impl CoreLinks {
         self.netns[a.router].ip(&[add])
     }
 
-    /// Gives an interface of a router that has no queue that of its link; one to the tester is left as it is.
+    /// Gives an interface without a queue the queue of its link; interfaces to the tester are left unchanged.
     fn add_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
         let end = CoreEnd { router, interface };
         let at = self.links.iter().position(|link| link.ends.contains(&end));
@@ -117,13 +118,13 @@ impl CoreLinks {
         tc(&format!("parent 1:1 handle 2: pfifo limit {frames}"))
     }
 
-    /// The same to an interface that may have another queue.
+    /// As [`CoreLinks::add_queue_at`], for an interface that may have another queue.
     pub(super) fn restore_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
         if self.inside {
             return Ok(());
         }
         let name = dut_interface(interface);
-        // Where there is none nothing has to be deleted, and tc says so.
+        // Fails if there is no queue to delete.
         let _ = self.netns[router].output("tc", "iproute2", &["qdisc", "del", "dev", &name, "root"], None);
         self.add_queue_at(router, interface)
     }
@@ -132,7 +133,7 @@ impl CoreLinks {
         &self.down
     }
 
-    /// The ends of all links of this name; an error where there is none.
+    /// The ends of all links of this name; an error if there are none.
     pub(super) fn ends(&self, name: CoreLinkName) -> Result<Vec<CoreEnd>, LabError> {
         let ends: Vec<_> = self.links.iter().filter(|link| link.name == name).flat_map(|link| link.ends).collect();
         if !ends.is_empty() {
@@ -146,7 +147,8 @@ impl CoreLinks {
         })
     }
 
-    /// Takes all links of this name down at both ends, or up; then they have carrier. Routers with kernels of their own do that themselves.
+    /// Takes all links of this name down at both ends, or up, and then waits for carrier. Routers with their own
+    /// kernels do that themselves.
     pub(super) fn set(&mut self, name: CoreLinkName, up: bool) -> Result<(), LabError> {
         let ends = if self.inside { Vec::new() } else { self.ends(name)? };
         let word = if up { "up" } else { "down" };
@@ -163,14 +165,14 @@ impl CoreLinks {
         Ok(())
     }
 
-    /// The first link that is not up although nobody took it down.
+    /// The first link that is not up although it was not taken down.
     pub(super) fn not_up(&self) -> Option<CoreLinkName> {
         let up = |end: &CoreEnd| operational(&self.netns[end.router], &dut_interface(end.interface));
         let mut wanted = self.links.iter().filter(|link| !self.down.contains(&link.name));
         wanted.find(|link| !link.ends.iter().all(up)).map(|link| link.name)
     }
 
-    /// Removes the links: at once, while the end of a namespace would take its time.
+    /// Removes the links, which takes effect at once; with the end of a namespace it would take time.
     pub(super) fn remove(&mut self) -> Result<(), LabError> {
         let mut result = Ok(());
         for link in std::mem::take(&mut self.links) {
@@ -189,14 +191,14 @@ impl Drop for CoreLinks {
     }
 }
 
-/// Bytes that a token bucket lets pass at once.
+/// Bytes that a token bucket passes at once.
 fn burst(speed: Bandwidth, mtu: u32) -> u64 {
     let frame = u64::from(mtu) + 14 + u64::from(OVERHEAD);
     let in_time = speed.0.saturating_mul(BURST.as_micros() as u64) / 8_000_000;
     in_time.max(BURST_FRAMES * frame)
 }
 
-/// The links in words, for the record.
+/// Description of the links, for the record.
 pub(super) fn text(system: &System) -> String {
     let mtu = system.routers[0].role.interfaces.last().map_or(0, |interface| interface.mtu);
     let speeds: BTreeSet<u64> = system.links.iter().filter_map(|link| link.speed).map(|speed| speed.0).collect();

@@ -1,7 +1,8 @@
-//! Kinds that speak BGP, held against BIRD on both sides: one peer behind t0 announces, one behind t1 must receive.
+//! Kinds that speak BGP, with BIRD as the peer on both sides: the peer behind t0 announces, the peer behind t1 must
+//! receive.
 //!
-//! `DROPHAMMER_ROUTES=1000000,500000` announces so many IPv4 and IPv6 routes instead of 1,000 of each, and the lines that
-//! the scenarios print are then figures.
+//! `DROPHAMMER_ROUTES=1000000,500000` announces that many IPv4 and IPv6 routes instead of 1,000 of each. Only then are
+//! the printed numbers measurements.
 
 use super::hosts::kernel_hosts;
 use super::{Checked, ensure, kill_ours, up_with};
@@ -33,15 +34,15 @@ fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
     ports
 }
 
-/// Routes to announce, IPv4 and IPv6.
+/// Number of routes to announce, IPv4 and IPv6.
 fn counts() -> (u32, u32) {
     let given = std::env::var("DROPHAMMER_ROUTES").ok();
     let given = given.as_deref().and_then(|t| t.split_once(',')).map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()));
     given.unwrap_or((1000, 1000))
 }
 
-/// Waits until `look` has what is wanted; `Err` of the last look after the limit. Looks for a fifth of the time at most:
-/// counting a million routes takes work from the DUT.
+/// Waits until `look` succeeds; returns its last error after the limit. Looks for a fifth of the time at most: counting
+/// a million routes takes processor time from the DUT.
 fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
     let start = Instant::now();
     loop {
@@ -62,8 +63,8 @@ struct Peer<'a> {
 }
 
 impl Peer<'_> {
-    /// Starts one in `netns` as neighbour of the DUT from these addresses, with routes that it announces once they are
-    /// enabled.
+    /// Starts a BIRD in `netns` as neighbour of the DUT from these addresses, with routes that it announces once they
+    /// are enabled.
     fn start<'a>(
         netns: &'a Netns,
         folder: &Path,
@@ -119,7 +120,7 @@ impl Peer<'_> {
         ensure(told.matches("Established").count() == 2, &format!("both sessions are established:\n{told}"))
     }
 
-    /// Routes in a table: all, or those for which the filter holds.
+    /// Number of routes in a table that match the filter, or of all.
     fn holds(&self, table: &str, filter: &str) -> u64 {
         let told = self.ask(&format!("show route table {table} {filter} count"));
         let count = told.lines().find_map(|l| l.split_once(" of ")?.0.trim().parse().ok());
@@ -134,16 +135,16 @@ impl Drop for Peer<'_> {
     }
 }
 
-/// Routes that an eBGP neighbour of AS 65001 announced and the DUT, AS 65000, passed on.
+/// Filter for routes that an eBGP neighbour of AS 65001 announced and the DUT, AS 65000, passed on.
 const PASSED_ON: &str = "where bgp_path ~ [= 65000 65001 =]";
 
-/// Routes travel from peer to peer and into the kernel, and go again when the peer goes.
+/// Routes travel from peer to peer and into the kernel, and are withdrawn when the peer ends.
 pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let into_kernel = kind != "openbgpd";
     let mut dut = up_with(lab, kind, work, &with_bgp(super::ports(), 1))?;
     let daemon = if kind == "bird" { "bird" } else { "bgpd" };
-    // A guest is one process of ours.
+    // A guest is a single process here.
     let (ours, named) = if kind == "uml" { ("linux.uml", "uml") } else { (daemon, daemon) };
     let wanted = [counts().0, counts().1].map(u64::from);
     let fib = |dut: &mut Box<dyn Dut>| -> Result<[u64; 2], String> {
@@ -158,7 +159,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let receiver = Peer::start(&far, work, 65002, sessions, (0, 0))?;
     await_that(60, || sender.established().and_then(|()| receiver.established()))?;
 
-    // The moved link was down for a moment; what hangs on it is back when the numbers no longer move by themselves.
+    // The moved link was down for a moment; its routes are back once the numbers no longer change.
     let before = fib(&mut dut)?;
     let memory = |dut: &mut Box<dyn Dut>| dut.memory().iter().find(|(n, _)| n == daemon).map_or(0, |(_, bytes)| *bytes);
     ensure(memory(&mut dut) > 1_000_000, &format!("memory of {daemon}: {:?}", dut.memory()))?;
@@ -231,7 +232,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(text)
 }
 
-/// A router with 500 neighbours on each port and in each family, 2,000 in all, comes up and takes the last of them.
+/// A router with 500 neighbours on each port and in each family, 2,000 in all, comes up and accepts the last of them.
 pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let mut ports = super::ports();
@@ -255,7 +256,7 @@ pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(text)
 }
 
-/// What cannot be had is said, with the remedy.
+/// Unsupported configurations are refused with a remedy.
 pub fn refused(lab: &mut Lab, work: &Path) -> Checked {
     let (ports, what, remedy) = match lab.is_root() {
         true => (super::ports(), "the suite has no `bgp:`", "add `bgp: {}`"),

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Time between two questions.
+/// Interval of the questions.
 const EACH: Duration = Duration::from_millis(10);
 
 /// Brings the router up.
 type Attempt<'a> = dyn FnMut(&BTreeMap<String, ParamValue>) -> Result<Box<dyn Dut>, String> + 'a;
 
-/// Two veth pairs on the host, so that the kind `external` has interfaces that are free.
+/// Two veth pairs on the host, so that the kind `external` has unused interfaces.
 pub struct ExternalLinks;
 
 impl ExternalLinks {
@@ -43,7 +43,7 @@ impl Drop for ExternalLinks {
     }
 }
 
-/// The user's own router, here two links that the host holds.
+/// The user's own router, here two links of the host.
 pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     let journal = work.join("journal");
     let text = |t: String| ParamValue::Text(t);
@@ -75,7 +75,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
             let error = with(&interface)?;
             ensure(error.contains("default route"), &error)?;
         }
-        // The second port wants 9000 bytes.
+        // The second port requires 9000 bytes.
         let error = with("dhx1")?;
         ensure(error.contains("MTU of 1500") && error.contains("ip link set dhx1 mtu 9000"), &error)?;
         return ensure(!journal.exists(), "no command ran on a refused interface");
@@ -111,7 +111,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(told.lines().count() == 3, "teardown after a failed setup")
 }
 
-/// The management port of the user's router: here the loopback of the host.
+/// The management port of the user's router, here the loopback of the host.
 fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut Attempt<'_>) -> Checked {
     let community = work.join("community");
     fs::write(&community, "of the laboratory\n").map_err(|e| e.to_string())?;
@@ -125,7 +125,7 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
     ensure(error.contains("is no IP address"), &error)?;
     params.insert("management".into(), ParamValue::Text("127.0.0.1".into()));
     let mut dut = attempt(params)?;
-    // Of a router without `ssh: true` no banner is expected. This host has no agent that would answer.
+    // A router without `ssh: true` is not asked for a banner. This host has no agent that would answer.
     let asking = dut.ask(&[Question::Ping, Question::Ssh, Question::Snmp], EACH).map_err(|e| e.to_string())?;
     let ended: Vec<_> = asking.into_iter().map(|one| (one.question, one.over.clone(), one.end())).collect();
     let [(Question::Ping, over, pings), (Question::Snmp, _, asked)] = ended.as_slice() else {
@@ -139,7 +139,7 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
 }
 
 fn default_route_interface() -> Option<String> {
-    // The scenario is in the lab already; the host's routes are those of its parent.
+    // The scenario already runs in the lab; its parent has the host's routes.
     let path = PathBuf::from(format!("/proc/{}/net/route", std::os::unix::process::parent_id()));
     let table = fs::read_to_string(path).ok()?;
     table

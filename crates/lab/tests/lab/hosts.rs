@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (in `far`). A link is moved there. A tap stays, with a bridge to
-/// `far`: moving it takes it down for a moment, and the driver of a guest that sends just then gives its interface up for ever.
+/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (in `far`). A link is moved there. A tap stays, with a
+/// bridge to `far`: moving it would take it down for a moment, and the driver of a guest that sends at that time gives
+/// its interface up for ever.
 pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
     near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
     let path = path_of(far);
@@ -44,12 +45,12 @@ pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::Lab
     ]))
 }
 
-/// Is this interface of the tester's a tap?
+/// True if this interface of the tester's is a tap.
 pub fn is_tap(name: &str) -> bool {
     Path::new(&format!("/sys/class/net/{name}/tun_flags")).exists()
 }
 
-/// Path by which ip(8) reaches a namespace.
+/// Path under which ip(8) can open a namespace.
 pub fn path_of(netns: &Netns) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
 }
@@ -61,9 +62,9 @@ fn lines(text: &[&str]) -> Vec<String> {
 /// Datagrams in each direction.
 pub const ROUNDS: u64 = 5000;
 
-/// Sends datagrams from `from` to `to` and back, each awaited. One that is lost is sent again: the moved link was down for a
-/// moment, of which a routing daemon hears late, and takes its routes away until it hears that the link is back. Returns how many
-/// were sent again.
+/// Sends datagrams from `from` to `to` and back, and waits for each. Lost ones are sent again: the moved link was down
+/// for a moment, and a routing daemon, which is notified late, withdraws its routes until it is notified that the link
+/// is back. Returns the number of datagrams that were sent again.
 pub fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u64, String> {
     let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
         let socket =
@@ -77,10 +78,10 @@ pub fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u
     for round in 0..ROUNDS {
         for (sender, receiver, target) in [(&a, &b, to), (&b, &a, from)] {
             let arrived = (0..10).find_map(|attempt| {
-                // A router without a route says so, and the next call on the socket returns what it said.
+                // A router without a route sends an ICMP error, which the next call on the socket returns.
                 sender.send_to(&round.to_be_bytes(), (target, 4000)).ok()?;
                 again += u64::from(attempt > 0);
-                // One that was thought lost may still come, before those that follow it.
+                // A datagram that was taken for lost may still arrive, before its successors.
                 let mut next = || receiver.recv_from(&mut bytes).ok().map(|(n, _)| (n, u64::from_be_bytes(bytes)));
                 let mut found = next()?;
                 for _ in 0..again {

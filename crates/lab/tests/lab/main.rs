@@ -1,7 +1,7 @@
 //! The lab with real namespaces, links and daemons.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness: `main` starts itself again for
-//! each scenario, as root and as an ordinary user, and compares what the host has before and after.
+//! The lab must be entered by a process with one thread, so this test has no harness: `main` starts itself again for
+//! each scenario, as root and as an ordinary user, and compares the state of the host before and after.
 
 mod bgp;
 mod external;
@@ -113,12 +113,12 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         println!("    scenarios with uml are left out: {why}");
         cases.retain(|(name, _)| !name.contains("uml"));
     }
-    // Once: it waits for as long as a router may take to be ready.
+    // Only once, because it takes the full time limit for a router to become ready.
     cases.push(("never-ready", if root { "root" } else { "user" }));
     cases
 }
 
-/// What the host has: interfaces, named namespaces, mounts.
+/// State of the host: interfaces, named namespaces, mounts.
 #[derive(Debug, PartialEq)]
 struct Host {
     interfaces: BTreeSet<String>,
@@ -144,8 +144,8 @@ fn namespace(of: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{of}/ns/net")).ok()?.ino())
 }
 
-/// Processes of the lab whose main process is `lab`, and all network namespaces that a process of this machine is in,
-/// with those that descriptors of `lab` hold.
+/// Processes of the lab whose main process is `lab`, and all network namespaces of processes on this machine and of
+/// descriptors of `lab`.
 fn seen(lab: u32) -> (BTreeSet<String>, BTreeSet<u64>) {
     let mark = format!("DROPHAMMER_LAB={lab}:");
     let pids: Vec<String> = names("/proc").into_iter().filter(|n| n.parse::<u32>().is_ok()).collect();
@@ -156,7 +156,7 @@ fn seen(lab: u32) -> (BTreeSet<String>, BTreeSet<u64>) {
     (pids.iter().filter(marked).cloned().collect(), pids.iter().filter_map(|p| namespace(p)).collect())
 }
 
-/// Runs a scenario in a process of its own and checks that the host is as before.
+/// Runs a scenario in a separate process and checks that the host is as before.
 fn run(name: &str, user: &str) -> Checked {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -188,7 +188,7 @@ fn run(name: &str, user: &str) -> Checked {
             processes.iter().chain([&lab.to_string()]).filter_map(|p| namespace(p)).filter(|n| Some(*n) != home),
         );
         if line == "READY" {
-            // A guest has its interfaces to itself, the tester's namespace is the only one.
+            // A guest has its interfaces inside, so the tester's namespace is the only one.
             if processes.len() < 3 || own.len() < if name == "uml-killed" { 1 } else { 2 } {
                 child.kill().unwrap();
                 return Err(format!("the lab cannot be seen from outside: its end would prove nothing: {processes:?}"));
@@ -204,7 +204,7 @@ fn run(name: &str, user: &str) -> Checked {
     if wanted && !killed || !wanted && !status.success() {
         return Err(format!("    {status}"));
     }
-    // The kernel ends a PID namespace soon, but not within the same instant.
+    // The kernel ends a PID namespace soon, but not at once.
     let start = Instant::now();
     loop {
         let (processes, namespaces) = seen(lab);
@@ -220,7 +220,7 @@ fn run(name: &str, user: &str) -> Checked {
     }
 }
 
-/// The second one has an MTU of its own.
+/// The second port has a different MTU.
 fn ports() -> Vec<PortConfig> {
     let mut ports = ports::two_ports();
     ports[1].mtu = 9000;
@@ -294,7 +294,7 @@ fn ensure(holds: bool, what: &str) -> Checked {
     if holds { Ok(()) } else { Err(format!("wrong: {what}")) }
 }
 
-/// Forwards frames of both families through the DUT between two hosts of the kernel, and asks it everything.
+/// Forwards frames of both families through the DUT between two hosts of the kernel, and calls all methods of the DUT.
 fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let record = dut.record();
     println!("{}", record.confinement);
@@ -306,7 +306,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     ensure(record.version.contains(char::is_numeric), "a version")?;
     ensure(record.config.values().any(|t| t.contains("2001:2:0:c000::/50")), "configuration in the record")?;
     if record.kind != "uml" {
-        // What the record says of the input queue is what the kernel has.
+        // The input queue in the record must be the kernel's.
         let shown = Command::new("tc").args(["qdisc", "show", "dev", "t0"]).output().map_err(|e| e.to_string())?;
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         let (there, told) = (shown.contains("pfifo") && shown.contains("limit 2048p"), "2048 frames per link");
@@ -331,7 +331,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     }
     if !is_tap("t1") {
         far.ip(&[format!("link set t1 netns {}", path_of(&near))]).map_err(|e| e.to_string())?;
-        // The kernel takes a link down when it moves it.
+        // The kernel takes a link down when it is moved.
         near.ip(&["link set t1 up".into()]).map_err(|e| e.to_string())?;
     }
     let after = dut.counters().map_err(|e| e.to_string())?;
@@ -344,7 +344,8 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
             ensure(right, &format!("{counter} grew by {grown} and not by {}, {again} sent again", 2 * ROUNDS))?;
         }
     }
-    // A veth pair whose NAPI is passed by forwards on the sender's processor, and its threads use next to nothing.
+    // If the NAPI of a veth pair is bypassed, it forwards on the sender's processor, and its threads use almost no
+    // time.
     let used = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu_before);
     let datagrams = 4 * ROUNDS;
     println!("{:.2} us of the DUT's processor for each datagram", used.as_secs_f64() * 1e6 / datagrams as f64);
@@ -365,14 +366,14 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     }
     println!("cpu time {:?}, processor {:?}", dut.cpu_time(), dut.processor());
     ensure(!lab.environment(1).kernel.is_empty(), "environment")?;
-    // The kernel tells with a delay that d1 has its carrier back.
+    // The kernel reports with a delay that d1 has its carrier back.
     let start = Instant::now();
     while let Err(e) = dut.check() {
         ensure(start.elapsed() < Duration::from_secs(5), &e.to_string())?;
         std::thread::yield_now();
     }
 
-    // A daemon that dies is noticed, with its name.
+    // The end of a daemon is detected, with its name.
     let daemon = match record.kind.as_str() {
         "frr" => Some("staticd"),
         "bird" => Some("bird"),
@@ -396,8 +397,8 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     ensure(!Path::new("/sys/class/net/t0").exists(), "t0 is gone")
 }
 
-/// Datagrams in both directions of both families went through the switch, and the kernel forwarded few: those that came before the
-/// neighbours were known.
+/// Datagrams in both directions of both families passed the switch. The kernel forwarded only the few that arrived
+/// before the neighbours were known.
 fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Checked {
     let grown = |counter: &str| after[counter] - before.get(counter).copied().unwrap_or_default();
     let through = grown("ovs.lookups_hit") + grown("ovs.lookups_missed");
@@ -405,7 +406,8 @@ fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) 
     ensure(grown("ovs.2.tx_pkts") >= 2 * ROUNDS, &format!("{} packets to t1", grown("ovs.2.tx_pkts")))?;
     let slow = grown("slow_path.ip.ForwDatagrams") + grown("slow_path.ip6.OutForwDatagrams");
     println!("{slow} packets forwarded by the kernel behind the switch");
-    // The datapath hears of a neighbour when the switch looks through what it told it, on a busy machine after a while.
+    // The datapath gets the flows to a new neighbour when the switch next revalidates, which can take a while on a busy
+    // machine.
     ensure(slow <= through / 20, "the switch forwards by itself")?;
     ensure(grown("ovs.d0.socket_dropped") + grown("ovs.d1.socket_dropped") == 0, "sockets with room")
 }
@@ -424,7 +426,7 @@ fn pinned(lab: &Lab) -> Checked {
     ensure(seen.values().filter(|list| **list == cpu).count() >= 2, &format!("pinned to {cpu}: {seen:?}"))
 }
 
-/// Kills the process `name` that this process started, itself or by the program that holds a guest.
+/// Kills the process `name` that was started by this process, or by the program that holds a guest.
 fn kill_ours(name: &str) -> Checked {
     let us = std::process::id().to_string();
     let status = |pid: &str| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -442,7 +444,8 @@ fn kill_ours(name: &str) -> Checked {
     Err(format!("{name} is not our child"))
 }
 
-/// A router whose VLANs are those of this kernel has them, or says that the kernel makes none and who has its own.
+/// A router with VLANs of this kernel gets them, or an error that the kernel supports none and which kinds have their
+/// own.
 fn vlans(lab: &mut Lab, work: &Path) -> Checked {
     let mut ports = ports();
     let tags = vec![VlanTag { tpid: 0x88a8, vid: 100 }, VlanTag { tpid: 0x8100, vid: 200 }];
@@ -462,13 +465,13 @@ fn vlans(lab: &mut Lab, work: &Path) -> Checked {
     }
 }
 
-/// The loop without DUT.
+/// The loop without a DUT.
 fn joined(lab: &Lab) -> Checked {
     let made = lab.loop_without_dut(&ports()).map_err(|e| e.to_string())?;
     println!("{}", made.confinement());
     ensure(made.interfaces().len() == 2, "two interfaces")?;
     ensure(Path::new("/sys/class/net/t1").exists(), "t1 is there")?;
-    // With more than it needs, the queueing discipline hands over several frames at once, and they can change places.
+    // With more queues than needed, the queueing discipline hands over several frames at once, which can be reordered.
     for end in ["t0", "t1"] {
         let told = Command::new("ip").args(["-d", "link", "show", end]).output().map_err(|e| e.to_string())?;
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -478,8 +481,8 @@ fn joined(lab: &Lab) -> Checked {
     ensure(!Path::new("/sys/class/net/t1").exists(), "t1 is gone")
 }
 
-/// A DUT that cannot become ready says why, and leaves nothing in the way of the next.
-/// What becomes of a router of `kind` of which the next hop lies on no link.
+/// Brings up a router of `kind` whose next hop is on no link. It reports why it cannot become ready, and leaves nothing
+/// that hinders the next DUT.
 fn attempt(lab: &mut Lab, kind: &str, work: &Path, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let mut ports = ports();
     ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));

@@ -1,5 +1,5 @@
-//! Routers with a file of the user's. In place of our configuration: it forwards to a network that no role has. Beside it: rules of
-//! nftables, which drop what they name.
+//! Routers with a file of the user's. A configuration in place of ours forwards to a network that is in no role. A
+//! ruleset of nftables beside ours drops the packets that it names.
 
 use super::hosts::kernel_hosts;
 use super::{Checked, ensure};
@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For FRR, a template.
+/// A template for FRR.
 const FRR: &str = "hostname {{ name }}
 {% for route in routes %}
 {{ \"ip\" if route.family == \"ipv4\" else \"ipv6\" }} route {{ route.prefix }} {{ route.via }} {{ route.interface }}
@@ -21,7 +21,7 @@ ip route 203.0.113.0/24 198.19.1.2 {{ i.name }}
 {% endfor %}
 ";
 
-/// For BIRD, a file that is taken as it is.
+/// A file for BIRD, used unchanged.
 const BIRD: &str = "router id 198.18.1.1;
 protocol device {}
 protocol kernel { ipv4 { import none; export all; }; }
@@ -32,7 +32,7 @@ protocol static {
 }
 ";
 
-/// Brings up `kind` with the user's file, and forwards there and back.
+/// Brings up `kind` with the user's file, and forwards datagrams there and back.
 pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let (key, text) = if kind == "bird" { ("config", BIRD) } else { ("template", FRR) };
     let file = work.join("mine");
@@ -68,7 +68,7 @@ pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(|e| e.to_string())
 }
 
-/// Drops datagrams to this port alone.
+/// Drops only datagrams to this port.
 const RULES: &str = "table inet mine {
   chain forward {
     type filter hook forward priority filter;
@@ -77,7 +77,7 @@ const RULES: &str = "table inet mine {
 }
 ";
 
-/// Brings up `linux` with the user's rules, which drop what they name and nothing else. Wrong rules are refused before.
+/// Brings up `linux` with the user's rules, which drop only what they name. Invalid rules are refused before the start.
 pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
     let file = work.join("my.nft");
     let params = Params([("nftables".to_owned(), ParamValue::Text(file.display().to_string()))].into());
@@ -120,7 +120,8 @@ fn socket(netns: &Netns, address: &str) -> Result<UdpSocket, String> {
     Ok(socket)
 }
 
-/// A datagram to the address `there` and back. Nobody waits for the user's routes, so the first ones may get lost.
+/// Sends a datagram to the address `there` and back. The lab does not wait for the user's routes, so the first ones may
+/// get lost.
 fn forwarded(near: &Netns, far: &Netns, there: &str) -> Result<Duration, String> {
     let (a, b) = (socket(near, "198.18.64.7:4001")?, socket(far, &format!("{there}:4001"))?);
     let start = Instant::now();
@@ -129,7 +130,7 @@ fn forwarded(near: &Netns, far: &Netns, there: &str) -> Result<Duration, String>
         let mut bytes = [0; 8];
         loop {
             ensure(start.elapsed() < Duration::from_secs(15), &format!("nothing forwarded to {target}"))?;
-            // A router without a route says so, and the next call on the socket returns what it said.
+            // A router without a route sends an ICMP error, which the next call on the socket returns.
             let _ = from.send_to(b"of users", target);
             if matches!(to.recv_from(&mut bytes), Ok((8, _)) if &bytes == b"of users") {
                 break;

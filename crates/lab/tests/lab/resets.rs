@@ -1,4 +1,4 @@
-//! Daemons that are ended and come back, as they were.
+//! Daemons that are ended and come back with the same state.
 
 use super::{Checked, ensure, up};
 use drophammer_lab::{Dut, Lab};
@@ -44,7 +44,7 @@ pub fn reset(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     }
     let link = dut.resets().ok_or("it can be reset")?.begin(ResetKind::Link, Instant(0), Duration::ZERO);
     ensure(link.is_err(), "a link is the tester's to reset")?;
-    // One that is under way does not outlive the router, nor begin when it was called off.
+    // A pending reset does not outlive the router, nor begin after it was cancelled.
     let far = Duration::from_secs(600);
     dut.resets().ok_or("it can be reset")?.begin(ResetKind::Process, Instant(0), far).map_err(|e| e.to_string())?;
     let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Several routers as one DUT: they forward from end to end, and nothing of them is left, however the lab ends.
+//! Several routers as one DUT: they forward from end to end, and nothing of them remains, however the lab ends.
 
 use super::hosts::{exchange, kernel_hosts};
 use super::{Checked, ensure};
@@ -26,7 +26,7 @@ pub fn up(lab: &mut Lab, work: &Path) -> Result<Box<dyn Dut>, String> {
     bring_up_system(kind, lab, &config, system, work, &|| false).map_err(|e| e.to_string())
 }
 
-/// Datagrams of both IP versions cross all of them, and each router says so.
+/// Datagrams of both IP versions cross all routers, and the counters of each router show it.
 pub fn forwards(lab: &mut Lab, work: &Path) -> Checked {
     let mut dut = up(lab, work)?;
     ensure(dut.interfaces().iter().map(|i| i.name.as_str()).eq(["t0", "t1"]), "interfaces t0 and t1")?;

@@ -1,10 +1,10 @@
-//! Verdicts of a test program without harness, told as cargo's own harness tells them; what failed is told once more at the
-//! end, where a reader of a long log finds it.
+//! Results of a test program without harness, in the format of cargo's own harness; failures are repeated at the end,
+//! where a reader of a long log finds them.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Verdicts so far.
+/// Results so far.
 pub struct Verdicts {
     begun: Instant,
     passed: usize,
@@ -13,12 +13,12 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// None yet.
+    /// No results yet.
     pub fn begin() -> Verdicts {
         Verdicts { begun: Instant::now(), passed: 0, left_out: 0, failed: Vec::new() }
     }
 
-    /// Tells the verdict on test `name`.
+    /// Prints the result of test `name`.
     pub fn count(&mut self, name: &str, result: Result<(), String>) {
         match result {
             Ok(()) => {
@@ -32,13 +32,13 @@ impl Verdicts {
         }
     }
 
-    /// This many were not asked for.
+    /// Counts tests that a filter excluded.
     #[allow(dead_code)] // not every program has a filter
     pub fn leave_out(&mut self, tests: usize) {
         self.left_out += tests;
     }
 
-    /// The end, with what failed and the line that cargo's own harness ends with, for those who add such lines up.
+    /// Prints the failures and the final line of cargo's own harness, for tools that sum up these lines.
     pub fn end(self) -> ExitCode {
         let Verdicts { begun, passed, left_out, failed } = self;
         if !failed.is_empty() {

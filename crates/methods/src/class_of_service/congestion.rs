@@ -1,4 +1,4 @@
-//! The traffic of the test: who sends how much to which output port.
+//! The traffic of the test: which ports send how much to which output port.
 
 use crate::pattern::Pattern;
 use crate::testbed::{PortView, TestError};
@@ -8,11 +8,11 @@ use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::FlowSpec;
 
-/// What is overloaded, and by whom.
+/// The overloaded port, and the ports that overload it.
 pub(super) struct Congestion {
     /// Ports that send.
     pub from: Vec<usize>,
-    /// The port by which all leaves.
+    /// The output port of all frames.
     pub to: usize,
     /// Rate of the output port.
     pub rate: Bandwidth,
@@ -21,7 +21,7 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// Two ports send to the last one, or as many as the load needs; one where there is but one more.
+    /// Two ports send to the last one, or more if the load needs them; one if the tester has only two ports.
     pub fn new(
         ports: &[PortView],
         pattern: &Pattern,

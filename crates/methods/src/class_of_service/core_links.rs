@@ -1,5 +1,5 @@
-//! The test at the links between the routers of a system (core router test of 2001): some of them are down, so that traffic from every port to every
-//! other one overloads those that are left.
+//! The test at the links between the routers of a system (core router test of 2001): some links are down, so that
+//! traffic from every port to every other port overloads the remaining ones.
 
 mod fluid;
 mod plan;
@@ -19,12 +19,12 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::FlowSpec;
 use queues::Queues;
 
-/// Frames of this class between ports of one router: they cross no link.
+/// Group of the frames of this class between ports of one router, which cross no link.
 fn beside(class: &ServiceClass) -> String {
     format!("{} at one router", class.name)
 }
 
-/// What does not change from trial to trial of one frame size.
+/// Settings that are the same for all trials of one frame size.
 struct Case<'a> {
     pattern: &'a Pattern,
     plan: &'a CorePlan,
@@ -32,9 +32,9 @@ struct Case<'a> {
     sharing: Sharing,
     /// Frames per second that each link carries.
     pps: f64,
-    /// Frames of each class that may wait.
+    /// Queue size of each class, in frames.
     queue: u32,
-    /// In points.
+    /// In percentage points.
     tolerance: f64,
 }
 
@@ -44,7 +44,7 @@ impl Case<'_> {
         self.pps * percent / 100.0 / self.plan.loads.most()
     }
 
-    /// Does a class want less of every link than it gets in any case?
+    /// Whether a class wants less of every link than its guaranteed share.
     fn content(&self, class: usize, percent: f64) -> bool {
         let wanted = self.pps * percent / 100.0 / self.classes.len() as f64;
         wanted < self.sharing.guaranteed(class, self.pps, &vec![wanted; self.classes.len()])
@@ -93,14 +93,14 @@ pub(super) fn measure(
         index,
         flows,
         full: (case.pps, plan.loads.most()),
-        // Queues that are full at the end leave at the rate of their link, one behind the other on a way of several links.
+        // Full queues at the end drain at the rate of their link, one after the other if a path has several links.
         emptied_s: f64::from(queue) * classes.len() as f64 / case.pps * plan.longest() as f64,
     };
     series.run(bed, outcome, |outcome, trial| write(outcome, &case, trial))?;
     bed.set_classes(&[])
 }
 
-/// Every port sends to every other one, the same of each class.
+/// Every port sends to every other one, equally in all classes.
 fn flows(ports: &[PortView], case: &Case<'_>) -> Result<Vec<FlowSpec>, TestError> {
     let mut flows = Vec::new();
     for flow in case.pattern.flows(ports)? {
@@ -160,7 +160,8 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
                 .push(format!("lost {} frames, though it offers less than its share of every link", counts.lost));
         }
         match &of_links {
-            // Within a class a router may prefer flows that others would not: what each link did is judged, not what came of all.
+            // Within a class a router may prefer some flows, which shifts the end-to-end shares. So each link is
+            // judged, not the sum.
             Some(found) if found.wrong[i] > 0 => {
                 fare.faults
                     .push(format!("not as it must on {} of {} ways between routers", found.wrong[i], found.ways));
@@ -184,7 +185,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         return;
     }
     match of_links {
-        // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
+        // A link that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
         Some(found) if !found.overloaded => {
             note_of(
                 outcome,
@@ -208,7 +209,8 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     }
 }
 
-/// What arrived of the classes in relation to each other, the heaviest as its weight: `gold : silver : bronze as 70 : 20.1 : 5.0`.
+/// Received rates of the classes in relation to each other, scaled so that the heaviest class equals its weight:
+/// `gold : silver : bronze as 70 : 20.1 : 5.0`.
 fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
     let heaviest = (0..classes.len()).rev().max_by_key(|i| classes[*i].weight).unwrap_or(0);
     let unit = steady.arrived[heaviest] / f64::from(classes[heaviest].weight);
@@ -221,7 +223,7 @@ fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
     }
 }
 
-/// Did a link carry less than it could although more came?
+/// Whether a link carried less than it could although more arrived.
 fn starved(carried_pps: f64, pps: f64) -> bool {
     carried_pps < pps * FULL
 }

@@ -1,4 +1,4 @@
-//! The table of classes, its plot, and the figures by which routers are compared.
+//! The table of classes, its plot, and the figures that rank routers.
 
 use crate::columns;
 use crate::pattern::Pattern;
@@ -11,15 +11,15 @@ use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
 
 /// Time bins of a trial.
 pub(super) const BINS: usize = 20;
-/// Bins at its beginning in which queues fill, so that shares are not yet what they will be.
+/// Bins at its beginning in which queues fill, so that the shares have not settled yet.
 pub(super) const FILLING: usize = 2;
-/// A output port is full from this share of its rate on.
+/// An output port is full from this share of its rate on.
 pub(super) const FULL: f64 = 0.98;
-/// What leaves beyond the rate of the output port by more than this share was not held back by it.
+/// If more than the rate of the output port plus this share leaves, the port did not limit it.
 pub(super) const EXCESS: f64 = 0.01;
-/// Errors of shares that are closer together than this, in points, are no different.
+/// Errors of shares that differ by less than this, in percentage points, count as equal.
 const LEAST_POINTS: f64 = 0.1;
-/// What stands as verdict on a class that fared as it must.
+/// Verdict on a class that was treated correctly.
 pub(super) const AS_WANTED: &str = "as it must";
 
 columns! {
@@ -61,15 +61,15 @@ pub(super) const BARS: PlotSpec = PlotSpec {
 
 /// A trial at one load.
 pub(super) struct Trial {
-    /// In % of what is overloaded.
+    /// In % of the capacity that is overloaded.
     pub percent: f64,
-    /// Is it the overload that figures are of?
+    /// True for the overload that figures are for.
     pub first: bool,
     pub result: TrialResult,
     pub bin_s: f64,
 }
 
-/// What arrived of each class while the queues were full, and what it offered then, in frames per second.
+/// Received and offered rates of each class while the queues were full, in frames per second.
 pub(super) struct Steady {
     pub offered: Vec<f64>,
     pub arrived: Vec<f64>,
@@ -93,7 +93,8 @@ impl Steady {
         self.arrived.iter().sum()
     }
 
-    /// `(share, expected share)` of each class in per cent of all that arrived, where these are the rates expected of it; none where nothing arrived.
+    /// `(share, expected share)` of each class in % of all received frames, given the expected rates; none if nothing
+    /// arrived.
     pub fn shares(&self, expected: &[f64]) -> Option<Vec<(f64, f64)>> {
         let (sum, whole) = (self.rate(), expected.iter().sum::<f64>());
         let percent = |(arrived, expected): (&f64, &f64)| (arrived / sum * 100.0, expected / whole * 100.0);
@@ -111,10 +112,10 @@ pub(super) struct Fare<'a> {
     pub counts: &'a GroupCounts,
     pub offered_pps: f64,
     pub received_pps: f64,
-    /// In per cent of all that arrived, and what was expected.
+    /// Share in % of all received frames, and the expected share.
     pub share: Option<(f64, f64)>,
     pub faults: Vec<String>,
-    /// What else is to be said of it.
+    /// Further remarks for the row.
     pub marks: Vec<String>,
 }
 
@@ -124,7 +125,7 @@ impl Fare<'_> {
         self.share.map(|(share, expected)| share - expected)
     }
 
-    /// Adds its row, and under overload its bar, the `place`-th of `of` classes.
+    /// Adds the row of the class, and under overload its bar, the `place`-th of `of` classes.
     pub fn write(self, outcome: &mut Outcome, pattern: &Pattern, trial: &Trial, (place, of): (usize, usize)) {
         let error = self.error();
         let Fare { class, counts, offered_pps, received_pps, share, faults, marks } = self;
@@ -166,18 +167,18 @@ impl Fare<'_> {
     }
 }
 
-/// What stands in the column of verdicts.
+/// Text for the verdict column.
 pub(super) fn verdict(faults: &[String]) -> String {
     if faults.is_empty() { AS_WANTED.into() } else { faults.join("; ") }
 }
 
-/// A share that is off by more than `tolerance` points.
+/// Complaint about a share that is off by more than `tolerance` percentage points.
 pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
     let error = error.filter(|error| error.abs() > tolerance)?;
     Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
 }
 
-/// The figures by which routers are compared. `of` is what was overloaded: `an output port`.
+/// The figures that rank routers. `of` names what was overloaded: `an output port`.
 pub(super) fn rank(
     outcome: &mut Outcome,
     pattern: &Pattern,
@@ -187,7 +188,7 @@ pub(super) fn rank(
     of: &str,
 ) {
     let (size, text) = (&pattern.size, pattern.size_text());
-    // The first of those with the highest weight.
+    // The first of the classes with the highest weight.
     let best = classes.iter().rev().max_by_key(|class| class.weight);
     if let Some(best) = best {
         let loss = group(result, &best.name).and_then(|counts| percent_of(counts.lost, counts.offered));

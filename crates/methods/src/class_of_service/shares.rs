@@ -1,9 +1,9 @@
-//! What weights, or strict priority, give to those who share something.
+//! Division of a capacity by weights or by strict priority.
 
 use super::rows::FULL;
 use drophammer_model::classes::{Scheduling, ServiceClass};
 
-/// By what the classes share something.
+/// How the classes share a capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sharing {
     scheduling: Scheduling,
@@ -11,17 +11,18 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// That of these classes.
+    /// The sharing of these classes.
     pub fn of(classes: &[ServiceClass], scheduling: Scheduling) -> Sharing {
         Sharing { scheduling, weights: classes.iter().map(|class| f64::from(class.weight)).collect() }
     }
 
-    /// How many share.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.weights.len()
     }
 
-    /// Parts of `capacity` for classes that want `wanted` of it: no class has more than it wants, and nothing is left while one wants more.
+    /// Shares of `capacity` for classes that want `wanted` of it: no class gets more than it wants, and nothing is left
+    /// while one wants more.
     pub fn shares(&self, capacity: f64, wanted: &[f64]) -> Vec<f64> {
         match self.scheduling {
             Scheduling::Weights => shares(capacity, wanted, &self.weights),
@@ -37,8 +38,9 @@ impl Sharing {
         }
     }
 
-    /// The part of `capacity` that a class has in any case: by weight whatever the others want, by priority where those before it want `wanted`. Of a line
-    /// that is full to the last frame also a class with priority may lose one.
+    /// The part of `capacity` that a class always gets: by weight, whatever the others want; by priority, if the
+    /// classes before it want `wanted`. If a line is completely full, even a class with priority may lose a frame,
+    /// hence the margin.
     pub fn guaranteed(&self, class: usize, capacity: f64, wanted: &[f64]) -> f64 {
         match self.scheduling {
             Scheduling::Weights => capacity * self.weights[class] / self.weights.iter().sum::<f64>(),
@@ -49,7 +51,7 @@ impl Sharing {
         }
     }
 
-    /// All classes, the highest weight first, and of the same weight as they stand.
+    /// All classes, the highest weight first; classes of the same weight in their order.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.weights.len()).collect();
         order.sort_by(|a, b| self.weights[*b].total_cmp(&self.weights[*a]));
@@ -57,12 +59,13 @@ impl Sharing {
     }
 }
 
-/// Parts of `capacity` for those that want `wanted` of it, by weight: nobody has more than it wants, and what one leaves the others share.
+/// Shares of `capacity` for classes that want `wanted` of it, by weight: none gets more than it wants, and the others
+/// share what one leaves.
 pub fn shares(capacity: f64, wanted: &[f64], weights: &[f64]) -> Vec<f64> {
     let mut given = vec![0.0; wanted.len()];
     let mut left = capacity.max(0.0);
     let mut open: Vec<usize> = (0..wanted.len()).collect();
-    // In each round all who want less than their part are content; in the last one nobody is.
+    // In each round the classes that want less than their part are satisfied; in the last round none is.
     while !open.is_empty() {
         let sum: f64 = open.iter().map(|i| weights[*i]).sum();
         let part = |i: usize| left * weights[i] / sum;
@@ -89,13 +92,13 @@ mod tests {
         let near = |found: Vec<f64>, expected: [f64; 3]| {
             assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}, not {expected:?}");
         };
-        // 150 %: gold is content with less than its 73.7, the others share the rest four to one.
+        // 150 %: gold is satisfied with less than its 73.7, the others share the rest four to one.
         near(shares(100.0, &[50.0; 3], &weights), [50.0, 40.0, 10.0]);
-        // 300 %: nobody is content.
+        // 300 %: none is satisfied.
         near(shares(95.0, &[95.0; 3], &weights), [70.0, 20.0, 5.0]);
-        // 120 %: gold and silver are.
+        // 120 %: gold and silver are satisfied.
         near(shares(100.0, &[40.0; 3], &weights), [40.0, 40.0, 20.0]);
-        // No overload: all are.
+        // No overload: all are satisfied.
         near(shares(100.0, &[30.0; 3], &weights), [30.0; 3]);
         near(shares(0.0, &[1.0; 3], &weights), [0.0; 3]);
         near(shares(100.0, &[50.0, 0.0, 60.0], &weights), [50.0, 0.0, 50.0]);
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!(strict.shares(100.0, &[100.0; 3]), [0.0, 0.0, 100.0]);
         assert_eq!(strict.shares(100.0, &[30.0; 3]), [30.0; 3]);
         assert_eq!(strict.shares(-1.0, &[30.0; 3]), [0.0; 3]);
-        // Of the same weight the first one is before the other.
+        // Among classes of the same weight the first has priority.
         assert_eq!(by(Scheduling::Priority, [1, 1, 1]).shares(100.0, &[60.0; 3]), [60.0, 40.0, 0.0]);
         assert_eq!([0, 1, 2].map(|class| strict.guaranteed(class, 100.0, &[40.0; 3])), [58.0, 18.0, 98.0]);
         assert_eq!(strict.guaranteed(0, 100.0, &[50.0, 50.0, 99.0]), 0.0);

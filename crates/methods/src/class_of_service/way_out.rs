@@ -1,4 +1,4 @@
-//! The test at one output port: that of the last port.
+//! The test at one output port, that of the last port.
 
 use super::congestion::Congestion;
 use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank};
@@ -43,7 +43,7 @@ pub(super) fn measure(
         index,
         flows,
         full: (congestion.pps, congestion.from.len() as f64),
-        // Queues that are full at the end leave at the rate of the output port.
+        // Full queues at the end drain at the rate of the output port.
         emptied_s: f64::from(queue) * classes.len() as f64 / congestion.pps,
     };
     let rules = Rules { sharing: Sharing::of(&classes, scheduling), tolerance: TOLERANCE.get(params).0 };
@@ -51,10 +51,10 @@ pub(super) fn measure(
     bed.set_classes(&[])
 }
 
-/// What a trial is held against.
+/// Expectations of a trial.
 struct Rules {
     sharing: Sharing,
-    /// In points.
+    /// In percentage points.
     tolerance: f64,
 }
 
@@ -69,13 +69,13 @@ fn write(
     let (result, Rules { sharing, tolerance }) = (&trial.result, rules);
     let steady = Steady::of(trial, classes);
     let rate = steady.rate();
-    // Of what the router forwarded in all: how much that is, is another figure.
+    // Shares of what the router forwarded in total; the total itself is another figure.
     let shares = steady.shares(&sharing.shares(rate, &steady.offered));
     let overloaded = trial.percent > 100.0;
     let mut errors: Vec<f64> = Vec::new();
     for (i, class) in classes.iter().enumerate() {
         let Some(counts) = group(result, &class.name) else { continue };
-        // What it wants is less than it gets in any case.
+        // True if the class wants less than its guaranteed share.
         let content = steady.offered[i] < sharing.guaranteed(i, congestion.pps, &steady.offered);
         let mut fare = Fare {
             class,
@@ -104,7 +104,7 @@ fn write(
         errors.extend(fare.error().map(f64::abs));
         fare.write(outcome, pattern, trial, (i, classes.len()));
     }
-    // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
+    // A port that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
     if trial.first && rate > congestion.pps * (1.0 + EXCESS) {
         note_of(outcome, pattern, "no figures: more left than the output port carries, so it was not overloaded");
     } else if trial.first {
@@ -123,7 +123,8 @@ mod tests {
     use drophammer_model::suite::Profile;
     use drophammer_model::trial::{Bin, GroupCounts, Health, TrialResult, Validity};
 
-    /// A trial of a second at 150 % of 1,000 frames per second, of which so many arrive of each class in each bin of 25 offered ones.
+    /// A trial of one second at 150 % of 1,000 frames per second; `arrived` frames of each class arrive in each bin of
+    /// 25 offered ones.
     fn written(arrived: u64) -> Outcome {
         let params = Params::defaults(SPEC.params, Profile::Quick);
         let classes = CLASSES.get(&params);
@@ -174,7 +175,7 @@ mod tests {
         outcome
     }
 
-    /// A loss of 0 would be no merit of an output port that was never too narrow.
+    /// An output port that was never too narrow gets no figures: a loss of 0 would prove nothing.
     #[test]
     fn a_way_out_that_was_not_overloaded_has_no_figures() {
         let all = written(25);

@@ -1,4 +1,4 @@
-//! What each counter must have counted, and what is said of it.
+//! Expected value of each counter, and the verdict on it.
 
 use crate::testbed::CountedTrial;
 use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
@@ -6,14 +6,15 @@ use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Bytes that a counter of octets may leave out of each frame, and how that is called. RFC 2863 counts framing, so all of the frame; most
-/// drivers of Linux leave out the FCS, and veth also the Ethernet header of what it receives.
+/// Bytes that an octet counter may leave out of each frame, and the name of that convention. RFC 2863 counts framing,
+/// so the whole frame; most Linux drivers leave out the FCS, and veth also leaves out the Ethernet header of received
+/// frames.
 const CONVENTIONS: [(u64, &str); 3] =
     [(0, "octets with FCS"), (4, "octets without FCS"), (18, "octets without Ethernet header and FCS")];
 
-/// Source of counters that are never old.
+/// Source of counters that are always current.
 const KERNEL: &str = "kernel";
-/// Packets that one reading by SNMP may cost.
+/// Maximum number of packets that one reading by SNMP takes.
 const QUESTIONS: u64 = 16;
 
 /// Frames by IP version.
@@ -34,7 +35,7 @@ struct PortFacts {
     others: [OtherFrames; 2],
 }
 
-/// What is known of a trial.
+/// Known frame counts of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     ports: Vec<PortFacts>,
@@ -44,11 +45,11 @@ pub(super) struct Facts {
     expired: ByFamily,
     /// Test frames that arrived where they should.
     forwarded: ByFamily,
-    /// Packets of the router to itself.
+    /// Packets that the router sent to itself.
     loopback: u64,
 }
 
-/// Adds the arrivals of a flow to the ports at which they were.
+/// Adds the received frames of a flow to the ports at which they arrived.
 fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
     let family = at(flow.family);
     if group.arrived_at.is_empty() {
@@ -61,7 +62,7 @@ fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
 }
 
 impl Facts {
-    /// Of a trial whose flows are groups of their own.
+    /// The facts of a trial in which each flow has its own group.
     pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], bytes: ByFamily, ports: usize) -> Facts {
         let none = ByFamily::default();
         let mut facts =
@@ -92,7 +93,7 @@ impl Facts {
         self.sum(|port| port.into.iter().sum()).saturating_sub(self.forwarded.iter().sum())
     }
 
-    /// Of these, those that it had to forward.
+    /// Of these, frames that the router should have forwarded.
     fn lost_wrongly(&self) -> u64 {
         self.lost().saturating_sub(self.expired.iter().sum())
     }
@@ -101,7 +102,7 @@ impl Facts {
         FAMILIES.into_iter().filter(|f| family.is_none_or(|family| family == *f)).map(of).sum()
     }
 
-    /// The least and the most that a counter of frames may have counted; `None` for one of octets.
+    /// The smallest and largest value that a frame counter may have; `None` for an octet counter.
     fn frames(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
         let exactly = |n: u64| Some((n, n));
         let whole = |family, of: &dyn Fn(&PortFacts, Family) -> u64| {
@@ -145,7 +146,7 @@ impl Facts {
         }
     }
 
-    /// Frames and bytes with FCS that a counter of octets counts; `None` for one of frames.
+    /// Frames and bytes, FCS included, that an octet counter counts; `None` for a frame counter.
     fn octets(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
         let port = self.ports.get(port?)?;
         let (test, others) = match counts {
@@ -158,23 +159,23 @@ impl Facts {
     }
 }
 
-/// What is said of a counter.
+/// Verdict on one counter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
     pub(super) source: String,
     pub(super) counter: String,
     pub(super) port: Option<PortIndex>,
-    /// The least and the most that it may have counted.
+    /// The smallest and largest expected value.
     pub(super) expected: Option<(u64, u64)>,
     pub(super) counted: Option<u64>,
-    /// By how much it is beyond that.
+    /// Distance from that range.
     pub(super) difference: Option<i64>,
     pub(super) verdict: String,
     pub(super) off: bool,
 }
 
 impl Finding {
-    /// Takes back that it is off where the frames that passed while counters were read explain it.
+    /// Clears the fault if the frames that passed while the counters were read explain it.
     fn doubt(&mut self, counts: Counts, unsure: OtherFrames) {
         let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
         let may = if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames };
@@ -184,14 +185,14 @@ impl Finding {
         }
     }
 
-    /// What it is called in a verdict: `kernel rx_packets of p1`.
+    /// Name in a verdict: `kernel rx_packets of p1`.
     pub(super) fn name(&self, ports: &[String]) -> String {
         let of = self.port.map_or(String::new(), |port| format!(" of {}", ports[port]));
         format!("{} {}{of}", self.source, self.counter)
     }
 }
 
-/// By how much `counted` is beyond the range.
+/// Distance of `counted` from the range.
 fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
     match counted {
         n if n < least => -((least - n) as i64),
@@ -200,13 +201,13 @@ fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
     }
 }
 
-/// The counters after a trial, and by how much each grew.
+/// The counters after a trial, and the growth of each.
 fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
     let before = |counter: &DutCounter| trial.before.iter().find(|b| b.is(counter)).map_or(0, |b| b.value);
     trial.after.iter().map(|counter| (counter, counter.grown(before(counter)))).collect()
 }
 
-/// Everything that is said of the counters of a trial.
+/// The findings for all counters of a trial.
 pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family]) -> Vec<Finding> {
     let grown = growth(trial);
     let mut all = Vec::new();
@@ -219,7 +220,7 @@ pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family])
         });
         let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts);
         finding.doubt(counter.counts, trial.unsure);
-        // What is of the other IP version and has nothing to count says nothing.
+        // A counter of an unused IP version that stayed at 0 is no finding.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
         let other = matches!(counter.counts,
             Counts::IpReceived(Some(f)) | Counts::IpForwarded(Some(f)) | Counts::IpOriginated(Some(f))
@@ -257,13 +258,13 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Fi
         }
     };
     if let Some((least, most)) = facts.frames(counter.counts, counter.port) {
-        // An agent that keeps values for a while knows some of the questions to itself later or earlier than the kernel.
+        // An agent that caches values sees some of its own questions later or earlier than the kernel.
         let asked = if counter.counts == Counts::IpReceived(Some(Family::Ipv4)) { facts.loopback } else { 0 };
         let kept = counter.source != KERNEL && asked > 0;
         let expected = if kept { (least - asked, most + asked + QUESTIONS) } else { (least, most) };
         let incoming = matches!(counter.counts, Counts::InFrames | Counts::InUnicast);
         if incoming && discards > 0 && counted + discards == expected.0 {
-            // RFC 2863 has frames that were discarded in one counter alone.
+            // RFC 2863 counts discarded frames in one counter only.
             return finding((counted, counted), "its discards counted apart");
         }
         return finding(expected, "");
@@ -277,7 +278,7 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Fi
     nearest.unwrap_or_else(|| finding((0, 0), ""))
 }
 
-/// Of each source: do all counters of discarded frames together have what was lost?
+/// For each source: whether all counters of discarded frames together equal the loss.
 fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
     let mut sources: Vec<&str> = grown.iter().map(|(c, _)| c.source.as_str()).collect();
     sources.dedup();
@@ -308,7 +309,7 @@ fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
     sources.into_iter().filter_map(sum).collect()
 }
 
-/// What no source counts of a port.
+/// Quantities of a port that no source counts.
 fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
     use Counts::*;
     let wanted: [(&str, &[Counts]); 8] = [

@@ -1,4 +1,4 @@
-//! The kinds of wrong frames: how each is made, and what a router must do with it.
+//! The kinds of wrong frames: how each is built, and what a router must do with it.
 
 use drophammer_model::beside::{ExtraFrame, IcmpError};
 use drophammer_model::size::FrameSize;
@@ -8,15 +8,15 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// What a router must say about a frame that it drops.
+/// What a router must report about a frame that it drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Nothing.
     Silence,
-    /// An ICMP error of this type and code. Fewer than one for each frame are right: a router must limit them (RFC 1812 section 4.3.2.8,
-    /// RFC 4443 section 2.4 f).
+    /// An ICMP error of this type and code. Fewer than one per frame are allowed: a router must limit them (RFC 1812
+    /// section 4.3.2.8, RFC 4443 section 2.4 f).
     Must(u8, u8),
-    /// One of these types, of any code, or nothing.
+    /// An ICMP error of one of these types, with any code, or nothing.
     May(&'static [u8]),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Between whom a frame goes.
+/// Sender and receiver of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     /// Source, behind the sending port.
@@ -59,9 +59,9 @@ pub(super) struct Ends {
 /// How a frame is wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// A whole packet in a frame of 58 bytes.
+    /// A complete packet in a frame of 58 bytes.
     Runt,
-    /// A packet of 32 bytes more than the MTU.
+    /// A packet 32 bytes larger than the MTU.
     Giant,
     /// A field of IPv4 or an address.
     Ipv4(fn(&mut Ipv4)),
@@ -69,14 +69,14 @@ pub(super) enum Fault {
     Checksum,
     /// A field of IPv6.
     Ipv6(fn(&mut Ipv6)),
-    /// What is behind the fixed header of IPv6: number of the first header, and the headers.
+    /// Headers after the fixed header of IPv6: number of the first one, and their bytes.
     Behind {
-        /// Is it for the DUT itself?
+        /// True if the packet is for the DUT itself.
         to_dut: bool,
         /// Headers for this final destination.
         headers: fn(Ipv6Addr) -> (u8, Vec<u8>),
     },
-    /// The FCS, which no port of the tester can make wrong.
+    /// The FCS; no port of the tester can send a wrong one.
     Fcs,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Kind {
     pub fault: Fault,
     /// What a router must do.
     pub expected: Action,
-    /// Where that stands.
+    /// Document that requires this.
     pub source: &'static str,
 }
 
@@ -104,8 +104,8 @@ const fn v6(name: &'static str, fault: Fault, expected: Action, source: &'static
 }
 
 const SILENT: Action = Action::Drop(Answer::Silence);
-/// It may say which field is wrong: RFC 1812 section 5.2.2 allows that where lengths alone are wrong, and wants it where the packet was
-/// cut off.
+/// The router may report which field is wrong: RFC 1812 section 5.2.2 allows this if only lengths are wrong, and asks
+/// for it if the packet was cut off.
 const PARAMETER_PROBLEM: Action = Action::Drop(Answer::May(&[12]));
 const UNREACHABLE: Action = Action::Drop(Answer::May(&[3]));
 const HEADER: &str = "RFC 1812 section 5.2.2";
@@ -123,7 +123,7 @@ pub(super) static KINDS: &[Kind] = &[
     v4("header length 16", Fault::Ipv4(|ip| ip.header_length = Some(Bits::new(4).into())), PARAMETER_PROBLEM, HEADER),
     v4(
         "header longer than the packet",
-        // With options, so that the checksum is right and the length alone is wrong.
+        // With options, so that the checksum is right and only the length is wrong.
         Fault::Ipv4(|ip| {
             ip.options = Octets(vec![0; 40]);
             ip.total_length = Some(40.into());
@@ -150,7 +150,7 @@ pub(super) static KINDS: &[Kind] = &[
     v4("destination 0.0.0.0", Fault::Ipv4(|ip| ip.destination = from([0, 0, 0, 0])), UNREACHABLE, MARTIAN),
     v4("destination 127.0.0.1", Fault::Ipv4(|ip| ip.destination = from([127, 0, 0, 1])), UNREACHABLE, MARTIAN),
     v4("destination 240.0.0.1", Fault::Ipv4(|ip| ip.destination = from([240, 0, 0, 1])), UNREACHABLE, UNFORWARDABLE),
-    // No error is sent about what was for all (RFC 1812 section 4.3.2.7).
+    // No error is sent about a packet to the broadcast address (RFC 1812 section 4.3.2.7).
     v4("destination broadcast", Fault::Ipv4(|ip| ip.destination = from([255; 4])), SILENT, "RFC 1812 section 5.3.5.1"),
     v6("version 4", Fault::Ipv6(|ip| ip.version = Some(Bits::new(4).into())), SILENT, "RFC 8200 section 3"),
     v6(
@@ -191,20 +191,21 @@ fn from(address: [u8; 4]) -> Option<Field<Ipv4Addr>> {
     Some(Ipv4Addr::from(address).into())
 }
 
-/// A route of one hop, not yet used, and the end of the options.
+/// A source route with one unused hop, and the end of the options.
 fn source_route(kind: u8) -> Octets {
     Octets(vec![kind, 7, 4, 198, 19, 255, 254, 0])
 }
 
-/// Number that no protocol and no extension header has: the first for experiments (RFC 3692).
+/// A number that is neither a protocol nor an extension header: the first one for experiments (RFC 3692).
 const EXPERIMENT: u8 = 253;
 const ROUTING: u8 = 43;
 const DESTINATION_OPTIONS: u8 = 60;
 const UDP: u8 = 17;
-/// Options of 6 bytes that say nothing (PadN).
+/// Options of 6 bytes without meaning (PadN).
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
 
-/// A UDP header without checksum in the length that follows: what is behind headers that no router of this test processes.
+/// A UDP header without checksum, with the length of the data after it; it follows headers that no router of this test
+/// processes.
 fn udp() -> [u8; 8] {
     let [port, to] = [SOURCE_PORT.to_be_bytes(), PORT.to_be_bytes()];
     [port[0], port[1], to[0], to[1], 0, 8, 0, 0]
@@ -215,7 +216,7 @@ fn unknown(_: Ipv6Addr) -> (u8, Vec<u8>) {
 }
 
 fn routing_0(last: Ipv6Addr) -> (u8, Vec<u8>) {
-    // One segment is left: the packet would go on to `last`.
+    // With one segment left, the packet would go on to `last`.
     (ROUTING, [&[UDP, 2, 0, 1, 0, 0, 0, 0][..], &last.octets(), &udp()].concat())
 }
 
@@ -223,17 +224,17 @@ fn late_hop_by_hop(_: Ipv6Addr) -> (u8, Vec<u8>) {
     (DESTINATION_OPTIONS, [&[0, 0][..], &PADDING, &[UDP, 0], &PADDING, &udp()].concat())
 }
 
-/// Size of a wrong frame, unless its size is what is wrong.
+/// Size of a wrong frame, unless its size is the error.
 const SIZE: u16 = 128;
 /// Size of a runt: IPv4, UDP and one mark.
 const RUNT: u16 = 58;
-/// By how much the packet of a giant exceeds the MTU.
+/// Bytes by which the packet of a giant exceeds the MTU.
 const BEYOND_MTU: u32 = 32;
 /// Bytes of Ethernet header and FCS.
 const ETHERNET: u32 = 18;
 /// Second byte of the header checksum of IPv4 in a frame without tags.
 const CHECKSUM_AT: usize = 14 + 11;
-/// Ports that are not those of test frames.
+/// UDP ports that test frames do not use.
 const SOURCE_PORT: u16 = 49_152;
 const PORT: u16 = 33_433;
 
@@ -247,7 +248,7 @@ impl Kind {
         }
     }
 
-    /// The frame between `ends`, which are of its family, `at` after the start, from `port`.
+    /// A frame between `ends`, which are of its family, sent `at` after the start, from `port`.
     pub(super) fn frame(&self, ends: Ends, port: usize, at: Duration) -> ExtraFrame {
         let size = u16::try_from(self.frame_bytes(ends.mtu)).unwrap_or(u16::MAX);
         let ip = match (ends.source, ends.destination, ends.dut) {
@@ -290,7 +291,7 @@ impl Kind {
         }
     }
 
-    /// May a router answer with this error?
+    /// Whether a router may answer with this error.
     pub(super) fn allows(&self, error: &IcmpError) -> bool {
         match self.expected {
             _ if error.family != self.family => false,

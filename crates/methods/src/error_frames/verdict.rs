@@ -1,23 +1,23 @@
-//! What became of the wrong frames of a kind, and whether a router must do so.
+//! The result of the wrong frames of a kind, and whether it conforms to the RFCs.
 
 use super::kinds::{Action, Answer, Kind};
 use drophammer_model::beside::{Alteration, ExtraFate, IcmpError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of the frames of one kind.
+/// Result of the frames of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub sent: u64,
-    /// Of the sent: came back at some port.
+    /// Of the sent frames: those that came back at some port.
     pub forwarded: u64,
-    /// Of the forwarded: in another form than a router gives a frame.
+    /// Of the forwarded frames: those with changes that forwarding does not make.
     pub altered: u64,
     pub alterations: BTreeSet<Alteration>,
     /// Further arrivals of a frame.
     pub copies: u64,
     /// ICMP errors about them.
     pub errors: BTreeMap<IcmpError, u64>,
-    /// Of these: further ones about a frame that had one.
+    /// Of these: further ones about a frame that already had one.
     pub repeated: u64,
 }
 
@@ -56,7 +56,7 @@ impl Tally {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// What a router must not do of `kind`; empty if it did as it must.
+    /// Violations by a router that handled `kind`; empty if it behaved correctly.
     pub(super) fn faults(&self, kind: &Kind) -> Vec<String> {
         let mut faults = Vec::new();
         match kind.expected {
@@ -83,7 +83,7 @@ impl Tally {
         if self.repeated > 0 {
             faults.push(format!("{} ICMP errors too many", self.repeated));
         }
-        // What is forwarded is not answered, which is said already.
+        // A forwarded frame is not answered; its forwarding is already reported.
         if let Action::Drop(Answer::Must(kind, code)) = kind.expected
             && self.dropped() > 0
             && !self.errors.keys().any(|error| (error.kind, error.code) == (kind, code))
@@ -93,17 +93,17 @@ impl Tally {
         faults
     }
 
-    /// Were there fewer answers than dropped frames where there must be some?
+    /// Whether there were some answers, but fewer than dropped frames, for a kind that must be answered.
     pub(super) fn limited(&self, kind: &Kind) -> bool {
         matches!(kind.expected, Action::Drop(Answer::Must(..))) && (1..self.dropped()).contains(&self.answers())
     }
 }
 
-/// Ends of the names of counters of traffic: they grow by the answers to wrong frames.
+/// Suffixes of traffic counters, which also grow by the answers to wrong frames.
 const TRAFFIC: [&str; 6] = ["_packets", "_bytes", "OutRequests", "OutMsgs", "icmp_errors", "icmp_repeated"];
 
-/// Counters of the DUT that speak of `dropped` frames, the nearest to it first: those that grew by at least half of it and at most
-/// twice, that do not grow by good frames alone, and that are not of traffic.
+/// Counters of the DUT that may count the `dropped` frames, the closest first. They grew by at least half of that
+/// number and at most twice it, do not grow with good frames alone, and are not traffic counters.
 pub(super) fn counters(
     grown: &BTreeMap<String, u64>,
     by_good_frames: &BTreeMap<String, u64>,
@@ -159,7 +159,7 @@ mod tests {
             ("TTL 1", vec![fate(0, &[]), fate(0, &[])], "no ICMP 11/0"),
             ("TTL 1", vec![fate(0, &[(11, 0, 1)]), fate(0, &[(11, 0, 2)])], "1 ICMP errors too many"),
             ("TTL 1", vec![fate(0, &[(3, 1, 1)])], "answered 1 times with destination unreachable (3/1); no ICMP 11/0"),
-            // A code that is not the one.
+            // A wrong code.
             ("TTL 1", vec![fate(0, &[(11, 1, 1)])], "answered 1 times with time exceeded (11/1); no ICMP 11/0"),
             ("TTL 0", vec![fate(2, &[])], "forwarded 1 of 1; forwarded 1 twice or more"),
             ("unknown header in transit", vec![fate(0, &[]), fate(1, &[])], "dropped 1 of 2"),
@@ -172,7 +172,7 @@ mod tests {
         for (name, fates, expected) in cases {
             assert_eq!(faults(name, &fates).join("; "), expected, "{name}");
         }
-        // ICMP of the other IP version answers nothing.
+        // ICMP of the other IP version is no answer.
         let v4 = IcmpError { family: Family::Ipv4, kind: 3, code: 0 };
         assert!(
             !kind("hop limit 1").allows(&v4) && kind("hop limit 1").allows(&IcmpError { family: Family::Ipv6, ..v4 })

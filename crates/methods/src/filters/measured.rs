@@ -1,26 +1,26 @@
-//! What the test of filters found in one case, and what follows from it.
+//! Results of the filter test in one case, and figures derived from them.
 
 use super::{DENIED, PERMITTED};
 use crate::filter_lists::Case;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::trial::{FlowSpec, TrialResult};
 
-/// What was found with one filter, or without.
+/// Results with one filter, or without.
 pub(super) struct Measured {
     pub(super) case: Option<Case>,
     pub(super) throughput: Option<FrameRate>,
     pub(super) upper: Option<f64>,
-    /// Load in frames per second that it bears, if not without any loss.
+    /// Load in frames per second that the router sustains in this case, possibly with some loss.
     pub(super) borne: f64,
     pub(super) tester_limited: bool,
-    /// The highest load of the suite (`max_load`) was not enough.
+    /// True if the highest load of the suite (`max_load`) was too low to find the limit.
     pub(super) capped: bool,
-    /// The line cannot carry more.
+    /// True if the line cannot carry more.
     pub(super) at_line_rate: bool,
     pub(super) marks: Vec<String>,
     pub(super) trials: Vec<u64>,
     pub(super) latency: Option<TrialResult>,
-    /// Trial with frames to be permitted and frames to be denied, with its flows.
+    /// Result of the trial with frames to be permitted and frames to be denied, and its flows.
     pub(super) sorting: Option<(TrialResult, Vec<FlowSpec>)>,
 }
 
@@ -31,13 +31,13 @@ impl Measured {
         groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
     }
 
-    /// Did something else than the router end the search?
+    /// Whether something other than the router ended the search.
     pub(super) fn limited(&self) -> bool {
         self.tester_limited || self.capped || self.at_line_rate
     }
 
-    /// Its throughput in % of that without filters; at least so much where the tester, the line or the suite ended its search. Unknown where they
-    /// ended that without filters: more of the whole is less of a share.
+    /// Throughput in % of that without filters; a lower bound if the tester, the line or the suite ended this search.
+    /// `None` if one of them ended the search without filters: the true share would be smaller.
     pub(super) fn share(&self, without: &Measured) -> Option<f64> {
         let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;
         Some(self.throughput?.pps() / whole.pps() * 100.0)
@@ -49,12 +49,12 @@ impl Measured {
         result.groups.iter().find(|counts| counts.group == group).map(|counts| (counts.offered, counts.received))
     }
 
-    /// Frames that passed and should not have.
+    /// Frames that passed although a filter denies them.
     pub(super) fn leaked(&self) -> Option<u64> {
         self.case.and(self.counts(DENIED)).map(|(_, received)| received)
     }
 
-    /// Frames that should have passed and did not.
+    /// Frames that did not pass although a filter permits them.
     pub(super) fn permitted_lost(&self) -> Option<u64> {
         self.counts(PERMITTED).map(|(offered, received)| offered - received)
     }

@@ -7,26 +7,26 @@ use drophammer_model::trial::{FlowSpec, PortIndex};
 /// Two ports that send and two that receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Sends in turn to the uncongested and to the congested port.
+    /// Sends alternately to the uncongested and to the congested port.
     pub both: PortIndex,
     /// Sends to the congested port.
     pub one: PortIndex,
-    /// Gets half of the load of a line.
+    /// Receives half of a line's load.
     pub uncongested: PortIndex,
-    /// Gets half as much again as its line carries.
+    /// Receives one and a half times its line rate.
     pub congested: PortIndex,
 }
 
-/// What becomes of the frames of the second source.
+/// Destination of the second source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// They go to the first source: no output port is overloaded, and the router has as many frames to forward.
+    /// The first source: no output port is overloaded, and the router forwards as many frames.
     Elsewhere,
-    /// They go to the congested port.
+    /// The congested port.
     Congested,
 }
 
-/// Blocks of four ports in their order; what is beyond a multiple of four stays silent.
+/// Blocks of four ports in their order; remaining ports stay silent.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] for fewer than four.
@@ -42,7 +42,7 @@ pub(super) fn blocks(ports: usize) -> Result<Vec<Block>, TestError> {
 }
 
 impl Block {
-    /// Group of the frames to a port of it.
+    /// Group of the frames to port `to`.
     pub fn group(ports: &[PortView], to: PortIndex) -> String {
         format!("to {}", ports[to].name)
     }
@@ -53,7 +53,8 @@ impl Block {
         format!("{}, {} to {}, {}", name(self.both), name(self.one), name(self.uncongested), name(self.congested))
     }
 
-    /// Its flows. The first source sends to the uncongested port first, then to the congested one, in turn.
+    /// The flows of the block. The first source sends alternately to the uncongested port and to the congested one, the
+    /// former first.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a port without addresses of a family.

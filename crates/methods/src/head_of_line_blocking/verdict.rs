@@ -1,13 +1,13 @@
-//! From counts to a statement: is there head-of-line blocking, and backpressure?
+//! Verdicts from counts: is there head-of-line blocking, and backpressure?
 
 use drophammer_model::statistics::chance_of_more;
 use std::time::Duration;
 
-/// Chance at most that a router that loses as often without congestion loses so much more with it.
+/// Maximum chance that a router with the same loss rate in both trials loses this many more frames with congestion.
 const CHANCE: f64 = 0.001;
-/// What leaves beyond the rate of the output port by more than this share was not held back by it.
+/// If more than the rate of the output port plus this share leaves, the port did not limit it.
 const EXCESS: f64 = 0.01;
-/// Sources that offer less than they did without congestion by more than this share are held back.
+/// Sources are held back if their load is lower than without congestion by more than this share.
 const HELD_BACK: f64 = 0.01;
 
 /// Frames to the uncongested port in one trial.
@@ -19,7 +19,7 @@ pub(super) struct Uncongested {
     pub median_ns: Option<u64>,
 }
 
-/// What the two trials of a block gave.
+/// Measurements from the two trials of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     /// Without congestion.
@@ -30,26 +30,26 @@ pub(super) struct Seen {
     pub congested_lost: u64,
     /// Frames per second that arrived at it.
     pub congested_pps: f64,
-    /// What its line carries.
+    /// Rate that its line carries.
     pub line_pps: f64,
     /// Offered to it, in frames per second.
     pub offered_pps: f64,
-    /// What both sources offered without and with congestion, in frames per second.
+    /// Load of both sources, without and with congestion, in frames per second.
     pub sources_pps: (f64, f64),
 }
 
-/// What is said of a block.
+/// Verdict on a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Was the output port overloaded at all?
+    /// True if the output port was overloaded.
     pub congested: bool,
     /// `yes: 12 frames were lost`, `no`, or `not known` and why.
     pub blocking: String,
-    /// The same of backpressure.
+    /// The same for backpressure.
     pub backpressure: String,
 }
 
-/// Frames that wait longer by `least` than without congestion are held up.
+/// Frames count as held up if they wait longer than without congestion by at least `least`.
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
         let why =
@@ -87,7 +87,7 @@ fn backpressure(seen: &Seen) -> String {
     if with < without * (1.0 - HELD_BACK) {
         return format!("yes: the sources were held back to {:.1} % of their load", with / without * 100.0);
     }
-    // RFC 2889 section 5.5.4 calls this backpressure, but nobody held the tester back.
+    // RFC 2889 section 5.5.4 calls this backpressure, but the tester was not held back.
     "no: no frame was lost, because buffers held them all; a longer trial fills them".into()
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let lossy = Uncongested { lost: 300, ..seen().loaded };
         assert_eq!(blocking_of(lossy, 290), "not known: the router loses as many of these frames without congestion");
         assert_eq!(blocking_of(lossy, 100), "yes: 300 frames lost");
-        // A single frame may be anything.
+        // A single frame may be chance.
         assert!(blocking_of(Uncongested { lost: 1, ..lossy }, 0).starts_with("not known"));
     }
 

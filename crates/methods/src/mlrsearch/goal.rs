@@ -1,4 +1,5 @@
-//! Search goal (RFC 9971 section 4.6): what a load must fulfil, and how closely the answer is to be known.
+//! Search goal (RFC 9971 section 4.6): the conditions that a load must fulfil, and the required precision of the
+//! answer.
 
 /// One search goal.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +16,12 @@ pub struct SearchGoal {
     pub initial_trial_duration_s: f64,
     /// Goal final trial duration in seconds; shorter trials only count against a load.
     pub final_trial_duration_s: f64,
-    /// Goal duration sum in seconds, at least the final trial duration: trial time after which a load is decided for sure.
+    /// Goal duration sum in seconds, at least the final trial duration: trial time after which a load is definitely
+    /// decided.
     pub duration_sum_s: f64,
     /// Number of coarser targets before the final one.
     pub preceding_targets: u32,
-    /// Factor, above 1, by which steps grow while a bound is looked for outside of the known interval.
+    /// Factor, above 1, by which steps grow while a bound is searched outside the known interval.
     pub expansion: f64,
     /// Stop the whole search when even the smallest load misses this goal.
     pub fail_fast: bool,
@@ -94,19 +96,19 @@ impl SearchGoal {
         }
     }
 
-    /// The same goal with this loss ratio (0 to 1) allowed, named for it: `PDR(0.5%)`.
+    /// The same goal with this loss ratio (0 to 1) allowed, and a matching name: `PDR(0.5%)`.
     pub fn partial_drop(&self, loss_ratio: f64) -> Self {
         // Rounded, because 0.07 * 100 is 7.000000000000001.
         let percent = (loss_ratio * 100.0 * 1e6).round() / 1e6;
         SearchGoal { name: format!("PDR({percent}%)"), loss_ratio, ..self.clone() }
     }
 
-    /// Refuses what the standard does not allow.
+    /// Checks that every attribute is in range.
     ///
     /// # Errors
-    /// Checks that every attribute is in range.
+    /// The first attribute that the standard does not allow.
     pub fn check(&self) -> Result<(), GoalError> {
-        // Comparisons are such that a NaN is refused.
+        // The comparisons also refuse NaN.
         let share = |x: f64| (0.0..1.0).contains(&x);
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let rules = [

@@ -1,4 +1,4 @@
-//! Goal result (RFC 9971 section 4.8): the relevant bounds, the conditional throughput, and what is irregular.
+//! Goal result (RFC 9971 section 4.8): the relevant bounds, the conditional throughput, and irregularities.
 
 use super::goal::SearchGoal;
 use super::load::LoadGrid;
@@ -14,28 +14,28 @@ pub struct Bound {
     pub index: u32,
     /// Intended load in fps per sending port.
     pub load_pps: f64,
-    /// Smallest measured offered load among the full-length trials, in fps per sending port; the intended load where
-    /// short trials alone decided.
+    /// Smallest measured offered load among the full-length trials, in fps per sending port; the intended load if only
+    /// short trials decided.
     pub offered_pps: f64,
     /// The trials at this load.
     pub trials: Vec<u64>,
 }
 
 impl Bound {
-    /// The rate that may be claimed for this bound: its load, or what was really offered where that was less.
+    /// The rate that may be claimed for this bound: its load, or the offered load if that was lower.
     pub fn rate_pps(&self) -> f64 {
         self.load_pps.min(self.offered_pps)
     }
 }
 
-/// Why a result is not a regular one. A report must show it.
+/// Why a result is irregular. A report must show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irregular {
     /// Not even the smallest load meets the goal.
     NoLowerBound,
-    /// The largest load meets the goal: the answer may be anywhere above.
+    /// The largest load meets the goal, so the answer may be anywhere above it.
     NoUpperBound,
-    /// The search ended before the bounds were as close as the goal asks.
+    /// The search ended before the bounds were as close as the goal requires.
     Unfinished,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Irregular {
     }
 }
 
-/// What a search found for one goal.
+/// Result of a search for one goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoalResult {
     /// The goal.
@@ -62,27 +62,27 @@ pub struct GoalResult {
     pub conditional_throughput_pps: Option<f64>,
     /// Empty for a regular result.
     pub irregular: Vec<Irregular>,
-    /// Some load above the upper bound met the goal.
+    /// True if some load above the upper bound met the goal.
     pub inverted: bool,
-    /// For a search that ended early: bounds (lower, upper) in fps of the finest coarser target that had both. A hint at
-    /// where the answer is, proven by shorter or fewer trials than the goal asks for.
+    /// If a search ended early: bounds (lower, upper) in fps of the finest coarser target that had both. They hint at
+    /// the answer, but are based on shorter or fewer trials than the goal requires.
     pub preliminary: Option<(f64, f64)>,
 }
 
 impl GoalResult {
-    /// Relevant width `(upper - lower) / upper`; `None` unless both bounds are there.
+    /// Relevant width `(upper - lower) / upper`; `None` if a bound is missing.
     pub fn relative_width(&self) -> Option<f64> {
         let (lower, upper) = (self.lower.as_ref()?, self.upper.as_ref()?);
         Some((upper.load_pps - lower.load_pps) / upper.load_pps)
     }
 
-    /// The rate that was shown to meet the goal, in fps per sending port: the lower bound, or the load that was really
-    /// offered there where that was less.
+    /// The rate that was shown to meet the goal, in fps per sending port: the lower bound, or the load offered there if
+    /// that was lower.
     pub fn rate_pps(&self) -> Option<f64> {
         self.lower.as_ref().map(Bound::rate_pps)
     }
 
-    /// Reads the result of a goal with this chain of targets (the last one is the goal) off all trials so far.
+    /// Derives the result of a goal from all trials so far. `chain` is its targets; the last one is the goal.
     pub(super) fn read(
         goal: &SearchGoal,
         chain: &[Target],

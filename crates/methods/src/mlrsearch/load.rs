@@ -1,5 +1,5 @@
-//! Loads of a search: a logarithmic grid, so that neighbours are everywhere the same relative width apart and a load that
-//! is visited again is the same to the last bit.
+//! Loads of a search: a logarithmic grid, so that neighbours always have the same relative distance, and a repeated
+//! load is identical to the last bit.
 
 /// Loads `min * exp(i / last * ln(max / min))` for `i` in `0..=last`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct LoadGrid {
     last: u32,
 }
 
-/// Absorbs rounding where a load is turned into an index.
+/// Absorbs rounding when a load is converted to an index.
 const SLACK: f64 = 1e-9;
 
 impl LoadGrid {
@@ -35,7 +35,7 @@ impl LoadGrid {
         }
     }
 
-    /// Index of the largest load that is not above `load`; 0 when all are.
+    /// Index of the largest load that does not exceed `load`; 0 if all do.
     pub fn floor(&self, load: f64) -> u32 {
         if self.last == 0 || load <= self.min {
             return 0;
@@ -44,7 +44,7 @@ impl LoadGrid {
         ((steps + SLACK).floor().max(0.0) as u32).min(self.last)
     }
 
-    /// Steps of the grid that fit into `relative_width`, at least 1.
+    /// Number of grid steps that fit into `relative_width`, at least 1.
     pub fn width_of(&self, relative_width: f64) -> u32 {
         if self.last == 0 {
             return 1;

@@ -3,7 +3,7 @@
 use super::measurement::Measurement;
 use super::target::Target;
 
-/// Is a load above or below the answer?
+/// Position of a load relative to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classification {
     /// The load meets the goal whatever further trials would give.
@@ -21,7 +21,7 @@ pub struct LoadStats {
     pub trials: Vec<Measurement>,
 }
 
-/// Effective durations in seconds, by the length of the trials and the loss in them.
+/// Sums of effective durations in seconds, by the length and the loss of the trials.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     full_low: f64,
@@ -46,11 +46,11 @@ impl LoadStats {
         sums
     }
 
-    /// Classifies this load: once as if all trials still missing to the duration sum were high-loss, once as if they were
-    /// all low-loss. Where both agree, the load is decided.
+    /// Classifies this load twice: as if all trials missing from the duration sum were high-loss, and as if they were
+    /// all low-loss. If both agree, the load is decided.
     ///
-    /// Short trials may only tip the balance against a load: what of their high-loss time their low-loss time cannot
-    /// excuse counts as full-length high-loss time.
+    /// Short trials only count against a load: their high-loss time, less the part that their low-loss time excuses,
+    /// counts as full-length high-loss time.
     pub fn classify(&self, target: &Target) -> Classification {
         let sums = self.sums(target);
         let excused = sums.short_low * (target.exceed_ratio / (1.0 - target.exceed_ratio));
@@ -66,16 +66,16 @@ impl LoadStats {
         }
     }
 
-    /// The loss ratio that decides about the conditional throughput of a lower bound: full-length trials sorted by loss,
-    /// the one at which the share `1 - exceed ratio` of the duration sum is reached; 1 where trials fill less than that.
-    /// `None` when there is no full-length trial.
+    /// The loss ratio that determines the conditional throughput of a lower bound. Full-length trials are sorted by
+    /// loss; it is the loss of the trial at which the share `1 - exceed ratio` of the duration sum is reached, or 1 if
+    /// the trials fill less than that. `None` if there is no full-length trial.
     pub fn quantile_loss_ratio(&self, target: &Target) -> Option<f64> {
         let sums = self.sums(target);
         let mut full: Vec<_> = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s).collect();
         full.sort_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
         let whole = target.duration_sum_s.max(sums.full_low + sums.full_high);
         let mut missing = whole * (1.0 - target.exceed_ratio);
-        // Sums of durations do not always come out even; without this a load without any loss could be given 100 %.
+        // Sums of durations are not exact; without this tolerance, a load without any loss could get 100 %.
         let nothing = whole * 1e-9;
         let mut quantile = None;
         for trial in full {
@@ -88,7 +88,7 @@ impl LoadStats {
         if missing > nothing { quantile.map(|_| 1.0) } else { quantile }
     }
 
-    /// Smallest measured offered load of the full-length trials in fps: what may be claimed for this load at most.
+    /// Smallest measured offered load of the full-length trials in fps: the most that may be claimed for this load.
     pub fn offered_pps(&self, target: &Target) -> Option<f64> {
         let full = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s);
         full.map(|t| t.offered_pps).min_by(f64::total_cmp)

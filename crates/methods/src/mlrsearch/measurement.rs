@@ -1,11 +1,11 @@
 //! Trial input and trial output (RFC 9971 sections 4.4 and 4.5) and the measurer that turns one into the other.
 
-/// What one trial gave.
+/// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// Intended duration in seconds, the one that was asked for.
+    /// Intended duration in seconds, as requested.
     pub duration_s: f64,
-    /// Duration that the trial counts for in seconds; the intended one, plus overhead where that is to count as trial time.
+    /// Duration that the trial counts for in seconds: the intended one, plus overhead if that counts as trial time.
     pub effective_duration_s: f64,
     /// Intended frames over all sending ports.
     pub intended: u64,
@@ -13,13 +13,13 @@ pub struct Measurement {
     pub received: u64,
     /// Measured offered load per sending port in fps.
     pub offered_pps: f64,
-    /// Number of the trial in the run, for the reader of a result; any number where there is none.
+    /// Number of the trial in the run, for readers of a result; arbitrary outside a run.
     pub trial: u64,
 }
 
 impl Measurement {
-    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost: a load that was not offered must not
-    /// pass.
+    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost, so that a load that was not
+    /// offered does not pass.
     pub fn loss_ratio(&self) -> f64 {
         if self.intended == 0 {
             return 0.0;
@@ -30,13 +30,13 @@ impl Measurement {
 
 /// Runs trials. Closures `|duration_s, load_pps| -> Result<Measurement, E>` are measurers.
 pub trait Measurer {
-    /// What may stop it.
+    /// Errors that end a measurement.
     type Error;
 
     /// Runs one trial of `duration_s` seconds at `load_pps` frames per second per sending port.
     ///
     /// # Errors
-    /// Whatever stopped it; the search ends with what it knows.
+    /// Errors of the trial; the search then ends with its results so far.
     fn measure(&mut self, duration_s: f64, load_pps: f64) -> Result<Measurement, Self::Error>;
 }
 

@@ -1,12 +1,12 @@
-//! Multiple Loss Ratio Search, RFC 9971: finds for several goals at once the highest load that a DUT still carries.
+//! Multiple Loss Ratio Search, RFC 9971: finds the highest load that a DUT carries, for several goals at once.
 //!
-//! One file per term of the standard. Nothing here knows frames or a testbed: a [`Measurer`] is asked for a trial of some
-//! duration at some load and tells how many frames were offered and lost. [`Search`] can also be driven by hand, one
-//! trial at a time, so that what was found until then survives an interruption.
+//! One file per term of the standard. Nothing here depends on frames or a testbed: a [`Measurer`] runs a trial of some
+//! duration at some load and returns how many frames were offered and lost. [`Search`] can also be driven by hand, one
+//! trial at a time, so that its results survive an interruption.
 //!
-//! The classification of a load is normative and exact ([`load_stats`]); which load is tried next is free ([`strategy`]).
-//! MLRsearch finds *a* load at which the goal turns from met to missed; a DUT that loses frames at some lower load which
-//! no trial visited goes unnoticed.
+//! The classification of a load is normative and exact ([`load_stats`]); the choice of the next load is free
+//! ([`strategy`]). MLRsearch finds *a* load at which the goal changes from met to missed. If a DUT also loses frames at
+//! some lower load that no trial visited, this goes unnoticed.
 
 pub mod goal;
 pub mod goal_result;

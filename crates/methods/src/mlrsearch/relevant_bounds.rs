@@ -11,11 +11,11 @@ pub struct RelevantBounds {
     pub lower: Option<u32>,
     /// Smallest upper bound.
     pub upper: Option<u32>,
-    /// A load above the relevant upper bound meets the target: loss does not grow with load here.
+    /// True if a load above the relevant upper bound meets the target: loss does not grow with load here.
     pub inverted: bool,
 }
 
-/// Reads the bounds of `target` off all trials so far.
+/// Derives the bounds of `target` from all trials so far.
 pub fn relevant_bounds(loads: &BTreeMap<u32, LoadStats>, target: &Target) -> RelevantBounds {
     let mut bounds = RelevantBounds::default();
     for (index, stats) in loads {

@@ -1,4 +1,5 @@
-//! The controller (RFC 9971 section 4.9): asks for trials until every goal is reached, cannot be, or the budget is spent.
+//! The controller (RFC 9971 section 4.9): requests trials until every goal is reached or cannot be reached, or the
+//! budget is spent.
 
 use super::goal::{GoalError, SearchGoal};
 use super::goal_result::GoalResult;
@@ -10,7 +11,7 @@ use super::strategy::{self, Next, Situation};
 use super::target::{Target, chain};
 use std::collections::BTreeMap;
 
-/// What a search may cost.
+/// Maximum cost of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Sum of intended trial durations in seconds.
@@ -24,18 +25,19 @@ pub struct Budget {
 pub enum SearchEnd {
     /// Not yet: [`Search::next_trial`] has more.
     Running,
-    /// Every goal has its answer or a mark that it lies outside of the loads.
+    /// Every goal has an answer, or a mark that its answer lies outside the loads.
     Completed,
     /// A goal with `fail_fast` has no lower bound; goals after it were not searched.
     FailedFast,
-    /// The budget is spent; bounds are what was known then.
+    /// The budget is spent; the bounds are those known at that time.
     OutOfBudget,
 }
 
-/// How often per goal the forwarding rate at the upper bound may be followed: near a soft knee it would creep.
+/// How often per goal the forwarding rate at the upper bound may be followed: near a soft knee this would approach the
+/// answer in tiny steps.
 const GUESSES: u32 = 3;
 
-/// How often per goal an upper bound is looked at again.
+/// How often per goal an upper bound is measured again.
 const RECHECKS: u32 = 4;
 
 /// A search in progress.
@@ -47,17 +49,17 @@ pub struct Search {
     loads: BTreeMap<u32, LoadStats>,
     spent: Budget,
     end: SearchEnd,
-    /// Load that is being measured until it is decided for target (goal, target).
+    /// Load that is measured until it is decided for target (goal, target).
     focus: Option<(usize, usize, u32)>,
     /// Outward steps taken for target (goal, target).
     steps: (usize, usize, u32),
     /// Guesses used per goal.
     guesses: Vec<u32>,
-    /// Index of the trial that was handed out last.
+    /// Index of the last trial handed out.
     asked: Option<u32>,
-    /// The goal whose upper bound that trial looks at again.
+    /// The goal whose upper bound that trial measures again.
     rechecking: Option<usize>,
-    /// Upper bounds that were looked at again, by goal.
+    /// Upper bounds that were measured again, by goal.
     rechecked: Vec<Vec<u32>>,
     /// Trials that a clean repetition has replaced.
     superseded: Vec<u64>,
@@ -103,7 +105,7 @@ impl Search {
         })
     }
 
-    /// The next trial: (duration in s, load in fps per sending port); `None` when the search has ended, see
+    /// The next trial: (duration in s, load in fps per sending port); `None` if the search has ended, see
     /// [`Search::end`].
     pub fn next_trial(&mut self) -> Option<(f64, f64)> {
         if self.end != SearchEnd::Running {
@@ -124,7 +126,7 @@ impl Search {
         Some((duration, self.grid.load(index)))
     }
 
-    /// Takes what the trial gave that [`Search::next_trial`] asked for; without such a question nothing happens.
+    /// Records the result of the trial from [`Search::next_trial`]; ignored if no trial is pending.
     pub fn record(&mut self, measurement: Measurement) {
         if let Some(index) = self.asked.take() {
             self.spent.trial_seconds += measurement.duration_s;
@@ -140,11 +142,11 @@ impl Search {
         }
     }
 
-    /// After a search that completed: one more trial at the upper bound of a goal, `(duration in s, load in fps per sending port)`.
-    /// If it meets the loss ratio of the goal, what was measured at this load before counts no more, and the search goes on:
-    /// [`Search::next_trial`] may have more. Otherwise the bound stands. `None` once every upper bound has been looked at again, or
-    /// the budget does not allow it. RFC 9971 has nothing of the kind; it keeps a disturbance that lasted for a few trials from being
-    /// taken for the limit of the DUT.
+    /// After a completed search: one more trial at the upper bound of a goal,
+    /// `(duration in s, load in fps per sending port)`. If it meets the loss ratio of the goal, it replaces all earlier
+    /// trials at this load, and the search continues: [`Search::next_trial`] may have more. Otherwise the bound stands.
+    /// `None` once every upper bound has been measured again, or if the budget does not allow it. RFC 9971 does not
+    /// define this; it prevents a disturbance of a few trials from being mistaken for the limit of the DUT.
     pub fn recheck(&mut self) -> Option<(f64, f64)> {
         if self.end != SearchEnd::Completed || self.spent.trials >= self.budget.trials {
             return None;
@@ -155,7 +157,7 @@ impl Search {
             };
             let duration = settings.final_trial_duration_s;
             let too_long = self.spent.trial_seconds + duration > self.budget.trial_seconds * (1.0 + 1e-9);
-            // Another goal may have had the same bound looked at.
+            // The same bound may already have been measured again for another goal.
             let looked = self.rechecked.iter().any(|seen| seen.contains(&index));
             let last = self.loads.get(&index).and_then(|stats| stats.trials.last());
             let lossy = looked && last.is_some_and(|last| last.loss_ratio() > settings.loss_ratio);
@@ -188,7 +190,7 @@ impl Search {
         Ok(self.end)
     }
 
-    /// How it ended.
+    /// How the search ended.
     pub fn end(&self) -> SearchEnd {
         self.end
     }
@@ -198,7 +200,7 @@ impl Search {
         self.spent
     }
 
-    /// What is known about each goal, in the order of the goals; also while the search runs.
+    /// Results so far for each goal, in the order of the goals; also available while the search runs.
     pub fn results(&self) -> Vec<GoalResult> {
         self.goals.iter().filter_map(|(goal, chain)| GoalResult::read(goal, chain, &self.grid, &self.loads)).collect()
     }
@@ -226,7 +228,7 @@ impl Search {
         None
     }
 
-    /// The load in focus if it belongs to this target and is still undecided.
+    /// The load in focus, if it belongs to this target and is still undecided.
     fn focused(&self, goal: usize, at: usize, target: &Target) -> Option<u32> {
         let (_, _, index) = self.focus.filter(|f| (f.0, f.1) == (goal, at))?;
         let stats = self.loads.get(&index)?;
@@ -263,8 +265,8 @@ impl Search {
         }
     }
 
-    /// Where the forwarding rate at load `upper` points: the load at which, if the DUT forwards as much there, exactly the
-    /// loss of the goal would be left.
+    /// Load that the forwarding rate at load `upper` suggests: if the DUT forwards as much there, exactly the loss of
+    /// the goal remains.
     fn guess(&self, upper: u32, target: &Target) -> Option<u32> {
         let trials = &self.loads.get(&upper)?.trials;
         let loss =

@@ -1,44 +1,44 @@
-//! Which load to try next for a target. RFC 9971 leaves this free; this is ours.
+//! Choice of the next load for a target. RFC 9971 leaves this free; this strategy is our own.
 //!
-//! Bounds of the preceding, coarser target are hints. In order: halve the hinted interval; confirm a hinted bound; where a
-//! bound is missing or refuted, walk outwards in growing steps; where both bounds stand too far apart, go where the
-//! upper bound's forwarding rate points to (first target only), else to the middle.
+//! Bounds of the preceding, coarser target are hints. In order: halve the hinted interval; confirm a hinted bound; if a
+//! bound is missing or refuted, step outwards in growing steps; if both bounds are too far apart, try the load that the
+//! upper bound's forwarding rate suggests (first target only), else the middle.
 
 use super::load::LoadGrid;
 use super::relevant_bounds::RelevantBounds;
 use super::target::Target;
 
-/// What the strategy knows about one target.
+/// The strategy's knowledge about one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The loads.
     pub grid: &'a LoadGrid,
-    /// The target that is worked on.
+    /// The current target.
     pub target: &'a Target,
     /// Its relevant bounds so far.
     pub bounds: RelevantBounds,
     /// Relevant bounds of the preceding target; empty for the first.
     pub hints: RelevantBounds,
-    /// Load, as index, that the forwarding rate at the upper bound points to; only while such guesses are allowed.
+    /// Index of the load that the forwarding rate at the upper bound suggests; only while guesses are allowed.
     pub guess: Option<u32>,
     /// Size of the next outward step.
     pub step: u32,
 }
 
-/// What to do next.
+/// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The target is reached, or cannot be: a bound is missing because the answer is outside of the grid.
+    /// The target is reached, or a bound is missing because the answer is outside the grid.
     Done,
     /// Try this load.
     Try(u32),
-    /// Try this load; it is an outward step, so the next one is larger.
+    /// Try this load. It is an outward step, so the next one is larger.
     Step(u32),
     /// Try this load, which was guessed from a forwarding rate.
     Guess(u32),
 }
 
-/// Decides.
+/// Decides on the next action.
 pub fn next(s: &Situation<'_>) -> Next {
     let last = s.grid.last();
     match (s.bounds.lower, s.bounds.upper) {
@@ -74,7 +74,7 @@ fn between(s: &Situation<'_>, lo: u32, hi: u32) -> Next {
     }
     match s.guess {
         Some(guess) if inside(&guess) => Next::Guess(guess),
-        // By the forwarding rate the answer is just above the lower bound.
+        // According to the forwarding rate, the answer is just above the lower bound.
         Some(guess) if guess <= lo && lo + s.step < middle => Next::Step(lo + s.step),
         _ => Next::Try(middle),
     }

@@ -14,7 +14,7 @@ pub struct Target {
     pub trial_duration_s: f64,
     /// Duration sum in seconds.
     pub duration_sum_s: f64,
-    /// Steps of the load grid that lower and upper bound may be apart, at least 1.
+    /// Distance allowed between lower and upper bound, in steps of the load grid, at least 1.
     pub width: u32,
 }
 

@@ -21,18 +21,18 @@ use std::time::Duration;
 
 /// Time between two questions to the router (RFC 2544 section 11.2).
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Time between two changes of routes: that of RIP (RFC 2544 appendix C.2.4.5). BGP has none of its own.
+/// Time between two changes of routes: that of RIP (RFC 2544 appendix C.2.4.5). BGP does not define one.
 const UPDATE_EVERY_S: f64 = 30.0;
-/// Routes that one change is about: as many as a message of RIP has.
+/// Routes in one change: as many as a RIP message carries.
 const ROUTES: u32 = 25;
 /// Time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
-/// The router has so long to pass a change on.
+/// Time in which the router must pass a change on.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Attempts at a trial while the tester spoils it.
+/// Attempts at a trial that the tester spoils.
 const ATTEMPTS: u32 = 3;
 
-/// What was beside the frames of a pattern, over all trials.
+/// Counts of a modifier, over all trials of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub trials: u64,
@@ -40,16 +40,16 @@ pub(super) struct Seen {
     pub offered: u64,
     /// Frames sent beside them.
     pub sent: u64,
-    /// Of these: those that came back at any port.
+    /// Of these, frames that came back at any port.
     pub forwarded: u64,
     pub asked: u64,
     pub answered: u64,
     pub updates: u64,
-    /// Updates that another peer was told of.
+    /// Updates that the DUT passed on to another peer.
     pub processed: u64,
 }
 
-/// The routes that changes are about, between two states: they are advertised, or they are not.
+/// The routes that change, and whether they are currently advertised.
 struct Changing {
     peer: PeerIndex,
     routes: Arc<Routes>,
@@ -57,7 +57,7 @@ struct Changing {
     advertised: bool,
 }
 
-/// The testbed with a modifier.
+/// A testbed that applies a modifier.
 pub(super) struct Beside<'a> {
     bed: &'a mut dyn Testbed,
     modifier: Modifier,
@@ -66,7 +66,7 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// Prepares what the pattern has beside its frames.
+    /// Prepares the modifier of the pattern.
     pub fn begin(bed: &'a mut dyn Testbed, pattern: &Pattern) -> Result<Beside<'a>, TestError> {
         let changing = match pattern.modifier {
             Modifier::RoutingUpdate => Some(Changing::begin(bed, pattern)?),
@@ -75,7 +75,7 @@ impl<'a> Beside<'a> {
         Ok(Beside { bed, modifier: pattern.modifier, changing, seen: Seen::default() })
     }
 
-    /// Takes it back.
+    /// Undoes the preparation.
     pub fn end(&mut self, ended: Result<(), TestError>) -> Result<(), TestError> {
         match ended {
             Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
@@ -87,9 +87,9 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// A trial while the router is asked.
+    /// Runs a trial while the router is asked.
     fn asked(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        // A short trial has one question at least.
+        // Even a short trial has at least one question.
         let interval = ASK_EVERY.min(spec.sending_time());
         let questions = vec![Question::Ping, Question::Snmp];
         let inquiry = Inquiry { questions, interval, afterwards: Duration::ZERO };
@@ -100,7 +100,7 @@ impl<'a> Beside<'a> {
         Ok(result)
     }
 
-    /// A trial during which routes change.
+    /// Runs a trial during which routes change.
     fn updated(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let Some(changing) = &mut self.changing else { return self.bed.trial(spec) };
         let count = (spec.sending_time().as_secs_f64() / UPDATE_EVERY_S).ceil().max(1.0) as usize;
@@ -117,7 +117,7 @@ impl<'a> Beside<'a> {
                 actions.push(vec![action]);
             }
             let result = self.bed.routed_trial(&spec, &actions, attempt)?;
-            // Only the last state can be looked at.
+            // Only the final state can be checked.
             let passed = changing.passed_on(self.bed)?;
             match result.validity {
                 Validity::Valid => {
@@ -133,7 +133,7 @@ impl<'a> Beside<'a> {
 }
 
 impl Changing {
-    /// Brings two sessions up: one advertises the routes, the other one is told of them.
+    /// Brings two sessions up: one peer advertises the routes, the other one receives them.
     fn begin(bed: &mut dyn Testbed, pattern: &Pattern) -> Result<Changing, TestError> {
         if pattern.routes > 0 {
             let why = "`routing_update` needs the emulated routers for itself; leave `routes` out";
@@ -148,7 +148,7 @@ impl Changing {
         Ok(Changing { peer: peers[0], routes, watch, advertised: false })
     }
 
-    /// The change to the other state, and its name.
+    /// The change to the other state, and its label.
     fn turn(&mut self) -> (RouteAction, &'static str) {
         self.advertised = !self.advertised;
         let (change, label) = match self.advertised {
@@ -159,7 +159,7 @@ impl Changing {
         (RouteAction::Routes { peer: self.peer, change, routes, part, packing: Packing::default() }, label)
     }
 
-    /// Has the router told the other peer of the present state?
+    /// Whether the router has passed the current state on to the other peer.
     fn passed_on(&self, bed: &mut dyn Testbed) -> Result<bool, TestError> {
         let routing: &mut dyn Routing = bed.routing()?;
         routing.expect(self.watch, 0..self.routes.len(), self.advertised);
@@ -167,7 +167,7 @@ impl Changing {
     }
 }
 
-/// Frames of this group that arrived anywhere, in whatever state.
+/// Frames of this group that arrived anywhere, in any state.
 fn arrived(counts: &GroupCounts) -> u64 {
     counts.received + counts.duplicated + counts.corrupted + counts.stray + counts.deviations.values().sum::<u64>()
 }
@@ -183,7 +183,7 @@ impl Testbed for Beside<'_> {
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let result = match self.modifier {
-            // The frames are flows of the trial.
+            // The frames are part of the trial's flows.
             Modifier::None | Modifier::Broadcast => self.bed.trial(spec)?,
             Modifier::Management => self.asked(spec)?,
             Modifier::RoutingUpdate => self.updated(spec)?,

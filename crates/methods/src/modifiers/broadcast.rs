@@ -7,20 +7,20 @@ use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load
 
 /// Share of all frames that are broadcast.
 pub const SHARE: f64 = 0.01;
-/// EtherType of experiments (IEEE 802, local experimental 1): a type that no router needs to process.
+/// EtherType for experiments (IEEE 802, local experimental 1): routers need not process it.
 const ETHERTYPE: u16 = 0x88b5;
-/// IP packets that are shorter are padded to the shortest frame.
+/// Shorter IP packets are padded to the shortest frame.
 const UNPADDED: u16 = 46;
 /// Bytes of the shortest frame, FCS included.
 const SHORTEST: u16 = 64;
-/// Their group.
+/// Group of these frames.
 const GROUP: &str = "broadcast";
 
-/// Broadcast frames beside `tested`, from each port that sends, evenly spaced between the test frames: one of a hundred frames. Where the load changes,
-/// their rate does.
+/// Broadcast frames beside `tested`, from each port that sends, evenly spaced between the test frames: one in a hundred
+/// frames. When the load changes, their rate changes with it.
 pub fn flows(tested: &[FlowSpec], size: &PacketSize, load: &Load, duration_s: f64) -> Vec<FlowSpec> {
     let mut flows: Vec<FlowSpec> = Vec::new();
-    // Behind a type that nobody knows, padding cannot be told from the packet.
+    // After an unknown type, padding cannot be distinguished from the packet.
     let padded = |size: &FrameSize| matches!(size, FrameSize::Ip(bytes) if *bytes < UNPADDED);
     let shortest = || PacketSize::Fixed(FrameSize::Frame(SHORTEST));
     for flow in tested {
@@ -56,7 +56,7 @@ fn headers(family: Family) -> Vec<Header> {
     vec![Header::Ethernet(ethernet), ip, Header::Udp(Udp::default())]
 }
 
-/// One for each step of the load; the first frame is in the middle of the first hundred.
+/// One schedule for each step of the load; the first frame is in the middle of the first hundred.
 fn schedules(load: &Load, duration_s: f64) -> Vec<FlowSchedule> {
     let mut start = 0.0;
     let mut schedules = Vec::new();
@@ -78,7 +78,7 @@ fn schedules(load: &Load, duration_s: f64) -> Vec<FlowSchedule> {
                 step(one.rate_pps, one.duration_s, i + 1 == steps.len());
             }
         }
-        // Its flows have rates of their own: no test by frame size has such a load.
+        // The flows have individual rates: no test by frame size has this kind of load.
         Load::Flows => {}
     }
     schedules

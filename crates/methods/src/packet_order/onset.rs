@@ -1,12 +1,12 @@
-//! From shares of reordered frames to a statement about the router: whose doing is it, and from which load on?
+//! Verdict on the order of frames: whether the router reorders them, and from which load on.
 
 use crate::tester_ceiling::LoopOrder;
 use drophammer_model::statistics::chance_of_more;
 
-/// Chance at most that a loop that reorders as often as the router shows so much less.
+/// Maximum chance that a loop with the same reordering rate as the router shows this much less.
 const CHANCE: f64 = 0.001;
 
-/// What became of the order of frames at a load.
+/// Order of frames at a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// No frame was reordered.
@@ -31,8 +31,8 @@ impl Order {
     }
 }
 
-/// What became of the order, of `reordered` frames among `received`, where the loop `without` router did what it did. A share no larger
-/// than that of the loop's worst trial may be the tester's.
+/// The verdict for `reordered` frames among `received`, given the result of the loop `without` router. If the share is
+/// no larger than in the loop's worst trial, the tester may be the cause.
 pub(super) fn judge(reordered: Option<u64>, received: u64, without: Option<LoopOrder>) -> Order {
     let Some(reordered) = reordered else { return Order::Unknown };
     if reordered == 0 {
@@ -54,16 +54,16 @@ pub(super) struct At {
     pub(super) load: f64,
     /// The same per sending port, in frames per second.
     pub(super) rate_pps: f64,
-    /// What became of the order.
+    /// Verdict on the order.
     pub(super) order: Order,
-    /// Trials with reordered frames, and trials.
+    /// Number of trials with reordered frames, and of all trials.
     pub(super) disagree: (u64, u64),
 }
 
 /// The load at which reordering begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Onset {
-    /// The lowest load such that it and all higher ones reorder, in % of line rate; none where the highest does not.
+    /// The lowest load such that it and all higher ones reorder, in % of line rate; none if the highest does not.
     pub(super) begins: Option<f64>,
     /// The same per sending port, in frames per second.
     pub(super) begins_pps: Option<f64>,
@@ -122,7 +122,7 @@ impl Onset {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Figure to compare: load, its step, and whether it is at least that. None where nothing certain can be said.
+    /// Figure to compare: load, its step, and whether it is a lower bound. `None` if there is no certain figure.
     pub(super) fn figure(&self) -> Option<(f64, f64, bool)> {
         match self.begins {
             Some(begins) => Some((begins, begins - self.below.unwrap_or(0.0), false)),
@@ -151,13 +151,13 @@ mod tests {
         assert_eq!(judge(Some(0), 0, None), Order::Unknown, "nothing arrived");
         assert_eq!(judge(None, m, None), Order::Unknown);
         assert_eq!(judge(Some(1), m, None), Order::Changed, "nothing is known of a loop");
-        // As many as the loop has in a trial, and fewer.
+        // As many as the loop in a trial, and fewer.
         assert_eq!(judge(Some(10), m, loop_of(10, m, 0.001)), Order::Doubtful);
         assert_eq!(judge(Some(9), m, loop_of(10, m, 0.001)), Order::Doubtful);
-        // Nothing in a million frames of the loop does not exclude a few in the next million.
+        // If the loop reorders none of a million frames, a few in the next million are still possible.
         assert_eq!(judge(Some(5), m, loop_of(0, m, 0.0)), Order::Doubtful);
         assert_eq!(judge(Some(30), m, loop_of(0, m, 0.0)), Order::Changed);
-        // The less of the loop is known, the less is certain.
+        // The fewer frames the loop has sent, the less is certain.
         assert_eq!(judge(Some(30), m, loop_of(0, m / 100, 0.0)), Order::Doubtful);
         assert_eq!(judge(Some(500_000), m, loop_of(10, m, 0.001)), Order::Changed);
     }
@@ -183,11 +183,11 @@ mod tests {
         let always = of([Changed; 4]);
         assert_eq!((always.begins, always.below, always.figure()), (Some(25.0), None, Some((25.0, 25.0, false))));
         assert!(always.text().contains("or below"));
-        // One load in between that keeps the order: the lower one does not count.
+        // One load in between keeps the order, so the lower one does not count.
         let gap = of([Changed, Kept, Changed, Kept]);
         assert_eq!((gap.begins, gap.below), (Some(100.0), Some(75.0)));
         assert!(gap.text().ends_with("and at 1 lower loads"), "{}", gap.text());
-        // Not at the highest load: nothing to compare.
+        // The order is kept at the highest load, so there is no figure.
         let odd = of([Kept, Changed, Kept, Kept]);
         assert_eq!((odd.begins, odd.figure()), (None, None));
         assert_eq!(odd.text(), "order kept at 100.0 %, but changed at 75.0 %");

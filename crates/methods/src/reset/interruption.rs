@@ -1,40 +1,45 @@
-//! From lost frames to the time in which a router did not forward (RFC 6201 section 3).
+//! The time in which a router did not forward, derived from lost frames (RFC 6201 section 3).
 
 use drophammer_model::trial::{LossEpisode, TrialResult};
 
-/// Loss that begins less than this before the instant of a reset belongs to it, in seconds: instants are read one after the other.
+/// Loss that begins up to this time before a reset counts as its effect, in seconds, because the two times are read one
+/// after the other.
 const TOGETHER_S: f64 = 0.02;
-/// Frames that must have come through at the end of a trial: otherwise it may not have been over.
+/// Frames that must have arrived at the end of a trial; otherwise the interruption may not have ended.
 const BACK: f64 = 20.0;
 
-/// For how long frames of a group were lost after a reset.
+/// Interruption of a group of frames by a reset.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Interruption {
-    /// Frames lost before it.
+    /// Frames lost before the reset.
     pub(super) lost_before: u64,
-    /// Frames lost since, divided by the rate, in seconds.
+    /// Frames lost since the reset, divided by the rate, in seconds.
     pub(super) loss_s: f64,
-    /// From the first lost frame to the first behind the last lost one, in seconds; `None` where none was lost.
+    /// From the first lost frame to the first received one after the last lost one, in seconds; `None` if none was
+    /// lost.
     pub(super) stamps_s: Option<f64>,
-    /// From the reset to the first lost frame, in seconds; `None` where none was lost, or some were when it began.
+    /// From the reset to the first lost frame, in seconds; `None` if none was lost, or if frames were already being
+    /// lost at the reset.
     pub(super) begins_s: Option<f64>,
-    /// Were frames being lost already when it began?
+    /// True if frames were already being lost at the reset.
     pub(super) lossy: bool,
-    /// Times in which frames were lost.
+    /// Number of periods in which frames were lost.
     pub(super) episodes: u64,
-    /// Did frames come through at the end?
+    /// True if frames arrived at the end.
     pub(super) back: bool,
     /// Time between two frames, in seconds.
     pub(super) resolution_s: f64,
 }
 
 impl Interruption {
-    /// What group `index` lost, of which `rate_pps` were sent, around a reset `at_s` after the first departure.
+    /// The interruption of group `index`, which was sent at `rate_pps`, by a reset `at_s` seconds after the first
+    /// departure.
     pub(super) fn of(result: &TrialResult, index: usize, rate_pps: f64, at_s: f64) -> Interruption {
         let group = &result.groups[index];
         let own = result.losses.episodes.iter().filter(|episode| episode.groups.contains(&index));
         let last_s = group.last_loss_ns.map(seconds);
-        // Of an episode that several groups share, the losses of one are not known: all of them are the reset's.
+        // If an episode has losses of several groups, the loss of each group before the reset is unknown: all of it
+        // counts for the reset.
         let alone = |episode: &&&LossEpisode| episode.groups.len() == 1;
         let (before, since): (Vec<&LossEpisode>, Vec<&LossEpisode>) =
             own.partition(|episode| seconds(episode.to_ns) < at_s - TOGETHER_S);
@@ -131,7 +136,7 @@ mod tests {
         assert!(near(Some(found.loss_s), 0.1) && near(found.stamps_s, 0.1) && found.lost_before == 10, "{found:?}");
         let found = Interruption::of(&trial(&[(200, 209, 10)]), 0, 1_000.0, 1.0);
         assert_eq!((found.text(), found.stamps_s, found.loss_s), ("went on", None, 0.0));
-        // Nothing came through when the reset began.
+        // No frame arrived when the reset began.
         let found = Interruption::of(&trial(&[(200, 1_799, 1_600)]), 0, 1_000.0, 1.0);
         assert!(found.lossy && found.begins_s.is_none() && found.lost_before == 0, "{found:?}");
     }

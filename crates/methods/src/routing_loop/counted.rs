@@ -1,4 +1,4 @@
-//! What every interface inside a loop must count of a packet, and what it did count.
+//! Expected and actual counters of every interface inside a loop.
 
 use crate::testbed::CirclingTrial;
 use drophammer_model::quantity::group_digits;
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 pub(super) struct Counter {
     /// Index of the router.
     pub router: usize,
-    /// Where.
+    /// Interface or tunnel.
     pub at: InterfaceOf,
     /// Packets sent rather than received.
     pub out: bool,
 }
 
-/// By how much counters grew over a trial: packets and bytes.
+/// Growth of the counters over a trial: packets and bytes.
 pub(super) type Grown = BTreeMap<Counter, (u64, u64)>;
 
-/// What grew in a trial. A counter that went back counts as 0, so that its packets are missing.
+/// The growth in a trial. A counter that decreased counts as 0, so that its packets are missing.
 pub(super) fn grown(trial: &CirclingTrial) -> Grown {
     let find = |of: &RouterInterface| trial.before.iter().find(|b| (b.router, b.at) == (of.router, of.at));
     let mut all = Grown::new();
@@ -38,28 +38,28 @@ pub(super) fn grown(trial: &CirclingTrial) -> Grown {
 /// A place on the way around.
 #[derive(Clone, Debug)]
 struct Station {
-    /// Counters whose sum is what comes here.
+    /// Counters whose sum is the number of packets that arrive here.
     counters: Vec<Counter>,
-    /// What lies between this place and the next one.
+    /// Description of what lies between this place and the next one.
     beyond: String,
 }
 
-/// What must be counted of each packet.
+/// Expected counts.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
-    /// By each counter of a packet that is injected.
+    /// Growth of each counter per injected packet.
     per_packet: BTreeMap<Counter, u64>,
-    /// By each counter of an ICMP error that comes back to the tester.
+    /// Growth of each counter per ICMP error that comes back to the tester.
     per_error: BTreeMap<Counter, u64>,
-    /// Where packets come in.
+    /// Place where packets enter.
     entry: Station,
     /// The places of one round, in order.
     round: Vec<Station>,
-    /// Where each hop of the round sends on.
+    /// Output counter of each hop of the round.
     hops: Vec<Counter>,
 }
 
-/// A counter beside what it must say.
+/// A counter with its expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compared {
     pub counter: Counter,
@@ -68,18 +68,18 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// What was counted beyond what was expected.
+    /// Difference between the actual and the expected value.
     pub fn difference(&self) -> i128 {
         i128::from(self.counted) - i128::from(self.expected)
     }
 
-    /// Does it say what it must, but for packets that the routers sent by themselves?
+    /// Whether the difference can be explained by packets that the routers sent by themselves.
     pub fn is_right(&self, own_frames: u64) -> bool {
         (0..=i128::from(own_frames)).contains(&self.difference())
     }
 }
 
-/// Packets that went no further somewhere, in words.
+/// Packets that were lost at some place, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub packets: u64,
@@ -94,7 +94,7 @@ impl Ended {
 }
 
 impl Expected {
-    /// Of packets with this TTL that come in by `port`; `None` where the system has no loop or no such port.
+    /// Expected counts of packets with this TTL that enter at `port`; `None` if the system has no loop or no such port.
     pub fn of(system: &System, port: usize, ttl: u8, ports: &[String]) -> Option<Expected> {
         let (cycle, passes) = (system.cycle()?, system.passes(port, ttl)?);
         let (entry, edge) = system.edge(port)?;
@@ -119,7 +119,7 @@ impl Expected {
         }
         let name = |counter: Counter| counter_place(system, counter.router, counter.at, ports);
         let entry_counter = Counter { router: entry, at: InterfaceOf::Interface(edge), out: false };
-        // Routers with ports are passed once in a round.
+        // In one round, a router with ports is passed only once.
         let joins = |hop: &CycleHop| (hop.router == entry).then_some(entry_counter);
         let round = cycle.iter().flat_map(|hop| stations(hop, joins(hop), &name)).collect();
         let entry = Station {
@@ -131,19 +131,19 @@ impl Expected {
         Some(Expected { per_packet, per_error, hops: hops.collect(), entry, round })
     }
 
-    /// The counters that some packet must pass, or an error; those of other interfaces are not looked at.
+    /// The counters that some packet or ICMP error must pass; those of other interfaces are ignored.
     pub fn counters(&self) -> impl Iterator<Item = Counter> {
         let more = self.per_error.keys().filter(|counter| !self.per_packet.contains_key(counter));
         self.per_packet.keys().chain(more).copied()
     }
 
-    /// What a counter must have grown by.
+    /// Expected growth of a counter.
     fn expected(&self, counter: Counter, injected: u64, errors: u64) -> u64 {
         let of = |each: &BTreeMap<Counter, u64>| each.get(&counter).copied().unwrap_or(0);
         injected * of(&self.per_packet) + errors * of(&self.per_error)
     }
 
-    /// Every counter beside what it must say of so many packets injected, and so many ICMP errors that came back.
+    /// Every counter with its expected value for this number of injected packets and of ICMP errors that came back.
     ///
     /// # Errors
     /// The first counter that was not read.
@@ -155,7 +155,7 @@ impl Expected {
         self.counters().map(one).collect()
     }
 
-    /// Where packets ended that had to go on: on the way in, then in the order of the round.
+    /// Places where packets were lost: on the way in, then in the order of the round.
     pub fn ended(&self, grown: &Grown, injected: u64, errors: u64) -> Vec<Ended> {
         let beyond = |counters: &[Counter]| -> i128 {
             let of = |counter: &Counter| {
@@ -164,7 +164,8 @@ impl Expected {
             };
             counters.iter().map(of).sum()
         };
-        // What comes to a place from the one before is the first of its counters; the others say what is added there.
+        // The first counter of a place counts the packets from the place before; the others count packets that are
+        // added there.
         let one = |index: usize| {
             let (station, next) = (&self.round[index], &self.round[(index + 1) % self.round.len()]);
             let packets = beyond(&station.counters) - beyond(&next.counters[..1]);
@@ -176,13 +177,13 @@ impl Expected {
         outside.into_iter().chain((0..self.round.len()).filter_map(one)).collect()
     }
 
-    /// The counter of what is sent on at a hop, and how often each ICMP error passes it.
+    /// The output counter of a hop, and how often each ICMP error passes it.
     pub fn hop(&self, hop: usize) -> Option<(Counter, u64)> {
         let counter = *self.hops.get(hop)?;
         Some((counter, self.per_error.get(&counter).copied().unwrap_or(0)))
     }
 
-    /// Packets that all routers together sent on, without ICMP errors.
+    /// Packets forwarded by all routers together, without ICMP errors.
     pub fn sent_on(&self, grown: &Grown, errors: u64) -> u64 {
         let of = |counter: &Counter| {
             let own = errors * self.per_error.get(counter).copied().unwrap_or(0);
@@ -192,7 +193,7 @@ impl Expected {
     }
 }
 
-/// The counters that a packet passes at one hop, with what lies behind each.
+/// The counters that a packet passes at one hop, each with a description of what follows it.
 fn stations(hop: &CycleHop, joins: Option<Counter>, name: &dyn Fn(Counter) -> String) -> Vec<Station> {
     let counter = |at, out| Counter { router: hop.router, at, out };
     let (came, goes) = (InterfaceOf::Interface(hop.from), InterfaceOf::Interface(hop.to));
@@ -207,14 +208,15 @@ fn stations(hop: &CycleHop, joins: Option<Counter>, name: &dyn Fn(Counter) -> St
     };
     let one = |at: usize| {
         let mut counters = vec![passed[at]];
-        // What is injected joins here.
+        // Injected packets join here.
         counters.extend(joins.filter(|_| at == 0));
         Station { counters, beyond: between(at) }
     };
     (0..passed.len()).map(one).collect()
 }
 
-/// What an ICMP error counts on its way from router `from` to the port `edge` of router `entry`: by the first link between two routers, as the routes say.
+/// Counters that an ICMP error passes on its way from router `from` to the port `edge` of router `entry`: over the
+/// first link between two routers, according to the routes.
 fn errors(system: &System, from: usize, entry: usize, edge: usize) -> Option<BTreeMap<Counter, u64>> {
     let mut counted = BTreeMap::new();
     let mut at = from;

@@ -1,4 +1,4 @@
-//! The tables: counters against what they must say, what the loop carried, and the rates of every interface.
+//! The tables: counters against their expected values, the load of the loop, and the rates of every interface.
 
 use super::counted::{Compared, Counter, Grown, counter_place, grown, router_name};
 use super::{Circle, Circled};
@@ -71,7 +71,7 @@ const ACCOUNTING: TableSpec<AccountingRow> =
 /// All tables.
 pub(super) const SHAPES: [TableShape; 3] = [LOADS.shape(), RATES.shape(), ACCOUNTING.shape()];
 
-/// Bytes in front of an IP packet that the source of the test counts on Ethernet, and that it suspects on a line with HDLC.
+/// Bytes before an IP packet that the source of the test counts on Ethernet, and that it assumes on a line with HDLC.
 const ETHERNET_BYTES: f64 = 14.0;
 const HDLC_BYTES: f64 = 8.0;
 
@@ -82,12 +82,12 @@ pub(super) fn begin(outcome: &mut Outcome) {
     ACCOUNTING.begin(outcome);
 }
 
-/// Interfaces and tunnels that packets pass, router by router.
+/// Interfaces and tunnels that packets pass, by router.
 fn places(of: &Circled) -> BTreeSet<(usize, InterfaceOf)> {
     of.compared.iter().map(|compared| (compared.counter.router, compared.counter.at)).collect()
 }
 
-/// Every counter of the trial that is to show whether they are right.
+/// Writes every counter of the accounting trial.
 pub(super) fn accounting(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, of: &Circled) {
     for (router, at) in places(of) {
         let find = |out| of.compared.iter().find(|c| c.counter == Counter { router, at, out });
@@ -118,12 +118,12 @@ fn verdict(compared: &Compared, way: &str, own_frames: u64) -> Option<String> {
     (!compared.is_right(own_frames)).then(|| format!("{way}: {} {what}", difference.unsigned_abs()))
 }
 
-/// Packets that all routers sent on for each one that was injected.
+/// Number of packets that all routers forwarded per injected packet.
 pub(super) fn amplification(circle: &Circle, of: &Circled) -> f64 {
     circle.expected.sent_on(&grown(&of.trial), of.errors()) as f64 / of.injected().max(1) as f64
 }
 
-/// What counters did in some time: one trial, or what a second one had beyond the first.
+/// Growth of the counters in some time: in one trial, or in the part by which a second trial exceeds the first.
 struct Measured {
     seconds: f64,
     grown: BTreeMap<Counter, (f64, f64)>,
@@ -146,7 +146,7 @@ impl Measured {
         }
     }
 
-    /// What `self` has beyond `short`. Where noise left less of something, it is 0.
+    /// The part of `self` that exceeds `short`. A difference that is negative because of noise becomes 0.
     fn beyond(self, short: &Measured) -> Measured {
         let less = |long: f64, short: f64| (long - short).max(0.0);
         let of_counter = |(at, (packets, bytes)): (&Counter, &(f64, f64))| {
@@ -164,7 +164,7 @@ impl Measured {
         }
     }
 
-    /// Of the one trial, or of two of which the second is the longer one.
+    /// Growth in the only trial, or in the part by which the second trial exceeds the first.
     fn of_all(circle: &Circle, trials: &[&Circled]) -> Option<Measured> {
         let (last, before) = trials.split_last()?;
         let last = Measured::of(circle, last);
@@ -188,7 +188,7 @@ fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
     (pps - per_error as f64 * measured.errors / measured.seconds).max(0.0)
 }
 
-/// Share of the link between r2 and r3 that the busier direction takes, in %, with so many bytes in front of each packet.
+/// Utilisation of the link between r2 and r3 in its busier direction, in %, with `more` bytes before each packet.
 fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, more: f64) -> Option<f64> {
     let of = |hop: usize| {
         let speed = circle.link_at(hop).0?;
@@ -242,13 +242,13 @@ fn add_load(
     LOADS.add(outcome, row, trials.iter().copied(), marks);
 }
 
-/// What the loop carried in a trial that lost nothing, or in the one that accounts for all counters.
+/// Writes the load of the loop in a trial without loss, or in the accounting trial.
 pub(super) fn load(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, load: &str, of: &Circled) {
     let measured = Measured::of(circle, of);
     add_load(outcome, circle, pattern, load, of, &measured, &[of.trial.result.trial]);
 }
 
-/// The same of what a trial under overload has beyond a shorter one.
+/// The same for the part by which an overload trial exceeds a shorter one.
 pub(super) fn overloaded(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, short: &Circled, long: &Circled) {
     let measured = Measured::of(circle, long).beyond(&Measured::of(circle, short));
     let trials = [short, long].map(|of| of.trial.result.trial);

@@ -12,7 +12,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialSpec;
 use std::time::Duration;
 
-/// One size.
+/// Settings of the search for one size.
 pub(super) struct Setting<'a> {
     pub circle: &'a Circle,
     pub pattern: &'a Pattern,
@@ -20,21 +20,22 @@ pub(super) struct Setting<'a> {
     pub stillness: Stillness,
     /// Length of a trial in seconds.
     pub trial_s: f64,
-    /// Bytes of the packets that are injected.
+    /// Bytes of the injected packets.
     pub ip_bytes: u16,
-    /// How long packets go on after a trial in which they wait for nobody.
+    /// How long packets circulate after a trial in which none waits in a queue.
     pub alone: Duration,
 }
 
 impl Setting<'_> {
-    /// Did buffers take what the loop cannot carry for ever? What they hold has many rounds to go yet: it goes on for as long as the trial had too much.
-    /// More than the precision of the search would make the figure wrong by more than that.
+    /// Whether buffers absorbed packets that the loop cannot carry in the long run. Buffered packets have many rounds
+    /// left, so the loop continues for as long as the load was too high. Beyond the precision of the search this would
+    /// distort the figure.
     fn is_filling(&self, of: &Circled) -> bool {
         let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
         of.longer_than(self.alone) > allowed + self.stillness.step
     }
 
-    /// Sends the packets of the accounting once more. Returns in words where they end now, if they do.
+    /// Repeats the accounting trial. If packets are lost now, returns a text that says where.
     pub(super) fn sticks(
         &self,
         bed: &mut dyn Testbed,
@@ -62,14 +63,14 @@ pub(super) struct Found {
     pub best: Circled,
     /// Packets were lost at some rate, or buffers filled.
     pub was_lossy: bool,
-    /// It is the tester that could not offer more.
+    /// True if the tester could not offer more.
     pub tester_limited: bool,
 }
 
-/// Beyond this ratio of the bounds the next rate is their geometric mean.
+/// Above this ratio of the bounds, the next rate is their geometric mean.
 const FAR: f64 = 4.0;
 
-/// Searches between the rate of `accounted`, at which nothing was lost, and the highest that can be.
+/// Searches between the rate of `accounted`, at which nothing was lost, and the highest possible rate.
 pub(super) fn highest(
     bed: &mut dyn Testbed,
     setting: &Setting<'_>,
@@ -83,7 +84,7 @@ pub(super) fn highest(
     let mut top = by_links.min(limits.max.pps());
     let mut by_tester = limits.max.pps() < by_links;
     let (mut best, mut retreats) = (accounted, 0);
-    // The top itself is the first to be tried: it is not known to lose anything.
+    // The top is tried first, because it is not known to lose packets.
     let mut lossy: Option<f64> = None;
     let mut filling = None;
     let width = PRECISION.get(setting.params).0 / 100.0;
@@ -114,7 +115,7 @@ pub(super) fn highest(
                 retreats += 1;
                 note_unfit(outcome, setting.pattern, "not tried:", FrameRate(rate), &why);
                 top = rate * RETREAT;
-                // What is above is not known; below, the search goes on.
+                // Rates above this are unknown; the search continues below.
                 (lossy, by_tester) = (lossy.map(|_| top), true);
             }
             Err(other) => return Err(other),
@@ -141,7 +142,7 @@ pub(super) fn highest(
     Ok(Found { best, was_lossy: lossy.is_some(), tester_limited: by_tester })
 }
 
-/// The rates of all interfaces at twice the highest load without loss, or at the one that the suite says.
+/// Measures the rates of all interfaces at twice the highest load without loss, or at the load from the suite.
 pub(super) fn overload(
     bed: &mut dyn Testbed,
     setting: &Setting<'_>,

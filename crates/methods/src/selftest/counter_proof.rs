@@ -1,5 +1,5 @@
-//! Every counter of the tester against the reference device, which knows what it did: equal, to the frame, or the tester
-//! may not be believed.
+//! Compares every counter of the tester with the reference device, which knows what it did to each frame. They must be
+//! equal to the frame, or the tester is not trustworthy.
 
 use crate::Method;
 use crate::columns;
@@ -42,7 +42,7 @@ static SPEC: TestSpec = TestSpec {
 pub const NAME: &str = "counter_proof";
 /// Title of the test.
 pub const TITLE: &str = "Counters against the reference device";
-/// What is held against the device.
+/// Counters that are compared with the device.
 pub const WHAT: &str =
     "offered, lost, duplicated, reordered, corrupted, stray and late frames, and those in a wrong encapsulation";
 
@@ -58,10 +58,10 @@ columns! {
 }
 
 const TABLE: TableSpec<CounterRow> = TableSpec::new(NAME, "Counters: what the device did, what the tester counted");
-/// Frames that came to the device to be forwarded.
+/// Frames that arrived at the device to be forwarded.
 const TRANSIT: &str = "truth.transit";
 
-/// What the device did during the trial.
+/// Counters of the device for the trial.
 struct Did<'a>(&'a BTreeMap<String, u64>);
 
 impl Did<'_> {
@@ -109,17 +109,18 @@ impl Method for CounterProof {
 /// `(name, what the device did, what the tester counted)`.
 fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
     let counted = |count: fn(&GroupCounts) -> u64| result.sum(count);
-    // A frame with a wrong byte, at a wrong port, to a wrong neighbour or in a wrong encapsulation arrives, but is not received.
+    // A frame with a wrong byte, at a wrong port, to a wrong neighbour or in a wrong encapsulation arrives, but does
+    // not count as received.
     let wrong = ["truth.corrupted", "truth.misrouted", "truth.wrong_next_hop", "truth.encapsulation"];
     let spoilt: u64 = wrong.iter().map(|key| did.count(key)).sum();
-    // Frames that never reached the device: its ring refused them, or its socket overflowed.
+    // Frames that never reached the device: its ring rejected them, or its socket overflowed.
     let before = counted(|g| g.refused) + did.count("truth.receive_overflow");
     let lost = before + did.sum("truth.dropped.") + did.count("truth.transmit_refused") + spoilt;
     vec![
         ("offered", before + did.count(TRANSIT), result.offered()),
         ("lost", lost, result.lost()),
         ("duplicated", did.count("truth.duplicated"), counted(|g| g.duplicated)),
-        // A frame that is held is overtaken by all that follow it.
+        // All frames after a held frame overtake it.
         ("reordered (RFC 4737)", did.count("truth.reordered") + did.count("truth.held"), counted(|g| g.reordered)),
         ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
         ("stray", did.count("truth.misrouted") + did.count("truth.wrong_next_hop"), counted(|g| g.stray)),

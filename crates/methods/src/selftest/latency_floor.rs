@@ -1,5 +1,5 @@
-//! The latency that the tester measures where there is no router: what it adds to every router's, and how finely it can
-//! tell two routers apart.
+//! The latency that the tester measures without a router: the amount it adds to every router's latency, and its
+//! resolution between two routers.
 
 use crate::Method;
 use crate::columns;
@@ -58,7 +58,7 @@ const PLOT: PlotSpec = PlotSpec {
     y: "latency, µs",
     log_y: true,
 };
-/// Loads per sending port in frames per second: one frame at a time, and a load like that of a latency test.
+/// Loads per sending port in frames per second: one frame at a time, and a typical load of a latency test.
 const LOADS: [f64; 2] = [1e3, 5e4];
 
 impl Method for LatencyFloor {

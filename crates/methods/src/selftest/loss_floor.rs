@@ -1,4 +1,4 @@
-//! The load up to which the tester, through a loop without router, loses nothing: loss up to this load is the router's.
+//! The load up to which the tester loses nothing through a loop without router: up to this load, loss is the router's.
 
 use crate::Method;
 use crate::columns;
@@ -48,9 +48,9 @@ columns! {
 
 /// The table; `loss_free_pps` is the load up to which the tester loses nothing.
 pub const TABLE: TableSpec<FloorRow> = TableSpec::new("loss_floor", "Load up to which the tester loses nothing");
-/// From the ceiling down by this factor until trials are valid and lossless.
+/// Factor by which the load is reduced, from the ceiling, until trials are valid and lossless.
 const STEP: f64 = 0.85;
-/// Steps at most, down to 2 % of the ceiling.
+/// Maximum number of steps, down to 2 % of the ceiling.
 const STEPS: i32 = 24;
 
 impl Method for LossFloor {
@@ -86,13 +86,13 @@ impl Method for LossFloor {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        // A few steps with one trial each, and the last one in full.
+        // A few steps with one trial each, and the last one with all trials.
         let trials = (4 + REPEATS.get(params)) as f64 * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
     }
 }
 
-/// Trials at `rate` until one loses a frame or is spoilt; as many as asked for when none does.
+/// Runs trials at `rate` until one loses a frame or is spoilt; all requested ones if none does.
 fn lossless(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

@@ -1,5 +1,6 @@
-//! Tests of the tester itself, for `drophammer selftest`. They run on a loop without router or on the reference device; on a
-//! router they would measure the router. One file each, like all tests; the self-test of crate `testbed` has their order.
+//! Tests of the tester itself, for `drophammer selftest`. They run on a loop without router or on the reference device;
+//! on a router they would measure the router. One file each, like all tests; the self-test of crate `testbed` defines
+//! their order.
 
 pub mod counter_proof;
 pub mod latency_floor;

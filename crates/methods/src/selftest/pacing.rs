@@ -1,4 +1,4 @@
-//! How evenly the tester sends: how late each frame is handed over, against the schedule of its load.
+//! How evenly the tester sends: the delay of each frame against the schedule of its load.
 
 use crate::Method;
 use crate::columns;
@@ -54,11 +54,11 @@ const PLOT: PlotSpec = PlotSpec {
     y: "% of frames",
     log_y: false,
 };
-/// Loads per sending port in frames per second, as far as the tester offers them.
+/// Loads per sending port in frames per second, as far as the tester can offer them.
 const LOADS: [f64; 7] = [1e3, 1e4, 1e5, 2e5, 5e5, 1e6, 2e6];
-/// Loads above this share of the ceiling are not asked for.
+/// Loads above this share of the ceiling are skipped.
 const OF_CEILING: f64 = 0.9;
-/// Load by whose errors backends are ranked: all of them offer it.
+/// Load whose errors rank backends: all of them can offer it.
 const RANKED_PPS: f64 = 1e5;
 
 impl Method for Pacing {
@@ -124,7 +124,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, load: f64, result: &TrialResu
     }
     if load == RANKED_PPS {
         let title = "Departure error, 99 %, at 100,000 fps";
-        // Powers of two.
+        // Errors are known only to powers of two.
         let resolution = 0.5;
         outcome.ranks.push(RankFigure { resolution, ..lower("departure_error_p99_us", title, "µs", error(99.0)) });
     }

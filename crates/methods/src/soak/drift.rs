@@ -1,29 +1,29 @@
-//! From figures of the intervals to a statement: does one of them drift?
+//! Decides from the figures of the intervals whether a quantity drifts.
 
 use drophammer_model::statistics::{Trend, trend};
 
 /// Seconds of an hour.
 const HOUR_S: f64 = 3_600.0;
 
-/// What is said of one quantity.
+/// Verdict on one quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Drift {
     /// Median of all intervals.
     pub level: f64,
-    /// Per hour, with its interval. None where there are fewer than two intervals.
+    /// Change per hour, with its confidence interval. None for fewer than two intervals.
     pub per_hour: Option<Trend>,
     /// The slope times the time from the first to the last interval.
     pub change: f64,
-    /// The same in % of the level; none at a level of 0.
+    /// The same in % of the level; none if the level is 0.
     pub change_percent: Option<f64>,
     pub verdict: Verdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The interval of the slope excludes 0, and the change is as large as it must be to count.
+    /// The confidence interval of the slope excludes 0, and the change is large enough to count.
     Drifts,
-    /// It does not, or the change is too small to count.
+    /// The interval includes 0, or the change is too small to count.
     Steady,
     /// Too few intervals.
     Unknown,
@@ -39,7 +39,7 @@ impl Verdict {
     }
 }
 
-/// How large a change must be to count.
+/// Smallest change that counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Least {
     /// In % of the level.
@@ -48,7 +48,7 @@ pub(super) enum Least {
     Absolute(f64),
 }
 
-/// The drift of `points`: `(seconds, figure)` of each interval that has one. None for no points.
+/// The drift of `points`: `(seconds, figure)` of each interval that has a figure. None without points.
 pub(super) fn drift(points: &[(f64, f64)], least: Least) -> Option<Drift> {
     let mut values: Vec<f64> = points.iter().map(|point| point.1).collect();
     values.sort_by(f64::total_cmp);
@@ -59,7 +59,7 @@ pub(super) fn drift(points: &[(f64, f64)], least: Least) -> Option<Drift> {
     let change_percent = (level != 0.0).then(|| change / level.abs() * 100.0);
     let counts = match least {
         Least::Absolute(least) => change.abs() >= least,
-        // From nothing to something is a change of any size.
+        // If the level is 0, every change counts.
         Least::Percent(least) => change_percent.map_or(change != 0.0, |percent| percent.abs() >= least),
     };
     let verdict = match found {

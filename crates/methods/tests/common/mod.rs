@@ -1,4 +1,4 @@
-//! A testbed whose every answer is known in closed form, and parameters from the defaults that tests declare.
+//! A testbed whose results are all known in closed form, and parameters from the defaults that tests declare.
 
 #![allow(dead_code)] // each test program uses its part
 
@@ -23,17 +23,17 @@ pub struct Fake {
     pub known: Known,
     pub capacity_pps: f64,
     pub buffer: u64,
-    /// Share of what is offered above the capacity that is forwarded all the same: a soft knee.
+    /// Share of the offered load above the capacity that is still forwarded: a soft knee.
     pub beyond: f64,
     /// Share of frames lost at any load.
     pub floor: f64,
     /// Smallest latency; see [`Fake::latency`] for the rest.
     pub latency_ns: u64,
-    /// After an overload, losses go on for so long.
+    /// Frames are still lost for this long after an overload.
     pub recovery_ns: u64,
-    /// What [`Load::Maximum`] reaches.
+    /// Load that [`Load::Maximum`] reaches.
     pub tester_pps: f64,
-    /// Share of a constant load that is really offered.
+    /// Share of a constant load that is actually offered.
     pub offer_share: f64,
     pub ceiling: Option<FrameRate>,
     /// Loads above this are unfit (the tester drops frames it receives).
@@ -44,10 +44,10 @@ pub struct Fake {
     pub unfit_above_frames: u64,
     /// These trials (from 1) lose one frame in a hundred, whatever their load.
     pub disturbed: std::ops::Range<u64>,
-    /// The n-th trial (from 1) fails so.
+    /// The n-th trial (from 1) fails with this error.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
-    /// Trials asked for, valid or not.
+    /// Requested trials, valid or not.
     pub asked: u64,
     pub settled: Duration,
     pub progress: Vec<(u32, u32)>,
@@ -213,7 +213,7 @@ impl Fake {
         for group in &mut groups {
             group.latency = self.latency(group.received);
         }
-        // What a buffer still holds when the sender stops drains at capacity.
+        // After the sender stops, the buffer drains at capacity.
         let receiving_s = sending_s.max((sent - lost) as f64 / self.capacity_pps);
         TrialResult {
             trial: self.trials.len() as u64 + 1,
@@ -260,7 +260,7 @@ impl Testbed for Fake {
         Ok(result)
     }
 
-    /// A router whose counters of frames are right.
+    /// A router whose frame counters are right.
     fn counted_trial(&mut self, spec: &TrialSpec, _: Duration) -> Result<CountedTrial, TestError> {
         let result = self.trial(spec)?;
         let sum = |of: &dyn Fn(&FlowSpec) -> bool, count: &dyn Fn(&GroupCounts) -> u64| -> u64 {
@@ -329,7 +329,7 @@ impl Testbed for Fake {
     fn note(&mut self, _: &str) {}
 }
 
-/// Defaults of `method` for a profile, with `over` put above them.
+/// Defaults of `method` for a profile, with the overrides `over`.
 pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]) -> Params {
     let profile = if conformant { Profile::Conformant } else { Profile::Quick };
     let mut params = Params::defaults(method.spec().params, profile);
@@ -340,7 +340,7 @@ pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]
     params
 }
 
-/// One frame size.
+/// The parameter for these frame sizes.
 pub fn size(text: &str) -> (&'static str, ParamValue) {
     ("frame_sizes", ParamValue::Sizes(text.split(' ').map(|s| s.parse().unwrap()).collect()))
 }
@@ -388,7 +388,7 @@ pub fn method(name: &str) -> &'static dyn Method {
     drophammer_methods::find(name).unwrap()
 }
 
-/// Runs it with the quick profile and these parameters changed.
+/// Runs the test with the quick profile and the overrides `over`.
 pub fn run(name: &str, bed: &mut Fake, over: &[(&str, ParamValue)]) -> (Outcome, Result<(), TestError>) {
     let mut outcome = Outcome::default();
     let params = params(method(name), false, over);
@@ -399,7 +399,7 @@ pub fn run(name: &str, bed: &mut Fake, over: &[(&str, ParamValue)]) -> (Outcome,
     (outcome, end)
 }
 
-/// A parameter that is a time.
+/// A duration as a parameter value.
 pub fn secs(seconds: f64) -> ParamValue {
     ParamValue::Duration(Duration::from_secs_f64(seconds))
 }

@@ -193,14 +193,16 @@ impl Device {
         })
     }
 
-    /// Interval in which the highest load must lie that meets the goal for sure, resp. misses it for sure.
+    /// Interval that contains the highest load that meets the goal: its lower end certainly meets it, loads above its
+    /// upper end certainly miss it.
     pub fn answer(&self, goal: &SearchGoal, longest_s: f64) -> (f64, f64) {
         let loss = goal.loss_ratio;
         match self.dut {
             Dut::Hard { capacity_pps } => (capacity_pps / (1.0 - loss), capacity_pps / (1.0 - loss)),
             Dut::Knee { knee_pps, slope } => (knee_pps * (1.0 + loss / slope), knee_pps * (1.0 + loss / slope)),
             Dut::Buffered { capacity_pps, buffer_packets } => {
-                // Longer trials of another goal at the same load are full-length for this one, and a buffer hides less there.
+                // Longer trials of another goal at the same load are full-length for this one, and a buffer hides less
+                // loss in them.
                 let answer = |duration_s: f64| (capacity_pps + buffer_packets / duration_s) / (1.0 - loss);
                 (answer(longest_s), answer(goal.final_trial_duration_s))
             }

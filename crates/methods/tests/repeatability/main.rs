@@ -1,4 +1,4 @@
-//! DUTs that are alike tie, and a difference is found: see `simulation.rs`. The same with more runs and as a table:
+//! Equal DUTs tie, and a difference is found: see `simulation.rs`. The same with more runs and as a table:
 //! `cargo run --release -p drophammer-methods --example repeatability`.
 
 mod simulation;
@@ -6,7 +6,7 @@ mod simulation;
 use drophammer_model::statistics::Test;
 use simulation::{NOISES, Noise, STILL, between_runs, errors, lossy, power};
 
-/// So few that the whole is done in seconds; the bounds below leave room for their chance.
+/// Few enough runs to finish within seconds; the bounds below allow for chance.
 const RUNS: usize = 200;
 
 #[test]
@@ -14,7 +14,7 @@ fn duts_that_are_alike_tie_whatever_the_machine_does() {
     for noise in NOISES {
         let (wrong, _, hold) = errors(*noise, 6, RUNS, 3);
         assert!(wrong <= 0.05, "{}: {wrong}", noise.name);
-        // Drift moves the truth itself, and what is the same for all rounds of a run cannot be in an interval.
+        // Drift changes the true value itself, and an effect common to all rounds of a run cannot be in an interval.
         assert!(hold > 0.88 || noise.drift != 1.0, "{}: {hold}", noise.name);
     }
 }
@@ -42,7 +42,7 @@ fn two_runs_of_a_suite_differ_only_where_the_routers_do() {
             assert!(wrong <= 0.05, "{} {rounds:?}: {wrong}", noise.name);
         }
     }
-    // Three rounds would be wrong too often, and find nothing instead.
+    // With three rounds, errors would be too frequent, so no difference is reported.
     assert_eq!(between_runs(NOISES[0], (3, 6), 0.1, 5, 8).0, 0.0);
     let found = |noise: Noise, ratio| between_runs(noise, (6, 6), ratio, RUNS / 4, 7).1;
     assert!(found(STILL, 0.9) > 0.9, "{}", found(STILL, 0.9));

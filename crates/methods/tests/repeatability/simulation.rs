@@ -1,8 +1,8 @@
-//! Runs of suites in which the true figures of all DUTs are known: how often does a report rank DUTs apart that are alike, do its
-//! intervals hold the truth, and which differences does it find?
+//! Simulated runs with known true figures of all DUTs: how often does a report rank equal DUTs apart, do its intervals
+//! contain the true value, and which differences does it find?
 //!
-//! Noise acts on trials. A trial loses what a router of the given capacity cannot forward, and what does not fit into its
-//! queue while something holds it off. Throughput is searched from such trials as in a run.
+//! Noise acts on trials. A trial loses the frames that a router of the given capacity cannot forward, and those that do
+//! not fit into its queue during a stall. Throughput is searched with these trials as in a run.
 
 use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
 use drophammer_model::statistics::{
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From above 0 to 1.
+    /// Uniform from above 0 to 1.
     fn share(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -29,7 +29,7 @@ impl Random {
         (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
     }
 
-    /// Number of events where `mean` are expected, up to a few dozen.
+    /// Random number of events with this `mean`, up to a few dozen.
     fn events(&mut self, mean: f64) -> u32 {
         let (limit, mut product, mut events) = ((-mean).exp(), self.share(), 0);
         while product > limit {
@@ -44,23 +44,23 @@ impl Random {
     }
 }
 
-/// What a machine does to its routers.
+/// Disturbances by the machine that runs the routers.
 #[derive(Clone, Copy)]
 pub struct Noise {
     pub name: &'static str,
     /// Standard deviation of the logarithm of capacity from bring-up to bring-up.
     pub bring_up: f64,
-    /// From trial to trial.
+    /// The same from trial to trial.
     pub trial: f64,
-    /// Change of the machine from the first round to the last, on all DUTs: as a factor.
+    /// Factor by which the machine changes from the first round to the last, for all DUTs.
     pub drift: f64,
-    /// Times per second that a router is held off.
+    /// Number of stalls of the router per second.
     pub stalls: f64,
-    /// Median length of these, in seconds.
+    /// Median length of a stall, in seconds.
     pub stall_s: f64,
-    /// Probability that a bring-up falls into a time when a neighbour takes a third of the processor.
+    /// Probability that during a bring-up a neighbour uses a third of the processor.
     pub neighbour: f64,
-    /// Are capacities drawn from those that were recorded?
+    /// True if capacities are drawn from the recorded ones.
     pub recorded: bool,
 }
 
@@ -91,7 +91,7 @@ const RECORDED: [f64; 8] = [524.0, 464.0, 277.0, 343.0, 301.0, 161.0, 166.0, 262
 
 /// Input queue of a router, in frames.
 const QUEUE: f64 = 2_048.0;
-/// Capacity of a router like the others, in frames per second.
+/// Capacity of a normal router, in frames per second.
 const CAPACITY: f64 = 500_000.0;
 /// Load that the tester can offer.
 const LIMIT: f64 = 1_500_000.0;
@@ -125,7 +125,7 @@ impl Router {
         lost.min(load * duration_s)
     }
 
-    /// Throughput as a search finds it.
+    /// Throughput found by a search.
     fn throughput(&self, random: &mut Random) -> Figure {
         let budget = Budget { trial_seconds: 60.0, trials: 60 };
         let mut search = Search::new(vec![SearchGoal::quick()], 1_000.0, LIMIT, budget).expect("a search");
@@ -146,7 +146,7 @@ impl Router {
         if found >= LIMIT * 0.999 { Figure::at_least(found) } else { Figure::exactly(found) }
     }
 
-    /// Share of frames lost at twice the capacity of a router like the others, in per cent.
+    /// Share of frames lost at twice the capacity of a normal router, in %.
     fn loss(&self, random: &mut Random) -> Figure {
         let load = 2.0 * CAPACITY;
         Figure::exactly(100.0 * self.trial(0.5, load, random) / (load * 0.5))
@@ -155,22 +155,22 @@ impl Router {
 
 const RATE: Rule = Rule { scale: Scale::Ratio, higher_is_better: true, least: 0.03, resolution: 0.03 };
 const LOSS: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 1.0, resolution: 0.0 };
-/// Ranked figures of a run: pairs of throughput and loss, for sizes of frames.
+/// Frame sizes of a run; each has a pair of ranked figures, throughput and loss.
 const SIZES: usize = 3;
 
-/// What became of one run.
+/// Result of one run.
 #[derive(Default)]
 pub struct Run {
-    /// Pairs of DUTs and figures that were ranked apart although they are alike.
+    /// Pairs of equal DUTs that were ranked apart in a figure.
     pub false_ranks: usize,
-    /// Figures of the last DUT that were ranked apart from the first DUT's, in the right direction.
+    /// Figures in which the last DUT was ranked apart from the first, in the right direction.
     pub found: usize,
-    /// Intervals, and those that hold the true median.
+    /// Number of intervals, and of those that contain the true median.
     pub intervals: usize,
     pub hold: usize,
 }
 
-/// Runs a suite on `duts` routers that are alike, but the last, whose capacity is `ratio` times that of the others.
+/// Runs a suite on `duts` equal routers, except the last one, whose capacity is `ratio` times that of the others.
 pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, random: &mut Random) -> Run {
     // By DUT, by figure, by round.
     let mut figures = vec![vec![Vec::new(); 2 * SIZES]; duts];
@@ -217,7 +217,7 @@ pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, ra
     out
 }
 
-/// Median throughput over very many bring-ups: what intervals are to hold.
+/// Median throughput over a large number of bring-ups, which intervals should contain.
 pub fn true_median(noise: Noise, random: &mut Random) -> f64 {
     let mut all: Vec<f64> = (0..2_001)
         .map(|_| Router::bring_up(CAPACITY, noise, random.share(), random).throughput(random).bound())
@@ -226,8 +226,8 @@ pub fn true_median(noise: Noise, random: &mut Random) -> f64 {
     all[all.len() / 2]
 }
 
-/// Of `runs` runs with four DUTs: the share of those with any false rank, the upper bound of that share (95 %), and the share of
-/// intervals that hold the truth.
+/// For `runs` runs with four DUTs: the share with any false rank, the upper bound of that share (95 %), and the share
+/// of intervals that contain the true value.
 pub fn errors(noise: Noise, rounds: usize, runs: usize, seed: u64) -> (f64, f64, f64) {
     let mut random = Random(seed);
     let median = true_median(noise, &mut random);
@@ -245,14 +245,15 @@ pub fn errors(noise: Noise, rounds: usize, runs: usize, seed: u64) -> (f64, f64,
     (share, upper, hold as f64 / intervals as f64)
 }
 
-/// Share of throughput and loss figures in which a DUT with `ratio` times the capacity is told from one without, two DUTs.
+/// Share of throughput and loss figures that distinguish a DUT with `ratio` times the capacity from a normal one, with
+/// two DUTs.
 pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) -> f64 {
     let mut random = Random(seed);
     let found: usize = (0..runs).map(|_| run(noise, 2, rounds, ratio, 0.0, &mut random).found).sum();
     found as f64 / (runs * 2 * SIZES) as f64
 }
 
-/// Noise without any from bring-up to bring-up: rounds differ by what trials differ.
+/// Noise without variation from bring-up to bring-up: rounds differ only by their trials.
 pub const STILL: Noise = Noise { name: "none from bring-up to bring-up", bring_up: 0.0, ..QUIET };
 
 /// Figures of `duts` routers over the rounds of one run: by router, by figure, by round.
@@ -277,8 +278,8 @@ fn figures_of_a_run(
     figures
 }
 
-/// Two runs of one suite with two routers, the second run with `ratio` times the capacity, compared figure by figure without pairing:
-/// (share of pairs of runs with any difference, share of the comparisons that find one).
+/// Compares two runs of one suite with two routers, where the second run has `ratio` times the capacity, figure by
+/// figure without pairing: (share of pairs of runs with any difference, share of the comparisons that find one).
 pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usize, seed: u64) -> (f64, f64) {
     let mut random = Random(seed);
     let (mut any, mut found, mut all) = (0, 0, 0);
@@ -296,11 +297,12 @@ pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usiz
     (any as f64 / runs as f64, found as f64 / all.max(1) as f64)
 }
 
-/// What [`lossy`] is to tell apart: shares of a million frames, in per cent.
+/// Rule by which [`lossy`] compares shares of lost frames in %, of a million frames.
 const FEW_LOST: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 0.0005, resolution: 0.0 };
 
-/// Share of runs in which a router that loses one frame in 100,000 is told from one that loses none, of a million frames in each round.
-/// `astray` is the probability that something beside the routers takes hundreds of frames at once.
+/// Share of runs that distinguish a router that loses one frame in 100,000 from one that loses none, with a million
+/// frames in each round. `astray` is the probability that something other than the routers drops hundreds of frames at
+/// once.
 pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> f64 {
     let mut random = Random(seed);
     let mut found = 0;
@@ -312,7 +314,7 @@ pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> 
         let pairs: Vec<_> = (0..rounds).map(|_| (lost(0.0, &mut random), lost(10.0, &mut random))).collect();
         let (without, with): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let compared = compare_by(test, &without, &with, &FEW_LOST).expect("rounds");
-        // Beside two other figures that tie.
+        // Together with two other figures that tie.
         let family = Family::new(&[compared.p, 1.0, 1.0]);
         found += usize::from(family.verdict(0, &compared) == Verdict::ABetter);
     }

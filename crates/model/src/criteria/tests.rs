@@ -24,7 +24,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
     }
 }
 
-/// Rows of (size, load, loss).
+/// A table with rows of (size, load, loss).
 fn table(rows: &[(&str, f64, Cell)]) -> Table {
     let row = |(size, load, loss): &(&str, f64, Cell)| Row {
         cells: vec![Cell::Text((*size).into()), Cell::Number(*load), loss.clone()],
@@ -51,7 +51,7 @@ fn record(round: u32, outcome: Outcome, status: TestStatus) -> TestRecord {
     }
 }
 
-/// Records of rounds with these rates, as they are stored: each with the verdict of its own round.
+/// Stored records of rounds with these rates: each has the verdict of its own round.
 fn rounds(expected: &Expectation, rates: &[f64]) -> Vec<TestRecord> {
     let outcome = |rate: &f64| Outcome { ranks: vec![rank(Some(*rate), false)], ..Outcome::default() };
     stored(expected, rates.iter().map(outcome))
@@ -65,7 +65,7 @@ fn stored(expected: &Expectation, outcomes: impl Iterator<Item = Outcome>) -> Ve
     outcomes.zip(1..).map(|(outcome, round)| record(round, judged(outcome), TestStatus::Completed)).collect()
 }
 
-/// The one verdict over all rounds.
+/// The single verdict over all rounds.
 fn over(records: &[TestRecord]) -> Verdict {
     let mut all = verdicts(&records.iter().collect::<Vec<_>>());
     assert_eq!(all.len(), 1);
@@ -155,9 +155,9 @@ fn every_selected_cell_must_meet_the_bound() {
         assert_eq!((verdict.decision(), verdict.found.as_str()), (decision, found), "{text} <= {bound}");
         assert_eq!(verdict.criterion, format!("{} <= {bound}", text.parse::<Cells>().unwrap()));
     }
-    // A minimum asks for the least.
+    // With a minimum the smallest cell is the worst.
     assert_eq!(judged("loss[load_percent=100].loss_percent", true, 0.15, losses()).found, "0.1, the worst of 2 rows");
-    // A cell that is over the bound misses it whatever is in the empty one.
+    // A cell above the bound misses it, whatever the empty cell would contain.
     let mut table = losses();
     table.rows.truncate(5);
     let all = judged("loss.loss_percent", false, 0.1, table.clone());
@@ -233,7 +233,7 @@ fn cells_are_judged_by_the_worst_of_each_round() {
     assert_eq!(with(0.2).decision(), Decision::Undecided);
     assert_eq!(with(0.05).decision(), Decision::Missed);
     assert_eq!(with(0.3).found, "median 0.15, 0.1 to 0.3 in 6 rounds, the worst of 2 rows");
-    // A round that lacks the rows is a round that failed.
+    // A round without the selected rows counts as failed.
     let gone = |round: usize| if round == 2 { Outcome::default() } else { outcome(0.1) };
     let verdict = over(&stored(&cells("loss.loss_percent", false, 0.3), (0..6).map(gone)));
     assert_eq!(verdict.decision(), Decision::Undecided);
@@ -277,11 +277,11 @@ fn a_share_must_hold_for_the_whole_interval_of_the_ratio() {
         with(96.0, &alike).found,
         "median 100, 98 to 102 in 6 rounds; 96.0784 % to 104.082 % of median 100, 98 to 102 in 6 rounds in the baseline"
     );
-    // The interval of the baseline counts also where this run has but one round.
+    // The interval of the baseline also counts if this run has only one round.
     assert_eq!(with(95.0, &[96.0]).decision(), Decision::Undecided);
     assert_eq!(with(95.0, &[97.0]).decision(), Decision::Met);
     assert_eq!(with(95.0, &[93.0]).decision(), Decision::Missed);
-    // A round in which the DUT failed is the worst there is.
+    // A round in which the DUT failed has the worst possible figure.
     let mut failed = rounds(&share(true, 90.0, &baseline), &alike);
     failed[0].status = TestStatus::Failed("it died".into());
     failed[0].outcome.ranks.clear();

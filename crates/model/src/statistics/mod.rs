@@ -1,15 +1,15 @@
-//! From repeated figures to statements: a median with its interval, whether two DUTs differ, and ranks.
+//! From repeated figures to conclusions: a median with its interval, whether two DUTs differ, and ranks.
 //!
-//! The round is the sample. A DUT is brought up anew in each round, so trials of one bring-up are not taken for independent
-//! ones. The same functions serve ranks, `expect` of suites, and comparisons of runs.
+//! The round is the sample. A DUT is brought up again in each round, because trials of one bring-up are not
+//! independent. The same functions serve ranks, `expect` of suites, and comparisons of runs.
 //!
-//! - [`Figure`]: what one round says: a number, or bounds where a limit of the tester or of the test came first.
+//! - [`Figure`]: the result of one round: a number, or bounds if the tester or the test set the limit.
 //! - [`summarize`]: median and a confidence interval without an assumed distribution (order statistics).
-//! - [`compare`]: is one DUT better than another? Rounds are paired.
-//! - [`compare_unpaired`]: is a DUT better in one run than in another? Rounds are not paired.
-//! - [`Family`]: all comparisons of a run together, so that the chance of any false rank stays within 5 %.
-//! - [`trend`]: does a figure change with time? A slope and its interval.
-//! - [`judge`], [`judge_rounds`]: is a criterion met for certain, missed for certain, or undecided?
+//! - [`compare`]: whether one DUT is better than another. Rounds are paired.
+//! - [`compare_unpaired`]: whether a DUT is better in one run than in another. Rounds are not paired.
+//! - [`Family`]: all comparisons of a run together, so that the probability of any false rank is at most 5 %.
+//! - [`trend`]: whether a figure changes with time: a slope and its interval.
+//! - [`judge`], [`judge_rounds`]: whether a criterion is met for certain, missed for certain, or undecided.
 
 mod compare;
 mod family;
@@ -25,14 +25,14 @@ pub use unpaired::{UNPAIRED_FROM, Unpaired, compare_unpaired};
 
 use serde::{Deserialize, Serialize};
 
-/// What one round says of a figure.
+/// The result of one round for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RoundFigure {
     /// The DUT's figure.
     Measured(Figure),
-    /// The DUT gave none: it failed.
+    /// The DUT failed, so there is no figure.
     Failed,
-    /// It was not measured, or does not apply; this says nothing of the DUT.
+    /// Not measured, or not applicable; this says nothing about the DUT.
     NotMeasured,
 }
 
@@ -49,9 +49,9 @@ impl RoundFigure {
 /// A figure of one round: a value, or bounds between which it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// It is not below this.
+    /// Lower bound.
     pub low: f64,
-    /// It is not above this.
+    /// Upper bound.
     pub high: f64,
 }
 
@@ -67,7 +67,7 @@ impl Figure {
         Figure { low: value, high: value }
     }
 
-    /// A limit came first: the figure is `value` or more.
+    /// A limit was reached first: the figure is `value` or more.
     pub fn at_least(value: f64) -> Figure {
         Figure { low: value, high: f64::INFINITY }
     }
@@ -82,7 +82,7 @@ impl Figure {
         Figure { low: f64::NEG_INFINITY, high: f64::INFINITY }
     }
 
-    /// Was it measured rather than bounded?
+    /// True if it was measured, false if it is only bounded.
     pub fn is_exact(self) -> bool {
         self.low == self.high
     }

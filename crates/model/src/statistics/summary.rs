@@ -4,15 +4,15 @@ use super::{Figure, RoundFigure};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// Confidence that intervals have where there are rounds enough for it.
+/// Confidence of intervals, if there are enough rounds.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What all rounds together say of a figure.
+/// The summary of a figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Rounds with a figure.
     pub rounds: usize,
-    /// The median. With an even number of rounds it is between the two in the middle.
+    /// The median. With an even number of rounds it is the mean of the two in the middle.
     pub median: Figure,
     /// Confidence interval of the median: the k-th smallest and the k-th largest figure.
     pub interval: Figure,
@@ -22,8 +22,8 @@ pub struct Summary {
 
 /// Summarizes the figures of all rounds. `None` without any.
 ///
-/// The interval holds for any distribution: the number of figures below the true median is binomial with p = 1/2. The
-/// narrowest symmetrical interval with [`CONFIDENCE`] is taken, or least to most where there are too few rounds.
+/// The interval holds for any distribution: the number of figures below the true median is binomial with p = 1/2. It is
+/// the narrowest symmetrical interval with [`CONFIDENCE`], or least to most if there are too few rounds.
 pub fn summarize(figures: &[Figure]) -> Option<Summary> {
     let n = figures.len();
     if n == 0 {
@@ -37,7 +37,7 @@ pub fn summarize(figures: &[Figure]) -> Option<Summary> {
     let (low, high) = (sorted(|f| f.low), sorted(|f| f.high));
     let middle = |sorted: &[f64]| match n % 2 {
         1 => sorted[n / 2],
-        // Their mean; without an end where one of them has none.
+        // Their mean; an end that one of them lacks is missing.
         _ => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     };
     let k = (1..=n / 2).rev().find(|k| confidence(n, *k) >= CONFIDENCE).unwrap_or(1);
@@ -55,7 +55,7 @@ fn confidence(n: usize, k: usize) -> f64 {
     (1.0 - 2.0 * below.cdf(k as u64 - 1)).max(0.0)
 }
 
-/// What is known of a criterion.
+/// The decision on a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -67,13 +67,14 @@ pub enum Decision {
     Undecided,
 }
 
-/// Is the figure at least `bound` (or, with `at_least` false, at most)? A bound that is itself known within bounds only, such as a share of a
-/// figure of another run, is met for certain where all that it may be is met.
+/// Judges whether the figure is at least `bound` (or, with `at_least` false, at most). If the bound itself is only
+/// known within bounds, such as a share of another run's figure, the criterion is met for certain only if it is met for
+/// all its possible values.
 pub fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision {
     let bound = bound.into();
     let (surely, possibly) = match at_least {
         true => (interval.low >= bound.high, interval.high >= bound.low),
-        // What is beyond all numbers meets no bound, also none that nobody knows.
+        // An infinite figure meets no bound, not even an unknown one.
         false => (interval.high <= bound.low, interval.low <= bound.high && interval.low < f64::INFINITY),
     };
     match (surely, possibly) {
@@ -83,15 +84,15 @@ pub fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Deci
     }
 }
 
-/// What all rounds say of the criterion "the figure is at least `bound`" (or at most): the interval of [`judged_interval`] is held against
-/// it, with one round the figure itself.
+/// Judges all rounds by the criterion "the figure is at least `bound`" (or at most): uses the interval of
+/// [`judged_interval`], or the figure itself if there is one round.
 pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: impl Into<Figure>) -> Decision {
     judged_interval(rounds, at_least).map_or(Decision::Undecided, |interval| judge(interval, at_least, bound))
 }
 
-/// The interval of [`summarize`] over all rounds, as a criterion sees it; `None` without any.
+/// The interval of [`summarize`] over all rounds, for a criterion; `None` without any.
 ///
-/// A round in which the DUT failed has the worst figure there is. A round that was not measured may have any.
+/// A round in which the DUT failed has the worst possible figure. A round that was not measured may have any.
 pub fn judged_interval(rounds: &[RoundFigure], at_least: bool) -> Option<Figure> {
     let worst = if at_least { f64::NEG_INFINITY } else { f64::INFINITY };
     let figures: Vec<Figure> = rounds
@@ -124,7 +125,7 @@ mod tests {
         assert!((counted(10).confidence - 0.978_515_625).abs() < 1e-12);
         assert_eq!(counted(20).interval, Figure { low: 6.0, high: 15.0 });
         assert!((counted(20).confidence - 0.958_610_534).abs() < 1e-8);
-        // Too few: least to most, with the confidence that this has.
+        // Too few rounds: least to most, with the confidence of that interval.
         assert_eq!(counted(3).interval, Figure { low: 1.0, high: 3.0 });
         assert!((counted(3).confidence - 0.75).abs() < 1e-12);
         assert_eq!(counted(1).median, Figure::exactly(1.0));
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(judge_rounds(&six, false, 103.0), Decision::Met);
         assert_eq!(judge_rounds(&six, false, 102.0), Decision::Undecided);
         assert_eq!(judge_rounds(&six, false, 97.0), Decision::Missed);
-        // The interval of ten rounds is from the second to the ninth: one outlier decides nothing.
+        // The interval of ten rounds is from the second to the ninth: a single outlier does not decide.
         let mut ten = rounds(&[100.0; 10]);
         ten[4] = RoundFigure::Measured(Figure::exactly(1.0));
         assert_eq!(judge_rounds(&ten, true, 100.0), Decision::Met);
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(judge_rounds(&at_most, false, 100.0), Decision::Undecided);
         assert_eq!(judge_rounds(&at_most, true, 100.0), Decision::Undecided);
         assert_eq!(judge_rounds(&at_most, true, 300.0), Decision::Missed);
-        // One round of six that the tester limited takes away the upper end alone.
+        // If the tester limited one round of six, only the upper end is unknown.
         let mut six = rounds(&[100.0; 6]);
         six[2] = at_least[0];
         assert_eq!(judge_rounds(&six, true, 100.0), Decision::Met);
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(judge(at(90.0, 95.0), false, bound), Decision::Met);
         assert_eq!(judge(at(90.0, 96.0), false, bound), Decision::Undecided);
         assert_eq!(judge(at(101.0, 104.0), false, bound), Decision::Missed);
-        // Nobody knows how much the other run could do.
+        // It is unknown how much more the other run could do.
         assert_eq!(judge(at(200.0, 200.0), true, Figure::at_least(95.0)), Decision::Undecided);
         assert_eq!(judge(at(90.0, 90.0), true, Figure::at_least(95.0)), Decision::Missed);
         assert_eq!(judge(at(90.0, 90.0), false, Figure::at_least(95.0)), Decision::Met);

@@ -1,4 +1,4 @@
-//! The `about:` section: what the reader of a report wants to know and no program can find out.
+//! The `about:` section: facts for the reader of a report that a program cannot determine.
 
 use super::DutConfig;
 use super::errors::{Problems, did_you_mean, quote};
@@ -8,14 +8,14 @@ use crate::environment::About;
 use crate::visible::is_hidden;
 
 const EXAMPLE: &str = "about: {by: Jane Doe, place: lab 3, my-router: {serial number: A1234}}";
-/// Facts of the suite or of one DUT.
+/// Most facts of the suite or of one DUT.
 pub(crate) const MOST_FACTS: usize = 20;
 /// Longest name of a fact, in characters.
 pub(crate) const LONGEST_KEY: usize = 40;
 /// Longest fact, in characters.
 pub(crate) const LONGEST_VALUE: usize = 200;
 
-/// Reads the section. `duts` are those of the suite, as far as they could be read.
+/// Reads the section. `duts` are those DUTs of the suite that could be read.
 pub(crate) fn read(node: &Node, duts: Option<&[DutConfig]>, problems: &mut Problems) -> Option<About> {
     let fields = Fields::of(node, "`about`", EXAMPLE, problems)?;
     let of_dut = |e: &&Entry| matches!(e.value.value, Value::Map(_));

@@ -1,4 +1,4 @@
-//! Addresses of a port: defaults from the blocks that are reserved for benchmarking, and what must hold between them.
+//! Addresses of a port: defaults from the blocks reserved for benchmarking, and the relations required between them.
 //!
 //! IPv4 follows RFC 2544 Appendix C.2.2 in 198.18.0.0/15 (RFC 6890; the printed appendix names other ranges in places),
 //! IPv6 RFC 5180 section 8 in 2001:2::/48 (the block of its erratum 1752). Port i of a pair k = i / 2 has, with `o` 18 for
@@ -30,9 +30,9 @@ use crate::trial::{AddressRange, Family};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// Most ports of a suite; so many have default addresses.
+/// Most ports of a suite; this number has default addresses.
 pub(crate) const MAX_PORTS: usize = 64;
-/// Networks that RFC 2544 section 12 asks for.
+/// Number of networks that RFC 2544 section 12 asks for.
 const DEFAULT_DESTINATIONS: u64 = 256;
 /// Most destinations on a port.
 const MAX_DESTINATIONS: u64 = 1_000_000;
@@ -75,7 +75,7 @@ impl Prefix {
         Prefix { network: to_number(address) & !prefix.host_mask(), ..prefix }
     }
 
-    /// Ones where the host part is.
+    /// A mask with ones in the host part.
     fn host_mask(&self) -> u128 {
         match bits(self.family) - self.len {
             128 => u128::MAX,
@@ -91,7 +91,7 @@ impl Prefix {
         family_of(address) == self.family && to_number(address) & !self.host_mask() == self.network
     }
 
-    /// Do the two have an address in common?
+    /// True if the two have an address in common.
     pub fn overlaps(&self, other: &Prefix) -> bool {
         self.family == other.family && self.network <= other.last() && other.network <= self.last()
     }
@@ -100,7 +100,7 @@ impl Prefix {
         self.family == block.family && self.network >= block.network && self.last() <= block.last()
     }
 
-    /// Does this length leave room for a network and a broadcast address (IPv6: the subnet-router anycast address)?
+    /// True if this length leaves room for a network and a broadcast address (IPv6: the subnet-router anycast address).
     pub fn has_reserved_ends(&self) -> bool {
         bits(self.family) - self.len >= 2
     }
@@ -118,17 +118,17 @@ pub(crate) const DEFAULT_VLANS: usize = 16;
 /// Ports whose sub-interfaces have default addresses.
 const VLAN_PORTS: usize = 16;
 
-/// What has addresses.
+/// The owner of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The port of this index, which is below [`MAX_PORTS`].
     Port(usize),
-    /// A VLAN sub-interface: index of its port, and its own on that port.
+    /// A VLAN sub-interface: index of its port, and its index on that port.
     Vlan(usize, usize),
 }
 
 impl Owner {
-    /// Its default addresses; `None` for a sub-interface beyond those that have any.
+    /// Its default addresses; `None` for a sub-interface that has none.
     fn defaults(self, family: Family) -> Option<Defaults> {
         match self {
             Owner::Port(index) => Some(port_defaults(family, index)),
@@ -157,7 +157,7 @@ fn vlan_defaults(family: Family, port: usize, index: usize) -> Defaults {
     }
 }
 
-/// Pairs of ports with room for hundreds of networks; those after them have a /26 (IPv6: a /64).
+/// Pairs of ports with room for hundreds of networks; later pairs have a /26 (IPv6: a /64).
 const WIDE_PAIRS: u8 = 8;
 
 /// Default addresses of port `index`, which is below [`MAX_PORTS`].
@@ -193,9 +193,9 @@ fn port_defaults(family: Family, index: usize) -> Defaults {
 pub(crate) struct Placed<'n> {
     /// The addressing.
     pub addressing: Addressing,
-    /// Where the link is written.
+    /// Place of the link.
     pub link_span: &'n Range<usize>,
-    /// Where `behind` is written.
+    /// Place of `behind`.
     pub behind_span: &'n Range<usize>,
 }
 
@@ -211,7 +211,7 @@ impl Placed<'_> {
     }
 }
 
-/// Reads `ipv4:` or `ipv6:` of a port or sub-interface. `Some(None)` when it is off; `None` after an error.
+/// Reads `ipv4:` or `ipv6:` of a port or sub-interface. `Some(None)` if it is off; `None` after an error.
 pub(crate) fn read<'n>(
     node: Option<&'n Node>,
     family: Family,
@@ -222,7 +222,7 @@ pub(crate) fn read<'n>(
 ) -> Option<Option<Placed<'n>>> {
     let key = family.to_string().to_lowercase();
     let defaults = owner.defaults(family);
-    // Where there are no defaults, the addresses of the first port are examples.
+    // Without defaults, the addresses of the first port serve as examples.
     let (dut, host, len, behind) = defaults.unwrap_or_else(|| port_defaults(family, 0));
     let fields = match node.map(|n| (&n.value, n)) {
         None | Some((Value::Null, _)) => None,
@@ -349,7 +349,7 @@ fn read_prefix(
     }
 }
 
-/// The address above `dut`, or below where that one cannot be used.
+/// The address above `dut`, or below if that one cannot be used.
 fn neighbour(dut: IpAddr, link: &Prefix) -> IpAddr {
     let number = to_number(dut);
     let top = link.last() - u128::from(link.has_reserved_ends() && link.family == Family::Ipv4);
@@ -391,7 +391,7 @@ fn check_link(
     }
 }
 
-/// RFC 6815: a tester that floods addresses of others harms them as soon as one route leads out of the laboratory.
+/// RFC 6815: a tester that floods public addresses harms their owners as soon as a route leads out of the laboratory.
 pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, problems: &mut Problems) {
     let block = |(address, len): &(IpAddr, u8)| Prefix::around(*address, *len);
     if let Some(bad) = UNUSABLE.iter().map(block).find(|b| b.overlaps(prefix)) {
@@ -410,7 +410,8 @@ pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, pr
 /// Test addresses within `behind`, spread evenly over it.
 fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -> Option<AddressRange> {
     let size = behind.host_mask().saturating_add(1);
-    // The first and last address of a prefix stay free where there is room: some routers take them for broadcast.
+    // The first and last address of a prefix are not used if there is room: some routers treat them as broadcast
+    // addresses.
     let (capacity, offset) = if behind.has_reserved_ends() { (size - 2, 1) } else { (size, 0) };
     let capacity = u64::try_from(capacity).unwrap_or(u64::MAX);
     let count = match node {
@@ -428,7 +429,8 @@ fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -
             count
         }
     };
-    // 2^63 keeps the step exact in every reader of the stored record; with IPv6 that is two destinations in each /64.
+    // At most 2^63 keeps the step exact in every reader of the stored record; with IPv6 that is two destinations in
+    // each /64.
     let mut step = (size / u128::from(count)).clamp(1, 1 << 63);
     if step == 2 && behind.has_reserved_ends() && offset + step * u128::from(count - 1) > size - 2 {
         step = 1;

@@ -14,7 +14,8 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What all ports have in common (RFC 4271): the DUT is one AS, each port of the tester another, unless its peers are internal.
+/// Parameters common to all ports (RFC 4271): the DUT is one AS, each port of the tester another, unless its peers are
+/// internal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpConfig {
     /// AS number of the DUT.
@@ -30,13 +31,13 @@ pub struct BgpConfig {
     pub families: Vec<Family>,
     /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
     pub hold_time: Duration,
-    /// Names of the ports whose peers are in the DUT's AS: clients of the DUT, which is their route reflector (RFC 4456).
+    /// Names of the ports whose peers are in the DUT's AS: clients of the DUT, their route reflector (RFC 4456).
     #[serde(default)]
     pub internal: Vec<String>,
-    /// What the DUT tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
+    /// True if the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3).
     #[serde(default)]
     pub next_hop_self: bool,
-    /// Protection of all sessions. It is part of no record.
+    /// Protection of all sessions. It is not recorded.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
@@ -50,28 +51,28 @@ pub struct PortBgp {
     pub dut_as: u32,
     /// Emulated routers on this port: the host and the addresses that follow it.
     pub peers: u32,
-    /// Emulated routers on each VLAN sub-interface of this port, likewise.
+    /// Emulated routers on each VLAN sub-interface of this port, counted likewise.
     #[serde(default)]
     pub vlan_peers: u32,
     /// Hold Time that both sides propose; whole seconds.
     pub hold: Duration,
     /// IP versions whose routes are exchanged, each over sessions of its own version.
     pub families: Vec<Family>,
-    /// Towards internal peers the DUT is the next hop of external routes.
+    /// True if the DUT is the next hop of external routes for internal peers.
     #[serde(default)]
     pub next_hop_self: bool,
-    /// Protection of the sessions. It is part of no record.
+    /// Protection of the sessions. It is not recorded.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
 
 impl PortBgp {
-    /// Are the peers in the DUT's AS? They are its clients then (RFC 4456).
+    /// True if the peers are in the DUT's AS; they are then its clients (RFC 4456).
     pub fn is_internal(&self) -> bool {
         self.asn == self.dut_as
     }
 
-    /// Addresses of `peers` peers on a link of this addressing: the host's and those that follow it.
+    /// Addresses of `peers` peers on a link with this addressing: the host's and those that follow it.
     pub fn addresses(addressing: &Addressing, peers: u32) -> impl Iterator<Item = IpAddr> + use<> {
         let (host, first) = (addressing.host, to_number(addressing.host));
         let family = if host.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
@@ -144,7 +145,7 @@ pub(crate) static PARAMS: [ParamSpec; 10] = [
     ),
 ];
 
-/// Reads the section and gives each port its part. `ports` are those of the suite where they are known to be right.
+/// Reads the section and sets the part of each port. `ports` are the suite's, if they are known to be right.
 pub(crate) fn read(
     entry: &Entry,
     profile: Profile,
@@ -258,7 +259,7 @@ fn count(given: &Resolved, key: &str) -> u64 {
     }
 }
 
-/// Why nobody can be this AS; `None` when somebody can.
+/// Why an AS number cannot be used; `None` if it can.
 fn reserved(asn: u64) -> Option<&'static str> {
     match asn {
         0 => Some("which stands for no AS (RFC 7607)"),
@@ -282,7 +283,7 @@ fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Pr
     }
 }
 
-/// The AS numbers of the ports must exist, and those of external ones differ from the DUT's.
+/// The AS numbers of external ports must be valid and differ from the DUT's.
 fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usize>; 2], problems: &mut Problems) {
     let own = |i: usize| u64::from(config.tester_as) + i as u64;
     let external = |i: &usize| !config.internal.contains(&ports[*i].name);
@@ -305,7 +306,7 @@ fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usi
     }
 }
 
-/// Peers on sub-interfaces need some, and all peers need room on their links.
+/// Peers on sub-interfaces need sub-interfaces, and all peers need room on their links.
 fn check_rooms<'s>(
     config: &BgpConfig,
     ports: &[PortConfig],
@@ -334,16 +335,16 @@ fn check_rooms<'s>(
     }
 }
 
-/// A link in messages.
+/// A link, for messages.
 struct Link {
     name: String,
-    /// Key that says how many peers it has.
+    /// Key that sets its number of peers.
     key: &'static str,
-    /// What to give a shorter prefix.
+    /// What to give a shorter prefix, for the remedy.
     of: &'static str,
 }
 
-/// All peers on a link must be within its prefix, beside the DUT.
+/// All peers on a link must fit its prefix, beside the DUT.
 fn check_room(place: &Link, addressing: &Addressing, peers: u32, span: &Range<usize>, problems: &mut Problems) {
     let family = if addressing.dut.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
     let link = Prefix::around(addressing.dut, addressing.prefix_len);

@@ -1,4 +1,4 @@
-//! Blocks of addresses: those that are for laboratories, and those that no router forwards.
+//! Blocks of addresses: those for laboratories, and those that no router forwards.
 
 use super::addresses::Prefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ const fn v6(a: u16, b: u16, len: u8) -> (IpAddr, u8) {
     (IpAddr::V6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)), len)
 }
 
-/// Blocks whose addresses nobody on the Internet owns: benchmarking (RFC 6815 asks for it), private, documentation.
+/// Blocks with no owner on the Internet: benchmarking (RFC 6815 asks for it), private, documentation.
 pub(super) const HARMLESS: [(IpAddr, u8); 11] = [
     v4(198, 18, 0, 0, 15),
     v4(10, 0, 0, 0, 8),
@@ -26,8 +26,8 @@ pub(super) const HARMLESS: [(IpAddr, u8); 11] = [
     v6(0x3fff, 0, 20),
 ];
 
-/// Is `address` from a block that nobody on the Internet owns: benchmarking (RFC 2544 and RFC 5180), private, documentation? Traffic of a
-/// tester goes to no others (RFC 6815).
+/// True if `address` is from a block with no owner on the Internet: benchmarking (RFC 2544 and RFC 5180), private,
+/// documentation. Traffic of a tester must use no other addresses (RFC 6815).
 pub fn is_lab_address(address: IpAddr) -> bool {
     HARMLESS.iter().any(|(block, len)| Prefix::around(*block, *len).contains(address))
 }

@@ -1,11 +1,11 @@
-//! Criteria about cells of tables: do table and columns exist?
+//! Criteria about cells of tables: checks that table and columns exist.
 
 use super::Cells;
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::raw::Entry;
 use crate::registry::{TableShape, TestSpec};
 
-/// The cells that the key of a criterion names. Where the test says which tables it has, all names are checked.
+/// The cells that the key of a criterion names. All names are checked if the test declares its tables.
 pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<Cells> {
     let span = &entry.key_span;
     let cells: Cells = match entry.key.parse() {
@@ -16,7 +16,7 @@ pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> O
             return None;
         }
     };
-    // A test that does not say it is asked when it has run.
+    // Otherwise they are checked after the test has run.
     if spec.tables.is_empty() {
         return Some(cells);
     }
@@ -44,7 +44,7 @@ pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> O
     (problems.len() == before).then_some(cells)
 }
 
-/// Cells as they are written.
+/// An example of cells in the syntax of suites.
 fn example(spec: &TestSpec) -> String {
     let of = |table: &TableShape| {
         let number = table.numbers().last()?;

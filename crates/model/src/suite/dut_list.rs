@@ -13,16 +13,16 @@ use crate::topology::System;
 use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
-/// Key of a DUT that is several routers.
+/// Key of the system of routers that a DUT consists of.
 pub(super) const TOPOLOGY: &str = "topology";
 
-/// What the routers under test must agree with.
+/// The parts of the suite with which the routers under test must agree.
 pub(crate) struct Around<'a> {
     /// Profile.
     pub profile: Profile,
     /// Folder of the suite file.
     pub folder: &'a Path,
-    /// The ports, where they are known.
+    /// The ports, if they are known.
     pub ports: Option<&'a [PortConfig]>,
     /// Names of the routers that run; all when empty.
     pub only: &'a [String],
@@ -86,7 +86,7 @@ fn one<'n>(
             );
         }
     }
-    // What will not run need not suit the rest.
+    // DUTs that do not run need not fit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
     if let Some(ports) = around.ports.filter(|_| runs) {
         if let Some((topology, span)) = &topology

@@ -1,9 +1,9 @@
-//! What is wrong with a suite file: all of it at once, each with its place and its remedy.
+//! The errors of a suite file: all of them at once, each with its place and its remedy.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Most errors that are kept; a file with more has one cause, not a hundred.
+/// Most errors that are kept; a file with more of them has one cause, not a hundred.
 const MOST_ERRORS: usize = 100;
 /// Most errors that are noted at all.
 const MOST_NOTED: usize = 1000;
@@ -12,12 +12,12 @@ const MOST_QUOTED: usize = 60;
 /// Widest source line in the plain rendering, in characters.
 const MOST_SNIPPET: usize = 120;
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuiteError {
     /// What is wrong.
     pub message: String,
-    /// How to put it right.
+    /// How to correct it.
     pub help: String,
     /// File: the suite as it was named to [`crate::suite::read::read`], or a file that it includes.
     pub file: String,
@@ -25,20 +25,21 @@ pub struct SuiteError {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Bytes of the text of this file that are meant; within the text and on character boundaries, possibly empty.
+    /// Bytes of the text of this file that the error refers to; within the text and on character boundaries, possibly
+    /// empty.
     pub span: Range<usize>,
 }
 
 /// A text and the name of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Name, as errors show it.
+    /// Name, as shown in errors.
     pub file: String,
     /// Text.
     pub text: String,
 }
 
-/// Everything that is wrong with a suite, in order of place, the suite before the files that it includes; never empty.
+/// All errors of a suite in order of place, the suite before the files that it includes; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuiteErrors {
     /// The errors, at most 100.
@@ -52,7 +53,7 @@ pub struct SuiteErrors {
 }
 
 impl SuiteErrors {
-    /// The text that the span of `error`, one of these, points into.
+    /// The text to which the span of `error`, one of these, refers.
     pub fn source_of(&self, error: &SuiteError) -> &str {
         let included = self.included.iter().find(|source| source.file == error.file);
         included.map_or(self.source.as_str(), |source| source.text.as_str())
@@ -103,20 +104,20 @@ impl SuiteError {
     }
 }
 
-/// The texts that a suite is read from. Places count through all of them, so that one range of bytes says which file is meant and
-/// where in it.
+/// The texts of a suite. Places are numbered through all texts, so that a range of bytes identifies both the file and
+/// the place in it.
 #[derive(Debug)]
 pub(crate) struct Sources {
     suite: Source,
     included: Vec<Included>,
-    /// Where the next text begins.
+    /// Start of the next text.
     next: usize,
 }
 
-/// A text behind that of the suite.
+/// A text after that of the suite.
 #[derive(Debug)]
 struct Included {
-    /// Where it begins.
+    /// Its start.
     start: usize,
     /// Path, relative to the folder of the suite.
     path: String,
@@ -127,11 +128,11 @@ impl Sources {
     /// A suite that includes nothing yet.
     pub fn of(file: &str, text: &str) -> Sources {
         let suite = Source { file: file.to_owned(), text: text.to_owned() };
-        // The end of a text is a place too.
+        // The end of a text counts as a place.
         Sources { suite, included: Vec::new(), next: text.len() + 1 }
     }
 
-    /// Adds an included file; returns where its places begin.
+    /// Adds an included file; returns the start of its places.
     pub fn add(&mut self, path: String, source: Source) -> usize {
         let start = self.next;
         self.next += source.text.len() + 1;
@@ -145,19 +146,19 @@ impl Sources {
         (self.suite.text.as_str(), included.collect())
     }
 
-    /// The text that holds a place, and where it begins.
+    /// The text that contains a place, and its start.
     fn holding(&self, at: usize) -> (usize, &Source) {
         let found = self.included.iter().rev().find(|included| included.start <= at);
         found.map_or((0, &self.suite), |included| (included.start, &included.source))
     }
 }
 
-/// What the readers find, before places are turned into lines.
+/// The errors that readers find, before places are converted to lines.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<(Range<usize>, String, String)>);
 
 impl Problems {
-    /// Notes an error. The texts may quote the user, so control characters are taken out.
+    /// Adds an error. The texts may quote the user, so control characters are removed.
     pub fn add(&mut self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         if self.0.len() >= MOST_NOTED {
             return;
@@ -166,7 +167,7 @@ impl Problems {
         self.0.push((span.clone(), clean(message.into()), clean(help.into())));
     }
 
-    /// Notes what is wrong with a text whose places begin at `start`.
+    /// Adds the errors of a text whose places begin at `start`.
     pub fn add_all(&mut self, others: Problems, start: usize) {
         for (span, message, help) in others.0 {
             self.add(&(span.start + start..span.end + start), message, help);
@@ -183,7 +184,7 @@ impl Problems {
         self.0.first().map(|(_, message, help)| format!("{message} ({help})"))
     }
 
-    /// `value` when there are no errors, else all of them with lines and columns.
+    /// `value` if there are no errors, else all errors with lines and columns.
     pub fn finish<T>(mut self, value: Option<T>, sources: Sources) -> Result<T, SuiteErrors> {
         match value {
             Some(value) if self.0.is_empty() => return Ok(value),
@@ -219,14 +220,14 @@ impl Problems {
     }
 }
 
-/// `span` moved onto characters of `source`.
+/// `span` moved to character boundaries of `source`.
 fn within(source: &str, span: Range<usize>) -> Range<usize> {
     let start = source.floor_char_boundary(span.start.min(source.len()));
     let end = source.ceil_char_boundary(span.end.clamp(start, source.len()));
     start..end
 }
 
-/// The user's text in backticks, cut when it is long.
+/// The user's text in backticks, shortened if it is long.
 pub(crate) fn quote(text: &str) -> String {
     match text.char_indices().nth(MOST_QUOTED) {
         Some((cut, _)) => format!("`{}…`", &text[..cut]),
@@ -244,7 +245,7 @@ pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// Help for a word that is not among the known ones: the likeliest of them, and all.
+/// Help for an unknown word: the most similar known word, and all known words.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
     let all = format!("known: {}", list(known.iter().copied()));
@@ -268,7 +269,7 @@ fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];
     for i in 1..=a.len() {
-        // rows[0] is the row before last, rows[1] the last, rows[2] the one that is made.
+        // rows[0] is the row before last, rows[1] the last, rows[2] the one being computed.
         rows[2][0] = i;
         for j in 1..=b.len() {
             let substituted = rows[1][j - 1] + usize::from(a[i - 1] != b[j - 1]);

@@ -11,10 +11,10 @@ use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
 use crate::registry::TestSpec;
 
 const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
-/// Most figures that a help text lists.
+/// Most figures listed in a help text.
 const MOST_LISTED: usize = 12;
 
-/// Reads the criteria. `resolved` says which sizes the test runs with, `duts` are the names of the DUTs of the suite, if that is known.
+/// Reads the criteria. `resolved` has the frame sizes of the test, `duts` the names of the DUTs of the suite, if known.
 pub(crate) fn read(
     node: &Node,
     spec: &TestSpec,
@@ -31,7 +31,7 @@ pub(crate) fn read(
         })
         .flatten()
         .collect();
-    // Figures of a modifier name it behind the size.
+    // Figures for a modifier have its name after the size.
     let modifiers = resolved.get("modifiers").map(|given| &given.value);
     let modifiers: Vec<Modifier> = modifiers.and_then(ParamType::read).unwrap_or_default();
     let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
@@ -54,7 +54,7 @@ pub(crate) fn read(
             whole = false;
             continue;
         };
-        // The unit is at the end of the name.
+        // The name ends with the unit.
         let key = cells.as_ref().map_or(figure.as_str(), |cells| cells.column.as_str());
         let expected = |bound: Bound, dut: Option<&String>| Expectation {
             figure: figure.clone(),
@@ -64,7 +64,7 @@ pub(crate) fn read(
             cells: cells.clone(),
             baseline: bound.is_share.then(BaselineFigure::default),
         };
-        // A bound for all DUTs, or one for each that is named.
+        // A bound for all DUTs, or one for each named DUT.
         let Value::Map(of_duts) = &entry.value.value else {
             match bound(&entry.value, key, problems) {
                 Some(bound) => expectations.push(expected(bound, None)),
@@ -88,15 +88,15 @@ pub(crate) fn read(
     whole.then_some(expectations)
 }
 
-/// Longest key that is looked at.
+/// Longest key that is examined.
 const LONGEST_KEY: usize = 200;
 
-/// Has `key` the form of a figure of a test that sends these sizes?
+/// True if `key` has the form of a figure of a test that sends these sizes.
 fn is_figure(pattern: &str, key: &str, sizes: &[String]) -> bool {
     key.len() <= LONGEST_KEY && matches(pattern, key, &|size| sizes.iter().any(|s| s == size))
 }
 
-/// Says what is wrong with a key that is no figure of this test.
+/// Reports a key that is not a figure of this test.
 fn unknown(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, span: &std::ops::Range<usize>) {
     if spec.figures.is_empty() {
         let help = match spec.tables.first().and_then(|table| Some((table, table.numbers().next()?))) {
@@ -122,7 +122,8 @@ fn unknown(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems
     }
 }
 
-/// Does `key` have the form of `pattern`? `{size}` stands for text that `is_size` accepts, any other `{…}` for any text.
+/// True if `key` has the form of `pattern`. `{size}` stands for text that `is_size` accepts, any other `{…}` for any
+/// text.
 pub(crate) fn matches(pattern: &str, key: &str, is_size: &dyn Fn(&str) -> bool) -> bool {
     let Some((literal, rest)) = pattern.split_once('{') else { return pattern == key };
     let Some(key) = key.strip_prefix(literal) else { return false };
@@ -133,7 +134,7 @@ pub(crate) fn matches(pattern: &str, key: &str, is_size: &dyn Fn(&str) -> bool) 
     })
 }
 
-/// What a criterion holds a figure against.
+/// The bound of a criterion.
 struct Bound {
     at_least: bool,
     /// In the unit of the figure, or in per cent of the baseline's figure.
@@ -141,7 +142,7 @@ struct Bound {
     is_share: bool,
 }
 
-/// Behind the share of a baseline.
+/// Follows the share of a baseline.
 const OF_BASELINE: &str = "of baseline";
 
 /// `>= 100 kfps` as a bound in the unit of the figure, `>= 95 % of baseline` as a share.
@@ -183,7 +184,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     let value = grouped_number(rest).or_else(|| match unit {
         _ if rest.len() > 100 => None,
         "pps" => parse_frame_rate(rest).ok().map(|r| r.pps()),
-        // Whole nanoseconds are exact; through seconds they would not be.
+        // Whole nanoseconds are exact; a conversion through seconds is not.
         "ns" => parse_duration(rest).ok().map(|d| d.as_nanos() as f64),
         "us" => seconds(1e6),
         "ms" => seconds(1e3),

@@ -1,4 +1,4 @@
-//! What a suite expects of a test, and what an earlier run says of it.
+//! What a suite expects of a test, and the corresponding figure of an earlier run.
 
 use crate::quantity::grouped_number;
 use crate::statistics::{Figure, Summary};
@@ -9,25 +9,25 @@ use std::str::FromStr;
 /// `expect: { throughput_64_pps: ">= 100000" }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Key of a [`crate::outcome::RankFigure`]; with `cells` those cells in words.
+    /// Key of a [`crate::outcome::RankFigure`]; with `cells`, these cells in words.
     pub figure: String,
     /// True for `>=`, false for `<=`.
     pub at_least: bool,
-    /// The bound in the unit of the figure; with `baseline` in per cent of the baseline's figure.
+    /// The bound in the unit of the figure; with `baseline`, in per cent of the baseline's figure.
     pub bound: f64,
-    /// The only DUT that it is for.
+    /// The only DUT to which it applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut: Option<String>,
-    /// Cells of a table, in place of a figure that has a name.
+    /// Cells of a table, instead of a named figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Cells>,
-    /// The figure of an earlier run of which the bound is a share.
+    /// The figure of an earlier run; the bound is a share of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineFigure>,
 }
 
 impl Expectation {
-    /// A bound on a figure that has a name, for all DUTs.
+    /// A bound on a named figure, for all DUTs.
     pub fn new(figure: impl Into<String>, at_least: bool, bound: f64) -> Expectation {
         Expectation { figure: figure.into(), at_least, bound, dut: None, cells: None, baseline: None }
     }
@@ -47,23 +47,23 @@ impl fmt::Display for Expectation {
 pub struct Cells {
     /// Key of the table.
     pub table: String,
-    /// Column and value: the rows in which each of these columns has its value; all rows where there are none.
+    /// Selected rows: those with this value in each of these columns; all rows if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<(String, String)>,
     /// Key of the column.
     pub column: String,
 }
 
-/// Numbers that differ by no more than this share are one: tables have all digits, which nobody writes.
+/// Largest relative difference of equal numbers: tables have more digits than a suite needs to repeat.
 const SAME_NUMBER: f64 = 1e-6;
 
 impl Cells {
-    /// Is `text` cells of a table rather than the name of a figure?
+    /// True if `text` names cells of a table rather than a figure.
     pub(crate) fn is_meant(text: &str) -> bool {
         text.contains(['[', '.'])
     }
 
-    /// Is the number in a cell the `value` that selects a row?
+    /// True if the number in a cell equals the `value` that selects a row.
     pub(crate) fn is_number(number: f64, value: &str) -> bool {
         let same =
             |value: f64| value.is_finite() && (number - value).abs() <= SAME_NUMBER * number.abs().max(value.abs());
@@ -72,7 +72,7 @@ impl Cells {
     }
 }
 
-/// What stands for a value that has a separator in it.
+/// Quotes a value that contains a separator.
 fn quoted(value: &str) -> String {
     if value.contains([',', ']', '=', ' ']) { format!("'{value}'") } else { value.to_owned() }
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Cells {
     }
 }
 
-/// The inverse of the above.
+/// The inverse of `Display`.
 impl FromStr for Cells {
     type Err = &'static str;
 
@@ -110,7 +110,7 @@ impl FromStr for Cells {
 
 const OPEN: &str = "the `]` behind the rows is missing";
 
-/// What stands between brackets, of which the first has been read, and what follows.
+/// The rows between brackets, of which the first has been read, and the rest of the text.
 fn rows(mut rest: &str) -> Result<(Vec<(String, String)>, &str), &'static str> {
     let mut rows = Vec::new();
     loop {
@@ -129,30 +129,30 @@ fn rows(mut rest: &str) -> Result<(Vec<(String, String)>, &str), &'static str> {
     }
 }
 
-/// A figure of an earlier run: what a bound is a share of.
+/// A figure of an earlier run of which a bound is a share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BaselineFigure {
-    /// Rounds behind it; 0 until the earlier run has been read.
+    /// Rounds of the figure; 0 until the earlier run has been read.
     pub rounds: usize,
-    /// Least and most that the median may be; absent where it is not bounded.
+    /// Least and greatest possible median; absent where not bounded.
     pub median: (Option<f64>, Option<f64>),
-    /// Confidence interval of the median, likewise.
+    /// Least and greatest end of the median's confidence interval; absent where not bounded.
     pub interval: (Option<f64>, Option<f64>),
-    /// Name of the DUT there.
+    /// Name of the DUT in the earlier run.
     pub dut: String,
-    /// What the figure is called there, with its unit; empty for cells.
+    /// Title of the figure in the earlier run, with its unit; empty for cells.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Load at which it was measured, where it is one of a load.
+    /// Load at which it was measured, if it depends on the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
-    /// Parameters of the test that were others: `duration: 60 s there, 1 s here`.
+    /// Parameters of the test that differed: `duration: 60 s there, 1 s here`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
 }
 
 impl BaselineFigure {
-    /// Its numbers, which are at least 0.
+    /// The figure of a summary, whose numbers are at least 0.
     pub fn of(summary: &Summary) -> BaselineFigure {
         let ends =
             |figure: Figure| (Some(figure.low).filter(|v| v.is_finite()), Some(figure.high).filter(|v| v.is_finite()));

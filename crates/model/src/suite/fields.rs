@@ -8,13 +8,13 @@ use std::ops::Range;
 /// The entries of a map.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'n> {
-    /// Bytes to point at when something is missing.
+    /// Place for errors about missing keys.
     pub span: &'n Range<usize>,
     entries: &'n [Entry],
 }
 
 impl<'n> Fields<'n> {
-    /// The map in `node`; an error when it is none. `example` shows one.
+    /// The map in `node`; an error if it is not a map. `example` shows one.
     pub fn of(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::Map(entries) => Some(Fields { span: &node.span, entries }),
@@ -29,7 +29,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// The same map, with another place for what is missing.
+    /// The same map, with another place for missing keys.
     pub fn pointing_at(self, span: &'n Range<usize>) -> Self {
         Fields { span, ..self }
     }
@@ -39,12 +39,12 @@ impl<'n> Fields<'n> {
         self.entries
     }
 
-    /// The entry of this key.
+    /// The entry with this key.
     pub fn get(&self, key: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|e| e.key == key)
     }
 
-    /// The value of this key; an error when it is not there or empty.
+    /// The value of this key; an error if it is missing or empty.
     pub fn required(&self, key: &str, what: &str, example: &str, problems: &mut Problems) -> Option<&'n Node> {
         match self.get(key) {
             Some(entry) if !matches!(entry.value.value, Value::Null) => Some(&entry.value),
@@ -78,7 +78,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The items of a list; an error when it is none or empty.
+/// The items of a list; an error if it is not a list or empty.
 pub(crate) fn items<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n [Node]> {
     match &node.value {
         Value::List(items) if !items.is_empty() => Some(items),
@@ -97,7 +97,7 @@ pub(crate) fn items<'n>(node: &'n Node, what: &str, example: &str, problems: &mu
     }
 }
 
-/// A scalar as text, quoted or not; an error when it is none or blank.
+/// A scalar as text, quoted or not; an error if it is not a scalar or blank.
 pub(crate) fn text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n str> {
     match &node.value {
         Value::Scalar { text, .. } if !text.trim().is_empty() => Some(text),
@@ -166,7 +166,7 @@ pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Probl
     None
 }
 
-/// A name: begins with a letter or digit, then letters, digits, dashes and (`dots`) dots and underscores, 64 at most.
+/// A name: a letter or digit, then letters, digits, dashes and, with `dots`, dots and underscores, 64 at most.
 pub(crate) fn name(node: &Node, what: &str, dots: bool, problems: &mut Problems) -> Option<String> {
     let text = text(node, what, "my-router", problems)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || (dots && (c == '.' || c == '_'));
@@ -182,7 +182,7 @@ pub(crate) fn name(node: &Node, what: &str, dots: bool, problems: &mut Problems)
     None
 }
 
-/// Reports every name that stands a second time.
+/// Reports every repeated name.
 pub(crate) fn refuse_repeated<'a>(
     what: &str,
     names: impl IntoIterator<Item = (&'a str, &'a Range<usize>)>,
@@ -197,7 +197,7 @@ pub(crate) fn refuse_repeated<'a>(
     }
 }
 
-/// Splits the text of a quantity's error into what is wrong and the remedy, which stands after the last `; ` or `: `.
+/// Splits the text of a quantity's error into the error and the remedy, which follows the last `; ` or `: `.
 pub(crate) fn add_quantity(span: &Range<usize>, error: &str, problems: &mut Problems) {
     match error.rfind("; ").max(error.rfind(": ")) {
         Some(at) => problems.add(span, &error[..at], &error[at + 2..]),

@@ -1,4 +1,4 @@
-//! The `flows:` section: traffic that the suite describes itself, for the test `fixed_rate`.
+//! The `flows:` section: traffic that the suite itself defines, for the test `fixed_rate`.
 
 use super::addresses::{Prefix, check_block};
 use super::errors::{Problems, did_you_mean, quote};
@@ -18,7 +18,7 @@ const EXAMPLE: &str = "{name: voice, from: p1, to: p2, rate: 10 kfps, size: 128}
 /// Most flows of a suite.
 const MOST_FLOWS: usize = 4_096;
 
-/// A flow as it is written.
+/// A flow as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -61,7 +61,7 @@ fn one() -> u64 {
     1
 }
 
-/// What is observed beside loss, order, latency and rate.
+/// Observations beside loss, order, latency and rate.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Observe {
@@ -78,7 +78,7 @@ impl Addresses {
     }
 }
 
-/// Reads the flows between `ports`. `public` says whether addresses of others may be used.
+/// Reads the flows between `ports`. `public` is true if public addresses may be used.
 pub(crate) fn read(
     node: &Node,
     ports: &[PortConfig],
@@ -141,7 +141,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     };
     let rate = rate(get("rate"), &written.rate, problems)?;
     let arrives = written.arrives.clone().or_else(|| {
-        // What leaves the DUT by a sub-interface has its tags.
+        // Frames that leave the DUT by a sub-interface have its tags.
         let vlans: Vec<_> = tags_of(&to, ports).into_iter().map(|(_, vid)| ArrivingTag { vid, pcp: None }).collect();
         (!vlans.is_empty()).then(|| Arriving { vlans, ..Arriving::default() })
     });
@@ -163,7 +163,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     })
 }
 
-/// The largest packet must fit the port that sends it.
+/// The largest packet must fit the sending port.
 fn check_mtu(size: &PacketSize, headers: &[Header], port: &PortConfig, node: &Node, problems: &mut Problems) {
     let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
     let tags = in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as u32 * 4;
@@ -210,7 +210,7 @@ fn tags_of(end: &Endpoint, ports: &[PortConfig]) -> Vec<(u16, Bits<12>)> {
     ports[end.port].vlans[vlan].tags.iter().filter_map(tag).collect()
 }
 
-/// The headers with the tags of the sub-interface in front, where the flow gives none itself.
+/// The headers, after the tags of the sub-interface unless the flow has tags of its own.
 fn with_tags(
     headers: &[Header],
     tags: &[(u16, Bits<12>)],
@@ -242,7 +242,7 @@ fn with_tags(
     Some(headers)
 }
 
-/// The family of the outermost IP header; as written, or IPv4, where there is none.
+/// The family of the outermost IP header; without such a header, the family as written, or IPv4.
 fn family(written: &Written, node: &Node, problems: &mut Problems) -> Option<Family> {
     let outermost = written.headers.iter().find_map(|header| match header.kind() {
         HeaderKind::Ipv4 => Some(Family::Ipv4),

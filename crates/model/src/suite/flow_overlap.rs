@@ -1,4 +1,4 @@
-//! Flows that no DUT can treat as the suite wants: they send the same frames, of which each must arrive otherwise.
+//! Flows whose demands no DUT can meet: they send the same frames, which must arrive in different encapsulations.
 
 use super::errors::{Problems, quote};
 use super::fields::Fields;
@@ -8,9 +8,9 @@ use crate::traffic::{Arriving, Header, HeaderKind};
 use crate::trial::{AddressRange, Family};
 use std::collections::HashMap;
 
-/// Refuses flows that leave by the same interface with the same headers and common addresses, lead to the same place, and must
-/// arrive in encapsulations that contradict each other. Flows whose headers differ in any field are left alone, although single
-/// frames of theirs may be the same.
+/// Refuses flows that leave by the same interface with the same headers and common addresses, lead to the same place,
+/// and must arrive in contradictory encapsulations. Flows whose headers differ in any field are accepted, although some
+/// of their frames may be the same.
 pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mut Problems) {
     let mut alike: HashMap<Key, Vec<&FlowConfig>> = HashMap::new();
     for (node, flow) in flows {
@@ -35,7 +35,7 @@ pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mu
     }
 }
 
-/// What flows that send the same frames have in common beside their addresses.
+/// What flows with the same frames have in common besides their addresses.
 type Key = ((usize, Option<usize>), (usize, Option<usize>), Family, Vec<Header>);
 
 fn key(flow: &FlowConfig) -> Key {
@@ -54,18 +54,18 @@ fn key(flow: &FlowConfig) -> Key {
     (place(&flow.from), place(&flow.to), flow.family, headers)
 }
 
-/// What must be different in frames of the two when they arrive.
+/// What would have to differ between arriving frames of the two flows.
 fn contradiction(a: &FlowConfig, b: &FlowConfig) -> Option<&'static str> {
     let plain = Arriving::default();
     let [one, other] = [a, b].map(|flow| flow.arrives.as_ref().unwrap_or(&plain));
     let is_ip = |header: &&Header| matches!(header.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6);
-    // Where `arrives` is left out, frames must be in the tunnel in which they were sent.
+    // Without `arrives`, frames must arrive in the tunnel in which they were sent.
     let tunnel_known =
         [a, b].iter().all(|flow| flow.arrives.is_some() || flow.headers.iter().filter(is_ip).count() < 2);
     one.contradicts(other).filter(|what| tunnel_known || *what != Arriving::TUNNEL)
 }
 
-/// Do the ranges have a common address?
+/// True if the ranges have a common address.
 fn meet(a: AddressRange, b: AddressRange) -> bool {
     let bits = |range: &AddressRange| match range.first {
         std::net::IpAddr::V4(first) => u128::from(u32::from(first)),

@@ -1,7 +1,8 @@
-//! `include:`, other files whose keys a suite takes over. Their texts come from the caller, because this crate does no I/O.
+//! `include:`, other files whose keys a suite takes over. Their texts come from the caller, because this crate does no
+//! I/O.
 //!
-//! Included files are put below the file that includes them, before anything else looks at the suite: variables, `--set` and all
-//! readers see one tree. Only the places in it tell which file a value comes from.
+//! Included files are merged below the file that includes them, before the suite is read: variables, `--set` and all
+//! readers see one tree. Only the places in it show which file a value comes from.
 
 use super::errors::{Problems, Source, Sources, quote};
 use super::fields::{items, text};
@@ -14,13 +15,13 @@ use std::path::{Component, Path, PathBuf};
 
 /// The key.
 pub(super) const KEY: &str = "include";
-/// Most files that a suite includes, with those that they include. A file that is included twice counts twice.
+/// Most files that a suite includes, nested ones among them. A file that is included twice counts twice.
 pub(crate) const MOST: usize = 16;
-/// Most files one below the other.
+/// Deepest nesting of includes.
 const DEEPEST: usize = 8;
 /// Largest file, in bytes.
 pub const MAX_BYTES: usize = raw::MAX_BYTES;
-/// Sections of which entries are replaced one by one.
+/// Sections whose entries are replaced individually.
 const SECTIONS: [&str; 2] = ["defaults", variables::KEY];
 const EXAMPLE: &str = "include: common.yaml";
 
@@ -29,33 +30,33 @@ const EXAMPLE: &str = "include: common.yaml";
 pub struct Refusal {
     /// What is wrong.
     pub message: String,
-    /// How to put it right.
+    /// How to correct it.
     pub help: String,
 }
 
 impl Refusal {
-    /// From two texts.
+    /// A refusal with these texts.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> Refusal {
         Refusal { message: message.into(), help: help.into() }
     }
 }
 
-/// Gives the text of an included file. The path is relative to the folder of the suite and has no `..`. Whoever reads the file makes
-/// sure that no link leads out of that folder, and stops at [`MAX_BYTES`].
+/// Returns the text of an included file. The path is relative to the folder of the suite and has no `..`. The
+/// implementation makes sure that no link leads out of that folder, and stops at [`MAX_BYTES`].
 pub type Open<'a> = &'a dyn Fn(&Path) -> Result<String, Refusal>;
 
-/// Puts included files below the suite.
+/// Merges included files into the suite.
 pub(super) struct Includer<'a> {
     /// Folder of the suite, for messages.
     folder: &'a Path,
     open: Open<'a>,
     sources: &'a mut Sources,
     problems: &'a mut Problems,
-    /// So many more files may be included.
+    /// Number of files that may still be included.
     room: usize,
-    /// The suite, and the files that are being read, each included by the one before.
+    /// The suite, and the files being read, each included by its predecessor.
     chain: Vec<PathBuf>,
-    /// Files that have been read; nothing for those with mistakes.
+    /// Files that have been read; `None` for files with errors.
     done: HashMap<PathBuf, Option<Vec<Entry>>>,
 }
 
@@ -72,13 +73,13 @@ impl<'a> Includer<'a> {
         }
     }
 
-    /// `root` with the keys of the files that it includes, without `include`; `None` where one of them cannot be read, since all
-    /// that is missing then would hide why.
+    /// `root` with the keys of the files that it includes, without `include`. `None` if one of them cannot be read:
+    /// errors about the missing keys would hide the cause.
     pub fn expand(&mut self, root: Node) -> Option<Node> {
         let Node { span, value } = root;
         let mut own = match value {
             Value::Map(entries) => entries,
-            // Who reads it says what is wrong.
+            // The reader reports what is wrong.
             value => return Some(Node { span, value }),
         };
         let Some(at) = own.iter().position(|entry| entry.key == KEY) else {
@@ -106,7 +107,7 @@ impl<'a> Includer<'a> {
         whole.then_some(root)
     }
 
-    /// The keys of an included file, with those that it includes itself.
+    /// The keys of an included file, including those of the files that it includes.
     fn file(&mut self, path: &str, place: &Range<usize>) -> Option<Vec<Entry>> {
         match self.read(path.trim(), place) {
             Ok(entries) => entries,
@@ -117,7 +118,7 @@ impl<'a> Includer<'a> {
         }
     }
 
-    /// The same; `Ok(None)` where mistakes within the file have been noted.
+    /// As [`Includer::file`]; `Ok(None)` if errors within the file have been added.
     fn read(&mut self, path: &str, place: &Range<usize>) -> Result<Option<Vec<Entry>>, Refusal> {
         let file = self.locate(path)?;
         if self.chain.contains(&file) {
@@ -146,7 +147,7 @@ impl<'a> Includer<'a> {
         Ok(entries)
     }
 
-    /// The keys in `text`, which is that of `file`.
+    /// The keys in `text`, the text of `file`.
     fn parse(&mut self, file: &Path, text: String, place: &Range<usize>) -> Option<Vec<Entry>> {
         if text.trim().is_empty() {
             let message = format!("the file {} is empty", quote(&file.display().to_string()));
@@ -210,7 +211,8 @@ impl<'a> Includer<'a> {
     }
 }
 
-/// Puts `upper` over `lower`. A key that both have is that of `upper`; of `sections`, which are maps, this holds for their keys.
+/// Merges `upper` over `lower`. The value of a common key comes from `upper`. `sections` are maps, which are merged key
+/// by key.
 fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
     let mut places: HashMap<String, usize> =
         lower.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
@@ -233,7 +235,7 @@ fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
     }
 }
 
-/// Moves the places of a tree to those of its text among all texts.
+/// Moves the places of a tree from its own text to the range of that text among all texts.
 fn move_by(node: &mut Node, by: usize) {
     let moved = |span: &Range<usize>| span.start + by..span.end + by;
     node.span = moved(&node.span);

@@ -1,4 +1,4 @@
-//! The texts of a suite as a run keeps them: without keys of BGP sessions.
+//! The texts of a suite as kept by a run: without keys of BGP sessions.
 
 use super::errors::Problems;
 use super::protection::Secret;
@@ -7,19 +7,19 @@ use super::variables;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What is secret, wherever it stands: a map with it may be the value of a variable or of an anchor.
+/// The key with a secret value, wherever it occurs: a map with it may be the value of a variable or of an anchor.
 const SECRET: &str = "md5";
 
-/// A single value.
+/// A scalar.
 struct Scalar<'n> {
-    /// Key in front of it; empty in a list.
+    /// Its key; empty in a list.
     key: &'n str,
     text: &'n str,
     span: &'n Range<usize>,
 }
 
-/// The texts with [`Secret::HIDDEN`] in place of keys, also where a variable or an anchor holds one. They have been read as parts of one
-/// suite.
+/// The texts with [`Secret::HIDDEN`] in place of keys, also where a variable or an anchor holds a key. The texts are
+/// parts of one suite.
 pub(super) fn without_secrets(texts: &[&str]) -> Vec<String> {
     let roots: Vec<Node> = texts
         .iter()
@@ -50,12 +50,12 @@ pub(super) fn without_secrets(texts: &[&str]) -> Vec<String> {
     texts.iter().zip(found).map(hide).collect()
 }
 
-/// `text` with [`Secret::HIDDEN`] in these places.
+/// `text` with [`Secret::HIDDEN`] at these places.
 fn replaced(text: &str, mut places: Vec<&Range<usize>>) -> String {
     places.sort_unstable_by_key(|place| (place.start, place.end));
     let (mut out, mut at) = (String::new(), 0);
     for place in places {
-        // An anchor that is repeated has one place.
+        // An alias has the place of its anchor, which is then already replaced.
         let Some(before) = text.get(at..place.start) else { continue };
         out += before;
         out += Secret::HIDDEN;
@@ -64,7 +64,7 @@ fn replaced(text: &str, mut places: Vec<&Range<usize>>) -> String {
     out + text.get(at..).unwrap_or_default()
 }
 
-/// All single values of a tree.
+/// All scalars of a tree.
 fn collect<'n>(node: &'n Node, key: &'n str, found: &mut Vec<Scalar<'n>>) {
     match &node.value {
         Value::Null => {}
@@ -74,7 +74,7 @@ fn collect<'n>(node: &'n Node, key: &'n str, found: &mut Vec<Scalar<'n>>) {
     }
 }
 
-/// Keys and values of a section of a suite; none where it is none.
+/// Keys and values of a section of a suite; empty if it is not a map.
 fn section<'n>(root: &'n Node, key: &str) -> Vec<(&'n str, &'n Node)> {
     let Value::Map(entries) = &root.value else { return Vec::new() };
     let Some(section) = entries.iter().find(|entry| entry.key == key) else { return Vec::new() };

@@ -13,14 +13,14 @@ use std::ops::Range;
 
 const EXAMPLE: &str = "{label: 100, out: [200]}";
 const FEC_EXAMPLE: &str = "{to: 10.99.0.0/24, out: [200]}";
-/// Labels below are reserved (RFC 3032 section 2.1).
+/// Labels below this are reserved (RFC 3032 section 2.1).
 pub(crate) const FIRST: u32 = 16;
 /// Most entries of a port.
 pub(crate) const MOST: usize = 65_536;
-/// Most labels in the place of one.
+/// Most labels that replace one.
 pub(crate) const MOST_OUT: usize = 4;
 
-/// An entry as it is written.
+/// An entry as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -30,13 +30,13 @@ struct Written {
     out: Vec<Bits<20>>,
 }
 
-/// What becomes of packets with a label, or of those to a network.
+/// The handling of packets with a label, or of packets to a network.
 pub(super) enum Read {
     Label(LabelConfig),
     Fec(FecConfig),
 }
 
-/// An entry, and where it is written.
+/// An entry with its place.
 pub(super) type Entry<'n> = (Read, &'n Range<usize>);
 
 /// Reads the entries of a port.
@@ -91,7 +91,7 @@ fn fec(node: &Node, to: &str, out: Vec<u32>, problems: &mut Problems) -> Option<
     Some(FecConfig { to, out })
 }
 
-/// A label means the same at all ports.
+/// A label must be unique over all ports.
 pub(super) fn refuse_repeated<'n>(entries: impl Iterator<Item = &'n Entry<'n>>, problems: &mut Problems) {
     let mut seen = HashSet::new();
     for (entry, span) in entries {

@@ -1,5 +1,5 @@
-//! A suite: which routers, on which ports, go through which tests. This is the validated form; reading YAML into it,
-//! with errors that name line and remedy, is in `suite::read`.
+//! A suite: which routers, on which ports, run through which tests. This is the validated form; `suite::read` reads
+//! YAML into it, with errors that name line and remedy.
 
 mod about;
 mod addresses;
@@ -52,11 +52,11 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Which durations and repetitions a run uses where the suite says nothing.
+/// Durations and repetitions of a run that the suite does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// Seconds per trial; every report carries a tag that it does not conform.
+    /// Seconds per trial; every report is marked as not conformant.
     Quick,
     /// The durations of the RFCs (60 s and more).
     Conformant,
@@ -78,15 +78,16 @@ pub struct Suite {
     pub name: String,
     /// One line for the report.
     pub title: String,
-    /// What the reader of a report shall know: by whom, where, serial numbers.
+    /// Facts for the reader of the report: operator, place, serial numbers.
     pub about: About,
     /// Profile.
     pub profile: Profile,
     /// Seed of every pseudo-random choice; reported.
     pub seed: u64,
-    /// How often each DUT is brought up and goes through all tests.
+    /// Number of times that each DUT is brought up and runs through all tests.
     pub rounds: u32,
-    /// Frames that wait in front of a router in a namespace while the ring of its link is full; 0 for the ring alone.
+    /// Frames that may wait in front of a router in a namespace while the ring of its link is full; 0 for the ring
+    /// alone.
     pub input_queue: u32,
     /// Routers under test, at least one, names unique.
     pub duts: Vec<DutConfig>,
@@ -94,29 +95,29 @@ pub struct Suite {
     pub ports: Vec<PortConfig>,
     /// BGP between tester and DUT, if the suite has any.
     pub bgp: Option<BgpConfig>,
-    /// Flows that the suite describes itself, names unique.
+    /// Flows that the suite itself defines, names unique.
     pub flows: Vec<FlowConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
-    /// The earlier run of which bounds are shares. Reading a suite finds the folder only.
+    /// The earlier run to which bounds refer. Reading a suite sets only its folder.
     pub baseline: Option<Baseline>,
 }
 
 impl Suite {
-    /// Is a bound a share of a figure of an earlier run?
+    /// True if a bound is a share of a figure of an earlier run.
     pub fn needs_baseline(&self) -> bool {
         self.tests.iter().flat_map(|test| &test.expect).any(|expected| expected.baseline.is_some())
     }
 }
 
-/// A flow that the suite describes: an entry of `flows:`.
+/// A flow that the suite defines: an entry of `flows:`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowConfig {
-    /// Name, under which it is counted.
+    /// Name, used for its counters.
     pub name: String,
-    /// Where it leaves the tester.
+    /// The end at which it leaves the tester.
     pub from: Endpoint,
-    /// Where it must arrive.
+    /// The end at which it must arrive.
     pub to: Endpoint,
     /// Family of the outermost IP header.
     pub family: Family,
@@ -132,11 +133,11 @@ pub struct FlowConfig {
     pub rate: FlowRate,
     /// First departure after the start of the trial.
     pub start: Duration,
-    /// How much it sends.
+    /// How much to send.
     pub duration: FlowDuration,
-    /// Is loss counted by destination?
+    /// True if loss is counted per destination.
     pub per_destination: bool,
-    /// The encapsulation that must arrive; absent for no tags, no labels, and tunnels as they were sent.
+    /// The encapsulation that must arrive; absent: no tags, no labels, and tunnels as sent.
     pub arrives: Option<Arriving>,
 }
 
@@ -154,7 +155,7 @@ pub struct Endpoint {
 pub enum FlowRate {
     /// Frames per second.
     Frames(FrameRate),
-    /// Bits of frames per second, FCS included, preamble and gap not (layer 2).
+    /// Bits of frames per second, including FCS, without preamble and gap (layer 2).
     Bits(Bandwidth),
     /// Share of the sending port's line rate in per cent (RFC 2544 Appendix B).
     Percent(f64),
@@ -169,7 +170,7 @@ pub struct DutConfig {
     pub kind: String,
     /// Parameters of the kind.
     pub params: Params,
-    /// How it is several routers; `None` for one.
+    /// The system of routers; `None` for a single router.
     pub topology: Option<Topology>,
 }
 
@@ -180,7 +181,7 @@ pub struct PortConfig {
     pub name: String,
     /// Line speed from which percent loads and theoretical rates follow (RFC 2544 Appendix B).
     pub speed: Bandwidth,
-    /// What the line carries beside frames (layer 1).
+    /// What the line carries besides frames (layer 1).
     pub medium: Medium,
     /// MTU in bytes (IP packet).
     pub mtu: u32,
@@ -190,7 +191,7 @@ pub struct PortConfig {
     pub ipv6: Option<Addressing>,
     /// BGP on this port, if the suite has any.
     pub bgp: Option<PortBgp>,
-    /// VLAN sub-interfaces of the DUT's port, each with networks of its own behind it.
+    /// VLAN sub-interfaces of the DUT's port, each with its own networks behind it.
     pub vlans: Vec<VlanConfig>,
     /// Static label entries of the DUT whose packets leave by its port.
     pub labels: Vec<LabelConfig>,
@@ -207,12 +208,12 @@ pub struct FecConfig {
     pub out: Vec<u32>,
 }
 
-/// What the DUT does with packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).
+/// The handling of packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelConfig {
     /// The label, 16 to 1,048,575.
     pub label: u32,
-    /// Labels in its place, the outermost first: none takes it off, one swaps it, more also push.
+    /// Labels that replace it, the outermost first: none pops it, one swaps it, more also push.
     pub out: Vec<u32>,
 }
 
@@ -276,14 +277,14 @@ impl PortConfig {
         }
     }
 
-    /// Addresses of the BGP peers that the tester emulates on the port itself for `family`; empty without BGP or where BGP does
-    /// not exchange routes of this family.
+    /// Addresses of the BGP peers that the tester emulates on the port itself for `family`; empty without BGP, or if
+    /// BGP does not exchange routes of this family.
     pub fn peers(&self, family: Family) -> Vec<IpAddr> {
         self.peer_links().find(|l| l.vlan.is_none() && l.family == family).map_or_else(Vec::new, |l| l.peers)
     }
 
-    /// All links of this port with BGP peers: that of the port, then those of its sub-interfaces, IPv4 before IPv6 each. This is
-    /// the order of the sessions.
+    /// All links of this port with BGP peers: the port's own, then those of its sub-interfaces, each with IPv4 before
+    /// IPv6. This is the order of the sessions.
     pub fn peer_links(&self) -> impl Iterator<Item = PeerLink<'_>> {
         let places = std::iter::once(None).chain((0..self.vlans.len()).map(Some));
         let all = places.flat_map(|vlan| [Family::Ipv4, Family::Ipv6].map(|family| (vlan, family)));
@@ -311,7 +312,7 @@ pub struct Addressing {
     pub prefix_len: u8,
     /// Prefix behind the emulated router to which the DUT must have a route: `(address, length)`.
     pub behind: (IpAddr, u8),
-    /// Test addresses within `behind`: what flows towards this port aim at.
+    /// Test addresses within `behind`: the destinations of traffic towards this port.
     pub destinations: AddressRange,
 }
 
@@ -320,7 +321,7 @@ pub struct Addressing {
 pub struct TestConfig {
     /// Name, an entry of the registry.
     pub test: String,
-    /// What tells it from other tests of this name in the suite, if the suite says so; unique.
+    /// Distinguishes it from other tests of this name in the suite, if given; unique.
     pub id: Option<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,
@@ -329,12 +330,12 @@ pub struct TestConfig {
 }
 
 impl TestConfig {
-    /// Is it meant by `word`, a name of a test or an id?
+    /// True if `word` is its name or its id.
     pub fn is_called(&self, word: &str) -> bool {
         self.test == word || self.id.as_deref() == Some(word)
     }
 
-    /// Its name, and its id where it has one: `throughput (small)`.
+    /// Its name, with its id if it has one: `throughput (small)`.
     pub fn label(&self) -> String {
         self.id.as_ref().map_or_else(|| self.test.clone(), |id| format!("{} ({id})", self.test))
     }

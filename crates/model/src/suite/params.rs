@@ -69,8 +69,8 @@ impl ParamValue {
     }
 }
 
-/// All parameters of one test or DUT. Validation has made sure that every parameter with a default is there. Tests read them by
-/// their [`crate::Param`]; the getters return `None` for a key that is absent or of another type.
+/// All parameters of one test or DUT. Validation guarantees that every parameter with a default is present. Tests read
+/// them by their [`crate::Param`]; the getters return `None` for a key that is absent or has another type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub BTreeMap<String, ParamValue>);
 
@@ -91,7 +91,7 @@ impl Params {
     /// suite.
     ///
     /// # Panics
-    /// When a default cannot be read, which [`crate::registry::check_specs`] would have found.
+    /// If a default cannot be read, which [`crate::registry::check_specs`] detects earlier.
     pub fn defaults(specs: &[ParamSpec], profile: Profile) -> Params {
         let text = |spec: &ParamSpec| match profile {
             Profile::Quick => spec.quick,
@@ -123,10 +123,10 @@ impl Params {
         /// A frame rate.
         rate, Rate, FrameRate);
     getter!(
-        /// A speed of a line.
+        /// The speed of a line.
         speed, Speed, Bandwidth);
     getter!(
-        /// A yes or no.
+        /// A boolean.
         flag, Flag, bool);
     getter!(
         /// IP versions.

@@ -16,7 +16,7 @@ use std::ops::Range;
 pub(crate) const MEDIA: [&str; 3] = ["ethernet", "ppp-over-sonet", "ppp-over-sonet-fcs16"];
 
 const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
-/// MTU where none is given, in bytes.
+/// Default MTU, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 /// Smallest MTU: that of IPv6 (RFC 8200 section 5), in bytes.
 const MIN_MTU: u64 = 1280;
@@ -37,8 +37,8 @@ struct Port<'n> {
     labels: Vec<label_list::Entry<'n>>,
 }
 
-/// Reads the ports. `public` says whether addresses of others may be used, `routed` whether the suite has BGP: then a port more
-/// than the pairs of traffic is one that routes lead to.
+/// Reads the ports. `public` is true if public addresses may be used, `routed` if the suite has BGP: then a port
+/// without a partner is one that routes lead to.
 pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
     let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3);
@@ -159,7 +159,7 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
     }
 }
 
-/// Every prefix leads to one place.
+/// No prefix may lead to two places.
 fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
     let mut seen: Vec<(addresses::Prefix, String)> = Vec::new();
     for port in ports {

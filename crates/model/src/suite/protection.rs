@@ -5,15 +5,15 @@ use std::fmt;
 /// Longest key of TCP MD5, as in Linux and in FRR, in bytes.
 const LONGEST: usize = 80;
 
-/// A text that no record, report or message shows.
+/// A text that must not appear in records, reports or messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// What stands in its place in files that are kept.
+    /// Its replacement in files that are kept.
     pub const HIDDEN: &'static str = "<secret>";
 
-    /// Takes a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
@@ -30,28 +30,28 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How segments that are not the peer's are kept out. By default they are not.
+/// Protection against segments that do not come from the peer. There is none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BgpProtection {
-    /// Key by which both sides sign their segments: TCP MD5 (RFC 2385).
+    /// Key with which both sides sign their segments: TCP MD5 (RFC 2385).
     pub md5: Option<Secret>,
     /// Segments must come from a neighbour on the link: GTSM (RFC 5082).
     pub gtsm: bool,
 }
 
 impl BgpProtection {
-    /// Is there none?
+    /// True if there is no protection.
     pub fn is_none(&self) -> bool {
         *self == BgpProtection::default()
     }
 
-    /// The same with [`Secret::HIDDEN`] for a key.
+    /// A copy with [`Secret::HIDDEN`] in place of the key.
     pub fn without_secrets(&self) -> BgpProtection {
         BgpProtection { md5: self.md5.as_ref().map(|_| Secret::new(Secret::HIDDEN)), gtsm: self.gtsm }
     }
 }
 
-/// Why `key` cannot be a key in the configuration of every router; `None` when it can.
+/// Why `key` cannot be a key in the configuration of every router; `None` if it can.
 pub(super) fn wrong_key(key: &str) -> Option<&'static str> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"'\\{}".contains(&byte);
     if key.is_empty() || key.len() > LONGEST {

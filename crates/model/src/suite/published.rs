@@ -1,4 +1,4 @@
-//! The `published:` section: tables of figures that others have published, for comparison.
+//! The `published:` section: tables of published results, for comparison.
 
 use super::TestConfig;
 use super::errors::{Problems, did_you_mean, quote};
@@ -18,7 +18,7 @@ pub(crate) const MOST_ROWS: usize = 200;
 /// Longest text or cell, in characters.
 pub(crate) const LONGEST_TEXT: usize = 200;
 
-/// Reads the section. `tests` are those of the suite, as far as they could be read.
+/// Reads the section. `tests` are those tests of the suite that could be read.
 pub(crate) fn read(node: &Node, tests: Option<&[TestConfig]>, problems: &mut Problems) -> Option<Vec<Published>> {
     few(node, "`published`", EXAMPLE, MOST_TABLES, problems)?.iter().map(|item| table(item, tests, problems)).collect()
 }

@@ -1,7 +1,7 @@
-//! A suite as written: a tree of YAML nodes, each with the bytes that it stands in. The only file that knows the YAML
+//! A suite as written: a tree of YAML nodes, each with its range of bytes. The only file that depends on the YAML
 //! library.
 //!
-//! Works on the library's events rather than on its deserializer, because only the events keep what good errors need:
+//! It uses the library's events rather than its deserializer, because only the events preserve what good errors need:
 //! every duplicate of a key, whether a scalar was quoted, and places in bytes.
 
 use super::errors::{Problems, quote};
@@ -13,13 +13,13 @@ use std::ops::Range;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Deepest nesting; a suite needs 6.
 const MAX_DEPTH: usize = 32;
-/// Largest tree by [`Node::weight`], what aliases repeat included.
+/// Largest tree by [`Node::weight`], including what aliases repeat.
 pub(super) const MAX_WEIGHT: usize = 100_000;
 
-/// So many errors end the reading.
+/// Number of errors that ends the reading.
 const MANY_PROBLEMS: usize = 200;
 
-/// A YAML node and where it stands.
+/// A YAML node with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// Bytes of the source; for a value that is left out, those of its key.
@@ -33,11 +33,11 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
-    /// Anything that is neither list nor map.
+    /// Anything that is neither a list nor a map.
     Scalar {
-        /// After unquoting.
+        /// Text after unquoting.
         text: String,
-        /// False when quoted or a block: then `"64"` is no number.
+        /// False if quoted or a block: then `"64"` is not a number.
         plain: bool,
     },
     /// A list.
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// What the node is, for messages.
+    /// The type of the node, for messages.
     pub fn what(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
@@ -89,7 +89,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// Entries, and the key that waits for its value; the index of each key's first entry finds duplicates.
+    /// Entries, and the key that waits for its value; the place of each key's first entry, to detect duplicates.
     Map {
         entries: Vec<Entry>,
         key: Option<(String, Range<usize>)>,
@@ -97,7 +97,7 @@ enum Content {
     },
 }
 
-/// Reads one YAML document. `None` when it cannot be read to its end; `problems` then says why.
+/// Reads one YAML document. `None` if it cannot be read to its end; the reason is then in `problems`.
 pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
@@ -151,7 +151,7 @@ impl Reader<'_, '_> {
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return self.too_deep(at..at);
         }
-        // A tab confuses the parser some lines before it gives up.
+        // A tab confuses the parser some lines before it fails.
         let read = &self.text[..self.text.ceil_char_boundary(at.saturating_add(1).min(self.text.len()))];
         let tabbed = read.lines().position(|line| line.trim_start_matches(' ').starts_with('\t'));
         let help = match tabbed {
@@ -235,7 +235,7 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Aliases repeat whole trees; without this count ten lines could ask for a thousand million nodes.
+    /// Aliases repeat whole trees; without this limit ten lines could ask for a thousand million nodes.
     fn weigh(&mut self, weight: usize, span: &Range<usize>) -> Option<()> {
         self.weight += weight;
         if self.weight > MAX_WEIGHT {
@@ -249,7 +249,7 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Puts a finished node where it belongs.
+    /// Adds a finished node to its parent.
     fn place(&mut self, mut node: Node, anchor: usize) -> Option<()> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -278,7 +278,8 @@ impl Reader<'_, '_> {
                         node.span = key_span.clone();
                     }
                     match seen.get(&name) {
-                        // Lines are counted from the start each time; a file with many errors has had its answer.
+                        // Counting lines from the start each time is slow; a file with this many errors has been
+                        // reported enough.
                         Some(_) if self.problems.len() > MANY_PROBLEMS => return None,
                         Some(first) => {
                             let line =

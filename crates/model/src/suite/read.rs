@@ -1,4 +1,4 @@
-//! From the text of a suite file to a [`Suite`], or to everything that is wrong with it.
+//! From the text of a suite file to a [`Suite`], or to all of its errors.
 
 use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-/// Seed where neither suite nor command line gives one.
+/// Seed if neither suite nor command line sets one.
 pub const DEFAULT_SEED: u64 = 2544;
 /// Longest title, in characters.
 const MAX_TITLE: usize = 200;
@@ -44,30 +44,30 @@ pub(crate) const KEYS: [&str; 18] = [
     "allow_public_addresses",
 ];
 
-/// What the command line changes.
+/// Changes by the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Profile instead of the suite's.
     pub profile: Option<Profile>,
-    /// Run these DUTs only, by name; all when empty.
+    /// Run only these DUTs, by name; all when empty.
     pub duts: Vec<String>,
-    /// Run these tests only, by name or id; all when empty.
+    /// Run only these tests, by name or id; all when empty.
     pub tests: Vec<String>,
     /// Seed instead of the suite's.
     pub seed: Option<u64>,
     /// Number of rounds instead of the suite's.
     pub rounds: Option<u32>,
-    /// Values of variables instead of the suite's; of two for the same one the last.
+    /// Values of variables instead of the suite's; the last one for a variable applies.
     pub variables: Vec<Variable>,
-    /// Parameters of tests instead of the suite's; of two for the same one the last.
+    /// Parameters of tests instead of the suite's; the last one for a parameter applies.
     pub set: Vec<Setting>,
 }
 
 /// As in network cards, which have 512 to 4,096.
 pub const DEFAULT_INPUT_QUEUE: u32 = 2_048;
-/// Longer queues delay more than they save.
+/// Longer queues add more delay than they prevent loss.
 pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
-/// More rounds than anybody needs.
+/// A limit that no real suite reaches.
 pub const MAX_ROUNDS: u64 = 1_000;
 
 /// A suite and the texts that it was read from.
@@ -75,20 +75,20 @@ pub const MAX_ROUNDS: u64 = 1_000;
 pub struct Loaded {
     /// The suite.
     pub suite: Suite,
-    /// Its text as it may be kept, without keys of BGP sessions.
+    /// Its text without keys of BGP sessions, as kept by a run.
     pub text: String,
-    /// Included files: the path from the folder of the suite, and the text likewise.
+    /// Included files: the path from the folder of the suite, and the text, also without keys.
     pub included: Vec<(String, String)>,
 }
 
-/// Reads a suite that includes no other file. `file_name` is what errors call the file; files that the suite names are relative to its
-/// folder.
+/// Reads a suite that includes no other file. `file_name` is the name of the file in errors; files that the suite names
+/// are relative to its folder.
 ///
-/// Order of DUTs and tests is that of the file, whatever the order in `overrides`.
+/// DUTs and tests keep the order of the file, whatever the order in `overrides`.
 ///
 /// # Errors
-/// All errors that can be told apart, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep
-/// gives one error.
+/// All independent errors, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep gives one
+/// error.
 pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
     let none = |_: &Path| -> Result<String, Refusal> {
         Err(Refusal::new("no file can be included here", "write its keys into the suite"))
@@ -96,10 +96,11 @@ pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overri
     read_with(text, file_name, &none, registry, overrides).map(|loaded| loaded.suite)
 }
 
-/// The same of a suite that may include files, whose texts `open` gives.
+/// As [`read`], for a suite that may include files, whose texts `open` returns.
 ///
 /// # Errors
-/// Those of [`read`]; mistakes in an included file are told at their places in it. A file that cannot be included ends the reading.
+/// Those of [`read`]; errors in an included file are reported at their places in it. A file that cannot be included
+/// ends the reading.
 pub fn read_with(
     text: &str,
     file_name: &str,
@@ -138,7 +139,7 @@ fn suite(
 ) -> Option<Suite> {
     let fields = Fields::of(root, "a suite", "suite: my-suite", problems)?;
     fields.refuse_unknown("a suite", &KEYS, problems);
-    // Whatever is missing at the top is missing at the beginning of the file.
+    // Keys that are missing at the top level are reported at the beginning of the file.
     let start = root.span.start..root.span.start;
     let top = fields.pointing_at(&start);
     let get = |key: &str| fields.get(key).map(|e| &e.value);
@@ -188,7 +189,7 @@ fn suite(
         let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
         dut_list::read(n, registry, &around, problems)
     });
-    // What will not run need not suit the rest.
+    // DUTs that do not run need not fit the rest.
     let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
     let around = test_list::Around {
         profile: profile_used,
@@ -245,8 +246,8 @@ fn suite(
     })
 }
 
-/// One DUT alone is compared with nobody. Six rounds are the fewest whose least and greatest figure hold the true median with more than
-/// 95 % confidence.
+/// A single DUT is compared with no other. Six rounds are the fewest whose least and greatest figure include the true
+/// median with more than 95 % confidence.
 pub fn default_rounds(profile: Profile, duts: usize) -> u32 {
     match (duts, profile) {
         (..=1, _) => 1,
@@ -272,7 +273,7 @@ fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
     })
 }
 
-/// Keeps the items that the command line names; a name that is not `known` is an error at the section that does not have it.
+/// Keeps the items that the command line names; a name that is not `known` is an error at this section.
 fn select<T>(
     (option, what): (&str, &str),
     wanted: &[String],

@@ -1,5 +1,5 @@
-//! The JSON Schema (draft 2020-12) of suite files, for editors. Made from the registry; looser than
-//! [`crate::suite::read::read`], which also knows what must agree between the parts.
+//! The JSON Schema (draft 2020-12) of suite files, for editors. Generated from the registry; less strict than
+//! [`crate::suite::read::read`], which also checks that the parts agree.
 
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
@@ -22,7 +22,7 @@ pub fn schema(registry: &Registry) -> Value {
         "title": "Drophammer suite",
         "description": "Which routers, on which ports, go through which tests.",
         "type": "object",
-        // What one suite lacks may stand in a file that it includes.
+        // A key that a suite lacks may be in a file that it includes.
         "anyOf": [{ "required": ["include"] }, { "required": ["suite", "duts", "ports", "tests"] }],
         "additionalProperties": false,
         "properties": properties,
@@ -379,7 +379,7 @@ fn parameters(test: &TestSpec) -> Value {
     })
 }
 
-/// A bound, or one for each of some DUTs.
+/// A bound, or one for each of several DUTs.
 fn criterion(about: &str) -> Value {
     let bound = json!({
         "description": about, "type": "string",
@@ -415,7 +415,7 @@ fn add_params(params: &[ParamSpec], properties: &mut Map<String, Value>) {
     }
 }
 
-/// Each key that some test takes. Tests may read the same key differently; then either form will do.
+/// The keys that at least one test accepts. If tests read a key differently, any of their forms is valid.
 fn defaults(registry: &Registry) -> Value {
     let mut properties: Map<String, Value> = Map::new();
     for param in registry.tests.iter().flat_map(|t| t.params) {

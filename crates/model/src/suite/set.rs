@@ -1,5 +1,5 @@
-//! Parameters of tests that the command line sets in place of the suite's: `--set throughput.frame_sizes=[64]`, or with the id of one
-//! test `--set small.frame_sizes=[64]`.
+//! Parameters of tests that the command line sets instead of the suite: `--set throughput.frame_sizes=[64]`, or with
+//! the id of one test `--set small.frame_sizes=[64]`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, Node, Value};
@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// One parameter of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Id of the test, or the name of all tests that are meant.
+    /// Id of the test, or the name of all tests to change.
     pub test: String,
     /// Its parameter.
     pub key: String,
@@ -33,16 +33,16 @@ impl FromStr for Setting {
 }
 
 impl Setting {
-    /// As it was written.
+    /// The option as written.
     fn text(&self) -> String {
         format!("--set {}.{}={}", self.test, self.key, self.value)
     }
 }
 
-/// Puts settings into a suite as if its author had written them. They are wrong at the place of the test that they change.
+/// Applies settings as if they were written in the suite. Their errors are reported at the test that they change.
 pub(crate) fn apply(root: &mut Node, settings: &[Setting], problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };
-    // What is wrong with the section is said by who reads it.
+    // Errors in the section are reported by its reader.
     let Some(tests) = entries.iter_mut().find(|entry| entry.key == "tests") else { return };
     let Value::List(nodes) = &mut tests.value.value else { return };
     for setting in settings {
@@ -83,7 +83,7 @@ fn name(node: &Node) -> Option<&str> {
     }
 }
 
-/// Id of a test in the list. Whoever reads the list says what is wrong with it.
+/// Id of a test in the list. Errors in it are reported by the reader of the list.
 fn id(node: &Node) -> Option<&str> {
     let Value::Map(entries) = &node.value else { return None };
     let Value::Map(parameters) = &entries.first()?.value.value else { return None };
@@ -106,14 +106,14 @@ fn set(test: &mut Node, key: &str, mut value: Node) {
     if matches!(entry.value.value, Value::Null) {
         entry.value.value = Value::Map(Vec::new());
     }
-    // Anything else is no map of parameters; who reads it says so.
+    // Anything else is not a map of parameters, which the reader reports.
     let Value::Map(parameters) = &mut entry.value.value else { return };
     move_to(&mut value, &place);
     parameters.retain(|parameter| parameter.key != key);
     parameters.push(Entry { key: key.to_owned(), key_span: place, value });
 }
 
-/// Places in the command line are none in the file.
+/// Sets all places to `place`, because a text of the command line has no place in the file.
 pub(super) fn move_to(node: &mut Node, place: &Range<usize>) {
     node.span = place.clone();
     match &mut node.value {

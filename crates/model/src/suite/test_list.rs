@@ -1,4 +1,4 @@
-//! The `tests:` and `defaults:` sections, and what must agree between tests and ports.
+//! The `tests:` and `defaults:` sections, and the checks that tests and ports agree.
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::expect;
@@ -13,12 +13,12 @@ use std::ops::Range;
 
 const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
 
-/// Key of what tells tests of one name apart. It is no parameter: `defaults` cannot have it.
+/// Key that distinguishes tests of the same name. It is not a parameter: `defaults` cannot have it.
 pub(crate) const ID: &str = "id";
 /// Longest id.
 pub(crate) const LONGEST_ID: usize = 32;
 
-/// A test as written: its name and, where given, its parameters.
+/// A test as written: its name and, if given, its parameters.
 struct Written<'n> {
     spec: &'n TestSpec,
     name_span: &'n Range<usize>,
@@ -27,26 +27,26 @@ struct Written<'n> {
 }
 
 impl Written<'_> {
-    /// Does it run where only the tests of these names and ids do? All do where there are none.
+    /// True if it runs when only tests with these names and ids run; all tests run if the list is empty.
     fn runs(&self, only: &[String]) -> bool {
         let is_meant = |word: &String| word == self.spec.name || self.id.is_some_and(|(id, _)| word == id);
         only.is_empty() || only.iter().any(is_meant)
     }
 }
 
-/// The rest of the suite, with which tests must agree.
+/// The parts of the suite with which tests must agree.
 pub(crate) struct Around<'a> {
     /// Profile.
     pub profile: Profile,
-    /// Ports, where they are known to be right.
+    /// Ports, if they are known to be right.
     pub ports: Option<&'a [PortConfig]>,
-    /// DUTs that will run, those that are known to be right.
+    /// DUTs that will run and are known to be right.
     pub duts: Vec<&'a DutConfig>,
-    /// Names of all DUTs of the suite, where they are known to be right.
+    /// Names of all DUTs of the suite, if they are known to be right.
     pub names: Option<Vec<&'a str>>,
-    /// Is there a section `bgp`?
+    /// True if there is a section `bgp`.
     pub bgp: bool,
-    /// Names of the flows, where there is a section `flows`.
+    /// Names of the flows, if there is a section `flows`.
     pub flows: Option<Vec<&'a str>>,
     /// Tests that will run, by name or id; all when empty.
     pub only: &'a [String],
@@ -129,7 +129,7 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
     Some(Written { spec, name_span, fields, id })
 }
 
-/// The id of a test. It must not be the name of one, or `--test` would mean two things.
+/// The id of a test. It must not be the name of a test, or `--test` would be ambiguous.
 fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Option<(&'n str, &'n Range<usize>)> {
     let id = text(&entry.value, "`id`", "id: small", problems)?;
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
@@ -146,7 +146,8 @@ fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Opt
     Some((id, &entry.value.span))
 }
 
-/// Reports the entries of `defaults` that no test of the suite takes: a typing error would otherwise do nothing, silently.
+/// Reports entries of `defaults` that no test of the suite accepts: otherwise a typing error would silently have no
+/// effect.
 fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registry: &Registry, problems: &mut Problems) {
     let takes = |test: &TestSpec, key: &str| test.params.iter().any(|p| p.key == key);
     for entry in defaults.entries() {
@@ -203,7 +204,7 @@ fn configure(
     Some(TestConfig { test: spec.name.to_owned(), id, params, expect })
 }
 
-/// A test of flows needs the section, and flows that it names must be there.
+/// A test of flows needs the section, and the flows that it names must exist.
 fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, problems: &mut Problems) {
     let takes = |p: &&crate::registry::ParamSpec| p.kind == crate::registry::ParamKind::Flows;
     let Some(param) = test.spec.params.iter().find(takes) else { return };
@@ -266,7 +267,7 @@ fn item_span<'n>(given: &Given<'n>, i: usize, name: &'n Range<usize>) -> &'n Ran
     }
 }
 
-/// A test can use a family only where the ports have addresses of it.
+/// A test can use a family only if the ports have addresses of it.
 fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
     for (key, given) in resolved {
         let ParamValue::Families(families) = &given.value else { continue };
@@ -283,7 +284,7 @@ fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], pro
     }
 }
 
-/// What IPv6 frames have of their own needs frames of both families.
+/// Parameters of IPv6 frames in a mix need frames of both families.
 fn check_mix(test: &Written, resolved: &Resolved, problems: &mut Problems) {
     let one = |given: &Given<'_>| matches!(&given.value, ParamValue::Families(families) if families.len() < 2);
     if !resolved.values().any(one) {

@@ -1,4 +1,4 @@
-//! `topology:` of a DUT: how it is several routers.
+//! `topology:` of a DUT: the system of routers that it consists of.
 
 use super::errors::{Problems, list};
 use super::fields::{Fields, add_quantity, text, whole};
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Slowest link between routers: a token bucket needs whole frames.
 const SLOWEST: Bandwidth = Bandwidth(10_000);
 
-/// Reads it.
+/// Reads the key.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
     let fields = Fields::of(node, "`topology`", EXAMPLE, problems)?;
     let keys: Vec<_> = SHAPES.iter().map(|(key, _)| *key).chain([CORE_SPEED, WAN_SPEED, WAN_DELAY]).collect();
@@ -65,7 +65,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
     Some(Topology { shape, routers: routers? as usize, core_speed, wan: (!wan.is_plain()).then_some(wan) })
 }
 
-/// Its schema.
+/// The schema of the key.
 pub(super) fn schema() -> Value {
     let number = json!({ "type": "integer", "minimum": 2, "maximum": MOST_ROUTERS });
     let mut properties = Map::new();

@@ -1,5 +1,5 @@
-//! Reads a part of a suite into a type that derives `Deserialize`, so that its shape is written once. A mistake points at the
-//! innermost node that it is about.
+//! Reads a part of a suite into a type that derives `Deserialize`, so that its shape is written once. An error points
+//! at the innermost node that it is about.
 
 use super::errors::Problems;
 use super::raw::{Entry, Node, Value};
@@ -10,7 +10,7 @@ use serde::de::{
 use std::fmt;
 use std::ops::Range;
 
-/// Reads `node`; an error otherwise, with `help` as its remedy where the message has none of its own.
+/// Reads `node`. If that fails, adds an error, with `help` as its remedy if its message has none.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node, help: &str, problems: &mut Problems) -> Option<T> {
     match T::deserialize(At(node)) {
         Ok(value) => Some(value),
@@ -25,7 +25,7 @@ pub(crate) fn read<T: DeserializeOwned>(node: &Node, help: &str, problems: &mut 
     }
 }
 
-/// What is wrong, and where.
+/// An error and its place.
 #[derive(Debug)]
 struct Wrong {
     message: String,
@@ -33,7 +33,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// The same, at `span` where no place is known.
+    /// Sets the place to `span` if there is none yet.
     fn at(self, span: &Range<usize>) -> Wrong {
         Wrong { span: Some(self.span.unwrap_or_else(|| span.clone())), ..self }
     }
@@ -72,7 +72,7 @@ impl serde::de::Error for Wrong {
 struct At<'n>(&'n Node);
 
 impl<'n> At<'n> {
-    /// A plain scalar as the type that it looks like.
+    /// Visits a plain scalar as the type that its text looks like.
     fn scalar<'de, V: Visitor<'de>>(self, text: &str, visitor: V) -> Result<V::Value, Wrong> {
         let unsigned =
             text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
@@ -121,7 +121,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         }
     }
 
-    /// A map of which all keys may be left out may itself have no value: `udp:`.
+    /// A map whose keys are all optional may be left without a value: `udp:`.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -220,14 +220,14 @@ impl<'de, 'n> EnumAccess<'de> for Variant<'n> {
     }
 }
 
-/// What stands behind the name of a variant.
+/// The value that follows the name of a variant.
 struct Contents<'n> {
     span: &'n Range<usize>,
     value: Option<&'n Node>,
 }
 
 impl Contents<'_> {
-    /// Nothing behind the name is the same as a key without a value.
+    /// No value after the name is the same as a key without a value.
     fn node(&self) -> Node {
         self.value.cloned().unwrap_or(Node { span: self.span.clone(), value: Value::Null })
     }

@@ -1,4 +1,4 @@
-//! Values of parameters: from a YAML node, by the kind that the registry states, to a [`ParamValue`].
+//! Values of parameters: from a YAML node to a [`ParamValue`] of the kind that the registry states.
 
 use super::Profile;
 use super::errors::{Problems, quote};
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Longest text that is tried as a quantity or size, in bytes.
+/// Longest text that is parsed as a quantity or size, in bytes.
 const MAX_QUANTITY: usize = 1_000;
 /// Longest duration that a suite may ask for: 31 days.
 const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
@@ -30,19 +30,20 @@ const MAX_INTERFACE: usize = 15;
 pub(crate) struct Given<'n> {
     /// The value.
     pub value: ParamValue,
-    /// Where it stands.
+    /// Its node in the suite.
     pub node: Option<&'n Node>,
 }
 
 /// Parameters by key.
 pub(crate) type Resolved<'n> = BTreeMap<&'static str, Given<'n>>;
 
-/// The values alone.
+/// The values without their nodes.
 pub(crate) fn params(resolved: &Resolved) -> Params {
     Params(resolved.iter().map(|(k, g)| ((*k).to_owned(), g.value.clone())).collect())
 }
 
-/// Fills in every parameter of `specs`: what `find` knows, else the default of the profile. `None` after an error.
+/// Fills in every parameter of `specs`: the node that `find` returns, else the default of the profile. `None` after an
+/// error.
 pub(crate) fn resolve<'n>(
     specs: &'static [ParamSpec],
     profile: Profile,
@@ -90,7 +91,7 @@ pub(crate) fn resolve<'n>(
 /// Reads the default of a parameter.
 ///
 /// # Errors
-/// What is wrong with it, as text.
+/// What is wrong with it, in words.
 pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, String> {
     let mut problems = Problems::default();
     let value = raw::parse(text, &mut problems).and_then(|node| value_of(&node, spec, true, &mut problems));
@@ -102,7 +103,7 @@ pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, 
 
 /// Reads a parameter.
 pub(crate) fn value(node: &Node, spec: &ParamSpec, problems: &mut Problems) -> Option<ParamValue> {
-    // A wait may be given as zero where the test's own default shows that zero makes sense there.
+    // A wait may be zero if a default of the test is zero.
     let zero = |text: Option<&str>| {
         text.and_then(|t| parse_default(spec, t).ok()) == Some(ParamValue::Duration(Duration::ZERO))
     };
@@ -245,7 +246,7 @@ fn core_links(node: &Node, what: &str, example: &str, problems: &mut Problems) -
     each(node, what, example, problems, name, ToString::to_string).map(CoreLinksDown::Named)
 }
 
-/// Reads a list item by item; an item that stands twice is an error.
+/// Reads a list item by item; a repeated item is an error.
 fn each<T>(
     node: &Node,
     what: &str,
@@ -272,7 +273,7 @@ fn each<T>(
     (values.len() == nodes.len()).then_some(values)
 }
 
-/// A class as it stands in a suite: with a codepoint or an IP precedence.
+/// A class as written in a suite: with a codepoint or an IP precedence.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenClass {
@@ -366,12 +367,12 @@ fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
     }
 }
 
-/// The name of a flow; whether there is such a flow is another question.
+/// The name of a flow; does not check that the flow exists.
 fn flow(node: &Node, problems: &mut Problems) -> Option<String> {
     text(node, "a flow", "voice", problems).map(str::to_owned)
 }
 
-/// The name of a port; whether there is such a port is another question.
+/// The name of a port; does not check that the port exists.
 fn port(node: &Node, problems: &mut Problems) -> Option<String> {
     text(node, "a port", "p1", problems).map(str::to_owned)
 }

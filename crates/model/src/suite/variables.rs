@@ -1,6 +1,7 @@
-//! Variables of a suite: `${rate}` stands for what `variables: {rate: 100 kfps}` says, or `--var rate=200kfps`.
+//! Variables of a suite: `${rate}` is replaced by the value in `variables: {rate: 100 kfps}` or `--var rate=200kfps`.
 //!
-//! Without the section `variables` nothing is replaced, so that a shell's `${name}` in `setup` stays what it is. `$${` is `${` where there is one.
+//! Without the section `variables` nothing is replaced, so that a shell's `${name}` in `setup` stays unchanged. With
+//! it, `$${` stands for a literal `${`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, MAX_WEIGHT, Node, Value};
@@ -14,7 +15,7 @@ pub(super) const KEY: &str = "variables";
 /// Most variables.
 const MOST: usize = 1_000;
 
-/// A value that the command line gives a variable.
+/// A variable that the command line sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -41,13 +42,13 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Names of the variables in a text.
+/// Names of the variables that a text uses.
 pub(super) fn names(text: &str) -> Vec<&str> {
     let behind = text.split("${").skip(1);
     behind.filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).filter(|name| is_name(name)).collect()
 }
 
-/// Puts the values of all variables in their places.
+/// Replaces all variables by their values.
 pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };
     let Some(at) = entries.iter().position(|entry| entry.key == KEY) else {
@@ -81,7 +82,7 @@ pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems
     entries.iter_mut().for_each(|entry| filler.fill(&mut entry.value));
 }
 
-/// The variables with their values; `None` where the section is none.
+/// The variables with their values; `None` if the section is invalid.
 fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, Node>> {
     let Value::Map(entries) = &section.value.value else {
         let message = format!("`{KEY}` is {}", section.value.what());
@@ -101,7 +102,7 @@ fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, N
 
 struct Filler<'a> {
     values: &'a BTreeMap<String, Node>,
-    /// How much more may be put in.
+    /// Weight that may still be inserted.
     room: usize,
     problems: &'a mut Problems,
 }
@@ -117,11 +118,11 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// A text with variables in it.
+    /// Replaces the variables in a text.
     fn scalar(&mut self, node: &mut Node) {
         let place = node.span.clone();
         let Value::Scalar { text, .. } = &mut node.value else { return };
-        // A variable by itself may be a list or a map.
+        // A variable that is the whole text may be a list or a map.
         let whole = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).filter(|name| is_name(name));
         if let Some(name) = whole {
             let Some(value) = self.value(name, &place) else { return };
@@ -160,7 +161,7 @@ impl<'a> Filler<'a> {
         *text = out;
     }
 
-    /// The value of a variable, if there is room for it.
+    /// The value of a variable, if the limit permits.
     fn value(&mut self, name: &str, place: &Range<usize>) -> Option<&'a Node> {
         let values = self.values;
         let Some(value) = values.get(name) else {

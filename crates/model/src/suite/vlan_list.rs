@@ -25,7 +25,7 @@ pub(crate) struct Vlan<'n> {
     pub tags: Vec<VlanTag>,
     pub ipv4: Option<Placed<'n>>,
     pub ipv6: Option<Placed<'n>>,
-    /// Where its identifier is written.
+    /// Place of its identifier.
     pub span: &'n Range<usize>,
 }
 
@@ -107,7 +107,7 @@ fn one<'n>(node: &'n Node, owner: Owner, has: [bool; 2], public: bool, problems:
     Some(Vlan { tags, ipv4, ipv6, span: &id.span })
 }
 
-/// The tags of `id: 100` or `id: [100, 200]`, of which the outer one may have a `tpid`.
+/// The tags of `id: 100` or `id: [100, 200]`; the outer tag may have a `tpid`.
 fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<VlanTag>> {
     let nodes = match &id.value {
         Value::List(nodes) => &nodes[..],
@@ -140,7 +140,7 @@ fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<V
         let vid = whole(node, "a VLAN identifier", 1, MAX_ID, problems)? as u16;
         Some(VlanTag { tpid: if i == 0 { outer } else { C_TAG }, vid })
     };
-    // Every wrong identifier is told, not the first alone.
+    // All wrong identifiers are reported, not just the first.
     let tags: Vec<Option<VlanTag>> = nodes.iter().enumerate().map(tag).collect();
     tags.into_iter().collect()
 }

@@ -126,7 +126,7 @@ pub fn suite(text: &str) -> Result<Suite, SuiteErrors> {
     read(text, "t.yaml", &REGISTRY, &Overrides::default())
 }
 
-/// A suite like the one that everybody starts with.
+/// A suite as a new user would write it.
 pub const QUICK_LOOK: &str = include_str!("two-routers.yaml");
 
 /// A suite that uses every key.

@@ -1,4 +1,4 @@
-//! Under which different conditions runs were made.
+//! Conditions that differ between runs.
 
 use super::{Line, letter};
 use crate::view::{Section, View};
@@ -7,19 +7,19 @@ use drophammer_model::medium::Medium;
 use drophammer_model::outcome::{Cell, SAME_LOAD};
 use drophammer_model::quantity::{Bandwidth, group_digits};
 
-/// Something that was not the same in all runs.
+/// A condition that was not the same in all runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What.
+    /// Name of the condition.
     pub name: String,
-    /// What it was in each run; absent where it is not known or does not apply.
+    /// Its value in each run; absent if it is not known or does not apply.
     pub values: Vec<Option<String>>,
 }
 
-/// What is known of a condition in one run.
+/// Value of a condition in one run.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
-    /// Words.
+    /// Text.
     Text(String),
     /// Frames per second, measured: the same if within [`SAME_LOAD`].
     Rate(f64),
@@ -38,7 +38,7 @@ impl Value {
 /// The conditions of a run by name, in order.
 type Facts = Vec<(String, Value)>;
 
-/// All conditions that differ, in order of the first run that has them.
+/// All conditions that differ, in the order of the first run that has them.
 pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines)).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -63,7 +63,7 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     out
 }
 
-/// Values for people. Of texts of several lines the first line in which they differ.
+/// Values for people. For texts with several lines, the first line that differs.
 fn shown(values: Vec<Option<Value>>) -> Vec<Option<String>> {
     let text = |value: &Option<Value>| match value {
         Some(Value::Text(text)) => Some(text.clone()),
@@ -89,7 +89,7 @@ fn shown(values: Vec<Option<Value>>) -> Vec<Option<String>> {
     texts.into_iter().map(|text| text.map(at)).collect()
 }
 
-/// Deviations from the RFCs that not all runs have.
+/// Deviations from the RFCs that only some runs have.
 fn deviations(views: &[View]) -> Option<Condition> {
     let all: Vec<Vec<String>> = views.iter().map(View::deviation_lines).collect();
     let everywhere = |line: &String| all.iter().all(|lines| lines.contains(line));
@@ -202,7 +202,7 @@ fn parameters(out: &mut Facts, section: &Section) {
     }
 }
 
-/// What the tester can do: its ceiling, and the load that it can offer.
+/// Limits of the tester: its ceiling, and the load that it can offer.
 fn rates(out: &mut Facts, section: &Section, view: &View) {
     for table in section.tables.iter().filter(|table| ["tester_ceiling", "offered_load"].contains(&table.key)) {
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
@@ -227,7 +227,7 @@ fn rates(out: &mut Facts, section: &Section, view: &View) {
 }
 
 impl Condition {
-    /// `A 6.12, B 6.18`, with a dash where it is not known.
+    /// `A 6.12, B 6.18`, with a dash if a value is not known.
     pub fn text(&self) -> String {
         let value = |(run, value): (usize, &Option<String>)| {
             let shown = value.as_deref().filter(|value| !value.is_empty()).unwrap_or(crate::format::DASH);

@@ -1,11 +1,12 @@
-//! Figures of several runs beside each other: what is better or worse than in the first run, and under which other conditions.
+//! Figures of several runs side by side: what is better or worse than in the first run, and under which different
+//! conditions.
 //!
 //! 1. A figure belongs to another run's figure if test, figure and name of the DUT are the same, and title, unit and direction too.
-//! 2. The rounds of different runs have nothing in common. So the figures of a DUT are compared without pairing
-//!    ([`compare_unpaired`]), and a DUT that gave no figure in some rounds by its failures too.
+//! 2. The rounds of different runs are unrelated. So the figures of a DUT are compared without pairing
+//!    ([`compare_unpaired`]). If a DUT gave no figure in some rounds, its failures are compared too.
 //! 3. All comparisons are judged together ([`Family`]). A difference must also be large enough to matter.
-//! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures of different loads, a simulated DUT
-//!    with a real one, and DUTs that the host held up too often or unequally.
+//! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures at different
+//!    loads, a simulated DUT with a real one, and DUTs that the host held up too often or unequally.
 
 pub(crate) mod conditions;
 pub mod history;
@@ -34,12 +35,12 @@ all comparisons (Holm), and only if it is large enough to matter (3 % unless sta
 itself. A limit of the tester counts as a bound, not as a value. Whatever else changed between the runs, such as the host, is part of a \
 difference.";
 
-/// Runs beside each other.
+/// Runs side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The runs; the first is what the others are held against.
+    /// The runs; the others are compared with the first one.
     pub runs: Vec<RunLine>,
-    /// What was not the same in all of them.
+    /// Conditions that differ between them.
     pub conditions: Vec<Condition>,
     /// One per figure and DUT, by DUT.
     pub lines: Vec<Line>,
@@ -54,16 +55,16 @@ pub struct RunLine {
     pub folder: String,
     /// Name of its suite.
     pub suite: String,
-    /// When it started.
+    /// Start time.
     pub started: String,
-    /// How far it came.
+    /// State of the run.
     pub state: String,
 }
 
 /// One figure of one DUT in all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Test, with `-2` when the suite has it a second time.
+    /// Test, with `-2` if the suite has it a second time.
     pub test: String,
     /// Machine name.
     pub key: String,
@@ -71,30 +72,30 @@ pub struct Line {
     pub title: String,
     /// Unit.
     pub unit: String,
-    /// Is more better?
+    /// True if more is better.
     pub higher_is_better: bool,
-    /// Is it compared by difference rather than by ratio?
+    /// True if it is compared by difference instead of by ratio.
     pub by_difference: bool,
     /// DUT.
     pub dut: String,
-    /// What each run has of it.
+    /// Its entry in each run.
     pub entries: Vec<Option<Entry>>,
-    /// What became of each run but the first.
+    /// Result for each run except the first.
     pub findings: Vec<Finding>,
 }
 
-/// What a run says against the first one.
+/// Comparison of a run with the first one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Better, worse or not known.
     pub verdict: Verdict,
-    /// The difference, where there are figures to compare.
+    /// The difference, if there are figures to compare.
     pub values: Option<Unpaired>,
-    /// Probability to see that where there is no difference; absent where nothing was compared.
+    /// Probability of seeing this difference by chance; absent if nothing was compared.
     pub p: Option<f64>,
 }
 
-/// Better or worse than in the first run?
+/// Result against the first run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Proven to be better.
@@ -107,7 +108,7 @@ pub enum Verdict {
     NotCompared(String),
 }
 
-/// How many of the comparisons of a run ended how.
+/// Number of comparisons of a run by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Proven to be better.
@@ -120,7 +121,7 @@ pub struct Count {
     pub not_compared: usize,
 }
 
-/// `A`, `B` and so on; behind `Z` the number.
+/// `A`, `B` and so on; the number after `Z`.
 fn letter(run: usize) -> String {
     u8::try_from(run)
         .ok()
@@ -128,7 +129,7 @@ fn letter(run: usize) -> String {
         .map_or_else(|| format!("#{}", run + 1), |run| char::from(b'A' + run).to_string())
 }
 
-/// Puts runs beside each other; the first is what the others are held against.
+/// Compares runs with the first one.
 pub fn compare_runs(runs: &[Run]) -> Compared {
     let combined: Vec<Run> = runs.iter().map(rounds::combined).collect();
     let views: Vec<View> = combined.iter().map(View::new).collect();
@@ -149,7 +150,7 @@ pub fn compare_runs(runs: &[Run]) -> Compared {
 }
 
 impl Compared {
-    /// How the comparisons of run `run` (not the first) ended.
+    /// Results of the comparisons of run `run` (not the first).
     pub fn count(&self, run: usize) -> Count {
         let mut count = Count::default();
         for finding in self.lines.iter().filter_map(|line| line.findings.get(run.checked_sub(1)?)) {
@@ -163,7 +164,7 @@ impl Compared {
         count
     }
 
-    /// Is anything proven to be worse than in the first run?
+    /// Whether anything is proven to be worse than in the first run.
     pub fn is_worse(&self) -> bool {
         (1..self.runs.len()).any(|run| self.count(run).worse > 0)
     }
@@ -202,10 +203,10 @@ fn known<'a>(view: &'a View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
     view.ranking.figures.iter().map(|figure| (view.sections[figure.section].id.as_str(), figure.key.as_str()))
 }
 
-/// One figure of one DUT; `None` where no run has anything of it.
+/// One figure of one DUT; `None` if no run has an entry for it.
 fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     let entries: Vec<Option<Entry>> = views.iter().map(|view| entry(view, dut, test, key)).collect();
-    // Runs in which the DUT failed have no figure to say what it is.
+    // Runs in which the DUT failed have no figure that describes it.
     let (view, first) = views.iter().zip(&entries).find_map(|(view, entry)| {
         let figure = entry.as_ref()?.figure.as_ref()?;
         Some((view, figure))
@@ -230,7 +231,8 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     })
 }
 
-/// What a run has of a figure. A test that failed has a failure in each round, also where no DUT of the run gave the figure.
+/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run gave the
+/// figure.
 fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
     let place = view.duts.iter().position(|known| known.name == dut)?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key);
@@ -253,7 +255,7 @@ fn section<'v, 'a>(view: &'v View<'a>, test: &str) -> Option<&'v Section<'a>> {
     view.sections.iter().find(|section| section.id == test)
 }
 
-/// The entries of the first run and of run `run`, or why they are not to be compared.
+/// The entries of the first run and of run `run`, or the reason why they cannot be compared.
 fn comparable<'a>(
     views: &[View],
     entries: &'a [Option<Entry>],
@@ -305,7 +307,7 @@ fn comparable<'a>(
     Ok((a, b))
 }
 
-/// Why a run has nothing of a figure.
+/// Reason why a run has no entry for a figure.
 fn why_missing(view: &View, dut: &str, test: &str) -> String {
     let Some(place) = view.duts.iter().position(|known| known.name == dut) else {
         return "it has no DUT of this name".into();
@@ -318,7 +320,7 @@ fn why_missing(view: &View, dut: &str, test: &str) -> String {
     }
 }
 
-/// Why two figures of the same key are not the same figure; `None` if they are.
+/// Reason why two figures with the same key are different figures; `None` if they are the same.
 fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
     let same = a.unit == b.unit && a.scale == b.scale && a.higher_is_better == b.higher_is_better;
     match (a.title == b.title, same) {
@@ -328,17 +330,17 @@ fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
     }
 }
 
-/// How two entries differ; the verdict comes with all others.
+/// The difference of two entries; the verdict follows when all are known.
 fn compared(a: &Entry, b: &Entry) -> Finding {
     let rule = rule(a, b);
     let known = |entry: &Entry| -> Vec<Figure> { entry.rounds.iter().filter_map(|round| round.figure()).collect() };
-    // How much the later run is above the first.
+    // The difference of the later run from the first one.
     let values = rule.as_ref().and_then(|rule| compare_unpaired(&known(b), &known(a), rule));
     let (a_failed, b_failed) = (a.failures(), b.failures());
     let failures = (a_failed.0 + b_failed.0 > 0 && a_failed.1 > 1 && b_failed.1 > 1)
         .then(|| (compare_failures(a_failed, b_failed), b_failed.0 * a_failed.1 < a_failed.0 * b_failed.1));
     let better = |is: bool| if is { Verdict::Better } else { Verdict::Worse };
-    // Where two questions are asked, each probability counts twice. What is claimed is not yet proven.
+    // If two statistical tests are made, each probability counts twice. A claim is not yet proven.
     let (p, verdict) = match (&values, failures) {
         (Some(values), None) => (values.p, claim(values)),
         (None, Some((p, b_is_better))) => (p, better(b_is_better)),
@@ -352,7 +354,7 @@ fn compared(a: &Entry, b: &Entry) -> Finding {
     Finding { verdict, values, p: Some(p) }
 }
 
-/// What the figures say if their difference is proven.
+/// Verdict of the figures if their difference is proven.
 fn claim(values: &Unpaired) -> Verdict {
     match (values.matters, values.a_is_better) {
         (false, _) => Verdict::Undecided,
@@ -361,7 +363,7 @@ fn claim(values: &Unpaired) -> Verdict {
     }
 }
 
-/// How both are compared: by the coarser of two steps.
+/// Rule for comparing both: with the coarser of the two resolutions.
 fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
     let figures = || [&a.figure, &b.figure].into_iter().flatten();
     let mut rule = figures().next()?.rule();
@@ -372,7 +374,7 @@ fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
     Some(rule)
 }
 
-/// Takes back the claims that all comparisons together do not prove.
+/// Withdraws the claims that all comparisons together do not prove.
 fn judge(lines: &mut [Line]) {
     let asked = |finding: &Finding| finding.p;
     let all: Vec<f64> = lines.iter().flat_map(|line| &line.findings).filter_map(asked).collect();

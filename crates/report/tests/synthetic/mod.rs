@@ -1,4 +1,4 @@
-//! A run made up in code, with every kind of plot, mark and ending. Its figures are nobody's results.
+//! A synthetic run with every kind of plot, mark and ending. Its figures are not real results.
 
 // Each test file uses its own part of this.
 #![allow(dead_code)]
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 
 pub const NAMES: [&str; 4] = ["linux", "frr", "bird-2.17", "reference"];
 pub const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
-/// Something that must never reach a report as it is.
+/// Text that must never reach a report unescaped.
 pub const HOSTILE: &str = "</pre><script>alert(\"x\")</script> & | `_*\u{1b}[31m";
 
-/// Speed of a DUT in frames per second: 0 and 1 within one per cent of each other.
+/// Speed of a DUT in frames per second; DUTs 0 and 1 are within one per cent of each other.
 pub fn rate(dut: usize, size: u32) -> f64 {
     let cpu = [812_400.0, 806_100.0, 655_200.0, 1_450_000.0][dut];
     let line = 1e10 / (8.0 * (f64::from(size) + 20.0));
@@ -435,7 +435,7 @@ pub fn run(duts: usize) -> Run {
     run
 }
 
-/// The same run in `rounds` rounds, the figures of which differ by up to 0.5 % from each other.
+/// The same run in `rounds` rounds, whose figures differ by up to 0.5 %.
 pub fn in_rounds(run: &Run, rounds: u32) -> Run {
     let mut all = run.clone();
     all.started.rounds = rounds;
@@ -484,7 +484,7 @@ pub fn lengthen(run: &mut Run, trials: usize) {
     }
 }
 
-/// A page without the CSV files in it.
+/// A page without the embedded CSV files.
 pub fn without_data(html: &str) -> String {
     let mut parts = html.split("href=\"data:");
     let first = parts.next().unwrap().to_owned();

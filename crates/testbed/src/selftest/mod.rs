@@ -1,7 +1,8 @@
-//! `drophammer selftest`: what this tester is good for on this machine and these ports. Per backend: the ceiling, the load
-//! up to which it loses nothing, how evenly it sends, what latency it adds, and each counter against the reference device.
+//! `drophammer selftest`: the capabilities of this tester on this machine and these ports. Per backend: the ceiling,
+//! the load up to which it loses nothing, the evenness of its sending, the latency that it adds, and each counter
+//! compared with the reference device.
 //!
-//! It is stored like a run, with the backends in the place of routers, so that the same report shows them side by side.
+//! It is stored like a run, with the backends in place of routers, so that the same report shows them side by side.
 
 mod clock;
 mod counters;
@@ -31,7 +32,7 @@ use drophammer_rig::{Ports, Rig};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a self-test needs.
+/// Parameters of a self-test.
 pub struct SelfTest<'a> {
     /// The lab.
     pub lab: &'a mut Lab,
@@ -73,7 +74,7 @@ enum Step {
     Counters,
 }
 
-/// In the order in which they are run. The verdict, which follows from them, stands first in the report.
+/// The steps in the order of execution. The verdict, which follows from them, comes first in the report.
 static STEPS: &[Step] = &[
     Step::Loop(&tester_ceiling::TesterCeiling),
     Step::Loop(&loss_floor::LossFloor),
@@ -101,10 +102,10 @@ impl Step {
     }
 }
 
-/// Runs it, telling `observer` of everything.
+/// Runs the self-test and reports everything to `observer`.
 ///
 /// # Errors
-/// [`RunError`]; what a backend cannot do is no error of the run, it is in the records and in the tally.
+/// [`RunError`]; limits of a backend are not errors of the run, but are in the records and in the tally.
 pub fn run_self_test(test: SelfTest<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let session = Session::new(test.seed, Profile::Quick, test.secret);
     let mut runner = Runner { test, observer, session, tally: Tally::default() };
@@ -190,11 +191,11 @@ impl Runner<'_> {
         self.keep(&Record::Note(Note { time, dut: Some(backend.to_owned()), text: text.to_owned(), problem: true }))
     }
 
-    /// Parameters of all steps.
+    /// Parameters of a step.
     fn params(&self, method: &dyn Method) -> Params {
         let test = &self.test;
         let short = Duration::from_millis(500).min(test.trial);
-        // How evenly it sends is a matter of one size; the others are lighter on the processor per byte only.
+        // Pacing is measured with one size; the others only take less processor time per byte.
         let sizes = if method.spec().name == "pacing" { vec![test.sizes[0].clone()] } else { test.sizes.clone() };
         let ceiling = method.spec().name == tester_ceiling::NAME;
         let mut params = Params::defaults(method.spec().params, Profile::Quick);
@@ -252,7 +253,7 @@ impl Runner<'_> {
         kind.bring_up(test.lab, cabled, &role, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
     }
 
-    /// Everything that runs on the loop. The inner error is reported to the user and ends this backend's part.
+    /// Runs all steps on the loop. The inner error is reported to the user and ends this backend's part.
     fn on_loop(
         &mut self,
         backend: &'static Backend,
@@ -331,7 +332,7 @@ impl Runner<'_> {
             setup.observer().progress(&ended_now);
             let record = test_record(name, (step.name(), step.title()), &params[at], elapsed, status, outcome);
             setup.observer().record(&record).map_err(RunError::Store)?;
-            // What the tester could not do at one step, it may at the next.
+            // A step that the tester could not do does not prevent the next one.
             ended = match result {
                 Err(e @ (TestError::Interrupted | TestError::Store(_) | TestError::DutDied(_))) => Err(e),
                 _ => Ok(()),
@@ -382,7 +383,7 @@ impl Runner<'_> {
         let mut outcome = Outcome::default();
         let result = counters::prove(&mut self.test, backend, &mut self.session, self.observer, left, &mut outcome);
         found.take(&outcome);
-        // The verdict says it once for all devices.
+        // The verdict appears once, for all devices.
         outcome.verdicts.clear();
         let status = status_of(&result);
         match problem_of(&status) {

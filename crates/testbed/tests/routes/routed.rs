@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One box for four ports.
+/// Capacity of the device, for all four ports together.
 const CAPACITY: f64 = 40_000.0;
 
 fn over_routes(device: &str, bgp: &str, more: &str) -> Memory {
@@ -20,7 +20,7 @@ fn table(outcome: &Outcome) -> Vec<Vec<f64>> {
         Cell::Number(x) => *x,
         _ => f64::NAN,
     };
-    // Routes, ports, to verify, right before, right after, sessions lost.
+    // Routes, ports, routes to verify, per cent right before, right after, sessions lost.
     let row = |row: &Row| [1, 2, 4, 5, 6, 7].map(|at| number(&row.cells[at])).to_vec();
     table.rows.iter().map(row).collect()
 }
@@ -33,7 +33,7 @@ fn every_port_sends_to_the_routes_behind_every_other_one() {
     // Each of four ports sends a quarter of what the box forwards.
     let found = record.outcome.ranks.iter().find(|r| r.key == "throughput_128_pps").unwrap().value.unwrap();
     assert!((found * 4.0 / CAPACITY - 1.0).abs() < 0.01, "{found}");
-    // Each route is seen by the three other ports.
+    // The three other ports receive each route.
     assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]]);
     let searched: Vec<_> =
         memory.trials().into_iter().filter(|t| t.test == "throughput" && t.spec.flows.len() == 12).collect();
@@ -59,7 +59,7 @@ fn both_families_have_a_table_of_their_own() {
     assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]; 2]);
 }
 
-/// A router that does not pass every route on has no rate over them.
+/// A router that does not pass on every route has no rate over routes.
 #[test]
 fn a_table_that_is_not_whole_is_no_base_of_a_rate() {
     let memory = over_routes(", route_lost_every: 400", "", "");
@@ -68,7 +68,7 @@ fn a_table_that_is_not_whole_is_no_base_of_a_rate() {
     assert!(memory.tests()[0].outcome.ranks.is_empty());
 }
 
-/// And one that loses its sessions meanwhile is named.
+/// A router that loses its sessions during the test is reported.
 #[test]
 fn a_session_that_ends_during_the_test_is_told() {
     let memory =
@@ -79,7 +79,7 @@ fn a_session_that_ends_during_the_test_is_told() {
     assert!(record.outcome.notes.iter().any(|note| note.contains("went down")), "{:?}", record.outcome.notes);
 }
 
-/// A test with frame sizes of its own goes the same way.
+/// A test with its own frame sizes uses the same routes.
 #[test]
 fn order_is_looked_at_over_the_same_routes() {
     let test = "  - packet_order: {frame_sizes: [128], distribution: fully_meshed, routes: 402, loads: [10], repeats: 1, pause: 1 ms}\n";
@@ -93,7 +93,7 @@ fn order_is_looked_at_over_the_same_routes() {
     assert_eq!(aimed, 3 * 402);
 }
 
-/// The next test has its frames aimed at hosts again.
+/// The frames of the next test are addressed to hosts again.
 #[test]
 fn routes_are_gone_after_the_test() {
     let tests = "  - throughput: {frame_sizes: [64], routes: 40, pause: 1 ms, max_load: 1 kfps}\n  \
@@ -108,7 +108,7 @@ fn routes_are_gone_after_the_test() {
     assert!(!aimed("forwarding_rate").contains("routes"), "{}", aimed("forwarding_rate"));
 }
 
-/// Tests that want the same table one after another load it once. A test of other routes has the DUT for itself.
+/// Consecutive tests with the same table load it once. A test with other routes has the DUT for itself.
 #[test]
 fn a_table_stays_for_the_next_test_that_wants_it() {
     let of = "frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms";
@@ -130,7 +130,7 @@ fn a_table_stays_for_the_next_test_that_wants_it() {
         let is_kept = row.marks.iter().any(|mark| mark == "kept from the test before");
         assert_eq!((is_kept, row.cells[3] == Cell::None), (kept, kept), "{at}: {row:?}");
     }
-    // The device holds nothing else while it is filled with other routes.
+    // While the device is filled with other routes it holds no other table.
     let capacity = records[2].outcome.ranks.iter().find(|r| r.key == "bgp_capacity_ipv4_routes").unwrap();
     assert_eq!(capacity.value, Some(200.0));
 }

@@ -1,4 +1,4 @@
-//! Traffic to routes that come and go: when each of them is forwarded to is known to the nanosecond.
+//! Traffic to routes that come and go: the time at which each is forwarded to is known to the nanosecond.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn each_route_converges_when_the_forwarding_table_has_it() {
         assert!((get("resolution_ms") - resolution).abs() < 1e-9);
         assert_eq!((get("routes"), get("unreachable")), (f64::from(count), 0.0));
         let truth = |i: u32| delay_ms + each_us / 1e3 * f64::from(i);
-        // Frames to a route go at equal distances: one before or one more is lost.
+        // Frames to a route are sent at equal distances, so the loss may differ by one frame.
         let near = |found: f64, i: u32| {
             let truth = truth(i);
             assert!((found - truth).abs() <= resolution + 0.1, "{device}: route {i}: {found} ms, not {truth}");
@@ -26,7 +26,7 @@ fn each_route_converges_when_the_forwarding_table_has_it() {
         let name = if family == "ipv4" { "IPv4" } else { "IPv6" };
         let curve = points(&outcome, "fib_convergence", name);
         assert_eq!(curve.len(), count as usize);
-        // Routes are forwarded to in the order in which they are told, so a sorted curve is in their order.
+        // Routes start to be forwarded to in the order of their announcement, so a sorted curve has the same order.
         (0..count).for_each(|i| near(curve[i as usize].y, i));
         near(get("min_ms"), 0);
         near(get("median_ms"), count.div_ceil(2) - 1);
@@ -64,22 +64,23 @@ fn the_skyline_has_the_edges_of_the_forwarding_table() {
     let (first, last) =
         (column(&outcome, "convergence_skyline", "first_s"), column(&outcome, "convergence_skyline", "last_s"));
     assert_eq!((first.len(), last.len()), (4, 4));
-    // The ends of the bins in which 1 % and from which 99 % of the frames get through, of a ramp from 100 to 200 ms.
+    // The ends of the bins in which 1 % and from which 99 % of the frames pass, of a ramp from 100 to 200 ms.
     for at in 0..4 {
         about(first[at].unwrap(), 0.101, 0.0191);
         about(last[at].unwrap(), 0.199, 0.0211);
     }
     about(figure(&outcome, "convergence_up_ipv4_s").unwrap(), 0.199, 0.0211);
     about(figure(&outcome, "convergence_down_ipv4_s").unwrap(), 0.199, 0.0211);
-    // The area under the skyline is what was received.
+    // The area under the skyline is the number of received frames.
     let area: f64 = points(&outcome, "convergence_skyline", "IPv4").iter().map(|p| p.y * 0.02).sum();
     let trial = &memory.trials()[0].result;
     assert!((area - trial.received() as f64).abs() < 0.5, "{area}");
-    // Twice there for a second, as late when it comes as when it goes.
+    // The routes are present twice for a second, with the same delay when they come and when they go.
     assert!((trial.received() as f64 - 200_000.0).abs() <= 2.0 * 2.0 * 1_000.0, "{}", trial.received());
 }
 
-/// A router that forwards next to nothing is tried at lower loads (core router test of 2001), and is not compared with others at those.
+/// A router that forwards almost nothing is also tested at lower loads (core router test of 2001), at which it is not
+/// compared with others.
 #[test]
 fn a_router_that_forwards_next_to_nothing_has_a_skyline_at_a_lower_load() {
     let test = "convergence_skyline: {routes: 100, interval: 1 s, cycles: 1, rate: 100 kfps, lower_loads: [40, 20, 5], bin: 20 ms, drain: 100 ms}";
@@ -89,7 +90,7 @@ fn a_router_that_forwards_next_to_nothing_has_a_skyline_at_a_lower_load() {
     assert!(noted(&outcome, &["forwarded 9.0 % of the frames"]), "{:?}", outcome.notes);
     assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
     assert_eq!(rows(&outcome, "convergence_skyline").len(), 2);
-    // Nothing is next to nothing of nothing.
+    // A router that forwards everything is tested at one load only, however low.
     let (memory, outcome) = completed("", 2, &test.replace("100 kfps", "20 kfps"));
     assert_eq!(memory.trials().len(), 1);
     assert!(figure(&outcome, "convergence_up_ipv4_s").is_some());
@@ -131,7 +132,7 @@ fn shorter_masks_draw_no_frame_until_they_are_alone() {
     assert!(noted(&outcome, &["300 covering prefixes"]), "{:?}", outcome.notes);
 }
 
-/// Every port to every other one, in the sizes of the core router test.
+/// Fully meshed traffic in the frame sizes of the core router test.
 const LONGEST_MESHED: &str = "longest_match: {routes: 1999, covering: 301, frames_per_route: 3, rate: 30 kfps, drain: 100 ms, pause: 1 ms, \
      distribution: fully_meshed, frame_sizes: [ip40, imix-2001]}";
 
@@ -139,10 +140,10 @@ const LONGEST_MESHED: &str = "longest_match: {routes: 1999, covering: 301, frame
 fn shorter_masks_draw_no_frame_of_meshed_traffic() {
     let (memory, outcome) = completed("", 4, LONGEST_MESHED);
     let column = |name| full(&outcome, "longest_match", name);
-    // Three states, two sizes each.
+    // Three states with two sizes each.
     assert_eq!((column("routes")[..4].to_vec(), column("routes").len()), (vec![1_999.0; 4], 6));
     assert_eq!((column("right"), column("wrong"), column("lost")), (column("offered"), vec![0.0; 6], vec![0.0; 6]));
-    // All ports together send so many to a route, but for a part of a frame of each.
+    // All ports together send this number of frames to a route; the share of each port may be off by part of a frame.
     for (offered, routes) in column("offered").into_iter().zip(column("routes")) {
         assert!((offered - routes * 3.0).abs() <= 4.0, "{offered} to {routes} routes");
     }

@@ -1,10 +1,10 @@
-//! What Open vSwitch and the sockets of its links count.
+//! Counters of Open vSwitch and of the sockets of its links.
 
 use crate::{LabError, Netns, packet_sockets, process, slow_path};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How it is asked: by the folder with its sockets, in its namespace.
+/// Reads all counters, given the folder with the switch's sockets in its namespace.
 pub(super) fn read(netns: &Netns, run: &Path, to: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     slow_path::rename(to);
     let ask = |program: &str, package: &str, args: &[&str]| -> Result<String, LabError> {
@@ -37,15 +37,15 @@ fn ports(text: &str, to: &mut BTreeMap<String, u64>) {
         let Some((way, counters)) = counters.split_once(' ').filter(|(way, _)| matches!(*way, "rx" | "tx")) else {
             continue;
         };
-        // What it does not know is a question mark.
+        // A question mark stands for an unknown value.
         let known =
             counters.split(", ").filter_map(|c| c.split_once('=')).filter_map(|(k, v)| Some((k, v.parse().ok()?)));
         to.extend(known.map(|(key, value): (_, u64)| (format!("ovs.{port}.{way}_{key}"), value)));
     }
 }
 
-/// The line `lookups: hit:1 missed:2 lost:3` of `dpctl/show`: packets that the datapath knew a flow for, that it asked its tables
-/// about, and that were lost in asking.
+/// The line `lookups: hit:1 missed:2 lost:3` of `dpctl/show`: packets with a known flow in the datapath, packets that
+/// needed a lookup in the flow tables, and packets lost in that lookup.
 fn lookups(text: &str, to: &mut BTreeMap<String, u64>) {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lookups: "));
     let words = line.unwrap_or_default().split_whitespace().filter_map(|word| word.split_once(':'));

@@ -1,34 +1,38 @@
 //! The role of a router as OpenFlow 1.3 flows of Open vSwitch, with its extensions (ovs-fields(7), ovs-actions(7)).
 //!
-//! Each port has two sides in the bridge: the link `dN`, and the internal port `iN`, behind which the kernel of the namespace has the
-//! router's addresses. The switch forwards what it can; what it cannot goes to the kernel: ARP, Neighbor Discovery, packets to the
-//! router, those whose TTL ends here, and those whose neighbour is not yet known. A packet passes four tables:
+//! Each port has two sides in the bridge: the link `dN`, and the internal port `iN`, behind which the kernel of the
+//! namespace has the router's addresses. The switch forwards what it can. All else goes to the kernel: ARP, Neighbor
+//! Discovery, packets to the router, packets whose TTL ends here, and packets whose neighbour is not yet known. A
+//! packet passes four tables:
 //!
-//! - 0: which side it came from. ARP and Neighbor Discovery teach table 2 the MAC addresses of neighbours on their way to the kernel.
-//! - 1: the routes, where the priority is the length of the prefix. Registers get the next hop and the output port.
-//! - 2: the neighbours, learned. Each sets the destination of the frame.
-//! - 3: a frame that has still the router's own address has no known neighbour and goes to the kernel. All others leave.
+//! - 0: by side of arrival. ARP and Neighbor Discovery teach table 2 the MAC addresses of neighbours on their way to
+//!   the kernel.
+//! - 1: the routes; the priority is the prefix length. Registers get the next hop and the output port.
+//! - 2: the learned neighbours. Each sets the destination of the frame.
+//! - 3: a frame that still has the router's own address has no known neighbour and goes to the kernel. All others
+//!   leave.
 //!
-//! Packets with labels follow the static entries of the role in table 1. They keep their labels on the way, so their neighbours are in tables of
-//! their own: 4 and 5 have the neighbours of IPv4 and IPv6 for packets of any kind. The kernel knows no labels: what goes to it is dropped there.
+//! Packets with labels follow the static entries of the role in table 1. They keep their labels on the way, so their
+//! neighbours are in separate tables: 4 and 5 have the neighbours of IPv4 and IPv6 for packets of any kind. The kernel
+//! has no label entries: labelled packets that go to it are dropped.
 
 use drophammer_model::role::{InterfaceAddress, LabelRoute, Place, PushedRoute, RouterRole};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Register with the port by which a packet leaves. The next hop has registers 0 to 3.
+/// Register with the output port of a packet. The next hop is in registers 0 to 3.
 const OUT: &str = "NXM_NX_REG4[0..15]";
-/// Register with the internal port of the side on which a packet came.
+/// Register with the internal port of the port on which a packet arrived.
 const KERNEL: &str = "NXM_NX_REG5[0..15]";
-/// Register with the TTL of a label that is taken off.
+/// Register with the TTL of a label that is removed.
 const TTL: &str = "NXM_NX_REG6[0..7]";
 /// The table of the routes.
 pub(super) const ROUTES: usize = 1;
 /// The tables of the neighbours of IPv4 and of IPv6 for packets with labels.
 const LABELLED: [usize; 2] = [4, 5];
-/// Internal ports have the number of their link and this.
+/// The number of an internal port is that of its link plus this.
 const INTERNAL: usize = 1000;
-/// What is more specific than any route.
+/// A priority above that of any route.
 const BEFORE_ROUTES: usize = 1000;
 
 /// Number of the link of port `i` in the bridge.
@@ -46,14 +50,14 @@ pub(super) fn kernel_interface(i: usize) -> String {
     format!("i{i}")
 }
 
-/// MAC address of the router at port `i`: a local one, which the flows must know before the interface is there. Those of a system
-/// have others each, because they are neighbours.
+/// MAC address of the router at port `i`: a locally administered one, since the flows need it before the interface
+/// exists. The routers of a system have different addresses, because they are neighbours.
 pub(super) fn mac(role: &RouterRole, i: usize) -> String {
     let router = role.member.as_ref().map_or(0x73, |member| member.number);
     format!("02:6f:76:{router:02x}:{:02x}:{:02x}", i >> 8, i & 0xff)
 }
 
-/// The flows of a role, one per line. `pipe`: labels have a TTL of their own (RFC 3443).
+/// The flows of a role, one per line. `pipe`: labels have their own TTL (RFC 3443).
 pub(super) fn render(role: &RouterRole, pipe: bool) -> String {
     let mut text = String::new();
     for i in 0..role.interfaces.len() {
@@ -64,7 +68,7 @@ pub(super) fn render(role: &RouterRole, pipe: bool) -> String {
     for (i, interface) in role.interfaces.iter().enumerate() {
         interface.addresses.iter().for_each(|a| on_link(&mut text, i, a));
     }
-    // Nobody would tell the switch to take the next best.
+    // The switch would not learn that it should use the next best route, so only the best ones are given.
     for route in role.routes.iter().filter(|route| route.rank == 0) {
         let (key, register) = words(route.via);
         let (address, length) = route.prefix;
@@ -79,7 +83,7 @@ pub(super) fn render(role: &RouterRole, pipe: bool) -> String {
     }
     role.labels.iter().for_each(|entry| exchange(&mut text, role, entry, pipe));
     role.pushed.iter().for_each(|route| push(&mut text, route, pipe));
-    // What no route leads to, and what is no IP.
+    // Packets without a route, and packets that are not IP.
     flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
     text
 }
@@ -89,12 +93,12 @@ fn flow(text: &mut String, table: usize, priority: usize, matches: &str, actions
     let _ = writeln!(text, "table={table},priority={priority}{comma}{matches},actions={actions}");
 }
 
-/// How a destination of the family is matched, and the register of a next hop of it.
+/// The match field for destinations of the family, and the register of its next hops.
 fn words(address: IpAddr) -> (&'static str, &'static str) {
     if address.is_ipv4() { ("ip,nw_dst", "reg0") } else { ("ipv6,ipv6_dst", "xxreg0") }
 }
 
-/// An address as a register takes it.
+/// An address in the notation for registers.
 fn number(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("{:#x}", u32::from(address)),
@@ -106,11 +110,11 @@ fn way_out(at: Place) -> String {
     format!("load:{}->{OUT},resubmit(,2),resubmit(,3)", link_number(at.port))
 }
 
-/// What comes from the two sides of a port. Where the role has labels, neighbours are learned for packets that carry some too.
+/// Packets from the two sides of a port. If the role has labels, neighbours are learned for labelled packets too.
 fn sides(text: &mut String, role: &RouterRole, i: usize) {
     let (link, kernel, mac, labels) = (link_number(i), kernel_number(i), mac(role, i), has_labels(role));
     flow(text, 0, 1, &format!("in_port={kernel}"), &format!("output:{link}"));
-    // A neighbour is known by who tells of it, at the link on which it did.
+    // A neighbour is learned from the sender of the message, at the link on which it arrived.
     let learn = |ether_type: &str, labelled: usize, next_hop: &str, address: &str| {
         let table = |table: usize, ether_type: &str| {
             format!(
@@ -126,34 +130,35 @@ fn sides(text: &mut String, role: &RouterRole, i: usize) {
         (135, "NXM_NX_IPV6_SRC[]", "nd_sll", "NXM_NX_ND_SLL[]"),
         (136, "NXM_NX_ND_TARGET[]", "nd_tll", "NXM_NX_ND_TLL[]"),
     ] {
-        // RFC 4861 section 7.1: whoever is on the link sends 255. Section 4: the option with the address may be left out, which a
-        // field of zeros says.
+        // RFC 4861 section 7.1: senders on the link use hop limit 255. Section 4: the option with the address may be
+        // left out; the field is then zero.
         let message = format!("in_port={link},icmp6,nw_ttl=255,icmp_type={kind},icmp_code=0");
         flow(text, 0, 5, &format!("{message},{option}=00:00:00:00:00:00"), &format!("output:{kernel}"));
         flow(text, 0, 4, &message, &learn("eth_type=0x86dd,", LABELLED[1], &format!("NXM_NX_XXREG0[]={who}"), field));
     }
     flow(text, 0, 2, &format!("in_port={link},dl_dst={mac}"), &format!("load:{kernel}->{KERNEL},resubmit(,1)"));
-    // To a group, all included. Frames to other stations match nothing and are dropped.
+    // Broadcast and multicast. Frames to other stations match nothing and are dropped.
     let group = "01:00:00:00:00:00/01:00:00:00:00:00";
     flow(text, 0, 2, &format!("in_port={link},dl_dst={group}"), &format!("output:{kernel}"));
 }
 
-/// What leaves by a port, or goes to the kernel because it has still the address with which it came.
+/// Packets that leave by a port, or go to the kernel because they still have the MAC address with which they arrived.
 fn leave(text: &mut String, role: &RouterRole, i: usize) {
     let (link, mac, labels) = (link_number(i), mac(role, i), has_labels(role));
     flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
-    // The TTL of a label is counted down where the label is exchanged.
+    // The TTL of a label is decremented where the label is swapped.
     let kinds = [("ip", "dec_ttl,"), ("ipv6", "dec_ttl,"), ("mpls", "")];
     for (family, count_down) in &kinds[..if labels { 3 } else { 2 }] {
         let actions = |port: &str| format!("set_field:{mac}->eth_src,{count_down}output:{port}");
-        // OpenFlow sends nothing back where it came from unless it is told so.
+        // OpenFlow sends a packet back out of its input port only with `in_port`.
         flow(text, 3, 2, &format!("{family},reg4={link},in_port={link}"), &actions("in_port"));
         flow(text, 3, 1, &format!("{family},reg4={link}"), &actions(&link.to_string()));
     }
 }
 
-/// What becomes of packets whose outermost label is that of the entry. New labels have TTL and traffic class of the one before, and a packet
-/// whose last label is taken off has its TTL (uniform model, RFC 3443), or keeps its own (`pipe`). The switch drops packets whose TTL ends.
+/// Handling of packets whose outermost label is that of the entry. New labels take TTL and traffic class from the
+/// previous one. A packet whose last label is removed takes its TTL (uniform model, RFC 3443), or keeps its own
+/// (`pipe`). The switch drops packets whose TTL ends.
 fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool) {
     let (_, register) = words(entry.via);
     let labelled = LABELLED[usize::from(entry.via.is_ipv6())];
@@ -167,7 +172,8 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool
         Some((innermost, others)) => {
             let push = |label: &u32| format!(",push_mpls:0x8847,set_field:{label}->mpls_label");
             let pushed: String = others.iter().rev().map(push).collect();
-            // What the datapath has learned of a packet writes the whole entry, the bottom of the stack included: one of its own for each.
+            // A datapath flow rewrites the whole label entry, including the bottom-of-stack bit: so one flow for each
+            // value.
             for bottom in [",mpls_bos=0", ",mpls_bos=1"] {
                 add("mpls", bottom, &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
             }
@@ -179,7 +185,7 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool
         None => {
             let keep = format!("dec_mpls_ttl,move:NXM_NX_MPLS_TTL[]->{TTL}");
             add("mpls", ",mpls_bos=0", &format!("{keep},pop_mpls:0x8847,move:{TTL}->NXM_NX_MPLS_TTL[]"), labelled);
-            // Table 3 counts the TTL of a packet down.
+            // Table 3 decrements the TTL of the packet.
             let keep = format!("move:NXM_NX_MPLS_TTL[]->{TTL}");
             let what = format!("{keep},pop_mpls:{},move:{TTL}->NXM_NX_IP_TTL[]", ether_type(role));
             add("mpls", ",mpls_bos=1", &what, 2);
@@ -187,12 +193,12 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool
     }
 }
 
-/// What lies behind the last label.
+/// EtherType of what follows the last label.
 fn ether_type(role: &RouterRole) -> &'static str {
     if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" }
 }
 
-/// Gives packets to a network their labels, each with the TTL of the packet, which has been counted down, or one of its own (`pipe`).
+/// Pushes labels on packets to a network, each with the packet's decremented TTL, or one of its own (`pipe`).
 fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
     let (key, register) = words(route.via);
     let (address, length) = route.prefix;
@@ -210,19 +216,20 @@ fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
     );
 }
 
-/// Has the role anything to do with labels?
+/// True if the role uses labels.
 fn has_labels(role: &RouterRole) -> bool {
     !role.labels.is_empty() || !role.pushed.is_empty()
 }
 
-/// Do all addresses of the role belong to IPv4 (true) or IPv6 (false)? `None` if there are both: then nothing in a label says what is behind it.
+/// True if all addresses of the role are IPv4, false if IPv6. `None` if there are both: a label does not say which of
+/// them follows.
 pub(super) fn of_one_family(role: &RouterRole) -> Option<bool> {
     let mut addresses = role.interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.address.is_ipv4());
     let first = addresses.next()?;
     addresses.all(|ipv4| ipv4 == first).then_some(first)
 }
 
-/// What is the router's own, and what only its kernel can answer.
+/// Packets to the router itself, and packets that only its kernel can answer.
 fn own(text: &mut String, role: &RouterRole) {
     let to_kernel = format!("output:{KERNEL}");
     let mut kernel = |matches: &str| flow(text, 1, BEFORE_ROUTES, matches, &to_kernel);
@@ -230,7 +237,7 @@ fn own(text: &mut String, role: &RouterRole) {
         kernel(&format!("{}={}", words(address.address).0, address.address));
     }
     for family in ["ip", "ipv6"] {
-        // RFC 1812 section 5.3.1, RFC 8200 section 3: it ends here, and the sender is told.
+        // RFC 1812 section 5.3.1, RFC 8200 section 3: the packet ends here, and the kernel informs its sender.
         (0..=1).for_each(|ttl| kernel(&format!("{family},nw_ttl={ttl}")));
     }
     ["ip,nw_dst=224.0.0.0/4", "ip,nw_dst=255.255.255.255", "ipv6,ipv6_dst=ff00::/8", "ipv6,ipv6_dst=fe80::/10"]

@@ -1,4 +1,4 @@
-//! Questions to a guest: one line per connection, answered by one line of JSON.
+//! Questions to a guest: one line per connection, with one line of JSON as the answer.
 
 use crate::{LabError, Netns};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The tap of the management network, and its interface in the guest.
 pub(super) const INTERFACE: &str = "m0";
-/// The lab's address on it. Suites refuse link-local addresses, so no port can have this network.
+/// The lab's address on it. Suites must not use link-local addresses, so no port can have this network.
 pub(super) const TESTER: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
 /// The guest's address on it.
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
@@ -17,26 +17,27 @@ pub(super) const PREFIX: u8 = 30;
 /// Port on which the guest listens.
 pub(super) const PORT: u16 = 7077;
 
-/// How long a connection may take. A guest answers an attempt at once or is not there yet.
+/// Time limit of a connection. A guest accepts at once or is not there yet.
 const CONNECT: Duration = Duration::from_millis(200);
-/// How long a guest that is up may be busy with frames before it takes a connection: its kernel forwards before its processes run, and
-/// goes on with what waits when an overload is over.
+/// Time for which a guest that is up may be too busy with frames to accept a connection: its kernel forwards before its
+/// processes run, and works through the backlog after an overload.
 const BUSY: Duration = Duration::from_secs(10);
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Time between two looks whether a guest that owes an answer is still there.
+/// Interval of the checks whether a guest that owes an answer is still alive.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The answer that says why a question has none.
+/// The answer with the reason why a question was refused.
 pub(super) fn refusal(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks the guest whose management network is in the namespace `home`. It is up, and may be busy with forwarding for a while. `alive` fails as soon as the guest has ended, and
-/// nobody waits for the dead.
+/// Asks the guest whose management network is in the namespace `home`. The guest is up, and may be busy with forwarding
+/// for a while. `alive` fails as soon as the guest has ended, which also ends the wait for an answer.
 ///
 /// # Errors
-/// Those of `alive`; [`LabError::Io`] when the guest does not answer, [`LabError::Unusable`] with what it says against the question.
+/// Those of `alive`; [`LabError::Io`] if the guest does not answer, [`LabError::Unusable`] with its reason if it
+/// refuses the question.
 pub(super) fn ask(
     home: &Netns,
     question: &str,
@@ -48,7 +49,7 @@ pub(super) fn ask(
             Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {
                 alive()?;
             }
-            // One that has just ended does not answer, which is the lesser part of it.
+            // If the guest has just ended, report that rather than the missing answer.
             answer => return answer.or_else(|e| alive().and(Err(e))),
         }
     }

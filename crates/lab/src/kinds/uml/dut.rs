@@ -1,4 +1,4 @@
-//! The outside: starts the guest, joins its taps to the tester, asks it, ends it.
+//! The outside of a guest: starts it, joins its taps to the tester, asks it, ends it.
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where};
@@ -26,27 +26,28 @@ use std::time::{Duration, Instant};
 
 /// Time in which a guest must be ready: it boots in 3 s on an idle machine.
 const READY: Duration = Duration::from_secs(60);
-/// And so much longer for each BGP neighbour.
+/// Additional time for each BGP neighbour.
 const NEIGHBOUR: Duration = Duration::from_millis(150);
-/// Time in which a guest that was told to halt must be gone.
+/// Time in which a guest must end after it was asked to halt.
 const HALT: Duration = Duration::from_secs(3);
-/// From look to look at what a guest lacks it takes so many times as long as the look itself: looking takes the guest's processor, the longer the more routes
-/// it has.
+/// The pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check takes
+/// processor time of the guest, more of it the more routes there are.
 const LOOKING: u32 = 5;
-/// Where taps are made.
+/// Device that makes taps.
 const TAPS: &str = "/dev/net/tun";
-/// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not count: the header of Ethernet.
+/// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not
+/// count: the Ethernet header.
 const UNCOUNTED_HEADER: u64 = 14;
 /// Folder of the modules of Debian's kernel, one subfolder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
 
-/// What a guest is started with.
+/// Parameters for the start of a guest.
 pub(super) struct Boot<'a> {
     pub(super) kernel: &'a Path,
     /// In MiB.
     pub(super) memory: u64,
     pub(super) job: Job,
-    /// What joins it to the tester.
+    /// Its links to the tester.
     pub(super) links: Links,
     /// Its configuration files without secrets, to be kept.
     pub(super) kept: Vec<(String, String)>,
@@ -59,11 +60,11 @@ pub(super) struct UmlDut {
     record: DutRecord,
     role: RouterRole,
     routing: Routing,
-    /// What it lacked at the last look, and when the next one is.
+    /// Time of the next check, and what was lacking at the last one.
     lacked: Option<(Instant, String)>,
 }
 
-/// Refuses where this process may not make taps.
+/// Refuses if this process may not make taps.
 pub(super) fn refuse_without_taps() -> Result<(), LabError> {
     let opened = OpenOptions::new().read(true).write(true).open(TAPS);
     opened.map(drop).map_err(|e| LabError::Forbidden {
@@ -84,7 +85,7 @@ pub(super) fn modules() -> Result<String, LabError> {
 }
 
 impl UmlDut {
-    /// Starts a guest and returns when it plays its role.
+    /// Starts a guest and returns once it plays its role.
     pub(super) fn bring_up(
         lab: &mut Lab,
         dut: &DutConfig,
@@ -100,7 +101,7 @@ impl UmlDut {
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
         configuration::store(work_dir, work_dir, &boot.kept, &boot.kept)?;
-        // A copy in a folder that the guest sees, whatever becomes of the program's own file.
+        // A copy in a folder that the guest sees: the program's own file may be replaced or hidden.
         let (init, told) = (state.join("init"), state.join("job.json"));
         fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
@@ -111,13 +112,14 @@ impl UmlDut {
         let ports = job.role.interfaces.len();
         let mut command = ends.netns().command(&init);
         command.args([super::guest::SUBCOMMAND, super::guest::KERNEL]).arg(boot.kernel).arg(&told);
-        // The guest's memory is a file without name there: the lab's tmpfs, whatever the host has in /dev/shm.
+        // The guest's memory is an unnamed file in this folder: on the lab's tmpfs, whatever the size of the host's
+        // /dev/shm.
         command.env("TMPDIR", &state).current_dir(&state);
         command.arg(format!("mem={}M", boot.memory));
         command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "selinux=0", "panic=1"]);
         command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
         command.arg(format!("uml_dir={}/", state.display()));
-        // Links of veth are opened by who starts the guest's kernel.
+        // veth links are opened by the process that starts the guest's kernel.
         if let Ends::Tap { .. } = &ends {
             for (i, interface) in job.role.interfaces.iter().enumerate() {
                 command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
@@ -146,7 +148,7 @@ impl UmlDut {
             cpu::pin(0, cpu)?;
             Daemon::start("uml", command, work_dir)
         })??);
-        // It leads a group; what it starts inherits.
+        // It leads a process group; the processes that it starts inherit the priority.
         if shared.root && up.pid().is_some_and(|pid| confine::favour("-g", std::iter::once(pid))) {
             up.record.confinement.push_str("; it runs before other work there (nice -20)");
         }
@@ -162,8 +164,8 @@ impl UmlDut {
         Ok(up)
     }
 
-    /// Makes the taps and sets the near ends up, before the guest takes them: its driver gives an interface up for ever when
-    /// something that it sends is refused, as a tap refuses while it is down.
+    /// Makes the taps and sets the near ends up before the guest opens them: a tap that is down refuses frames, and the
+    /// guest's driver gives up an interface for ever once a frame is refused.
     fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
         let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
         if let Ends::Tap { interfaces, .. } = &self.ends {
@@ -173,12 +175,12 @@ impl UmlDut {
         lines.push(format!("link set {} up", agent::INTERFACE));
         let home = self.ends.netns();
         home.ip(&lines)?;
-        // The guest passes on what a tap leaves for it to finish, checksums and segmentation, as if it were whole.
+        // The guest passes frames on as complete, even if checksum or segmentation is left to the tap.
         let mut ports = self.taps().filter(|name| *name != agent::INTERFACE);
         ports.try_for_each(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop))
     }
 
-    /// All taps, that of the management network last.
+    /// All taps; that of the management network is the last.
     fn taps(&self) -> impl Iterator<Item = &str> {
         let ports = match &self.ends {
             Ends::Tap { interfaces, .. } => &interfaces[..],
@@ -187,7 +189,7 @@ impl UmlDut {
         ports.iter().map(|i| i.name.as_str()).chain([agent::INTERFACE])
     }
 
-    /// Waits until the guest says that it plays its role. Returns the release of its kernel.
+    /// Waits until the guest reports that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
         let (mut next, mut last) = (Instant::now(), String::new());
         let look = |dut: &UmlDut| match agent::ask_once(dut.ends.netns(), "ready", || Ok(())) {
@@ -246,22 +248,22 @@ impl UmlDut {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
     }
 
-    /// Asks the guest, for as long as it lives.
+    /// Asks the guest; fails once it has ended.
     fn ask(&mut self, question: &str) -> Result<Value, LabError> {
         let UmlDut { daemon, ends, .. } = self;
         agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), Daemon::check))
     }
 
-    /// Numbers that the guest tells by name.
+    /// Numbers that the guest reports, by name.
     fn numbers(&mut self, question: &str) -> Vec<(String, Value)> {
         let told = self.ask(question).unwrap_or_default();
         told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
     }
 
-    /// Ends every process of the guest and removes the taps, also where the lab's PID namespace has ended already.
+    /// Ends every process of the guest and removes the taps, even if the lab's PID namespace has already ended.
     fn remove(&mut self) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
-            // The process leads a group; guests' processes are its children and do not all end with it.
+            // The process leads a group; the guest's processes are its children and do not all end with it.
             let _ = killpg(Pid::from_raw(daemon.pid().cast_signed()), Signal::SIGKILL);
         }
         let home = self.ends.netns();
@@ -271,11 +273,11 @@ impl UmlDut {
     }
 }
 
-/// What the counters of a guest's links outside of it begin with.
+/// Prefix of the counters of a guest's links outside of it.
 const OUTSIDE: &str = "outside.";
 
-/// Counters of a namespace that holds nothing but the links of a guest: the far ends of these have names that the guest's own interfaces have too, and what its
-/// kernel counts of IP is nothing of the guest's.
+/// Prefixes the counters of a namespace that holds only the links of a guest. The ends there have the same names as the
+/// guest's interfaces, and the IP counters of that kernel are not the guest's.
 fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let is_ip = |name: &str| name.starts_with("ip.") || name.starts_with("ip6.");
     let far = |name: &str| name.strip_prefix('d').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -283,7 +285,7 @@ fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     kept.map(|(name, value)| (if far(&name) { format!("{OUTSIDE}{name}") } else { name }, value)).collect()
 }
 
-/// Makes what joins a guest to the tester, and to other routers where it is one of a system.
+/// Makes the links of a guest to the tester, and to other routers of its system.
 fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabError> {
     let role = &boot.job.role;
     if let Some(topology) = lab.take_site(&dut.name) {
@@ -305,7 +307,7 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
 fn confinement(ends: &Ends, root: bool) -> String {
     match ends {
         Ends::Veth(topology) => {
-            // Others may not ask for more than the kernel's default.
+            // Ordinary users get no more than the kernel's default.
             let room = if root { " of 2,048 frames" } else { "" };
             format!("it reads veth links by packet sockets{room}; {}", topology.confinement())
         }
@@ -339,12 +341,12 @@ impl Dut for UmlDut {
         self.ask("check").map(drop)
     }
 
-    /// Of the whole guest, kernel and daemons, and of the work at its links.
+    /// The guest with its kernel and daemons, and the work at its links.
     fn cpu_time(&mut self) -> Option<Duration> {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
-    /// As the guest's kernel counts them.
+    /// From the guest's kernel.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         flatten("", &self.ask("counters")?, &mut counters);
@@ -357,7 +359,7 @@ impl Dut for UmlDut {
         Some(threads)
     }
 
-    /// As the guest's kernel counts it.
+    /// From the guest's kernel.
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {
             Routing::Frr => {
@@ -397,7 +399,7 @@ impl Dut for UmlDut {
         self.ask(&format!("up {interface}")).map(drop)
     }
 
-    /// It is told `classes` and the lists as JSON.
+    /// Sends `classes` and the lists as JSON.
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
         let lists = serde_json::to_string(lists)
             .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
@@ -429,7 +431,7 @@ impl Dut for UmlDut {
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
-        // One that does not listen is ended all the same.
+        // A guest that does not answer is ended as well.
         if self.check_process().is_ok()
             && self.ask("halt").is_ok()
             && let Some(daemon) = self.daemon.take()

@@ -1,6 +1,6 @@
-//! The inside: this program as the first process of a guest.
+//! The inside of a guest: this program as its first process.
 //!
-//! The guest's root is the host's file system, read-only; everything that is written lies on tmpfs.
+//! The guest's root is the host's file system, read-only; all written files are on tmpfs.
 
 use super::super::frr;
 use super::links::{self, Link};
@@ -30,26 +30,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// First argument of this program when it is to be a guest's first process; what follows is given by the lab. Its `main` must
-/// lead to [`run`].
+/// First argument of this program when it is to be a guest's first process; the lab gives the arguments that follow.
+/// Its `main` must call [`run`].
 pub const SUBCOMMAND: &str = "uml-guest";
-/// Argument after it when the program is to run the guest's kernel; the kernel, the file of the job and the kernel's
-/// arguments follow.
+/// The next argument when the program is to run the guest's kernel; the kernel, the job file and the kernel's arguments
+/// follow.
 pub(super) const KERNEL: &str = "kernel";
 
-/// Folders that the guest has for itself.
+/// Folders that the guest has for itself, on tmpfs.
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
 /// Folder of configurations, sockets and logs, on the guest's tmpfs.
 const STATE: &str = "/run/drophammer";
-/// How long zebra may take until it listens.
+/// Time limit until zebra listens.
 const START: Duration = Duration::from_secs(20);
-/// A question comes at once, or its asker is gone.
+/// Time limit for reading a question: it arrives at once, or its sender is gone.
 const QUESTION: Duration = Duration::from_secs(1);
 
-/// Is the guest until it is told to halt: `JOB`. Returns only where it could not become one.
+/// Runs as the guest with the job file `JOB` until it is asked to halt. Returns only if the guest could not start.
 ///
 /// # Errors
-/// What stood in the way. The guest is switched off then, for nothing else runs in it.
+/// The reason. The guest is then switched off, for nothing else runs in it.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     if let [first, kernel, job, rest @ ..] = arguments
         && first == KERNEL
@@ -59,19 +59,20 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     if std::process::id() != 1 {
         return Err("this is the first process of a User Mode Linux guest; the lab starts it".into());
     }
-    // The kernel adds words of its own (`console=tty0`).
+    // The kernel adds arguments of its own (`console=tty0`).
     let [job, ..] = arguments else { return Err("the guest is started by the lab: JOB".into()) };
     if let Err(e) = Guest::start(Path::new(job)).and_then(|mut guest| guest.serve()) {
-        // Nobody else reads what the process returns: the console is the log of the guest.
+        // No process reads the return value: the console is the log of the guest.
         eprintln!("the guest cannot go on: {e}");
         halt();
     }
     Ok(())
 }
 
-/// Runs the guest's kernel as the first process of a PID namespace, and ends as it did. The kernel traces the processes of the guest,
-/// whose system calls it does. When it is killed, they would go on by themselves, with system calls of this machine: the first
-/// process of a guest switches its machine off, which ended the lab's PID namespace. The end of a first process ends the others.
+/// Runs the guest's kernel as the first process of a PID namespace, and ends with the same status. The kernel traces
+/// the processes of the guest and executes their system calls. If it is killed, they continue on their own, with system
+/// calls of this machine: the first process of a guest then switched its machine off, which ended the lab's PID
+/// namespace. The end of the first process of the namespace ends them all.
 fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
     let told = read(Path::new(job)).map_err(|e| e.to_string())?;
     let ports = if told.raw { &told.role.interfaces[..] } else { &[] };
@@ -79,7 +80,7 @@ fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), Strin
     let words = links.iter().zip(ports).enumerate().map(|(index, (link, port))| link.words(index, port.mtu));
     let failed = |e: std::io::Error| format!("cannot start {}: {e}", kernel.to_string_lossy());
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| failed(e.into()))?;
-    // What follows `--` is for the guest's first process.
+    // Arguments after `--` are for the guest's first process.
     let mut command = Command::new(kernel);
     command.args(arguments).args(words).args(["--", SUBCOMMAND]).arg(job);
     let status = command.spawn().and_then(|mut kernel| links::attend(&mut kernel, &mut links)).map_err(failed)?;
@@ -90,7 +91,7 @@ fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), Strin
     }
 }
 
-/// The file of the job.
+/// Reads the job file.
 fn read(job: &Path) -> Result<Job, LabError> {
     let text = fs::read_to_string(job).map_err(LabError::file("read", job))?;
     serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))
@@ -100,11 +101,11 @@ fn halt() {
     let _ = reboot(RebootMode::RB_POWER_OFF);
 }
 
-/// What the kernel calls its interfaces before they have names, with a number.
+/// Prefix of the kernel's names of interfaces before they are renamed; a number follows.
 const KERNEL_INTERFACE: &str = "vec";
-/// Settings of interfaces that are made later.
+/// Settings of interfaces that are created later.
 const IPV6_DEFAULT: &str = "net/ipv6/conf/default/";
-/// Settings of the interfaces that there are.
+/// Settings of existing interfaces.
 const IPV6_INTERFACES: &str = "/proc/sys/net/ipv6/conf";
 
 struct Guest {
@@ -116,7 +117,7 @@ struct Guest {
 impl Guest {
     /// Configures the kernel and starts the daemons.
     fn start(job: &Path) -> Result<Guest, LabError> {
-        // Before /run is covered, in which it lies.
+        // Read before /run, where the file is, is covered.
         let job = read(job)?;
         surroundings()?;
         modules(&job)?;
@@ -150,7 +151,7 @@ impl Guest {
         }
         let zebra = process::find("zebra", "frr")?;
         self.daemon("zebra", &zebra)?;
-        // Who finds zebra not listening tries again only ten seconds later.
+        // A daemon that finds zebra not listening tries again only ten seconds later.
         let socket = state.join(frr::ZEBRA_SOCKET);
         wait::until(START, &|| false, || {
             self.check()?;
@@ -161,7 +162,7 @@ impl Guest {
         })?;
         self.daemon("staticd", &process::find("staticd", "frr")?)?;
         if frr::speaks_bgp(&self.job.role, &self.job.files) {
-            // Not by name: OpenBGPD's program is called so too.
+            // Not looked up by name: OpenBGPD's program has the same name.
             self.daemon("bgpd", &zebra.with_file_name("bgpd"))?;
         }
         Ok(())
@@ -180,12 +181,12 @@ impl Guest {
         self.daemons.iter_mut().try_for_each(Daemon::check)
     }
 
-    /// Answers questions until it is told to halt.
+    /// Answers questions until it is asked to halt.
     fn serve(&mut self) -> Result<(), LabError> {
         let listener = TcpListener::bind((agent::GUEST, agent::PORT)).map_err(LabError::io("cannot listen on m0"))?;
         loop {
             let (stream, _) = listener.accept().map_err(LabError::io("cannot listen on m0"))?;
-            // An asker that goes away is no reason to end.
+            // A client that disconnects is no reason to end.
             if let Ok(Some(question)) = self.question(&stream) {
                 let answer = self.answer(&question).unwrap_or_else(|e| agent::refusal(&e.to_string()));
                 let _ = (&stream).write_all(format!("{answer}\n").as_bytes());
@@ -245,7 +246,7 @@ impl Guest {
         })
     }
 
-    /// In words what is still missing; `None` when the role is played.
+    /// A message with what is still missing; `None` once the role is played.
     fn not_ready(&self) -> Result<Option<String>, LabError> {
         let role = &self.job.role;
         if !self.job.own {
@@ -259,7 +260,7 @@ impl Guest {
         Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
     }
 
-    /// In words a session with another router of its system that is not up.
+    /// A message when a session with another router of its system is not up.
     fn session_down(&self) -> Option<String> {
         let mut peers = self.job.role.bgp.iter().flat_map(|bgp| &bgp.core);
         peers.find_map(|peer| frr::session_down(&bgpd(), peer))
@@ -289,12 +290,12 @@ impl Guest {
     }
 }
 
-/// Where bgpd is asked.
+/// Socket of bgpd.
 fn bgpd() -> PathBuf {
     Path::new(STATE).join("bgpd.vty")
 }
 
-/// Folders of the guest's own. The folder of the state is made last.
+/// Makes the guest's own folders. The folder of the state is made last.
 fn surroundings() -> Result<(), LabError> {
     let none: Option<&str> = None;
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys")] {
@@ -305,16 +306,16 @@ fn surroundings() -> Result<(), LabError> {
     fs::create_dir_all(STATE).map_err(LabError::file("create", Path::new(STATE)))
 }
 
-/// Where modprobe(8) looks for modules, in the folder of the state.
+/// Folder in which modprobe(8) looks for modules, below the folder of the state.
 const MODULES: &str = "modules";
-/// Modules that delay what arrives at an interface.
+/// Modules for the delay of packets that arrive at an interface.
 const DELAY_MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
 
 fn has_ipv6(role: &RouterRole) -> bool {
     role.places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()))
 }
 
-/// Loads what is no part of Debian's kernel.
+/// Loads modules that are not built into Debian's kernel.
 fn modules(job: &Job) -> Result<(), LabError> {
     let library = Path::new(STATE).join(MODULES).join("lib");
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
@@ -332,7 +333,7 @@ fn modules(job: &Job) -> Result<(), LabError> {
     wanted.iter().filter(|(wanted, _)| *wanted).try_for_each(|(_, modules)| load(modules))
 }
 
-/// Loads modules of the kernel; nothing happens to those that are there.
+/// Loads kernel modules; those already loaded stay as they are.
 fn load(modules: &[&str]) -> Result<(), LabError> {
     modules.iter().try_for_each(|module| {
         let mut load = command(&process::find("modprobe", "kmod")?);
@@ -346,7 +347,7 @@ pub(super) fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
-/// Lets the kernel give out frames that are whole, with checksums and of the length that the link takes.
+/// Makes the kernel send complete frames, with checksums and no longer than the link permits.
 fn whole_frames(ports: usize) -> Result<(), LabError> {
     (0..ports).map(router::dut_interface).try_for_each(|name| {
         let mut set = command(&process::find("ethtool", "ethtool")?);
@@ -355,19 +356,19 @@ fn whole_frames(ports: usize) -> Result<(), LabError> {
     })
 }
 
-/// Gives the kernel the label entries, and lets it take labels at every interface.
+/// Gives the kernel the label entries, and makes it accept labels at every interface.
 fn labels(role: &RouterRole) -> Result<(), LabError> {
     let Some(highest) = role.labels.iter().map(|entry| entry.label).max() else { return Ok(()) };
     write_sysctl("net/mpls/platform_labels", &(highest + 1).to_string())?;
     for (at, _, _) in role.places() {
-        // A dot in the name of an interface is a slash in that of its folder.
+        // A dot in the name of an interface is a slash in the name of its settings.
         let interface = router::interface_at(role, at).replace('.', "/");
         write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
     }
     ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role, router::Names::Lab))
 }
 
-/// Makes what delays packets of other routers.
+/// Makes the delays of packets from other routers.
 fn delays(delays: &[LinkDelay]) -> Result<(), LabError> {
     if delays.is_empty() {
         return Ok(());
@@ -386,13 +387,14 @@ fn policies(role: &RouterRole) -> Result<(), LabError> {
     let (tunnels, policies) = (router::tunnel_lines(role), router::policy_lines(role));
     if !tunnels.is_empty() {
         ip(&tunnels)?;
-        // Their module brings IPv6 along.
+        // Their module loads IPv6.
         router::tunnel_settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
     }
     if policies.is_empty() { Ok(()) } else { ip(&policies) }
 }
 
-/// Settings of a router without IPv6, where a module of the kernel brought it along: what the kernel sends by itself would be counted.
+/// Settings of a router without IPv6 where a kernel module has loaded IPv6: packets that the kernel sends by itself
+/// would be counted.
 const NO_IPV6: [(&str, &str); 2] =
     [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 
@@ -403,8 +405,8 @@ fn sysctls(role: &RouterRole) -> Result<(), LabError> {
         false => &[],
     };
     ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write_sysctl(key, value))?;
-    // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add routes, those of
-    // their link-local addresses, after the guest is ready.
+    // The ports were created before the module `ipv6` was loaded and have its defaults. Duplicate address detection
+    // would add the routes of their link-local addresses after the guest is ready.
     for (key, value) in ipv6 {
         let Some(setting) = key.strip_prefix(IPV6_DEFAULT) else { continue };
         for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
@@ -414,12 +416,13 @@ fn sysctls(role: &RouterRole) -> Result<(), LabError> {
             }
         }
     }
-    // As for routers in namespaces: Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise.
+    // As for routers in namespaces: Linux before 6.3 by default forwards IPv6 to only 4,096 destinations at a time.
     let _ = fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string());
     Ok(())
 }
 
-/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The management network is the last of the kernel's.
+/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The management network is the kernel's
+/// last interface.
 fn interfaces(job: &Job) -> Vec<String> {
     let ports = job.role.interfaces.len();
     let mut lines = vec!["link set lo up".to_owned()];

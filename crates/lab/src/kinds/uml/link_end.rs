@@ -1,9 +1,10 @@
-//! The end of a link to another router of its system, inside a guest: taken down, and up again.
+//! The end of a link to another router of its system, inside a guest: takes it down and up again.
 //!
-//! The interface itself stays up. The guest's driver closes its packet socket when the interface goes down (`vector_net_close`), and there is no way
-//! to give it another one. It knows no carrier either, and it stops for ever at the first frame that this machine's kernel refuses. So the interface
-//! loses what an interface that goes down loses, its addresses and all that leads packets to it, and daemons hear of that from the kernel as of any
-//! other change. The other end does the same, so nothing is sent over the link.
+//! The interface itself stays up: the guest's driver closes its packet socket when the interface goes down
+//! (`vector_net_close`), and cannot be given another one. The driver has no carrier either, and stops for ever at the
+//! first frame that this machine's kernel refuses. So the interface loses what it would lose by going down, its
+//! addresses and all routes to it, and the kernel notifies daemons of that as of any other change. The other end does
+//! the same, so nothing is sent over the link.
 
 use super::Routing;
 use super::guest::{ip, ip_batch, write_sysctl};
@@ -11,10 +12,10 @@ use crate::LabError;
 use crate::router::{self, Names, dut_interface};
 use drophammer_model::role::{Interface, RouterRole};
 
-/// Takes the end at this interface down, or up.
+/// Takes the end at this interface down or up.
 ///
 /// # Errors
-/// [`LabError::Unusable`] where the interface leads to no other router; those of ip(8), and of writing a setting.
+/// [`LabError::Unusable`] if the interface leads to no other router; errors of ip(8), and of writing a setting.
 pub(super) fn set(role: &RouterRole, routing: Routing, interface: usize, up: bool) -> Result<(), LabError> {
     let edges = role.member.as_ref().map(|member| member.edges);
     let core = edges.is_some_and(|edges| edges <= interface);
@@ -45,7 +46,7 @@ fn lines(family: &[&str], lines: &[String]) -> Result<(), LabError> {
     }
 }
 
-/// Switches IPv6 on or off at an interface that has it: without, it has neither addresses nor routes.
+/// Switches IPv6 on or off at an interface that has it: when off, the interface has neither IPv6 addresses nor routes.
 fn set_ipv6(own: &Interface, interface: usize, on: bool) -> Result<(), LabError> {
     if own.addresses.iter().all(|a| a.address.is_ipv4()) {
         return Ok(());
@@ -53,24 +54,25 @@ fn set_ipv6(own: &Interface, interface: usize, on: bool) -> Result<(), LabError>
     write_sysctl(&format!("net/ipv6/conf/{}/disable_ipv6", dut_interface(interface)), if on { "0" } else { "1" })
 }
 
-/// Lines of ip(8) that take the addresses of IPv4: with the last one the kernel forgets all routes by the interface, in whatever table.
+/// Lines of ip(8) that remove the IPv4 addresses: with the last one the kernel removes all routes by the interface, in
+/// all tables.
 fn addresses_gone(own: &Interface, interface: usize) -> Vec<String> {
     let ipv4 = own.addresses.iter().filter(|a| a.address.is_ipv4());
     ipv4.map(|a| format!("address del {}/{} dev {}", a.address, a.prefix_len, dut_interface(interface))).collect()
 }
 
-/// The role with those label entries alone that lead to this interface.
+/// The role with only those label entries that lead to this interface.
 fn labels_by(role: &RouterRole, interface: usize) -> RouterRole {
     let labels = role.labels.iter().filter(|entry| entry.at.port == interface).cloned().collect();
     RouterRole { labels, ..role.clone() }
 }
 
-/// Lines of ip(8) for the family `mpls` that take the label entries of an interface.
+/// Lines of ip(8) for the family `mpls` that remove the label entries of an interface.
 fn labels_gone(role: &RouterRole, interface: usize) -> Vec<String> {
     labels_by(role, interface).labels.iter().map(|entry| format!("route del {}", entry.label)).collect()
 }
 
-/// The same that put them back, whether they are there or not.
+/// Lines that restore them, whether they exist or not.
 fn labels_back(role: &RouterRole, interface: usize) -> Vec<String> {
     let added = router::label_lines(&labels_by(role, interface), Names::Lab);
     added.iter().map(|line| line.replacen("route add", "route replace", 1)).collect()
@@ -83,7 +85,7 @@ mod tests {
     use drophammer_model::suite::LabelConfig;
     use drophammer_model::topology::{Shape, System, Topology};
 
-    /// The role of the first router of three that are fully meshed, whose others have a label each.
+    /// The role of the first of three fully meshed routers; each of the others has a label.
     fn role() -> RouterRole {
         let mut ports = two_ports();
         let mut third = ports[1].clone();

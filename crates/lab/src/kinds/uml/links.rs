@@ -1,8 +1,10 @@
-//! Links of a guest that are veth pairs of this machine: packet sockets that the guest is given, and a look at whether it reads them.
+//! Links of a guest that are veth pairs of this machine: packet sockets that the guest inherits, and a check that it
+//! reads them.
 //!
-//! Where the guest's kernel takes an interrupt while it handles another one it can forget a descriptor that became readable. It learns that a socket is readable when
-//! the next frame comes, and none comes into a socket that is full: such a link would be deaf for ever. So who started the guest keeps the sockets too, and tells
-//! the guest once more where the first frame of a socket has been waiting.
+//! If the guest's kernel takes an interrupt while it handles another one, it can forget a descriptor that became
+//! readable. It learns that a socket is readable when the next frame arrives, and none arrives at a socket that is
+//! full: such a link would stay deaf for ever. So the process that starts the guest keeps the sockets open too, and
+//! signals the guest again if the first frame of a socket stays unread.
 
 use crate::LabError;
 use crate::router::dut_interface;
@@ -19,31 +21,31 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is looked at whether the guest reads.
+/// Interval of the check whether the guest reads.
 const LOOK: Duration = Duration::from_millis(10);
-/// After so many looks the guest is told in any case: it can forget as well that a socket takes frames again. Its driver resets a queue that stands still for
-/// half a second, and then the kernel panics.
+/// After this number of checks the guest is signalled in any case: it can also forget that a socket accepts frames
+/// again. Its driver resets a queue that makes no progress for half a second, and then the kernel panics.
 const IN_ANY_CASE: u32 = 10;
 /// Frames that a socket holds: as many as the input queue of other links.
 const FRAMES: usize = 2048;
-/// What the kernel reckons for a frame of 1,500 bytes in a socket.
+/// Bytes that the kernel accounts for a frame of 1,500 bytes in a socket.
 const FRAME: usize = 2304;
-/// Bytes that wait to be sent: the kernel's default.
+/// Send buffer in bytes: the kernel's default.
 const SEND: usize = 212_992;
-/// Bytes by which frames are told apart. Those of a flow differ in what the tester signs them with.
+/// Bytes compared to tell frames apart. Frames of a flow differ in the tester's signature.
 const HEAD: usize = 128;
-/// Lines about a link in the log of the guest at most.
+/// Most lines about a link in the log of the guest.
 const LINES: u64 = 20;
 
 /// The socket of a link.
 pub(super) struct Link {
     name: String,
     socket: OwnedFd,
-    /// The guest reads it.
+    /// True once the guest reads it.
     taken: bool,
-    /// The frame that is the next to be read, with its length, as it was when it was looked at.
+    /// The next unread frame at the last check, with its length.
     first: Option<([u8; HEAD], usize)>,
-    /// How often the guest was told once more.
+    /// Number of repeated signals to the guest.
     told: u64,
 }
 
@@ -59,18 +61,19 @@ impl Link {
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_NONBLOCK, SockProtocol::EthAll)
             .map_err(failed)?;
         fcntl(&socket, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed)?;
-        // Only root may; others have the kernel's default. The kernel doubles what it is told.
+        // Only root may set this; others have the kernel's default. The kernel doubles the value.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(FRAMES * FRAME / 2));
         bind(socket.as_raw_fd(), &address).map_err(failed)?;
         Ok(Link { name, socket, taken: false, first: None, told: 0 })
     }
 
-    /// `vec0:transport=fd,fd=5,mtu=1500`: the words by which the guest's kernel takes it.
+    /// `vec0:transport=fd,fd=5,mtu=1500`: the argument by which the guest's kernel opens it.
     pub(super) fn words(&self, index: usize, mtu: u32) -> String {
         format!("vec{index}:transport=fd,fd={},mtu={mtu}", self.socket.as_raw_fd())
     }
 
-    /// Has the guest taken the socket? It asks for signals then. What came before is for nobody, and is dropped.
+    /// True if the guest has opened the socket: it then asks for signals. Frames that arrived earlier have no reader
+    /// and are dropped.
     fn is_taken(&mut self) -> bool {
         if !self.taken {
             let flags = fcntl(&self.socket, FcntlArg::F_GETFL).unwrap_or_default();
@@ -81,7 +84,7 @@ impl Link {
         self.taken
     }
 
-    /// Is the next frame the one that it was at the last look?
+    /// True if the next frame is the same as at the last check.
     fn is_unread(&mut self) -> bool {
         let mut head = [0; HEAD];
         let seen = recv(self.socket.as_raw_fd(), &mut head, MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC);
@@ -91,12 +94,12 @@ impl Link {
         unread
     }
 
-    /// Makes the socket ready once more in the eyes of epoll(7): the kernel wakes who sends when it is told how much may wait to be sent.
+    /// Makes the socket ready again for epoll(7): setting the size of its send buffer wakes waiting senders.
     fn make_ready(&self) {
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(SEND / 2));
     }
 
-    /// A line in the log of the guest.
+    /// Writes a line to the log of the guest.
     fn note(&mut self) {
         self.told += 1;
         if self.told <= LINES {
@@ -105,7 +108,7 @@ impl Link {
     }
 }
 
-/// Waits until the guest's kernel ends, and tells it once more of frames that it does not read.
+/// Waits until the guest's kernel ends, and signals it again about frames that it does not read.
 pub(super) fn attend(kernel: &mut Child, links: &mut [Link]) -> std::io::Result<ExitStatus> {
     if links.is_empty() {
         return kernel.wait();

@@ -1,7 +1,8 @@
 //! Processors on which a guest's kernel cannot run.
 //!
-//! User Mode Linux before 6.13 saves the extended registers of a process in a buffer of fixed size and writes them back by ptrace(2), which wants all of them. Where the
-//! processor has AMX they are larger: the first process of the guest ends in a kernel panic ("ptrace set fp regs failed").
+//! User Mode Linux before 6.13 saves the extended registers of a process in a buffer of fixed size and restores them by
+//! ptrace(2), which requires all of them. On processors with AMX the registers are larger than the buffer: the first
+//! process of the guest ends in a kernel panic ("ptrace set fp regs failed").
 
 use crate::{LabError, process};
 use std::fs;
@@ -16,7 +17,7 @@ const SAVES: (u32, u32) = (6, 13);
 /// Refuses a kernel that cannot save the registers of this machine's processor.
 ///
 /// # Errors
-/// [`LabError::Unusable`]; those of asking the kernel for its version.
+/// [`LabError::Unusable`]; errors of asking the kernel for its version.
 pub(super) fn refuse_unsaved_registers(kernel: &Path) -> Result<(), LabError> {
     if !has_large_registers(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()) {
         return Ok(());
@@ -41,7 +42,7 @@ fn has_large_registers(cpuinfo: &str) -> bool {
     flags.next().is_some_and(|line| line.split_whitespace().any(|flag| flag == LARGE))
 }
 
-/// `6.1.176` and what follows.
+/// `6.1.176`, followed by any text.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim().split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

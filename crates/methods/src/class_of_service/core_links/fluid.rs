@@ -1,4 +1,4 @@
-//! What becomes of traffic that crosses several links, each shared by weight or by priority.
+//! Fluid model of traffic that crosses several links, each shared by weight or by priority.
 
 use crate::class_of_service::Sharing;
 use drophammer_model::topology::CoreWay;
@@ -12,14 +12,15 @@ pub(super) struct Demand {
     pub class_pps: f64,
 }
 
-/// Rounds of [`delivered`] at most.
+/// Maximum number of rounds of [`delivered`].
 const ROUNDS: usize = 200;
 
-/// Frames per second of each class that arrive where each link carries `pps` frames per second, shares them so, and loses of a class the same
-/// part of all that comes.
+/// Frames per second of each class that arrive if each link carries `pps` frames per second, shares them by `sharing`,
+/// and drops the same part of all flows of a class.
 ///
-/// What a link loses does not come to the next one. So the part that passes is worked out again and again from what comes, until no link has another
-/// one. Where traffic goes in circles around the routers this need not end: then it is as in round [`ROUNDS`].
+/// Frames that one link drops do not reach the next one. So the part that passes each link is recomputed from what
+/// arrives there until it no longer changes. If traffic goes in circles around the routers this may not converge: then
+/// the result is that of round [`ROUNDS`].
 pub(super) fn delivered(demands: &[Demand], pps: f64, sharing: &Sharing) -> Vec<f64> {
     let classes = sharing.classes();
     // The part of each class that passes each link.
@@ -100,12 +101,12 @@ mod tests {
 
     #[test]
     fn what_one_link_loses_does_not_come_to_the_next() {
-        // Half of the first link's traffic goes on to the second, where as much waits already.
+        // Half of the first link's traffic continues to the second, where as much traffic already waits.
         let demands = [demand(&[1, 2], 25.0), demand(&[1, 2, 3], 25.0), demand(&[2, 3], 25.0)];
         // First link: 50, 40, 10 of 50 each. Second: 25 + 25 gold, 25 + 20 silver, 25 + 5 bronze; silver and bronze share 50 four to one.
         let weights = by(Scheduling::Weights);
         near(&delivered(&demands, 100.0, &weights), [75.0, 20.0 + 40.0, 5.0 + 10.0]);
-        // In another order of the demands the same.
+        // The order of the demands does not matter.
         let turned = [demand(&[2, 3], 25.0), demand(&[1, 2, 3], 25.0), demand(&[1, 2], 25.0)];
         near(&delivered(&turned, 100.0, &weights), [75.0, 60.0, 15.0]);
     }

@@ -1,4 +1,4 @@
-//! Which links go down, and what the others then have to carry.
+//! Which links go down, and what the remaining ones then have to carry.
 
 use super::fluid::Demand;
 use crate::class_of_service::BOTTLENECK;
@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 pub(in crate::class_of_service) struct CorePlan {
     pub(super) system: System,
     pub(super) down: BTreeSet<CoreLinkName>,
-    /// Of the ways that are left, in what one port sends.
+    /// Loads of the remaining ways, in units of what one port sends.
     pub(super) loads: CoreLoads,
-    /// Rate of each link that is left, in each direction.
+    /// Rate of each remaining link, in each direction.
     pub(super) rate: Bandwidth,
 }
 
@@ -24,7 +24,8 @@ impl CorePlan {
     /// The plan for the DUT of this bed.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] where it is one router, where its links have no rate, or where something would be cut off.
+    /// [`TestError::NotApplicable`] if the DUT is one router, if its links have no rate, or if some port could not
+    /// reach another.
     pub fn new(bed: &dyn Testbed, params: &Params, wanted: &CoreLinksDown) -> Result<CorePlan, TestError> {
         let refused = |why: String| TestError::NotApplicable(why);
         let system = bed.system().cloned();
@@ -65,18 +66,19 @@ impl CorePlan {
         Ok(CorePlan { system, down, loads, rate })
     }
 
-    /// Frames of this pattern per second that a link carries, as on an Ethernet line.
+    /// Frames of this pattern per second that a link carries, with the overhead of an Ethernet line.
     pub(super) fn link_pps(&self, pattern: &Pattern) -> f64 {
         self.rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), Medium::Ethernet)
     }
 
-    /// Are these ports at different routers?
+    /// Whether these ports are at different routers.
     pub(super) fn crosses(&self, from: usize, to: usize) -> bool {
         let router = |port| self.system.edge(port).map(|(router, _)| router);
         router(from) != router(to)
     }
 
-    /// Traffic from each router to each other one where every port sends `class_pps` frames per second of each class, evenly to all other ports.
+    /// Traffic from each router to each other one if every port sends `class_pps` frames per second of each class,
+    /// evenly to all other ports.
     pub(super) fn demands(&self, class_pps: f64) -> Vec<Demand> {
         let routers = || self.system.routers.iter().filter(|router| !router.ports.is_empty());
         let ports: usize = routers().map(|router| router.ports.len()).sum();
@@ -88,12 +90,12 @@ impl CorePlan {
         pairs.filter(|(from, to)| from != to).filter_map(between).collect()
     }
 
-    /// Links that the longest way has.
+    /// Number of links of the longest way.
     pub(super) fn longest(&self) -> usize {
         self.demands(1.0).iter().map(|demand| demand.ways.len()).max().unwrap_or(1)
     }
 
-    /// What is done, in words.
+    /// Description of the plan for people.
     pub(super) fn text(&self) -> String {
         let down = match self.down.is_empty() {
             true => "All links between routers are up".to_owned(),

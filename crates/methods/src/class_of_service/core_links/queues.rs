@@ -1,4 +1,4 @@
-//! What the queues of the links between routers counted, link by link and class by class, and whether that is as the weights want it.
+//! Counters of the queues of the links between routers, by link and class, compared with the weights.
 
 use super::{Case, Trial, beside, starved};
 use crate::class_of_service::rows::{AS_WANTED, EXCESS, FULL, group, off, verdict};
@@ -28,7 +28,7 @@ columns! {
 }
 
 columns! {
-    /// What was lost of one class, and where.
+    /// Loss of one class, and where it occurred.
     struct LossRow {
         frame_size: PacketSize = "Frame size",
         load_percent: f64 = "Load, of the most loaded way" ["%"],
@@ -46,8 +46,8 @@ const LOSSES: TableSpec<LossRow> =
 /// Both tables.
 pub(in crate::class_of_service) const SHAPES: [TableShape; 2] = [LINKS.shape(), LOSSES.shape()];
 
-/// Part of the frames that should come to a queue by which others may come, and frames beside that, one for each flow at least: flows begin and end
-/// within a trial.
+/// Allowed deviation of the frames that arrive at a queue: a share of the expected frames, plus a number of frames (at
+/// least one per flow), because flows begin and end within a trial.
 const STRAYING: f64 = 0.01;
 const FEW: f64 = 20.0;
 
@@ -57,7 +57,7 @@ pub(in crate::class_of_service) fn begin(outcome: &mut Outcome) {
     LOSSES.begin(outcome);
 }
 
-/// What became of the frames of one class at one queue.
+/// Frames of one class at one queue.
 #[derive(Clone, Copy, Default)]
 struct Count {
     left: u64,
@@ -67,28 +67,29 @@ struct Count {
 /// The counters of all queues.
 pub(super) struct Queues(Vec<(CoreWay, Vec<Count>)>);
 
-/// What the links say together.
+/// Summary over all links.
 pub(super) struct Found {
     /// Ways that are up.
     pub ways: usize,
-    /// For each class: on how many of them it did not fare as it must.
+    /// For each class: on how many of the ways it was treated wrongly.
     pub wrong: Vec<usize>,
-    /// Largest difference of a share from the expected one on a way that was overloaded, in points.
+    /// Largest difference between a share and the expected one on an overloaded way, in percentage points.
     pub error: Option<f64>,
-    /// Did any of them drop a frame?
+    /// True if any of them dropped a frame.
     pub overloaded: bool,
 }
 
 /// How the classes fared on one way.
 struct Judged {
-    /// `(share, expected share)` in %; none where nothing left, or where nothing was dropped, so that nothing had to be shared.
+    /// `(share, expected share)` in %; none if nothing left the queue, or if nothing was dropped, so that nothing had
+    /// to be shared.
     shares: Option<Vec<(f64, f64)>>,
     faults: Vec<Vec<String>>,
     marks: Vec<String>,
 }
 
 impl Queues {
-    /// The counters of a trial; `None` where the routers tell none.
+    /// The counters of a trial; `None` if the routers report none.
     pub fn read(case: &Case<'_>, trial: &Trial) -> Option<Queues> {
         let counters = &trial.result.dut_counters;
         let count = |way: CoreWay, class: &str, what: &str| {
@@ -140,7 +141,7 @@ impl Queues {
         found
     }
 
-    /// Drops of all queues beside what was lost, class by class.
+    /// Writes the drops of all queues beside the lost frames, class by class.
     fn write_losses(&self, outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         for (i, class) in case.classes.iter().enumerate() {
             let of_group = |name: &str| group(&trial.result, name).map_or(0, |counts| counts.lost);
@@ -165,22 +166,23 @@ impl Queues {
     }
 }
 
-/// Load of a way by the routes, in % of what a link carries.
+/// Load of a way according to the routes, in % of what a link carries.
 fn way_percent(case: &Case<'_>, trial: &Trial, way: CoreWay) -> f64 {
     trial.percent * case.plan.loads.0.get(&way).copied().unwrap_or(0.0) / case.plan.loads.most()
 }
 
-/// Flows of a class that go this way.
+/// Number of flows of a class that take this way.
 fn flows_of_class(case: &Case<'_>, way: CoreWay) -> f64 {
     let ports: usize = case.plan.system.routers.iter().map(|router| router.ports.len()).sum();
-    // The load is in what one port sends, which is shared by its flows to all others.
+    // The load is in units of what one port sends, which its flows to all other ports share.
     let load = case.plan.loads.0.get(&way).copied().unwrap_or(0.0);
     load * ports.saturating_sub(1) as f64 * case.pattern.families.len() as f64
 }
 
-/// Holds what left one queue against the weights.
+/// Compares what left one queue with the weights.
 ///
-/// A class that had frames dropped had a full queue at the end. What was in it left after all had been sent, so it had no part in the sharing.
+/// If a class had frames dropped, its queue was full at the end. The frames in the queue left after the last departure,
+/// so they took no part in the sharing.
 fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judged {
     let seconds = trial.result.sending_s.max(f64::MIN_POSITIVE);
     let percent = way_percent(case, trial, way);
@@ -207,7 +209,7 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
             own.push(format!("dropped {} frames, though less came than its share", count.dropped));
         }
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));
-        // Of a class that loses nothing on its way so many come as the routes say.
+        // If a class loses nothing on its way, as many frames arrive as the routes say.
         let all_come = case.content(i, trial.percent) || trial.percent <= 100.0 * FULL;
         if all_come && (came - by_routes).abs() > by_routes * STRAYING + few {
             own.push(format!("{came} frames came to its queue, by the routes {by_routes:.0}"));

@@ -1,4 +1,4 @@
-//! `drophammer plan`: what a suite would do, and what its router must be configured with. Nothing is started.
+//! `drophammer plan`: what a suite would do, and the configuration that its router needs. Nothing is started.
 
 use crate::Exit;
 use crate::args::{LanguageArg, PlanArgs};
@@ -56,7 +56,7 @@ fn configuration(suite: &Suite, role: &RouterRole, language: LanguageArg, interf
     }
 }
 
-/// Prints lines in columns that begin at the same place.
+/// Prints lines in aligned columns.
 fn columns(rows: &[Vec<String>]) {
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     for row in rows {
@@ -89,7 +89,7 @@ fn what_is_done(suite: &Suite) {
     let tests = suite.tests.iter().zip(drophammer_testbed::estimates(suite)).enumerate();
     let tests = tests.map(|(index, (test, (time, trials)))| {
         let trials = trials.map_or("trials not known".to_owned(), |trials| trials.to_string());
-        row([&format!("{}.", index + 1), &test.test, &trials, &show_about(time)])
+        row([&format!("{}.", index + 1), &test.label(), &trials, &show_about(time)])
     });
     columns(&tests.collect::<Vec<_>>());
     let (rounds, duts) = (suite.rounds, suite.duts.len());

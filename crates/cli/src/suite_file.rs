@@ -22,7 +22,8 @@ pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
     work(&Registry { tests: &tests, kinds: &kinds })
 }
 
-/// Text of a file that a suite in `folder` includes, by its path from there. It must lie below the folder even where links lead.
+/// Text of a file that a suite in `folder` includes, by its path from there. The file must be below the folder even if
+/// links are followed.
 fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let name = path.display();
     let failed = |e: io::Error| {
@@ -36,7 +37,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
         return Err(Refusal::new(format!("`{name}` is a link that leads out of the folder of the suite"), help));
     }
     let metadata = fs::metadata(&file).map_err(failed)?;
-    // Anything else might never end, or keep the reader waiting.
+    // Reading anything else might never end, or block.
     if !metadata.is_file() {
         return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
     }
@@ -45,18 +46,26 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
         return Err(Refusal::new(format!("`{name}` has {} bytes", metadata.len()), help));
     }
     let mut bytes = Vec::new();
-    // It may grow meanwhile; then the text is refused for its length.
+    // The file may grow in the meantime; its text is then refused as too long.
     File::open(&file).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
     String::from_utf8(bytes).map_err(|_| Refusal::new(format!("`{name}` is not text in UTF-8"), "save it as UTF-8"))
 }
 
-/// Texts that a run keeps: the name in its folder, and the text.
+/// Text of a suite file. The reader refuses a text longer than [`MAX_BYTES`], so of an endless file no more than that
+/// is read.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Texts kept by a run: the name in its folder, and the text.
 pub type Kept = Vec<(String, String)>;
 
-/// Reads the suite, with its texts and those of the files that it includes, without secrets; prints what is wrong with it.
+/// Reads the suite, with its texts and those of the files that it includes, without secrets; prints its errors.
 pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
     let name = args.suite.display().to_string();
-    let text = std::fs::read_to_string(&args.suite).map_err(|e| {
+    let text = text_of(&args.suite).map_err(|e| {
         err!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
         Exit::Usage
     })?;
@@ -82,7 +91,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
     })?;
     let mut suite = loaded.suite;
     let mut kept = vec![("suite.yaml".to_owned(), loaded.text)];
-    // In a folder of their own: they may be called as a file of the run is.
+    // In a separate folder, because they may have the name of a file of the run.
     kept.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
@@ -98,7 +107,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
     Ok((suite, kept))
 }
 
-/// A time that is an estimate: whole seconds, or minutes.
+/// An estimated time: in whole seconds, or minutes.
 pub fn show_about(time: Duration) -> String {
     match time.as_secs() {
         0..=99 => format!("{} s", time.as_secs().max(1)),
@@ -106,8 +115,8 @@ pub fn show_about(time: Duration) -> String {
     }
 }
 
-/// Prints what is known beforehand to stand in the way of a router of the suite: a role that it cannot play, a configuration of
-/// the user's that cannot be used.
+/// Prints the known obstacles for the routers of the suite: a role that a router cannot play, a configuration of the
+/// user's that cannot be used.
 pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
     drophammer_testbed::kinds::check(suite).map_err(|refused| {
         refused.iter().for_each(|why| err!("error: {why}"));
@@ -119,7 +128,7 @@ pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
 pub fn check(args: &SuiteArgs) -> Exit {
     match load(args) {
         Ok((mut suite, _)) => {
-            // A baseline that the suite does not name may be named to `run`.
+            // A baseline that is not in the suite may be given to `run`.
             let named = suite.baseline.is_some();
             let refused = refuse_impossible(&suite);
             let refused = refused.and_then(|()| if named { baseline::read(&mut suite, None) } else { Ok(()) });

@@ -29,17 +29,39 @@ pub struct ForwardingRate;
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "30 s", "length of a trial (RFC 2889 section 5.6.3: 30 s)");
 const REPEATS: Param<u32> = Param::new("repeats", "3", "10", "trials per frame size");
+const PER_PROCESSOR_SECOND: Param<bool> = Param::new(
+    "per_processor_second",
+    "false",
+    "false",
+    "also rank routers by the frames that they forward per second of their processor time, which tells them apart where the tester is the limit",
+);
+/// Differences of processor time that matter: batches and caches cost one router as much from one bring-up to the next.
+const LEAST_OF_PROCESSOR: f64 = 0.1;
+/// The kernel counts the tester's share of that time in steps of this length.
+const STEP_S: f64 = 0.01;
 
 static SPEC: TestSpec = TestSpec {
     name: "forwarding_rate",
     title: "Forwarding rate at maximum load",
     summary: "what the router still forwards when it is offered as much as the line or the tester can",
     source: "RFC 2285 section 3.6.2, RFC 2889 section 5.6",
-    params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
-    figures: &[FigureSpec {
-        key: "forwarding_rate_{size}_pps",
-        help: "forwarding rate per sending port at maximum offered load in fps, mean",
-    }],
+    params: params![
+        &TRAFFIC,
+        &LABELLED,
+        &MODIFIED,
+        &[TRIAL_DURATION.spec(), REPEATS.spec(), PER_PROCESSOR_SECOND.spec()],
+        &AFTER_TRIAL
+    ],
+    figures: &[
+        FigureSpec {
+            key: "forwarding_rate_{size}_pps",
+            help: "forwarding rate per sending port at maximum offered load in fps, mean",
+        },
+        FigureSpec {
+            key: "forwarding_rate_{size}_frames_per_cpu_s",
+            help: "frames forwarded per second of the router's processor time, with `per_processor_second`",
+        },
+    ],
     tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -103,13 +125,13 @@ impl Method for ForwardingRate {
                     Ok(result) => results.push(result),
                     Err(TestError::Unfit(why)) if retreats < RETREATS => {
                         retreats += 1;
-                        // Line rate itself may be far beyond what the tester ever offers.
+                        // The line rate may be far beyond what the tester can offer.
                         let highest = limits.ceiling.map_or(limit, |c| FrameRate(c.pps().min(limit.pps())));
                         limit = highest.scaled(RETREAT);
                         if load_was_too_high(&why) {
                             bed.known().highest.maximum.insert(pattern.key(), limit);
                         }
-                        // Trials of another load are no repetitions of these.
+                        // Trials at another load are not repetitions of these.
                         results.clear();
                         continue;
                     }
@@ -168,6 +190,19 @@ impl Method for ForwardingRate {
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
             let load_pps = Some(limit.pps());
             outcome.ranks.push(RankFigure { tester_limited, load_pps, ..higher(key, title, "fps", Some(average)) });
+            if PER_PROCESSOR_SECOND.get(params) {
+                let key = format!("forwarding_rate_{}_frames_per_cpu_s", pattern.size);
+                let title = format!("Frames per second of processor time, {}", pattern.size_text());
+                let own_s = processor_s(&results);
+                let frames: u64 = results.iter().map(TrialResult::received).sum();
+                let value = own_s.map(|own_s| frames as f64 / own_s);
+                let resolution = own_s.map_or(0.0, |own_s| STEP_S / own_s);
+                let figure = higher(key, title, "frames/s", value);
+                outcome.ranks.push(RankFigure { load_pps, least: LEAST_OF_PROCESSOR, resolution, ..figure });
+                if own_s.is_none() {
+                    note(outcome, "The router's processor time is not known.");
+                }
+            }
             stopped
         })
     }
@@ -186,4 +221,15 @@ impl Method for ForwardingRate {
         let few = fewer(params, &REPEATS, "trials per frame size", 10, CONFORMANT);
         common_deviations(params).into_iter().chain(trial).chain(few).collect()
     }
+}
+
+/// Processor time of the DUT in these trials, in seconds, without what its processor did for the tester's ends of the links; `None` where that is
+/// not known.
+fn processor_s(results: &[TrialResult]) -> Option<f64> {
+    let (mut used_ns, mut tester_ns) = (0, 0);
+    for result in results {
+        used_ns += result.health.dut_used_ns?;
+        tester_ns += result.health.tester_on_dut_ns.unwrap_or(0);
+    }
+    (used_ns > tester_ns).then(|| (used_ns - tester_ns) as f64 / 1e9)
 }

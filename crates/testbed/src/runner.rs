@@ -1,5 +1,5 @@
 //! Runs a suite: for each DUT brings it up, waits until it forwards, runs the tests, takes it down. A DUT that does not
-//! come up or dies ends only its own tests.
+//! come up or dies affects only its own tests.
 
 mod ceilings;
 mod own_delay;
@@ -35,24 +35,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a run needs beside its suite.
+/// Parameters of a run.
 pub struct Run<'a> {
     /// The suite.
     pub suite: &'a Suite,
-    /// The lab; absent when every DUT is simulated.
+    /// The lab; absent if every DUT is simulated.
     pub lab: Option<&'a mut Lab>,
-    /// What moves the frames to and from routers that are not simulated.
+    /// The backend that moves frames to and from routers that are not simulated.
     pub backend: &'static Backend,
     /// Queues of each port of the tester, at least one.
     pub queues: u32,
-    /// Processors of the tester's threads, one per thread; the first is the calling thread's, which is there. None or one: the
-    /// calling thread does it all.
+    /// Processors of the tester's threads, one per thread; the first is that of the calling thread, which exists
+    /// already. With none or one, the calling thread does all the work.
     pub processors: &'a [usize],
-    /// Are trials kept whatever the host did to the processors of tester and DUT?
+    /// True if trials are kept whatever the host did to the processors of tester and DUT.
     pub busy_host: bool,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
-    /// Is what is no test traffic kept, in a file per port in the DUT's folder?
+    /// True if frames that are not test frames are kept, in a file per port in the DUT's folder.
     pub capture: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
@@ -60,27 +60,28 @@ pub struct Run<'a> {
     pub environment: Environment,
     /// Secret that distinguishes this run's frames from those of other runs.
     pub secret: u64,
-    /// Digest of the suite and of what else a run must have in common with its earlier part; see [`Started::digest`].
+    /// Digest of the suite and of everything else that a run must have in common with its earlier part; see
+    /// [`Started::digest`].
     pub digest: String,
-    /// The earlier part of this run, where it goes on.
+    /// The earlier part of this run, if it is continued.
     pub earlier: Option<Earlier>,
 }
 
-/// What ended a run early.
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// What was measured could not be kept.
+    /// Results could not be stored.
     #[error("{0}")]
     Store(String),
-    /// A DUT is not what it was when the run began.
+    /// A DUT differs from what it was when the run began.
     #[error("the run cannot go on: {0}")]
     Changed(String),
-    /// The user stopped it; everything measured until then is kept.
+    /// The user stopped it; all results until then are stored.
     #[error("stopped by the user")]
     Interrupted,
 }
 
-/// How it went.
+/// Number of tests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Tests that ran to their end.
@@ -94,7 +95,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One more test that ended so.
+    /// Counts a test that ended with this status.
     fn count(&mut self, status: &TestStatus) {
         *match status {
             TestStatus::Completed => &mut self.completed,
@@ -106,17 +107,17 @@ impl Tally {
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
-    // The suite was checked against this very list.
+    // The suite was checked against this same list.
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
 }
 
-/// Runs `run`, telling `observer` of everything.
+/// Runs `run` and reports everything to `observer`.
 ///
 /// # Errors
-/// [`RunError`]; a DUT's failure is no error of the run, it is in the records and in the tally.
+/// [`RunError`]; a DUT's failure is not an error of the run, but is in the records and in the tally.
 pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let suite = run.suite;
-    // There is no host to watch where all DUTs are simulated.
+    // If all DUTs are simulated there is no host to watch.
     let unwatched = run.busy_host && run.lab.is_some();
     let mut session = Session::new(suite.seed, suite.profile, run.secret);
     let going_on = run.earlier.is_some();
@@ -154,7 +155,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         runner.keep(&Record::Started(Box::new(started)))?;
     }
     let ended = runner.all();
-    // A last line would make a run look whole that lacks what could not be kept; so short a line may still fit.
+    // An end record would make a run look complete although records could not be stored; a line that short might still
+    // fit on the disk.
     if let Err(e @ (RunError::Store(_) | RunError::Changed(_))) = ended {
         return Err(e);
     }
@@ -187,7 +189,7 @@ fn started(suite: &Suite, command: &[String], digest: String, environment: Envir
         command: command.to_vec(),
         digest,
         environment,
-        // One that was not read is no condition of the run.
+        // A baseline that was not read is not a condition of the run.
         baseline: suite.baseline.clone().filter(|baseline| !baseline.started.is_empty()),
     }
 }
@@ -202,18 +204,18 @@ struct Runner<'a> {
     capture: bool,
     observer: &'a mut dyn Observer,
     session: Session,
-    /// `(test, estimate)` of everything, in order.
+    /// `(test, estimate)` for the whole run, in order.
     plan: Vec<(usize, Duration)>,
     /// Tests begun.
     number: usize,
-    /// [`Runner::number`] at the beginning of the turn of the DUT that is being tested.
+    /// [`Runner::number`] at the beginning of the current DUT's turn.
     turn: usize,
-    /// What a test took on an earlier DUT: the best estimate for the next.
+    /// Duration of a test on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
-    /// What the tester could not offer to one DUT it offers to none after it.
+    /// A load that the tester could not offer to one DUT is not offered to any later one.
     highest: HighestLoads,
     tally: Tally,
-    /// What an earlier part of this run has measured.
+    /// Results of an earlier part of this run.
     earlier: Earlier,
 }
 
@@ -236,7 +238,8 @@ impl Runner<'_> {
 
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
-        // The loop uses interfaces like those of routers in namespaces; it does not show the ceiling of the user's own interfaces.
+        // The loop uses interfaces like those of routers in namespaces; it does not show the ceiling of the user's own
+        // interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
@@ -251,7 +254,7 @@ impl Runner<'_> {
         for round in 0..suite.rounds {
             self.session.round = round + 1;
             let order = match suite.rounds {
-                // One round alone is compared with nothing.
+                // A single round is compared with no other, so it keeps the order of the suite.
                 1 => (0..suite.duts.len()).collect(),
                 _ => order(suite.duts.len(), round as usize, suite.seed),
             };
@@ -272,7 +275,7 @@ impl Runner<'_> {
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
-            // The whole story, with log lines, is in the note; the tests only say that they fell with it.
+            // The note has the full report, with log lines; the tests only repeat its first line.
             self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
         }
         if self.observer.stopped() {
@@ -281,13 +284,13 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Folder of a DUT: with several rounds one for each.
+    /// Folder of a DUT; with several rounds, one for each.
     fn folder(&self, dut: &DutConfig) -> PathBuf {
         let folder = self.work_dir.join(&dut.name);
         if self.suite.rounds > 1 { folder.join(format!("round-{}", self.session.round)) } else { folder }
     }
 
-    /// Tests of a DUT that could not be begun are in the records too, with the reason.
+    /// Records the tests of a DUT that could not be started, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
         let per_dut = self.suite.tests.len();
         while self.number < self.turn + per_dut {
@@ -302,7 +305,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Keeps what a DUT is and which ports it has.
+    /// Records the properties of a DUT and its ports.
     fn keep_dut(&mut self, dut: &DutConfig, device: &dyn Dut, ports: &Ports, config: &Config) -> Result<(), RunError> {
         let record = DutRecord {
             ports: real::port_records(&self.suite.ports, ports, config),
@@ -389,7 +392,7 @@ impl Runner<'_> {
         result
     }
 
-    /// Time that everything after test `number` (from 0) will take.
+    /// Time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.plan.iter().skip(number + 1);
         left.map(|(test, estimate)| self.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
@@ -443,16 +446,19 @@ impl Runner<'_> {
         }
         for (index, test) in suite.tests.iter().enumerate() {
             let method = method(test);
-            let title = method.spec().title;
+            let mut title = method.spec().title.to_owned();
+            if let Some(id) = &test.id {
+                title += &format!(" ({id})");
+            }
             self.number += 1;
             let (test_time, after) = estimates[index];
             setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
             let (left, of) = (setup.left.now(), self.plan.len());
-            setup.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
+            setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number: self.number, of, left });
             let mut outcome = Outcome::default();
             let result = routed::release(&mut setup, method.spec(), &test.params)
                 .and_then(|()| method.run(&mut setup, &test.params, &mut outcome));
-            // A test of sessions alone has no routes.
+            // A test of sessions only has no routes.
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
@@ -466,7 +472,7 @@ impl Runner<'_> {
                 self.elapsed.insert(index, elapsed);
             }
             let problem = problem_of(&status);
-            setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
+            setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title: &title, problem });
             let record = test_record(dut, test, round, elapsed, status, outcome);
             setup.observer().record(&record).map_err(RunError::Store)?;
             match result {

@@ -110,8 +110,11 @@ impl FromStr for Cells {
 
 const OPEN: &str = "the `]` behind the rows is missing";
 
+/// Conditions on cells of a row: key of the column, and what it holds.
+type Conditions = Vec<(String, String)>;
+
 /// The rows between brackets, of which the first has been read, and the rest of the text.
-fn rows(mut rest: &str) -> Result<(Vec<(String, String)>, &str), &'static str> {
+fn rows(mut rest: &str) -> Result<(Conditions, &str), &'static str> {
     let mut rows = Vec::new();
     loop {
         let (column, after) = rest.split_once('=').ok_or("rows are selected by `column=value` in brackets")?;

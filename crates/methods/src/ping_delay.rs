@@ -1,9 +1,8 @@
 //! Delay by ping (Bradner 1989, "delay through router"): round trips of ICMP echo requests through the router and to
 //! it, less the tester's own share, beside the latency of test frames in the same trial.
 //!
-//! Bradner's packets were pings, timed with an oscilloscope from the end of the packet in to the beginning of the
-//! packet out. Here the tester is at both ends: it knows when a request arrived behind the router and when the reply
-//! left, and the delay of its ports on a loop without router.
+//! Bradner timed pings with an oscilloscope. Here the tester is at both ends: it knows when a request arrived behind the
+//! router and when the reply left, and the delay of its ports on a loop without router.
 
 use crate::Method;
 use crate::columns;

@@ -1,8 +1,6 @@
-//! Routing loop (tests of a "GigaPoP", 1999): four routers send packets to one prefix in a circle, through a tunnel and
-//! by policy routing, until their TTL expires. They forward an injected packet `ttl - 1` times, so that a small load
-//! becomes a large one inside the system.
-//!
-//! Only ICMP errors come back to the tester, so the result is based on the interface counters of the routers.
+//! Routing loop (tests of a "GigaPoP", 1999): four routers forward packets to one prefix in a circle, through a tunnel
+//! and by policy routing, until their TTL expires, `ttl - 1` times each. So a small load becomes a large one. Only ICMP
+//! errors come back to the tester, so the result is based on the interface counters of the routers.
 
 mod counted;
 mod rows;

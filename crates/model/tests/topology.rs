@@ -158,8 +158,7 @@ fn a_mesh_of_four_has_the_ports_in_blocks_and_six_links() {
     let to: Vec<_> = role.routes.iter().filter(|r| r.prefix == ports[0].ipv4.as_ref().unwrap().behind).collect();
     let via: Vec<_> = to.iter().map(|r| (r.rank, owner(&system, r.via).unwrap())).collect();
     assert_eq!(via, [(0, 0), (1, 3), (2, 1)]);
-    // For each family: two routes of its own, and three routes to the two links, two networks and loopback address of
-    // each of three routers.
+    // For each family: two own routes, and three to the two links, two networks and loopback of each of three routers.
     assert_eq!(role.routes.len(), 2 * (2 + 3 * 3 * 5));
     assert!(role.routes.is_sorted_by_key(|r| r.via.is_ipv6()));
 }
@@ -351,8 +350,7 @@ fn a_router_gets_the_classes_of_its_own_ways_out() {
         own.into_iter().map(|list| list.at).collect::<Vec<_>>()
     };
     assert_eq!((of(0), of(3)), (vec![], vec![]));
-    // Port 5 is the second port of r3, and the link to r2 its second link to other routers, as the link to r3 is for
-    // r2.
+    // Port 5 is the second port of r3. The link between r2 and r3 is the second one to other routers for both.
     assert_eq!((of(2), of(1)), (vec![WayOut::Port(1), WayOut::Port(3)], vec![WayOut::Port(3)]));
     assert_eq!(system.class_counter(CoreWay { from: 3, to: 2 }, "gold"), Some("r3.d3.gold".into()));
     assert_eq!(

@@ -152,9 +152,12 @@ pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
     Some(format!("{range}, {} rounds", summary.rounds))
 }
 
-/// The smallest difference that the run could have found: `5.2 %`.
+/// Ratios that only a run of one or two rounds would not find. They say nothing to a reader.
+const SENSELESS: f64 = 9.0;
+
+/// The smallest difference that the run could have found: `5.2 %`. `None` for ratios of 10 and more.
 pub fn detectable(figure: &Ranked) -> Option<String> {
-    let least = figure.detectable?;
+    let least = figure.detectable.filter(|least| figure.by_difference || *least < SENSELESS)?;
     Some(match figure.by_difference {
         true => format!("{} {}", number(least, &figure.unit), figure.unit),
         // From 100 % on a factor is easier to read.

@@ -200,7 +200,7 @@ impl Method for ForwardingRate {
                 let figure = higher(key, title, "frames/s", value);
                 outcome.ranks.push(RankFigure { load_pps, least: LEAST_OF_PROCESSOR, resolution, ..figure });
                 if own_s.is_none() {
-                    note(outcome, "The router's processor time is not known.");
+                    note(outcome, "The router's processor time, or the tester's share of it, is not known.");
                 }
             }
             stopped
@@ -229,7 +229,7 @@ fn processor_s(results: &[TrialResult]) -> Option<f64> {
     let (mut used_ns, mut tester_ns) = (0, 0);
     for result in results {
         used_ns += result.health.dut_used_ns?;
-        tester_ns += result.health.tester_on_dut_ns.unwrap_or(0);
+        tester_ns += result.health.tester_on_dut_ns?;
     }
     (used_ns > tester_ns).then(|| (used_ns - tester_ns) as f64 / 1e9)
 }

@@ -14,6 +14,7 @@ use crate::router;
 use crate::snmp::Agent;
 use crate::topology::Topology;
 use crate::traffic_classes::{self, Given};
+use crate::wait::{self, Look};
 use crate::{LabError, probe};
 use daemons::Resetting;
 use drophammer_model::classes::EgressClasses;
@@ -28,6 +29,19 @@ use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
+
+/// Time for the neighbours of a daemon to leave state Idle after their sessions have ended. FRR needs one second.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Waits while `idle` returns a message. A neighbour that stays idle for longer is left to the next test, which waits
+/// for its session.
+pub(crate) fn await_no_idle(mut idle: impl FnMut() -> Result<Option<String>, LabError>) -> Result<(), LabError> {
+    let waited = wait::until(IDLE, &|| false, || Ok(idle()?.map_or(Look::Ready(()), Look::NotYet)));
+    match waited {
+        Err(LabError::NotReady { .. }) => Ok(()),
+        other => other,
+    }
+}
 
 /// Location of a tester interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,6 +278,7 @@ pub trait Dut {
 }
 
 /// See [`NamespaceDut::ask_sessions`].
+type AskIdle = Box<dyn Fn() -> Option<String>>;
 type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 
 /// A router in a namespace: links, and daemons if it has any.
@@ -281,6 +296,8 @@ pub(crate) struct NamespaceDut {
     ssh: bool,
     /// Commands to run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
+    /// Asks its daemon for a neighbour that cannot have a session yet: returns a message while there is one.
+    idle: Option<AskIdle>,
     /// Asks its daemon about a session with another router of its system: returns a message while the session is not
     /// up.
     session: Option<AskSession>,
@@ -372,7 +389,7 @@ impl Dut for NamespaceDut {
                 });
             }
         }
-        Ok(())
+        self.idle.as_ref().map_or(Ok(()), |idle| await_no_idle(|| Ok(idle())))
     }
 
     fn processor(&self) -> Option<usize> {

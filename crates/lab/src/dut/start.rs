@@ -56,6 +56,7 @@ impl NamespaceDut {
             record,
             role,
             after_sessions,
+            idle: None,
             session: None,
             routes_by_lab: false,
             management: None,
@@ -96,6 +97,11 @@ impl NamespaceDut {
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
     pub(crate) fn after_sessions(&mut self, commands: Vec<Command>) {
         self.after_sessions = commands;
+    }
+
+    /// Sets how its daemon is asked for a neighbour that cannot have a session yet.
+    pub(crate) fn idle_neighbours(&mut self, ask: impl Fn() -> Option<String> + 'static) {
+        self.idle = Some(Box::new(ask));
     }
 
     /// Sets how its daemon is asked about a session with another router of its system.

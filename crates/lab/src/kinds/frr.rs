@@ -10,6 +10,7 @@ use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{CorePeer, RouterRole};
 use drophammer_model::suite::DutConfig;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
@@ -102,7 +103,11 @@ impl DutKind for Frr {
         }
         if let Some(bgp) = &role.bgp {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
-            router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
+            router.wait(stop, |_| Ok(not_told(&vty, &locals).or_else(|| idle(&vty))))?;
+            router.idle_neighbours({
+                let vty = vty.clone();
+                move || idle(&vty)
+            });
             router.ask_sessions(move |_, peer| session_down(&vty, peer));
         }
         router.with_agent(lab, dut, work_dir, stop)?;
@@ -173,6 +178,23 @@ pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     missing.map(|address| format!("bgpd has not heard of its address {address}"))
 }
 
+/// A message with a neighbour that bgpd keeps in state Idle. bgpd accepts its connection all the same, against RFC 4271
+/// section 8.2.2, and ends the new session if the neighbour's start timer fires just then.
+pub(super) fn idle(vty: &Path) -> Option<String> {
+    match ask(vty, "show bgp summary json") {
+        Ok(told) => idle_in(&told).map(|peer| format!("bgpd keeps its neighbour {peer} in state Idle")),
+        Err(e) => Some(format!("bgpd does not answer: {e}")),
+    }
+}
+
+/// The first neighbour in state Idle of `show bgp summary json`. One that is shut down has another state.
+fn idle_in(summary: &str) -> Option<String> {
+    let all: Value = serde_json::from_str(summary).ok()?;
+    let families = all.as_object()?.values();
+    let mut peers = families.filter_map(|family| family.get("peers")?.as_object()).flatten();
+    peers.find(|(_, peer)| peer.get("state").and_then(Value::as_str) == Some("Idle")).map(|(address, _)| address.clone())
+}
+
 /// A message from bgpd when a session with another router of the system is not up.
 pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     let told = match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
@@ -226,6 +248,21 @@ fn with_groups(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
+
+    #[test]
+    fn an_idle_neighbour_is_found_in_either_family() {
+        let summary = |state: &str| {
+            format!(
+                r#"{{"ipv4Unicast":{{"as":65000,"peers":{{"198.18.1.2":{{"state":"Active (passive)"}}}},"totalPeers":1}},
+                "ipv6Unicast":{{"peers":{{"2001:2::2":{{"state":"{state}"}}}}}}}}"#
+            )
+        };
+        assert_eq!(idle_in(&summary("Idle")).as_deref(), Some("2001:2::2"));
+        for other in ["Idle (Admin)", "Active", "Established"] {
+            assert_eq!(idle_in(&summary(other)), None);
+        }
+        assert_eq!(idle_in("% Unknown command"), None);
+    }
 
     #[test]
     fn the_configuration_holds_every_route() {

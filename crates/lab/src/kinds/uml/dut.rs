@@ -1,7 +1,7 @@
 //! The outside of a guest: starts it, joins its taps to the tester, asks it, ends it.
 
 use super::{Job, Routing, SPEC, agent};
-use crate::dut::{TesterInterface, Where};
+use crate::dut::{TesterInterface, Where, await_no_idle};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
@@ -397,6 +397,10 @@ impl Dut for UmlDut {
 
     fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
         self.ask(&format!("up {interface}")).map(drop)
+    }
+
+    fn sessions_ended(&mut self) -> Result<(), LabError> {
+        await_no_idle(|| Ok(self.ask("idle")?.get("waiting").and_then(Value::as_str).map(str::to_owned)))
     }
 
     /// Sends `classes` and the lists as JSON.

@@ -209,8 +209,10 @@ impl Guest {
         Ok(match word {
             "ready" => {
                 self.check()?;
-                json!({ "waiting": self.not_ready()?, "kernel": crate::environment::kernel_release() })
+                let waiting = self.not_ready()?.or_else(|| self.idle());
+                json!({ "waiting": waiting, "kernel": crate::environment::kernel_release() })
             }
+            "idle" => json!({ "waiting": self.idle() }),
             "lacking" => {
                 self.check()?;
                 json!({ "waiting": self.not_ready()?.or_else(|| self.session_down()) })
@@ -258,6 +260,11 @@ impl Guest {
         }
         let Some(bgp) = &role.bgp else { return Ok(None) };
         Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
+    }
+
+    /// A message when a neighbour cannot have a session yet.
+    fn idle(&self) -> Option<String> {
+        self.job.role.bgp.as_ref().and_then(|_| frr::idle(&bgpd()))
     }
 
     /// A message when a session with another router of its system is not up.

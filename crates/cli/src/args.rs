@@ -62,10 +62,10 @@ Examples:
   drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
   drophammer run my-router.yaml --out results/monday --profile conformant
   drophammer run my-router.yaml --live=8080               and look on in a browser
-  drophammer run my-router.yaml --baseline results/old    its criteria are shares of what an earlier run found
+  drophammer run my-router.yaml --baseline results/old    criteria relative to an earlier run
   drophammer run my-router.yaml --detach                  and go home; `drophammer watch` shows it
 
-Ctrl-C stops after the running burst, keeps what was measured and writes the report; a second one stops at once.
+Ctrl-C ends the trial under way, keeps what was measured and writes the report; a second one stops at once.
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
@@ -121,7 +121,7 @@ and ports, those with the most frames first.
 Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
 interface cannot be used.")]
     Listen(ListenArgs),
-    /// Bring one BGP session up, feed a table to the peer, and report what comes back
+    /// Bring up one BGP session, advertise a table to the peer, and report what it advertises
     #[command(after_help = "\
 Examples:
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
@@ -130,7 +130,7 @@ Examples:
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
 The tester answers ARP and TCP by itself: the interface needs no address. The routes are made up and look like those of the
-Internet; feed them to a router in a laboratory only (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the
+Internet; advertise them in a laboratory only (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the
 summary; a second one stops at once.
 
 Exit codes: 0 the session stayed up, and the peer has acknowledged all routes; 1 it went down, or did not take them; 2 the command
@@ -201,7 +201,7 @@ makes six.
 Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds no run
 that can be read.")]
     Compare {
-        /// Folders of the runs; the others are held against the first
+        /// Folders of the runs; the others are compared with the first
         #[arg(value_name = "RUN", num_args = 2.., required = true)]
         runs: Vec<PathBuf>,
         /// Print one JSON object instead of tables
@@ -216,7 +216,7 @@ Examples:
   drophammer history results --figure throughput          its figures over time
   drophammer history results --figure latency --dut frr --json
 
-Each run is held against the one before it of the same suite, as `drophammer compare` does.
+Each run is compared with the one before it of the same suite, as by `drophammer compare`.
 
 Exit codes: 0 the newest runs are not proven to be worse than those before; 1 one is; 2 the command line is wrong, or there
 are no runs.")]
@@ -229,7 +229,7 @@ Examples:
   drophammer selftest --interfaces eth1,eth2         over two ports joined by a cable
 
 Per backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and
-the latency that the tester adds; and it holds every counter against a device that knows what it did to each frame.")]
+the latency that the tester adds. It also compares every counter with a device that knows what it did to each frame.")]
     Selftest(SelftestArgs),
     /// Say what this machine can do as a tester, and what to change; starts nothing
     #[command(after_help = "\
@@ -372,11 +372,12 @@ pub struct RunArgs {
     /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in this folder, which was stopped or cut off. The suite, the options that change what is measured, the program, the machine and the routers must be the same. A router whose
-    /// tests were cut off is measured again from its first test of that round
+    /// Resume the run in this folder, which was stopped or killed. The suite, the options that change what is measured,
+    /// the program, the machine and the routers must be the same. A router whose tests were interrupted repeats all
+    /// tests of that round
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Folder of an earlier run, of whose figures bounds such as `">= 95 % of baseline"` are shares, in place of the suite's
+    /// Folder of the earlier run to which criteria such as `">= 95 % of baseline"` refer, in place of that of the suite
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
     /// Backend for routers that are not simulated; see `drophammer list backends`
@@ -391,12 +392,12 @@ pub struct RunArgs {
     /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
-    /// Keep trials even where other programs or a hypervisor held tester or router up, as on a shared machine that runs tests of
-    /// software: the figures are not to be compared then
+    /// Keep trials that other programs or a hypervisor disturbed, instead of repeating them: for tests of software on a
+    /// shared machine. Do not compare the figures of such a run
     #[arg(long)]
     pub busy_host: bool,
-    /// Go on in the background, without this terminal, once nothing is refused: what is printed goes into console.log in the folder of the
-    /// run, and the events of --json into events.jsonl. See `drophammer watch` and `drophammer stop`
+    /// Run in the background, without this terminal, once all checks have passed. The output goes into console.log in
+    /// the folder of the run, and the events of --json into events.jsonl. See `drophammer watch` and `drophammer stop`
     #[arg(long)]
     pub detach: bool,
     /// This is the process in the background; started by `run --detach`

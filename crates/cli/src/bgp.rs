@@ -136,7 +136,8 @@ impl<'a> Feed<'a> {
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
             let cause = self.speaker.cause().unwrap_or("it does not answer".into());
             let text = format!(
-                "the session with {} is not up after {} s: {cause}; is BGP configured there for {} in AS {}, from AS {}?",
+                "the session with {} is not up after {} s: {cause}; check that the router has the BGP neighbour {} \
+                 in AS {}, and is itself in AS {}",
                 self.job.speaker.peer,
                 PATIENCE.as_secs(),
                 self.job.speaker.address,
@@ -165,7 +166,10 @@ impl<'a> Feed<'a> {
             self.refused = cause;
         }
         if told.skipped > 0 {
-            let text = format!("the peer does not take {} unicast routes in this session", self.job.family());
+            let text = format!(
+                "the peer has not negotiated {} unicast in this session; enable this address family on it",
+                self.job.family()
+            );
             return Err(Failure { exit: Exit::Failed, text });
         }
         if self.up.is_some() && !self.has_told_all() && is_done(&told) {

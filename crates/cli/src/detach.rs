@@ -10,6 +10,7 @@ use crate::args::RunArgs;
 use crate::output::out;
 use crate::run::{RUNS, fail, from_here};
 use crate::running::Held;
+use drophammer_model::suite::Secret;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -32,9 +33,27 @@ const OPTION: &str = "--detached";
 /// Position of this option among the words of the command line.
 const PLACE: usize = 2;
 
-/// The words of this command line as the user wrote them, for the records.
-pub fn command_line() -> Vec<String> {
-    as_written(std::env::args_os())
+/// The words of this command line as the user wrote them, for the records, without the values of `secret` variables.
+pub fn command_line(secret: &[String]) -> Vec<String> {
+    without_values(as_written(std::env::args_os()), secret)
+}
+
+/// The words with [`Secret::HIDDEN`] for the values that `--var` gives to the variables `secret`.
+fn without_values(words: Vec<String>, secret: &[String]) -> Vec<String> {
+    let mut is_value = false;
+    let hide = |word: String| {
+        let inline = word.strip_prefix("--var=");
+        let of = if std::mem::replace(&mut is_value, word == "--var") { Some(&*word) } else { inline };
+        let name = of.and_then(|assignment| assignment.split_once('=')).map(|(name, _)| name.trim());
+        match name {
+            Some(name) if secret.iter().any(|secret| secret == name) => {
+                let option = if inline.is_some() { "--var=" } else { "" };
+                format!("{option}{name}={}", Secret::HIDDEN)
+            }
+            _ => word,
+        }
+    };
+    words.into_iter().map(hide).collect()
 }
 
 fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
@@ -167,6 +186,15 @@ mod tests {
         assert_eq!(words("drophammer run --detached x.yaml --detach"), "drophammer run x.yaml --detach");
         assert_eq!(words("drophammer run x.yaml --detach"), "drophammer run x.yaml --detach");
         assert_eq!(words("drophammer run -- --detached"), "drophammer run -- --detached");
+    }
+
+    #[test]
+    fn values_of_secret_variables_are_not_recorded() {
+        let kept =
+            |line: &str| without_values(line.split(' ').map(str::to_owned).collect(), &["key".to_owned()]).join(" ");
+        assert_eq!(kept("run x.yaml --var key=sesame --var rate=1"), "run x.yaml --var key=<secret> --var rate=1");
+        assert_eq!(kept("run x.yaml --var=key=a=b --rounds 2"), "run x.yaml --var=key=<secret> --rounds 2");
+        assert_eq!(kept("run key=sesame --var keys=1"), "run key=sesame --var keys=1");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use drophammer_model::capabilities::Placement;
 use drophammer_model::environment::Environment;
 use drophammer_model::suite::{DutConfig, Params};
 use drophammer_port::INTERFACE_BACKENDS;
+use nix::unistd::geteuid;
 use serde_json::json;
 
 /// Judgement of a finding.
@@ -97,7 +98,10 @@ fn refused(subject: &str, what: &str, error: &str) -> Finding {
 fn of_backend(name: &str, usable: Result<(), String>) -> Finding {
     match usable {
         Ok(()) => Finding::good(format!("backend {name}"), "usable"),
-        Err(why) => Finding::good(format!("backend {name}"), why).missing("run as root, or leave it to --backend auto"),
+        Err(why) => {
+            let root = if geteuid().is_root() { "" } else { "run as root, or " };
+            Finding::good(format!("backend {name}"), why).missing(format!("{root}leave the choice to --backend auto"))
+        }
     }
 }
 
@@ -110,10 +114,15 @@ fn kinds() -> Vec<Finding> {
         let subject = format!("router {}", spec.name);
         let mut finding = Finding::good(subject, spec.summary);
         let missing: Vec<String> = drophammer_lab::missing(&dut, &[]).iter().map(ToString::to_string).collect();
-        for error in missing {
-            let (why, remedy) = error.split_once("remedy: ").unwrap_or((&error, ""));
-            finding.found = why.trim().to_owned();
-            finding = finding.missing(remedy.trim());
+        let parts = |error: &String| {
+            let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
+            (why.trim().to_owned(), remedy.trim().to_owned())
+        };
+        let (why, remedies): (Vec<String>, Vec<String>) = missing.iter().map(parts).unzip();
+        if !why.is_empty() {
+            finding.state = State::Missing;
+            finding.found = why.join("; ");
+            finding.remedies.extend(remedies.into_iter().filter(|remedy| !remedy.is_empty()));
         }
         if spec.name == "uml"
             && finding.state == State::Good

@@ -10,7 +10,7 @@ use crate::observer::{Watcher, stop_flag};
 use crate::output::{err, out};
 use crate::progress::Display;
 use crate::running::Held;
-use crate::suite_file::{load, refuse_impossible};
+use crate::suite_file::{Kept, load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
@@ -136,7 +136,7 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(detached) => detached,
         Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
     };
-    let (mut suite, texts) = match load(&args.suite) {
+    let (mut suite, Kept { texts, secret_variables }) = match load(&args.suite) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -168,7 +168,7 @@ pub fn run(args: &RunArgs) -> Exit {
         return fail(Exit::Usage, e);
     }
     for left in drophammer_lab::sweep() {
-        err!("removed what an earlier run left behind: {left}");
+        err!("left by an earlier run: {left}");
     }
     let folder = match &args.resume {
         None => parent(args.out.as_deref()),
@@ -272,7 +272,7 @@ pub fn run(args: &RunArgs) -> Exit {
         busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,
-        command: command_line(),
+        command: command_line(&secret_variables),
         environment,
         secret: secret(),
         digest,
@@ -397,7 +397,7 @@ pub fn clean() -> Exit {
         out!("nothing was left behind");
     }
     for what in left {
-        out!("removed {what}");
+        out!("left by an earlier run: {what}");
     }
     Exit::Good
 }

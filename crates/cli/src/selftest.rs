@@ -72,7 +72,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
         Err(exit) => return exit,
     };
     for left in drophammer_lab::sweep() {
-        err!("removed what an earlier run left behind: {left}");
+        err!("left by an earlier run: {left}");
     }
     let folder = match parent(args.out.as_deref()) {
         Ok(folder) => folder,

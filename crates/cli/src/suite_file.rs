@@ -59,8 +59,13 @@ fn text_of(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Texts kept by a run: the name in its folder, and the text.
-pub type Kept = Vec<(String, String)>;
+/// What a run keeps of its suite, without secrets.
+pub struct Kept {
+    /// Texts: the name in the folder of the run, and the text.
+    pub texts: Vec<(String, String)>,
+    /// Variables whose values on the command line are secret.
+    pub secret_variables: Vec<String>,
+}
 
 /// Reads the suite, with its texts and those of the files that it includes, without secrets; prints its errors.
 pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
@@ -90,9 +95,9 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
         Exit::Usage
     })?;
     let mut suite = loaded.suite;
-    let mut kept = vec![("suite.yaml".to_owned(), loaded.text)];
+    let mut texts = vec![("suite.yaml".to_owned(), loaded.text)];
     // In a separate folder, because they may have the name of a file of the run.
-    kept.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
+    texts.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
         suite.rounds = drophammer_testbed::rounds_within(&suite, time, least);
@@ -100,11 +105,12 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
         if needs > time {
             let (rounds, needs, time) = (suite.rounds, show_about(needs), show_duration(time));
             err!(
-                "{rounds} rounds are the fewest that tell routers apart; they take about {needs}, which is longer than {time}"
+                "warning: --time {time} is too short: the default number of rounds, {rounds}, takes about {needs}; use \
+                 --rounds for fewer"
             );
         }
     }
-    Ok((suite, kept))
+    Ok((suite, Kept { texts, secret_variables: loaded.secret_variables }))
 }
 
 /// An estimated time: in whole seconds, or minutes.

@@ -44,6 +44,12 @@ fn a_run_keeps_what_its_suite_includes_without_keys_and_goes_on_with_nothing_els
     assert_eq!(kept("included/lab/keys.yaml"), "variables: {key: <secret>}\nbgp: {md5: <secret>}\n");
     let holds_key = |file: &PathBuf| String::from_utf8_lossy(&std::fs::read(file).unwrap()).contains("sesame4711");
     assert_eq!(files(&out).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    // Neither has one that the command line gives.
+    let given = dir.path().join("given");
+    let words = ["run", path, "--test", "short", "--var", "key=sesame4711", "--out", given.to_str().unwrap()];
+    assert!(run(&words).status.success());
+    assert!(std::fs::read_to_string(given.join("run.jsonl")).unwrap().contains("\"key=<secret>\""));
+    assert_eq!(files(&given).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new());
     // A run is continued only with an unchanged suite, included files among it.
     let resume = || {
         let output = run(&["run", path, "--test", "short", "--resume", out.to_str().unwrap()]);

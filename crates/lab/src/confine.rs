@@ -175,13 +175,13 @@ fn napi_threads() -> Vec<(u32, String)> {
 fn hold(folder: &File) -> Result<Flock<File>, LabError> {
     // A lock belongs to the open file description, which duplicates share: open the folder again.
     let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(folder)));
-    let mut file = Some(again.map_err(LabError::io("cannot open the lock of the labs"))?);
+    let mut file = Some(again.map_err(LabError::io("cannot open /run/lock"))?);
     wait::until(Duration::from_secs(20), &|| false, || match file.take() {
         Some(f) => match Flock::lock(f, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Look::Ready(lock)),
             Err((f, nix::Error::EWOULDBLOCK)) => {
                 file = Some(f);
-                Ok(Look::NotYet("another lab holds the lock on /run/lock".into()))
+                Ok(Look::NotYet("another Drophammer process holds the lock on /run/lock".into()))
             }
             Err((_, e)) => Err(LabError::io("cannot lock /run/lock")(e)),
         },

@@ -299,7 +299,7 @@ impl Shared {
     pub(crate) fn on_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         if !self.root {
             return Err(LabError::Forbidden {
-                what: "an ordinary user cannot use interfaces of the host from the lab".into(),
+                what: "only root can use the interfaces of this machine in a run".into(),
                 remedy: "run as root (routers on real interfaces need it), or use a kind that runs in a namespace"
                     .into(),
             });

@@ -74,8 +74,8 @@ impl InputQueue {
         match (self.frames, self.too_old) {
             (0, false) => format!("; input queue: the {RING} frames of the ring of a veth pair"),
             (0, true) => format!(
-                "; input queue: the {RING} frames of the ring of a veth pair, because this kernel has no longer one \
-                 (Linux {first}.{second} and later have)"
+                "; input queue: the {RING} frames of the ring of a veth pair; a longer queue needs Linux \
+                 {first}.{second} or later"
             ),
             (frames, _) => format!("; input queue: {frames} frames per link before the ring of {RING}"),
         }

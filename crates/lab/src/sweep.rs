@@ -56,7 +56,7 @@ pub fn sweep() -> Vec<String> {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             let ended = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             let how = ended.map_or_else(|e| format!("could not be ended: {e}"), |()| "ended".into());
-            found.push(format!("process {pid} ({}) of an earlier run: {how}", name.trim()));
+            found.push(format!("process {pid} ({}): {how}", name.trim()));
         }
     }
     found

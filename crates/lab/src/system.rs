@@ -57,11 +57,11 @@ struct SystemDut {
 /// all routers, for an SNMP agent, an SSH server and a management link.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
     let unusable = |what: &str, remedy: &str| {
-        let (what, remedy) = (format!("`{}` is several routers and has {what}", dut.name), remedy.into());
+        let (what, remedy) = (format!("with a `topology`, `{}` cannot have {what}", dut.name), remedy.into());
         LabError::Unusable { what, remedy }
     };
     if configuration::is_own(dut) {
-        return Err(unusable("a configuration of yours", "leave `config` and `template` out, or `topology`"));
+        return Err(unusable("a configuration of your own", "leave `config` and `template` out, or `topology`"));
     }
     if SNMP.find(&dut.params) == Some(true) {
         return Err(unusable("`snmp: true`", "leave `snmp` out: there is no single agent to ask"));

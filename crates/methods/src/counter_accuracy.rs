@@ -199,7 +199,8 @@ impl Method for CounterAccuracy {
                     note_of(
                         outcome,
                         pattern,
-                        "frames came and went while counters were read: a counter that is off by no more than these is not called so",
+                        "frames came and went while counters were read: a counter that is off by at most their number \
+                         is not called wrong",
                     );
                 }
                 let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();

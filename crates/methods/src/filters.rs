@@ -373,7 +373,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Me
         let not_forwarded =
             one.counts(DENIED).filter(|_| one.case.is_none()).map(|(offered, received)| offered - received);
         if let Some(frames) = not_forwarded.filter(|frames| *frames > 0) {
-            marks.push(format!("lost {frames} frames without filters that filters deny"));
+            marks.push(format!("without filters, lost {frames} of the frames that filters deny"));
         }
         let later = one.latency.iter().chain(one.sorting.iter().map(|(result, _)| result));
         TABLE.add(

@@ -232,7 +232,7 @@ fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Re
     match tried {
         Ok(()) => Ok(peers),
         Err(TestError::Failed(why)) => {
-            note(outcome, format!("No BGP session is looked at: {why}."));
+            note(outcome, format!("BGP sessions are not watched: {why}."));
             Ok(Vec::new())
         }
         Err(other) => Err(other),
@@ -323,7 +323,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     let Found { target, result, answered, other, sessions } = found;
     let mut marks = Vec::new();
     if *target != Target::Forwarded && result.received() > 0 {
-        marks.push(format!("{} frames were forwarded that had nowhere to go", result.received()));
+        marks.push(format!("forwarded {} frames that must not be forwarded", result.received()));
     }
     for lost in sessions.iter().flat_map(|(_, lost)| lost) {
         marks.push(lost.clone());

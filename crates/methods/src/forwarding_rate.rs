@@ -198,7 +198,13 @@ impl Method for ForwardingRate {
                 let value = own_s.map(|own_s| frames as f64 / own_s);
                 let resolution = own_s.map_or(0.0, |own_s| STEP_S / own_s);
                 let figure = higher(key, title, "frames/s", value);
-                outcome.ranks.push(RankFigure { load_pps, least: LEAST_OF_PROCESSOR, resolution, ..figure });
+                outcome.ranks.push(RankFigure {
+                    load_pps,
+                    least: LEAST_OF_PROCESSOR,
+                    resolution,
+                    independent_of_loss: true,
+                    ..figure
+                });
                 if own_s.is_none() {
                     note(outcome, "The router's processor time, or the tester's share of it, is not known.");
                 }

@@ -226,7 +226,9 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let bits = u8::try_from(SHORTER_BY.get(params)).unwrap_or(u8::MAX);
     let Covering { masks, covered } = covering(&table, bits, COVERING.get(params));
     if masks.behind.is_empty() || covered.ways().next().is_none() {
-        return Err(TestError::NotApplicable("the table has no routes that could be covered".into()));
+        return Err(TestError::NotApplicable(
+            "no prefix is found that covers a route; give more `routes`, or a smaller `shorter_by`".into(),
+        ));
     }
     let mut peers = table.peers();
     peers.extend(masks.peers());

@@ -113,6 +113,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         capped: false,
         load_pps: None,
         claim: None,
+        independent_of_loss: false,
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.0,

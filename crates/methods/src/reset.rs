@@ -238,7 +238,7 @@ fn resets(
     match problem {
         // Another reset would measure a broken router.
         Some(problem) => {
-            Err(TestError::Failed(format!("the router is not whole after a {} reset: {problem}", kind.word())))
+            Err(TestError::Failed(format!("the router has not recovered from a {} reset: {problem}", kind.word())))
         }
         None => Ok(()),
     }

@@ -207,7 +207,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     let all = &table.case.all;
     if let Some((one, other)) = nested(all) {
         let why = format!(
-            "the table has {one} and {other}, of which one covers the other: rules would not be of half of the routes"
+            "{one} and {other} of the table overlap: a rule for one matches frames to the other; choose another `table`"
         );
         return Err(TestError::NotApplicable(why));
     }

@@ -160,9 +160,9 @@ fn lost_of(result: &TrialResult, way: &Way, patience_s: f64) -> String {
         pairs.filter(|(_, (offered, received))| received < offered).map(|(route, _)| route).collect()
     });
     let example =
-        missed.first().map_or(String::new(), |first| format!(", such as {}", way.stream.routes.prefix(*first)));
+        missed.first().map_or(String::new(), |first| format!(", such as {},", way.stream.routes.prefix(*first)));
     format!(
-        "frames to {} of {} routes{example}, did not come to the right port, and no fewer were lost for {patience_s} s",
+        "frames to {} of {} routes{example} did not come to the right port, and no fewer were lost for {patience_s} s",
         thousands(missed.len() as u64),
         thousands(way.routes())
     )

@@ -70,7 +70,7 @@ impl Spread {
     pub fn meshed(case: Case) -> Result<Spread, TestError> {
         let (ports, count) = (case.peers.len() as u64, u64::from(case.all.len()));
         if count < ports {
-            let why = format!("{count} routes are fewer than the {ports} ports that they are behind");
+            let why = format!("{count} routes are too few for {ports} ports; give at least one for each port");
             return Err(TestError::NotApplicable(why));
         }
         let start = |i: u64| (count * i / ports) as u32;

@@ -242,7 +242,7 @@ fn intervals(params: &Params) -> Result<u64, TestError> {
     let (duration, interval) = (DURATION.seconds(params), INTERVAL.seconds(params));
     let intervals = if interval > 0.0 { (duration / interval).round() } else { f64::INFINITY };
     if intervals < 1.0 {
-        let why = "`duration` is shorter than half of an `interval`: there would be none";
+        let why = "`duration` is shorter than half of an `interval`; give a longer `duration` or a shorter `interval`";
         return Err(TestError::NotApplicable(why.into()));
     }
     if intervals > MOST_INTERVALS as f64 {

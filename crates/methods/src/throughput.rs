@@ -176,7 +176,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
     }
     match searched.end {
         SearchEnd::OutOfBudget => marks.push("the time for the search ran out".into()),
-        SearchEnd::Running if searched.unfit.is_some() => marks.push("the tester was unfit in the midst of it".into()),
+        SearchEnd::Running if searched.unfit.is_some() => marks.push("the tester was unfit during the search".into()),
         SearchEnd::Running => marks.push("the search was stopped".into()),
         SearchEnd::FailedFast | SearchEnd::Completed => {}
     }

@@ -122,7 +122,7 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn
     for test in tests.iter_mut().filter(|test| !is_simulated(&test.dut)) {
         let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
-        for rank in &mut test.outcome.ranks {
+        for rank in test.outcome.ranks.iter_mut().filter(|rank| !rank.independent_of_loss) {
             rank.doubts = doubt(own.iter().copied().filter(|trial| decided(rank, trial))).into_iter().collect();
         }
         for row in test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows) {
@@ -240,6 +240,26 @@ mod tests {
         let trials = [overload(1, 200, 0.5), overload(2, 300, 0.95), overload(3, 1_000, 0.3)];
         assert_eq!(found(&trials), None, "one of two");
         assert_eq!(found(&[trials.as_slice(), &[overload(4, 100, 0.6)]].concat()), Some(4), "the one that lost most");
+    }
+
+    #[test]
+    fn a_figure_that_does_not_depend_on_loss_has_no_doubt() {
+        let figure = |key: &str, independent_of_loss: bool| {
+            serde_json::json!({
+                "key": key, "title": "", "unit": "", "value": 1.0, "higher_is_better": true, "tester_limited": false,
+                "resolution": 0.0, "independent_of_loss": independent_of_loss
+            })
+        };
+        let record = serde_json::json!({
+            "dut": "d", "test": "forwarding_rate", "title": "", "parameters": {}, "elapsed_s": 1.0,
+            "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [
+                figure("forwarding_rate_64_pps", false), figure("forwarding_rate_64_frames_per_cpu_s", true)
+            ]}
+        });
+        let mut tests = [serde_json::from_value::<TestRecord>(record).unwrap()];
+        mark(&mut tests, &[overload(7, 200, 0.57)], &|_| false);
+        let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
+        assert_eq!(doubts, [1, 0]);
     }
 
     #[test]

@@ -234,6 +234,9 @@ pub struct RankFigure {
     /// What the figure implies for other loads, if other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Lost frames do not change it, whatever lost them: they raise no doubt ([`crate::doubt`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub independent_of_loss: bool,
     /// The trials that contradict it. Not stored, because they may come after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,

@@ -207,6 +207,9 @@ pub struct TestRecord {
     pub dut: String,
     /// Test.
     pub test: String,
+    /// Its id in the suite, if it has one ([`crate::suite::TestConfig::id`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,

@@ -341,6 +341,7 @@ mod tests {
             scale: crate::statistics::Scale::Ratio,
             least: 0.03,
             claim: Some(strict()),
+            independent_of_loss: false,
             refuted: vec![],
             doubts: vec![],
             rounds: vec![],
@@ -350,6 +351,7 @@ mod tests {
         let test = TestRecord {
             dut: "d".into(),
             test: "throughput".into(),
+            id: None,
             round: 2,
             title: "Throughput".into(),
             parameters: serde_json::Value::Null,

@@ -109,6 +109,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
             load_pps: median(&mut known.iter().filter_map(|rank| rank.load_pps).collect::<Vec<_>>()),
+            independent_of_loss: false,
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             doubts: doubt::together(&known),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
@@ -252,6 +253,7 @@ mod tests {
             capped: false,
             load_pps: None,
             claim: None,
+            independent_of_loss: false,
             refuted: Vec::new(),
             doubts: Vec::new(),
             resolution: 0.01,
@@ -265,6 +267,7 @@ mod tests {
         TestRecord {
             dut: "d".into(),
             test: "throughput".into(),
+            id: None,
             round,
             title: "Throughput".into(),
             parameters: serde_json::Value::Null,

@@ -36,7 +36,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nprofile: conformnat", (2, 10), "cannot be `conformnat`", "did you mean `conformant`"),
     Case(1, "suite: good\nseed: -1", (2, 7), "whole number, not `-1`", "0 or more"),
     Case(1, "suite: good\nseed: \"1\"", (2, 7), "the quoted text `1`", "digits only"),
-    Case(1, "suite: good\nseed: 99999999999999999999", (2, 7), "whole number", "0 or more"),
+    Case(1, "suite: good\nseed: 99999999999999999999", (2, 7), "9999, which is out of range", "0 or more"),
     Case(1, "suite: good\nallow_public_addresses: yes", (2, 25), "must be `true` or `false`, not `yes`", "`true` or `false`"),
     Case(1, "suite: !!str good", (1, 14), "YAML tag", "leave the tag out"),
     Case(1, "\tsuite: good", (2, 1), "not YAML", "never with tabs"),
@@ -46,8 +46,8 @@ const CASES: &[Case] = &[
     Case(1, "suite: &a [*a]", (1, 12), "alias stands within its own anchor", "write the value out"),
     // Systems of several routers.
     Case(3, "  - {name: frr, kind: frr, topology: 4}", (3, 38), "`topology` is a map of keys and values, not `4`", "{mesh: 4}"),
-    Case(3, "  - {name: frr, kind: frr, topology: {}}", (3, 38), "`topology` has 0 of `mesh`, `chain` and `loop`", "{mesh: 4}"),
-    Case(3, "  - {name: frr, kind: frr, topology: {mesh: 2, chain: 2}}", (3, 38), "`topology` has 2 of `mesh`, `chain` and `loop`", "write one of them"),
+    Case(3, "  - {name: frr, kind: frr, topology: {}}", (3, 38), "`topology` has 0 of the keys `mesh`, `chain` and `loop`", "{mesh: 4}"),
+    Case(3, "  - {name: frr, kind: frr, topology: {mesh: 2, chain: 2}}", (3, 38), "`topology` has 2 of the keys `mesh`, `chain` and `loop`", "write exactly one"),
     Case(3, "  - {name: frr, kind: frr, topology: {ring: 2}}", (3, 39), "`topology` has no key `ring`", "mesh"),
     Case(3, "  - {name: frr, kind: frr, topology: {mesh: 1}}", (3, 45), "`mesh`", "2 to 64"),
     Case(3, "  - {name: frr, kind: frr, topology: {mesh: 4}}", (3, 38), "2 ports for a mesh of 4 routers", "4 or 8 ports"),
@@ -57,7 +57,7 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, wan_delay: 1 s}}", (3, 60), "`wan_delay` belongs to", "`loop: 4`"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_delay: 1 h}}", (3, 59), "`wan_delay` is too long", "10 s"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_speed: 1 kbit/s}}", (3, 59), "`wan_speed` of 1 kbit/s is too slow", "10 kbit/s"),
-    Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a router of kind `bird` cannot be several", "a kind that can: `frr`"),
+    Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a DUT of kind `bird` cannot consist of several routers", "a kind that can: `frr`"),
     // Facts for the report.
     Case(1, "suite: good\nabout: lab 3", (2, 8), "`about` is a map of keys and values, not `lab 3`", "by: Jane Doe"),
     Case(1, "suite: good\nabout: {by: [a]}", (2, 13), "`by` is a text, not a list", "Jane Doe"),
@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: a/b, kind: frr}", (3, 12), "`a/b` cannot be the name of a DUT", "letters, digits"),
     Case(3, "  - {name: frr, kind: frr, thread: 2}", (3, 28), "has no key `thread`", "did you mean `threads`?"),
     Case(3, "  - {name: frr, kind: frr, threads: 0}", (3, 37), "is 0, which is out of range", "1 or more"),
-    Case(3, "  - {name: tester, kind: frr}", (3, 12), "the tester's own name", "otherwise"),
+    Case(3, "  - {name: tester, kind: frr}", (3, 12), "the tester's own name", "another name"),
     Case(3, "  - {name: frr, kind: frr}\n  - {name: frr, kind: bird}", (4, 12), "two DUTs are called `frr`", "name of its own"),
     Case(3, "  - {name: x, kind: external}", (3, 21), "needs `interfaces`", "[eth1, eth2]"),
     Case(3, "  - {name: x, kind: external, interfaces: [eth1]}", (3, 43), "names 1 interfaces, but the suite has 2 ports", "one interface for each port"),
@@ -109,7 +109,7 @@ const CASES: &[Case] = &[
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: no}", (6, 39), "`ipv4` is a map", "`ipv4: off`"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {gateway: 10.0.0.1}}", (6, 40), "no key `gateway`", "`dut`, `host`, `behind` and `destinations`"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: 10.0.0.1}}", (6, 45), "no prefix length", "dut: 198.19.1.1/24"),
-    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: 10.0.0.1/33}}", (6, 45), "a length that IPv4 does not know", "1 to 32"),
+    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: 10.0.0.1/33}}", (6, 45), "no valid prefix length for IPv4", "1 to 32"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: \"fd00::1/64\"}}", (6, 45), "is not IPv4", "198.19.1.1/24"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: 10.0.0.0/24}}", (6, 45), "10.0.0.0 is the network address", "between the first and the last"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {dut: 10.0.0.255/24}}", (6, 45), "10.0.0.255 is the broadcast address", "between the first and the last"),
@@ -176,7 +176,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nbgp: {dut_as: 23456}", (2, 15), "AS_TRANS", "64512 to 65534"),
     Case(1, "suite: good\nbgp: {dut_as: 65002}", (2, 15), "is also that of a port: they have 65001 to 65002", "of its own"),
     Case(1, "suite: good\nbgp: {tester_as: 65000}", (2, 1), "the DUT's AS number 65000", "of its own"),
-    Case(1, "suite: good\nbgp: {tester_as: 65534}", (2, 18), "65534 to 65535; 65535 is one", "4200000000"),
+    Case(1, "suite: good\nbgp: {tester_as: 65534}", (2, 18), "65534 to 65535; of these, 65535 is", "4200000000"),
     Case(1, "suite: good\nbgp: {tester_as: 4294967295}", (2, 18), "reserved (RFC 7300)", "4294967294"),
     Case(1, "suite: good\nbgp: {peers_per_port: 254}", (2, 23), "port `p1` has room for 253 IPv4 peers from 198.18.1.2 on, not for 254", "`peers_per_port: 253` or less"),
     Case(1, "suite: good\nbgp: {peers_per_port: 10001}", (2, 23), "is 10001, which is out of range", "from 1 to 10000"),
@@ -403,7 +403,7 @@ fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
         .replace("latency: {loads: [50]}", "routes");
     let errors = suite(&text).unwrap_err();
     assert_eq!((errors.errors.len(), errors.errors[0].line), (1, 13), "{errors}");
-    assert!(errors.errors[0].message.contains("role `bgp`, which `b` of kind `bird` cannot play"), "{errors}");
+    assert!(errors.errors[0].message.contains("role `bgp`, which `b` of kind `bird` does not have"), "{errors}");
     assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
     // DUTs and tests that the command line excludes need not agree.
     for fine in [only(&["frr"], &[]), only(&["b"], &["throughput"])] {
@@ -427,7 +427,7 @@ fn a_router_that_cannot_play_the_role_of_the_ports_is_told_with_those_that_can()
     let text = GOOD.replace("kind: frr", "kind: bird").replacen("Gbit/s}", "Gbit/s, vlans: [{id: [1, 2]}]}", 1);
     let errors = suite(&text).unwrap_err();
     assert_eq!((errors.errors.len(), errors.errors[0].line, errors.errors[0].column), (1, 3, 23), "{errors}");
-    assert!(errors.errors[0].message.contains("ask for `vlan`, which routers of kind `bird` cannot do"), "{errors}");
+    assert!(errors.errors[0].message.contains("need `vlan`, which routers of kind `bird` do not support"), "{errors}");
     assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
     // A router that does not run need not support the role.
     let both = text.replace("- {name: frr, kind: bird}", "- {name: a, kind: bird}\n  - {name: b, kind: frr}");

@@ -219,7 +219,7 @@ fn label_entries_have_their_place_and_their_remedy() {
         ("[{label: 16, in: 3}]", "in", "no key `in` here / known are"),
         ("[{label: 16}, {label: 16}]", "{label: 16}", "two entries are for label 16 / give each entry"),
         // This kind forwards no labels.
-        ("[{label: 16}]", "frr", "the ports ask for `mpls`, which routers of kind `frr` cannot do"),
+        ("[{label: 16}]", "frr", "the ports need `mpls`, which routers of kind `frr` do not support"),
     ] {
         let (found, message) = with(labels);
         assert_eq!((found.as_str(), message.contains(part)), (at, true), "{labels}\n{message}");

@@ -242,6 +242,21 @@ fn keys_of_sessions_are_in_no_text_that_is_kept() {
 }
 
 #[test]
+fn variables_of_the_command_line_that_hold_keys_are_named() {
+    let suite =
+        "suite: s\ninclude: bench.yaml\ntests: [throughput]\nvariables: {key: x, part: y, n: 1, all: 2}\nseed: ${n}\n";
+    let cases = [("{md5: \"${key}-${part}\"}", &["key", "part", "all"][..]), ("${all}", &["all"])];
+    for (bgp, secret) in cases {
+        let text = format!("{suite}bgp: {bgp}\n");
+        let given = ["key=sesame", "part=5", "n=7", "all={md5: other}"];
+        let overrides =
+            Overrides { variables: given.iter().map(|v| v.parse().unwrap()).collect(), ..Overrides::default() };
+        let loaded = load_with(&[("suite.yaml", &text), ("bench.yaml", BENCH)], &overrides);
+        assert_eq!(loaded.unwrap_or_else(|e| panic!("{e}")).secret_variables, secret, "{bgp}");
+    }
+}
+
+#[test]
 fn files_that_an_included_file_names_are_relative_to_the_suite() {
     let duts = "duts: [{name: a, kind: frr, config: my/f.conf}]\n";
     let loaded = good(&[

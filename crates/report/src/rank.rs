@@ -376,6 +376,7 @@ mod tests {
             capped: false,
             load_pps: None,
             claim: None,
+            independent_of_loss: false,
             refuted: Vec::new(),
             doubts: Vec::new(),
             resolution: 0.0,

@@ -107,8 +107,10 @@ pub struct DutResult<'a> {
 /// One test.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// Machine name, with `-2` if the suite has the test a second time.
+    /// Machine name: that of the test, then its id in the suite, or `2` if the suite has the test a second time.
     pub id: String,
+    /// Whether it is the first test of its name in the suite.
+    pub first: bool,
     /// Machine name of the test.
     pub test: String,
     /// For people.
@@ -125,7 +127,7 @@ impl Section<'_> {
     /// The tables of published figures of others for this test; if the suite has the test several times, they belong to
     /// the first one.
     pub fn published<'v>(&self, view: &'v View) -> impl Iterator<Item = &'v Published> {
-        let test = (self.id == self.test).then(|| self.test.clone());
+        let test = self.first.then(|| self.test.clone());
         view.run.started.about.published.iter().filter(move |table| test.as_ref() == Some(&table.test))
     }
 }
@@ -239,7 +241,16 @@ impl<'a> View<'a> {
         let routers = duts.len() - usize::from(tester.is_some());
         let make = |members: Range<usize>, suite: &[(String, String)]| -> Vec<Section> {
             let names = section_names(run, &duts[members.clone()], suite);
-            names.into_iter().map(|n| section(run, &duts, members.clone(), &trials, n)).collect()
+            let mut made: Vec<Section> = Vec::new();
+            for name in names {
+                let mut new = section(run, &duts, members.clone(), &trials, name);
+                // The id of one test may be the number of another.
+                while made.iter().any(|earlier| earlier.id == new.id) {
+                    new.id.push_str("-again");
+                }
+                made.push(new);
+            }
+            made
         };
         let sections = make(0..routers, &run.started.tests);
         let mut ceiling = make(routers..duts.len(), &[]);
@@ -469,13 +480,15 @@ fn section<'a>(
             DutResult { dut, record, rounds, standing, trials }
         })
         .collect();
-    let suffix = if occurrence == 0 { String::new() } else { format!("-{}", occurrence + 1) };
-    let number = if occurrence == 0 { String::new() } else { format!(" ({})", occurrence + 1) };
+    // What tells it apart from other tests of its name: the id of the suite, or its number there.
+    let number = (occurrence > 0).then(|| (occurrence + 1).to_string());
+    let mark = results.iter().find_map(|result| result.record?.id.clone()).or(number);
     Section {
-        id: format!("{test}{suffix}"),
-        title: format!("{title}{number}"),
+        id: mark.as_ref().map_or_else(|| test.clone(), |mark| format!("{test}-{mark}")),
+        title: mark.map_or_else(|| title.clone(), |mark| format!("{title} ({mark})")),
         tables: merge_tables(&results, trials),
         plots: merge_plots(&results, duts, trials),
+        first: occurrence == 0,
         test,
         results,
     }

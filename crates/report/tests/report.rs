@@ -4,7 +4,7 @@ mod synthetic;
 
 use drophammer_model::environment::{DutRecord, TESTER};
 use drophammer_model::outcome::{Cell, PlotKind};
-use drophammer_model::record::TestStatus;
+use drophammer_model::record::{TestRecord, TestStatus};
 use drophammer_model::trial::Validity;
 use drophammer_report::view::{Standing, View};
 use drophammer_report::{summary_text, write_all};
@@ -401,6 +401,33 @@ fn the_summary_fits_a_terminal_of_100_columns() {
         assert!(text.lines().any(|l| l.contains("\u{2506}") && l.contains(name)), "{name} has a column: {text}");
     }
     assert!(report(&run)["report.txt"].contains(&"much to tell ".repeat(40)), "the report has it in full");
+}
+
+#[test]
+fn an_id_of_the_suite_names_the_section() {
+    let mut run = synthetic::run(1);
+    for (id, title) in [("2", "Throughput"), ("small", "Throughput")] {
+        run.started.tests.push(("throughput".into(), title.into()));
+        let again = TestRecord { id: Some(id.into()), ..run.tests[0].clone() };
+        run.tests.push(again);
+    }
+    let names = |run: &Run| -> Vec<(String, String, bool)> {
+        let view = View::new(run);
+        let of_test = view.sections.iter().filter(|s| s.test == "throughput");
+        of_test.map(|s| (s.id.clone(), s.title.clone(), s.first)).collect()
+    };
+    let section = |id: &str, title: &str, first| (id.to_owned(), title.to_owned(), first);
+    let plain = section("throughput", "Throughput", true);
+    let small = section("throughput-small", "Throughput (small)", false);
+    assert_eq!(names(&run), [plain, section("throughput-2", "Throughput (2)", false), small.clone()]);
+    // The first has the number of the second as its id, and the second has none.
+    let at: Vec<_> = (0..run.tests.len()).filter(|i| run.tests[*i].id.as_deref() == Some("2")).collect();
+    run.tests[at[0]].id = None;
+    for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == synthetic::NAMES[0]).take(1) {
+        test.id = Some("2".into());
+    }
+    let first = section("throughput-2", "Throughput (2)", true);
+    assert_eq!(names(&run), [first, section("throughput-2-again", "Throughput (2)", false), small]);
 }
 
 #[test]

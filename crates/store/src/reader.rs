@@ -337,6 +337,7 @@ pub(crate) mod tests {
             dut: "frr".into(),
             round: 1,
             test: "throughput".into(),
+            id: None,
             title: "Throughput".into(),
             parameters: serde_json::json!({"sizes": [64]}),
             elapsed_s: 9.0,

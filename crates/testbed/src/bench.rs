@@ -173,7 +173,8 @@ impl<'a> Bench<'a> {
                 }
                 let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 return Err(TestError::Failed(format!(
-                    "the device does not answer ARP or neighbour discovery on port {name} within {} s{cause}",
+                    "nothing answers ARP or Neighbor Discovery on port {name} within {} s{cause}; check the link, and \
+                     the addresses of the DUT",
                     READY.as_secs()
                 )));
             }
@@ -203,7 +204,7 @@ impl<'a> Bench<'a> {
                         |g: &GroupCounts| format!("{}: {} of {} frames{}", g.group, g.received, g.offered, wrong(g));
                     let lossy: Vec<_> = lossy.map(told).collect();
                     let lossy = lossy.join(", ");
-                    format!("the device does not forward the probe at 2,000 fps without loss ({lossy})")
+                    format!("learning frames at 2,000 fps are lost ({lossy}); check the routes of the DUT")
                 }
                 // The port may come up again.
                 Err(Failure::Port(e)) => e.to_string(),

@@ -20,6 +20,7 @@ pub(crate) fn test_record(
     Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
         test: test.test.clone(),
+        id: test.id.clone(),
         round,
         title: method(test).spec().title.into(),
         parameters: test.params.to_json(),

@@ -119,7 +119,7 @@ pub fn once(
     while !up(hosts) {
         let now = ports.clock().now();
         if now.since(begun) > PATIENCE {
-            return Err(failed("the session with the sink does not come up".into()));
+            return Err(failed("the BGP session with the receiving router does not come up".into()));
         }
         ports.serve(hosts, now + LOOK, &mut |_, hosts| up(hosts)).map_err(port)?;
         if stopped() {
@@ -247,6 +247,7 @@ pub(crate) fn measure(
         dut: TESTER.into(),
         round: 1,
         test: NAME.into(),
+        id: None,
         title: TITLE.into(),
         parameters: serde_json::json!({"table": "internet", "routes": count, "repeats": REPEATS}),
         elapsed_s: begun.elapsed().as_secs_f64(),

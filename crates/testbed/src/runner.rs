@@ -148,7 +148,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         let (turns, of) = (runner.earlier.turns, runner.earlier.of);
         runner.note(
             None,
-            &format!("the run goes on: {turns} of {of} turns of a router were whole, the rest is measured now"),
+            &format!("the run goes on: {turns} of {of} turns (one router in one round) are complete, the rest follows"),
         )?;
     } else {
         let started = started(suite, &run.command, run.digest, run.environment, unwatched);
@@ -351,7 +351,7 @@ impl Runner<'_> {
         let mut device = match real::bring_up(lab, dut, self.suite, &folder, &|| observer.stopped()) {
             Ok(device) => device,
             Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
-            Err(e) => return Ok(Some(format!("it did not come up: {e}"))),
+            Err(e) => return Ok(Some(format!("the DUT did not come up: {e}"))),
         };
         let result = self.real_tests(dut, device.as_mut(), ceilings);
         if let Err(e) = real::take_down(device, &folder) {
@@ -441,7 +441,7 @@ impl Runner<'_> {
         if on_host && !route_ceiling::pairs(suite).is_empty() {
             drophammer_methods::Testbed::note(
                 &mut setup,
-                "what the tester alone needs for routes is not measured: its ports are not joined to each other",
+                "the tester's own time for routes is not measured, because its ports are not joined to each other",
             );
         }
         for (index, test) in suite.tests.iter().enumerate() {
@@ -478,13 +478,15 @@ impl Runner<'_> {
             match result {
                 Err(TestError::Interrupted) => return Err(RunError::Interrupted),
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
-                Err(TestError::DutDied(e)) => return Ok(Some(format!("it died: {e}"))),
+                Err(TestError::DutDied(e)) => return Ok(Some(format!("the DUT died: {e}"))),
                 _ => {}
             }
             match taken_back {
                 Ok(()) => {}
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
-                Err(e) => return Ok(Some(format!("what the test gave it could not be taken back: {e}"))),
+                Err(e) => {
+                    return Ok(Some(format!("filters, classes or links could not be restored after a test: {e}")));
+                }
             }
         }
         Ok(None)

@@ -98,6 +98,7 @@ fn main() -> ExitCode {
             forwards(lab, &format!("kind: ovs{links}"), &[])?;
         }
         forwards(lab, "kind: ovs, ttl_model: pipe", &[])?;
+        forwards(lab, "kind: ovs, ttl_model: pipe, topology: {chain: 2}", &[])?;
         forwards(lab, "kind: reference, links: veth", &[])?;
         forwards(lab, "kind: reference, links: veth, ttl_model: pipe", &[])?;
         if let Some(why) = uml::unfit_processor() {

@@ -84,7 +84,7 @@ fn a_router_that_does_not_come_back_is_named() {
     let (status, found) =
         outcome(", reset_never_back: true", "", ", window: 2 s, resets: [software, process], limit: 5 s");
     let TestStatus::Failed(cause) = status else { panic!("{status:?}") };
-    assert!(cause.contains("not whole after a software reset") && cause.contains("within 5 s"), "{cause}");
+    assert!(cause.contains("not recovered from a software reset") && cause.contains("within 5 s"), "{cause}");
     assert_eq!(rows(&found, "reset").len(), 1, "a broken router is not reset again");
     assert_eq!(text(&found, 0, "forwarding"), "not back within the window");
     for column in ["loss_ms", "stamps_ms", "restarted_ms"] {

@@ -44,8 +44,8 @@ pub struct BlastArgs {
     /// Flows in each direction, each with a UDP source port of its own (RFC 6335: 49152 and up); order is kept by flow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_FLOWS)))]
     pub flows: Option<u16>,
-    /// Send frames like those of this capture (pcap), in the same proportions, in place of one kind of frame: their headers and sizes, with the addresses of --address, and with a payload
-    /// by which they are known when they arrive
+    /// Send frames with the headers and sizes of this capture (pcap), in the same proportions. Their addresses are
+    /// those of --address, and a payload of blast's own identifies them when they arrive
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "flows", "vlan", "mpls", "dscp"])]
     pub pcap: Option<PathBuf>,
     /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive
@@ -143,7 +143,7 @@ pub struct BgpArgs {
     /// File with the key of TCP MD5 (RFC 2385), on one line
     #[arg(long, value_name = "FILE")]
     pub md5_file: Option<PathBuf>,
-    /// Send and take TTL 255 alone (GTSM, RFC 5082)
+    /// Send TTL 255, and drop segments with less (GTSM, RFC 5082)
     #[arg(long)]
     pub gtsm: bool,
     /// VLAN tag of all frames

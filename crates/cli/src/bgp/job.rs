@@ -60,7 +60,7 @@ impl Job {
         }
         for (name, asn) in [("as", args.asn), ("peer-as", args.peer_as)] {
             if asn == 0 {
-                return Err(format!("--{name}: AS 0 is nobody's; write for instance 65001"));
+                return Err(format!("--{name}: AS 0 is reserved (RFC 7607); write for instance 65001"));
             }
         }
         let hold = args.hold;
@@ -75,7 +75,7 @@ impl Job {
             IpAddr::V6(_) => IDENTIFIER,
         });
         if router_id.is_unspecified() {
-            return Err("--router-id: 0.0.0.0 is nobody's; write for instance 192.0.2.2".into());
+            return Err("--router-id: 0.0.0.0 is not a BGP identifier (RFC 6286); write for instance 192.0.2.2".into());
         }
         if args.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return Err("--rate: write how many routes per second, for instance 10000".into());

@@ -57,7 +57,7 @@ impl Router {
             return Err(Failure::environment(missing.join("\nerror: ")));
         }
         for left in drophammer_lab::sweep() {
-            err!("removed what an earlier run left behind: {left}");
+            err!("left by an earlier run: {left}");
         }
         let options = LabOptions { queues: args.queues.into(), ..LabOptions::default() };
         let mut lab = Lab::enter(&options).map_err(Failure::environment)?;

@@ -100,7 +100,7 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
 
 impl Found {
     fn text(&self) -> String {
-        let spoilt = "the tester itself could not offer, or lost frames of its own: see docs/honesty.md";
+        let spoilt = "could not be tested: the tester did not offer it, or lost frames itself; see docs/honesty.md";
         match *self {
             Found { passed: Some(passed), lost: Some(lost), .. } => {
                 format!("Every frame arrived at {passed}; frames were lost at {lost}.")
@@ -214,7 +214,7 @@ mod tests {
         let cases = [
             (found(at(1e3), at(1.1e3), None), "arrived at 1,000 fps; frames were lost at 1,100 fps", Exit::Good),
             (found(None, at(1e3), None), "begin lower", Exit::Good),
-            (found(at(1e3), None, at(1.1e3)), "at least that. 1,100 fps the tester", Exit::Good),
+            (found(at(1e3), None, at(1.1e3)), "at least that. 1,100 fps could not be tested", Exit::Good),
             (found(None, None, at(1e3)), "No answer", Exit::Failed),
             (found(at(1e3), None, None), "Stopped: every frame arrived at 1,000 fps", Exit::Good),
         ];

@@ -63,7 +63,7 @@ pub fn of_record(record: &Record) -> Option<Value> {
                 })
             });
             json!({
-                "event": "test_ended", "dut": test.dut, "test": test.test, "title": test.title, "round": test.round,
+                "event": "test_ended", "dut": test.dut, "test": test.test, "id": test.id, "title": test.title, "round": test.round,
                 "status": status, "cause": cause, "elapsed_s": test.elapsed_s, "figures": figures.collect::<Vec<_>>(),
             })
         }

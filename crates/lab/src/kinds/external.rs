@@ -290,7 +290,7 @@ impl Dut for ExternalDut {
         if let Some(name) = self.link_down()? {
             return Err(LabError::Unusable {
                 what: format!("{name} lost its carrier"),
-                remedy: "look after the cable and the router".into(),
+                remedy: "check the cable and the router".into(),
             });
         }
         self.must("alive", ASK, &|| false)

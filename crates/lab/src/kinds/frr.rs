@@ -192,7 +192,9 @@ fn idle_in(summary: &str) -> Option<String> {
     let all: Value = serde_json::from_str(summary).ok()?;
     let families = all.as_object()?.values();
     let mut peers = families.filter_map(|family| family.get("peers")?.as_object()).flatten();
-    peers.find(|(_, peer)| peer.get("state").and_then(Value::as_str) == Some("Idle")).map(|(address, _)| address.clone())
+    peers
+        .find(|(_, peer)| peer.get("state").and_then(Value::as_str) == Some("Idle"))
+        .map(|(address, _)| address.clone())
 }
 
 /// A message from bgpd when a session with another router of the system is not up.

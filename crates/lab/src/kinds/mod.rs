@@ -72,7 +72,7 @@ pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(
     let Some(need) = kind.capabilities.lacks(&needs) else { return Ok(()) };
     let able = KINDS.iter().map(|k| k.spec()).filter(|k| needs.iter().all(|need| k.capabilities.has(*need)));
     Err(LabError::Unusable {
-        what: format!("the ports ask for `{need}`, which a router of kind `{}` cannot do", kind.name),
+        what: format!("the ports need `{need}`, which routers of kind `{}` do not support", kind.name),
         remedy: format!("take a kind that can: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
     })
 }

@@ -70,7 +70,7 @@ impl DutKind for OpenBgpd {
         let program = control.with_file_name("bgpd");
         if !lab.is_root() {
             return Err(LabError::Forbidden {
-                what: "OpenBGPD must become another user, which an ordinary user's lab does not have".into(),
+                what: "OpenBGPD changes to a user of its own, which only root may do".into(),
                 remedy: "run as root, or leave the kind openbgpd out".into(),
             });
         }

@@ -112,12 +112,12 @@ impl DutKind for Ovs {
         };
         if let Some(entry) = role.labels.iter().find(|entry| entry.out.len() > MOST_LABELS) {
             let what = format!("cannot give a packet the {} labels of entry {}", entry.out.len(), entry.label);
-            return unusable(what, &format!("Open vSwitch knows {MOST_LABELS} labels of a packet at most"));
+            return unusable(what, &format!("give at most {MOST_LABELS} labels; Open vSwitch supports no more"));
         }
         if let Some(route) = role.pushed.iter().find(|route| route.out.len() > MOST_LABELS) {
             let (address, length) = route.prefix;
             let what = format!("cannot give packets to {address}/{length} {} labels", route.out.len());
-            return unusable(what, &format!("Open vSwitch knows {MOST_LABELS} labels of a packet at most"));
+            return unusable(what, &format!("give at most {MOST_LABELS} labels; Open vSwitch supports no more"));
         }
         let popped = role.labels.iter().find(|entry| entry.out.is_empty());
         if let Some(entry) = popped.filter(|_| flows::of_one_family(role).is_none()) {

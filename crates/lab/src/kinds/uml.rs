@@ -158,7 +158,7 @@ impl DutKind for Uml {
         }
         if links(dut, role) == Links::Veth && role.places().any(|(_, tags, _)| !tags.is_empty()) {
             let what = format!(
-                "`{}` has VLANs, whose tags this machine's kernel takes off in front of packet sockets",
+                "`{}` has VLANs, but on veth links the kernel removes the tags before the router reads the frames",
                 dut.name
             );
             return unusable(what, "leave `vlans` out, or `links: veth` and `topology`");
@@ -167,7 +167,7 @@ impl DutKind for Uml {
             Routing::Frr => frr::files(dut, role)?,
             Routing::Static if configuration::is_own(dut) => {
                 return unusable(
-                    format!("`{}` has a configuration file and nobody to read it", dut.name),
+                    format!("`{}` has a configuration file, which no daemon reads with `routing: static`", dut.name),
                     "remove `routing: static`",
                 );
             }
@@ -265,7 +265,7 @@ mod tests {
         let error = refused(std::slice::from_ref(&fixed));
         assert!(error.contains("speaks no BGP") && error.contains("remove `routing: static`"), "{error}");
         let error = refused(&[fixed, ("config", ParamValue::Text("/dev/null".into()))]);
-        assert!(error.contains("nobody to read it"), "{error}");
+        assert!(error.contains("which no daemon reads"), "{error}");
     }
 
     #[test]

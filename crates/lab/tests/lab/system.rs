@@ -19,10 +19,10 @@ pub fn up(lab: &mut Lab, work: &Path) -> Result<Box<dyn Dut>, String> {
     let mut own = config.clone();
     own.params = Params([("snmp".to_owned(), ParamValue::Flag(true))].into());
     let refused = check_system(kind, &own, &system).err().map(|e| e.to_string()).unwrap_or_default();
-    ensure(refused.contains("`row` is several routers and has `snmp: true`"), &refused)?;
+    ensure(refused.contains("with a `topology`, `row` cannot have `snmp: true`"), &refused)?;
     own.params = Params([("config".to_owned(), ParamValue::Text("mine".into()))].into());
     let refused = check_system(kind, &own, &system).err().map(|e| e.to_string()).unwrap_or_default();
-    ensure(refused.contains("a configuration of yours"), &refused)?;
+    ensure(refused.contains("a configuration of your own"), &refused)?;
     bring_up_system(kind, lab, &config, system, work, &|| false).map_err(|e| e.to_string())
 }
 

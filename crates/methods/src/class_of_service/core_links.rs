@@ -121,8 +121,8 @@ fn fits_into_ports(ports: &[PortView], case: &Case<'_>, percent: f64) -> Result<
             / case.pattern.l1_bps(drophammer_model::quantity::FrameRate(1.0), port.medium);
         if needed > line * (1.0 + 1e-9) {
             return Err(TestError::NotApplicable(format!(
-                "for {percent} % of {} on the most loaded link each port has to send {:.1} % of its line, port {} as well; give a lower `bottleneck`, \
-                 or more links in `core_links_down`",
+                "for {percent} % of {} on the most loaded link, each port has to send {:.1} % of its line, which port \
+                 {} cannot; give a lower `bottleneck`, or more links in `core_links_down`",
                 case.plan.rate,
                 needed / line * 100.0,
                 port.name

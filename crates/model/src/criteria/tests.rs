@@ -15,6 +15,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
         capped: false,
         load_pps: None,
         claim: None,
+        independent_of_loss: false,
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.01,
@@ -42,6 +43,7 @@ fn record(round: u32, outcome: Outcome, status: TestStatus) -> TestRecord {
     TestRecord {
         dut: "d".into(),
         test: "t".into(),
+        id: None,
         round,
         title: "T".into(),
         parameters: serde_json::Value::Null,

@@ -337,7 +337,7 @@ fn read_prefix(
         }
         (Ok(address), Ok(len)) if len > 0 && len <= bits(family) => Some((address, len)),
         (Ok(_), _) => {
-            let message = format!("{} has a length that {family} does not know", quote(text));
+            let message = format!("{} has no valid prefix length for {family}", quote(text));
             problems.add(&node.span, message, format!("write a length from 1 to {}", bits(family)));
             None
         }
@@ -366,7 +366,7 @@ fn check_link(
     problems: &mut Problems,
 ) {
     if link.len == bits(link.family) {
-        let help = "the link needs two addresses; write a length one shorter at least";
+        let help = "the link needs two addresses; write a shorter prefix length";
         problems.add(dut_span, format!("`{link}` holds one address only"), help);
         return;
     }

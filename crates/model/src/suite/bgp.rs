@@ -262,10 +262,10 @@ fn count(given: &Resolved, key: &str) -> u64 {
 /// Why an AS number cannot be used; `None` if it can.
 fn reserved(asn: u64) -> Option<&'static str> {
     match asn {
-        0 => Some("which stands for no AS (RFC 7607)"),
-        23_456 => Some("AS_TRANS, which stands for AS numbers of four octets (RFC 6793)"),
-        65_535 | 0xffff_ffff => Some("the last of its range, which is reserved (RFC 7300)"),
-        asn if asn > 0xffff_ffff => Some("which has more than four octets"),
+        0 => Some("stands for no AS (RFC 7607)"),
+        23_456 => Some("is AS_TRANS, a placeholder for AS numbers of four octets (RFC 6793)"),
+        65_535 | 0xffff_ffff => Some("is reserved (RFC 7300)"),
+        asn if asn > 0xffff_ffff => Some("has more than four octets"),
         _ => None,
     }
 }
@@ -277,7 +277,7 @@ fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Pr
     match reserved(asn) {
         None => u32::try_from(asn).ok(),
         Some(why) => {
-            problems.add(span, format!("`{key}` is {asn}, {why}"), AS_HELP);
+            problems.add(span, format!("`{key}` is {asn}, which {why}"), AS_HELP);
             None
         }
     }
@@ -290,7 +290,7 @@ fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usi
     let last = ports.len() - 1;
     if let Some((asn, why)) = (0..ports.len()).filter(external).find_map(|i| Some((own(i), reserved(own(i))?))) {
         let message =
-            format!("the {} ports have the AS numbers {} to {}; {asn} is one {why}", ports.len(), own(0), own(last));
+            format!("the {} ports have the AS numbers {} to {}; of these, {asn} {why}", ports.len(), own(0), own(last));
         problems.add(spans[1], message, AS_HELP);
     } else if (0..ports.len()).filter(external).any(|i| own(i) == u64::from(config.dut_as)) {
         problems.add(
@@ -316,7 +316,7 @@ fn check_rooms<'s>(
     if config.peers_per_vlan > 0 && ports.iter().all(|p| p.vlans.is_empty()) {
         problems.add(
             span("peers_per_vlan"),
-            "there are to be peers on VLAN sub-interfaces, but no port has any",
+            "`peers_per_vlan` needs VLAN sub-interfaces, but no port has any",
             "give a port `vlans: [{id: 100}]`, or remove `peers_per_vlan`",
         );
     }

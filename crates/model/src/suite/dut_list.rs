@@ -54,7 +54,7 @@ fn one<'n>(
         problems.add(
             &node.span,
             format!("`{TESTER}` is the tester's own name in the results"),
-            "call the DUT otherwise",
+            "give the DUT another name",
         );
     }
     let kind_node = fields.required("kind", "a DUT", "kind: frr", problems)?;
@@ -98,7 +98,7 @@ fn one<'n>(
         if let Some(need) = spec.capabilities.lacks(&needs) {
             problems.add(
                 &kind_node.span,
-                format!("the ports ask for `{need}`, which routers of kind `{kind}` cannot do"),
+                format!("the ports need `{need}`, which routers of kind `{kind}` do not support"),
                 format!("kinds that can: {}", list(registry.able(&needs))),
             );
         }
@@ -106,7 +106,7 @@ fn one<'n>(
     if let Some((_, span)) = topology.filter(|_| !spec.capabilities.systems) {
         problems.add(
             span,
-            format!("a router of kind `{kind}` cannot be several"),
+            format!("a DUT of kind `{kind}` cannot consist of several routers"),
             format!("leave `{TOPOLOGY}` out, or take a kind that can: {}", list(registry.able(&[Need::Systems]))),
         );
     }

@@ -114,18 +114,22 @@ pub(crate) fn text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut
 
 /// A whole number between `least` and `most`; an error otherwise.
 pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
-    let number = match &node.value {
-        Value::Scalar { text, plain: true } if text.bytes().all(|b| b.is_ascii_digit()) => text.parse::<u64>().ok(),
+    // No digits at all are no number.
+    let digits = match &node.value {
+        Value::Scalar { text, plain: true } if text.bytes().all(|b| b.is_ascii_digit()) => Some(text.as_str()),
         _ => None,
     };
+    let digits = digits.filter(|digits| !digits.is_empty());
     let range = match (least, most) {
         (0, u64::MAX) => "0 or more".to_owned(),
         (_, u64::MAX) => format!("{least} or more"),
         _ => format!("from {least} to {most}"),
     };
-    match number {
-        Some(n) if (least..=most).contains(&n) => Some(n),
+    // One with too many digits for any number is out of range, too.
+    match digits.map(|digits| digits.parse::<u64>().map_err(|_| digits)) {
+        Some(Ok(n)) if (least..=most).contains(&n) => Some(n),
         Some(n) => {
+            let n = n.map_or_else(str::to_owned, |n| n.to_string());
             problems.add(
                 &node.span,
                 format!("{what} is {n}, which is out of range"),

@@ -192,7 +192,7 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
             problems.add(
                 span,
                 format!("port {} has no addresses of the family of `{prefix}`", quote(&port.name)),
-                "give it some",
+                "give the port such addresses, or remove this entry",
             );
         }
         addresses::check_block(&prefix, span, public, problems);

@@ -79,6 +79,8 @@ pub struct Loaded {
     pub text: String,
     /// Included files: the path from the folder of the suite, and the text, also without keys.
     pub included: Vec<(String, String)>,
+    /// Variables of the command line that hold such a key or a part of it.
+    pub secret_variables: Vec<String>,
 }
 
 /// Reads a suite that includes no other file. `file_name` is the name of the file in errors; files that the suite names
@@ -121,11 +123,18 @@ pub fn read_with(
     let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
     let (text, included) = sources.texts();
     let paths: Vec<String> = included.iter().map(|(path, _)| (*path).to_owned()).collect();
-    let texts: Vec<&str> = std::iter::once(text).chain(included.iter().map(|(_, text)| *text)).collect();
+    let given: Vec<String> = overrides.variables.iter().map(Variable::as_section).collect();
+    let texts: Vec<&str> = std::iter::once(text)
+        .chain(included.iter().map(|(_, text)| *text))
+        .chain(given.iter().map(String::as_str))
+        .collect();
     let loaded = suite.map(|suite| {
         let mut kept = without_secrets(&texts).into_iter();
         let text = kept.next().unwrap_or_default();
-        Loaded { suite, text, included: paths.into_iter().zip(kept).collect() }
+        let included = paths.into_iter().zip(kept.by_ref()).collect();
+        let changed = overrides.variables.iter().zip(&given).zip(kept).filter(|((_, given), kept)| *given != kept);
+        let secret_variables = changed.map(|((variable, _), _)| variable.name.clone()).collect();
+        Loaded { suite, text, included, secret_variables }
     });
     problems.finish(loaded, sources)
 }

@@ -245,10 +245,13 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
             problems.add(
                 test.name_span,
                 format!(
-                    "the test `{}` needs routers of role `{role}`, which `{}` of kind `{}` cannot play",
+                    "the test `{}` needs a router of role `{role}`, which `{}` of kind `{}` does not have",
                     spec.name, dut.name, kind.name
                 ),
-                format!("put one of them into a suite of its own; kinds that can: {}", list(registry.able(&[*role]))),
+                format!(
+                    "put the test or the DUT into a suite of its own; kinds that can: {}",
+                    list(registry.able(&[*role]))
+                ),
             );
         }
     }

@@ -34,8 +34,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
     fields.refuse_unknown("`topology`", &keys, problems);
     let given: Vec<_> = SHAPES.iter().filter_map(|(key, shape)| Some((key, *shape, fields.get(key)?))).collect();
     let [(key, shape, entry)] = given[..] else {
-        let message = format!("`topology` has {} of {}", given.len(), list(SHAPES.iter().map(|(key, _)| *key)));
-        problems.add(&node.span, message, format!("write one of them, for instance `topology: {EXAMPLE}`"));
+        let message =
+            format!("`topology` has {} of the keys {}", given.len(), list(SHAPES.iter().map(|(key, _)| *key)));
+        problems.add(&node.span, message, format!("write exactly one of them, for instance `topology: {EXAMPLE}`"));
         return None;
     };
     let routers = whole(&entry.value, &format!("`{key}`"), 2, MOST_ROUTERS as u64, problems);

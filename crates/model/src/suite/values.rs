@@ -335,7 +335,7 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
         Some(n) if n <= 100.0 && (n > 0.0 || zero_ok) => Some(n),
         Some(n) => {
             let bounds = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
-            problems.add(&node.span, format!("{n} is out of range"), format!("use a value {bounds}"));
+            problems.add(&node.span, format!("a percentage of {n} is out of range"), format!("use a value {bounds}"));
             None
         }
         None => {

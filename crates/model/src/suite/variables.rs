@@ -24,6 +24,13 @@ pub struct Variable {
     pub value: String,
 }
 
+impl Variable {
+    /// The section of a suite that gives it this value.
+    pub(super) fn as_section(&self) -> String {
+        format!("{KEY}: {{{}: {}}}\n", self.name, self.value)
+    }
+}
+
 impl FromStr for Variable {
     type Err = String;
 
@@ -85,7 +92,7 @@ pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems
 /// The variables with their values; `None` if the section is invalid.
 fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, Node>> {
     let Value::Map(entries) = &section.value.value else {
-        let message = format!("`{KEY}` is {}", section.value.what());
+        let message = format!("`{KEY}` is a map, not {}", section.value.what());
         problems.add(&section.value.span, message, "write a map, for instance `variables: {rate: 100 kfps}`");
         return None;
     };
@@ -228,7 +235,7 @@ mod tests {
             ("variables: {rate: 1}\na: ${rat}\n", &[][..], "did you mean `rate`"),
             ("variables: {rate: 1}\na: x${rate\n", &[], "without `}`"),
             ("variables: {rate: [1]}\na: x${rate}\n", &[], "no single value"),
-            ("variables: [1]\n", &[], "is a list"),
+            ("variables: [1]\n", &[], "is a map, not a list"),
             ("variables: {a b: 1}\n", &[], "no name of a variable"),
             ("variables: {rate: 1}\n", &["speed=1"], "no such variable"),
             ("variables: {rate: 1}\n", &["rate=[1"], "rate"),

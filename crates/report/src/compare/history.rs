@@ -10,7 +10,7 @@ use drophammer_store::Run;
 use serde_json::json as value;
 
 /// The rules in one paragraph for the reader.
-const HOW: &str = "Each run is held against the one before it, as `drophammer compare` does: among the comparisons of each two runs there is a chance of \
+const HOW: &str = "Each run is compared with the one before it, as by `drophammer compare`: among the comparisons of each two runs there is a chance of \
 at most 5 % of any false one, so of twenty changes that are shown one may be none. A slow drift shows in no pair: compare the newest run with the first.";
 /// Characters of the longest bar.
 const BAR: f64 = 24.0;

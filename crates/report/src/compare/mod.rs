@@ -29,7 +29,7 @@ use drophammer_model::statistics::{
 use drophammer_store::Run;
 
 /// The rules in one paragraph for the reader.
-pub const HOW: &str = "Each run is held against run A. The rounds of different runs are not paired: a difference is proven by a two-sided \
+pub const HOW: &str = "Each run is compared with run A. The rounds of different runs are not paired: a difference is proven by a two-sided \
 t-test of Welch on the rounds (on logarithms, or on differences for figures that may be 0), with a chance of at most 5 % of any false one among \
 all comparisons (Holm), and only if it is large enough to matter (3 % unless stated). It is that of the means; below it is its 95 % interval, by \
 itself. A limit of the tester counts as a bound, not as a value. Whatever else changed between the runs, such as the host, is part of a \

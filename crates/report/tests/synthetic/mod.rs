@@ -125,21 +125,9 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
         theory.push(point(line));
         if [0, 6].contains(&i) {
             ranks.push(RankFigure {
-                key: format!("throughput_{size}_pps"),
-                title: format!("Throughput, {size} bytes"),
-                unit: "fps".into(),
-                value: Some(found),
                 higher_is_better: true,
                 tester_limited: limited,
-                capped: false,
-                load_pps: None,
-                claim: None,
-                refuted: Vec::new(),
-                doubts: Vec::new(),
-                resolution: 0.01,
-                scale: Scale::Ratio,
-                least: 0.03,
-                rounds: Vec::new(),
+                ..figure(&format!("throughput_{size}_pps"), &format!("Throughput, {size} bytes"), "fps", Some(found))
             });
         }
     }
@@ -224,23 +212,37 @@ fn latency_test(dut: usize) -> Outcome {
             ),
         ],
         ranks: vec![RankFigure {
-            key: "latency_64_p99_us".into(),
-            title: "Latency, 64 bytes, 99th percentile".into(),
-            unit: "\u{b5}s".into(),
-            value: (dut != 2).then(|| latency(scale).percentile(99.0).unwrap() as f64 / 1e3),
-            higher_is_better: false,
-            tester_limited: false,
-            capped: false,
-            load_pps: None,
-            claim: None,
-            refuted: Vec::new(),
-            doubts: Vec::new(),
             resolution: 0.02,
-            scale: Scale::Ratio,
-            least: 0.03,
-            rounds: Vec::new(),
+            ..figure(
+                "latency_64_p99_us",
+                "Latency, 64 bytes, 99th percentile",
+                "\u{b5}s",
+                (dut != 2).then(|| latency(scale).percentile(99.0).unwrap() as f64 / 1e3),
+            )
         }],
         ..Default::default()
+    }
+}
+
+/// A figure for which less is better.
+fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure {
+    RankFigure {
+        key: key.into(),
+        title: title.into(),
+        unit: unit.into(),
+        value,
+        higher_is_better: false,
+        tester_limited: false,
+        capped: false,
+        load_pps: None,
+        claim: None,
+        independent_of_loss: false,
+        refuted: Vec::new(),
+        doubts: Vec::new(),
+        resolution: 0.01,
+        scale: Scale::Ratio,
+        least: 0.03,
+        rounds: Vec::new(),
     }
 }
 
@@ -300,23 +302,7 @@ fn flap_test(dut: usize) -> Outcome {
             series: vec![series("flapped", curve(0.9)), series("stable", curve(0.0))],
             events: vec![(3.0, "withdraw".into()), (3.0 + width, "converged".into()), (7.0, "announce".into())],
         }],
-        ranks: vec![RankFigure {
-            key: "convergence_s".into(),
-            title: "Convergence after a withdrawal".into(),
-            unit: "s".into(),
-            value: Some(width),
-            higher_is_better: false,
-            tester_limited: false,
-            capped: false,
-            load_pps: None,
-            claim: None,
-            refuted: Vec::new(),
-            doubts: Vec::new(),
-            resolution: 0.01,
-            scale: Scale::Ratio,
-            least: 0.03,
-            rounds: Vec::new(),
-        }],
+        ranks: vec![figure("convergence_s", "Convergence after a withdrawal", "s", Some(width))],
         ..Default::default()
     }
 }
@@ -326,6 +312,7 @@ fn record(dut: usize, test: &str, title: &str, status: TestStatus, outcome: Outc
         round: 1,
         dut: NAMES[dut].into(),
         test: test.into(),
+        id: None,
         title: title.into(),
         parameters: json!({"sizes": SIZES, "trial_duration": "1 s"}),
         elapsed_s: 93.25,

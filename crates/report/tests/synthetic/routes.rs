@@ -109,6 +109,7 @@ pub fn add(run: &mut Run, long: u32) {
             dut,
             round: 1,
             test: "bgp_convergence".into(),
+            id: None,
             title: "BGP convergence".into(),
             parameters: serde_json::json!({ "routes": ROUTES }),
             elapsed_s: 240.0,

@@ -53,6 +53,7 @@ pub(super) fn measure(
         dut: TESTER.into(),
         round: 1,
         test: ping_delay::OWN.into(),
+        id: None,
         title: TITLE.into(),
         parameters: first.params.to_json(),
         elapsed_s: begun.elapsed().as_secs_f64(),

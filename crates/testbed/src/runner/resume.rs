@@ -49,9 +49,7 @@ fn turns(suite: &Suite) -> Vec<(u32, &str)> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Other suite, options or variables.
-    #[error(
-        "the suite, or an option of the command line that changes it, is not that of the run; a run goes on with what it began with"
-    )]
+    #[error("the suite, or an option on the command line, is not that of the run; resume it with those of its start")]
     Suite,
     /// Other program.
     #[error("the run was begun by Drophammer {0}, this is {1}")]

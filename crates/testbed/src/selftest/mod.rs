@@ -417,6 +417,7 @@ fn test_record(
     Record::Test(Box::new(TestRecord {
         dut,
         test,
+        id: None,
         round: 1,
         title,
         parameters: params.to_json(),

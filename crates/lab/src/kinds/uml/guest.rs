@@ -297,7 +297,6 @@ impl Guest {
     }
 }
 
-/// Socket of bgpd.
 fn bgpd() -> PathBuf {
     Path::new(STATE).join("bgpd.vty")
 }

@@ -201,7 +201,11 @@ pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
 pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     let figures: Vec<RoundFigure> = rounds.iter().map(|round| round.figure).collect();
     let mut found = found(rounds, &figures);
+    // Of what must not happen, once is enough.
+    let happened = |figure: &RoundFigure| matches!(figure, RoundFigure::Measured(figure) if figure.low > 0.0);
+    let never = !expected.at_least && expected.bound == 0.0;
     let decision = match &expected.baseline {
+        None if never && figures.iter().any(happened) => Decision::Missed,
         None => judge_rounds(&figures, expected.at_least, expected.bound),
         Some(baseline) => {
             let (decision, more) = against(baseline, expected, rounds, &figures);

@@ -1,16 +1,19 @@
 //! One record of a test out of the records of all rounds, so that a report shows each test once.
 
+mod tables;
+
 use crate::criteria::{absent, verdicts};
 use crate::doubt;
-use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table};
+use crate::outcome::{Outcome, Plot, Point, RankFigure, Series, Table};
 use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
 
 /// Combines the records of one test on one DUT, one per round, in order; `None` without any.
 ///
-/// Numbers in tables become the medians over the rounds that completed. A table whose rows differ between rounds shows
-/// those of the first round that completed, with a note. Figures for ranks keep the value of each round besides the
+/// Numbers in tables become the medians over the rounds that completed. Rows belong together by their keys, such as
+/// frame size and load; one that some rounds lack says so. A table without any row that all rounds have shows the rows
+/// of the first one, with a note. Figures for ranks keep the value of each round besides the
 /// median. Points of curves become medians with minimum and maximum; single dots are all kept.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
@@ -36,7 +39,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     };
     for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
         let tables: Vec<&Table> = outcomes.iter().filter_map(|o| o.tables.iter().find(|t| t.key == key)).collect();
-        let (table, differ) = combine_tables(&tables);
+        let (table, differ) = tables::combine(&tables);
         if differ {
             outcome.notes.push(format!("{}: rounds have different rows; those of one round are shown", table.title));
         }
@@ -109,7 +112,6 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
             load_pps: median(&mut known.iter().filter_map(|rank| rank.load_pps).collect::<Vec<_>>()),
-            independent_of_loss: false,
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             doubts: doubt::together(&known),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
@@ -128,65 +130,6 @@ fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
-}
-
-/// The table with medians, and whether rounds have different rows.
-fn combine_tables(tables: &[&Table]) -> (Table, bool) {
-    let first = tables[0];
-    let is_same = |table: &&Table| {
-        table.columns == first.columns
-            && table.rows.len() == first.rows.len()
-            && table.rows.iter().zip(&first.rows).all(|(a, b)| key_of(a) == key_of(b))
-    };
-    if !tables.iter().all(is_same) {
-        return (first.clone(), true);
-    }
-    let rows = (0..first.rows.len()).map(|at| combine_rows(&tables.iter().map(|t| &t.rows[at]).collect::<Vec<_>>()));
-    (Table { rows: rows.collect(), ..first.clone() }, false)
-}
-
-/// The key of a row: its first cell.
-fn key_of(row: &Row) -> Option<&Cell> {
-    row.cells.first()
-}
-
-fn combine_rows(rows: &[&Row]) -> Row {
-    let cells = (0..rows[0].cells.len()).map(|at| {
-        let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
-        combine_cells(&cells)
-    });
-    let marks = keys(rows.iter().flat_map(|row| &row.marks).map(String::as_str));
-    let with_rounds = marks.into_iter().map(|mark| {
-        let times = rows.iter().filter(|row| row.marks.iter().any(|own| own == mark)).count();
-        if times == rows.len() { mark.to_owned() } else { format!("{mark} ({times} of {} rounds)", rows.len()) }
-    });
-    Row {
-        cells: cells.collect(),
-        trials: rows.iter().flat_map(|row| row.trials.iter().copied()).collect(),
-        marks: with_rounds.collect(),
-    }
-}
-
-fn combine_cells(cells: &[&Cell]) -> Cell {
-    let number = |cell: &&Cell| match cell {
-        Cell::Count(count) => Some(*count as f64),
-        Cell::Number(number) => Some(*number),
-        Cell::None | Cell::Text(_) => None,
-    };
-    let texts = keys(cells.iter().filter_map(|cell| match cell {
-        Cell::Text(text) => Some(text.as_str()),
-        _ => None,
-    }));
-    if !texts.is_empty() {
-        return Cell::Text(texts.join(" / "));
-    }
-    let mut numbers: Vec<f64> = cells.iter().filter_map(number).collect();
-    let whole = cells.iter().all(|cell| matches!(cell, Cell::Count(_) | Cell::None));
-    match median(&mut numbers) {
-        None => Cell::None,
-        Some(median) if whole && median.fract() == 0.0 => Cell::Count(median as u64),
-        Some(median) => Cell::Number(median),
-    }
 }
 
 fn combine_plots(plots: &[&Plot]) -> Plot {
@@ -239,7 +182,7 @@ fn combine_series(all: &[&Series]) -> Option<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Column, LEAST_RATIO, PlotKind};
+    use crate::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Row};
     use crate::statistics::Scale;
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {

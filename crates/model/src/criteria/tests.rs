@@ -96,6 +96,16 @@ fn criteria_are_judged_by_the_interval_of_all_rounds() {
 }
 
 #[test]
+fn what_must_not_happen_must_not_happen_once() {
+    let with = |bound, rates: &[f64]| over(&rounds(&Expectation::new("rate", false, bound), rates)).decision();
+    let once = [0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(with(0.0, &once), Decision::Missed);
+    assert_eq!(with(0.0, &[0.0; 10]), Decision::Met);
+    // Other bounds are about the median.
+    assert_eq!(with(1.0, &once), Decision::Met);
+}
+
+#[test]
 fn a_limit_of_the_tester_proves_no_maximum() {
     let limited = |at_least, bound| {
         let outcome = Outcome { ranks: vec![rank(Some(200.0), true)], ..Outcome::default() };

@@ -1,0 +1,230 @@
+//! A table of all rounds out of the tables of each.
+
+use super::{keys, median};
+use crate::outcome::{Cell, Column, Row, Table};
+use std::collections::{HashMap, HashSet};
+
+/// Columns whose numbers tell rows apart, as words do.
+const KEYS: [&str; 9] = [
+    "load_percent",
+    "percent",
+    "ipv6_percent",
+    "conditions",
+    "routes",
+    "repeat",
+    "sessions",
+    "intended_rps",
+    "header_bytes",
+];
+
+/// The table with medians, and true if the rounds have hardly a row in common: it then has those of the first one.
+pub(super) fn combine(tables: &[&Table]) -> (Table, bool) {
+    let first = tables[0];
+    if tables.iter().any(|table| table.columns != first.columns) {
+        return (first.clone(), true);
+    }
+    let columns = leading_keys(tables);
+    let groups = match columns.telling_apart {
+        Some(columns) => by_key(tables, columns),
+        None => by_place(tables, columns.all),
+    };
+    let Some(groups) = groups else { return (first.clone(), true) };
+    let rows = groups.iter().map(|rows| combine_rows(rows, &first.columns, tables.len()));
+    (Table { rows: rows.collect(), ..first.clone() }, false)
+}
+
+/// The leading columns of these tables that are keys: the first one, and those of words and settings that follow.
+struct LeadingKeys {
+    all: usize,
+    /// How many of them tell all rows of each table apart; `None` if even all do not.
+    telling_apart: Option<usize>,
+}
+
+fn leading_keys(tables: &[&Table]) -> LeadingKeys {
+    let columns = &tables[0].columns;
+    let is_setting = |at: usize| KEYS.contains(&&*columns[at].key);
+    let has_words = |at: usize| {
+        let mut cells = tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.cells.get(at));
+        cells.all(|cell| matches!(cell, Cell::Text(_) | Cell::None))
+    };
+    let all = (0..columns.len()).take_while(|at| *at == 0 || is_setting(*at) || has_words(*at)).count();
+    let apart = |count: usize| {
+        let differ = |table: &&Table| {
+            let mut seen = HashSet::new();
+            table.rows.iter().all(|row| seen.insert(key(row, count)))
+        };
+        tables.iter().all(differ)
+    };
+    // A load is a key, too, where each round has a single one.
+    let settings = (0..all).rev().find(|at| is_setting(*at)).map_or(1, |last| last + 1);
+    LeadingKeys { all, telling_apart: (settings..=all).find(|count| apart(*count)) }
+}
+
+/// The first `count` cells of a row. Cells have no hash of their own.
+fn key(row: &Row, count: usize) -> String {
+    format!("{:?}", &row.cells[..count.min(row.cells.len())])
+}
+
+/// The rows of each key, in the order of the tables; `None` if the tables have hardly a key in common.
+fn by_key<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>> {
+    let mut order: Vec<String> = Vec::new();
+    let mut rows: HashMap<String, Vec<&Row>> = HashMap::new();
+    for table in tables {
+        // A row that earlier tables lack stands where it stands in this one.
+        let mut next = 0;
+        for row in &table.rows {
+            let key = key(row, columns);
+            match order.iter().position(|known| *known == key) {
+                Some(at) => next = at + 1,
+                None => {
+                    order.insert(next, key.clone());
+                    next += 1;
+                }
+            }
+            rows.entry(key).or_default().push(row);
+        }
+    }
+    // Rounds that found their own loads have hardly a row in common.
+    let most = tables.iter().map(|table| table.rows.len()).max().unwrap_or(0);
+    let common = rows.values().any(|rows| rows.len() > 1) && order.len() <= 2 * most;
+    (order.is_empty() || common).then(|| order.iter().filter_map(|key| rows.remove(key)).collect())
+}
+
+/// The rows of each place; `None` if the tables do not have the same keys there.
+fn by_place<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>> {
+    let first = tables[0];
+    let is_same = |table: &&Table| {
+        let mut pairs = table.rows.iter().zip(&first.rows);
+        table.rows.len() == first.rows.len() && pairs.all(|(a, b)| key(a, columns) == key(b, columns))
+    };
+    let rows = |at: usize| tables.iter().map(|table| &table.rows[at]).collect();
+    tables.iter().all(is_same).then(|| (0..first.rows.len()).map(rows).collect())
+}
+
+/// One row out of those of the same key, of which at most `rounds` rounds have one each.
+fn combine_rows(rows: &[&Row], columns: &[Column], rounds: usize) -> Row {
+    let mut unsteady = Vec::new();
+    let cells = (0..rows[0].cells.len()).map(|at| {
+        let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
+        let combined = combine_cells(&cells);
+        let some = cells.iter().filter(|cell| matches!(cell, Cell::Count(count) if *count > 0)).count();
+        if combined == Cell::Count(0) && some > 0 {
+            let most = cells.iter().filter_map(|cell| number(cell)).fold(0.0, f64::max);
+            let title = columns.get(at).map_or("", |column| &column.title);
+            unsteady.push(format!("{title}: up to {most} in {some} of {rounds} rounds"));
+        }
+        combined
+    });
+    let cells = cells.collect();
+    let marks = keys(rows.iter().flat_map(|row| &row.marks).map(String::as_str));
+    let with_rounds = marks.into_iter().map(|mark| {
+        let times = rows.iter().filter(|row| row.marks.iter().any(|own| own == mark)).count();
+        if times == rounds { mark.to_owned() } else { format!("{mark} ({times} of {rounds} rounds)") }
+    });
+    let missing = (rows.len() < rounds).then(|| format!("in {} of {rounds} rounds only", rows.len()));
+    Row {
+        cells,
+        trials: rows.iter().flat_map(|row| row.trials.iter().copied()).collect(),
+        marks: with_rounds.chain(missing).chain(unsteady).collect(),
+    }
+}
+
+fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Count(count) => Some(*count as f64),
+        Cell::Number(number) => Some(*number),
+        Cell::None | Cell::Text(_) => None,
+    }
+}
+
+fn combine_cells(cells: &[&Cell]) -> Cell {
+    let texts = keys(cells.iter().filter_map(|cell| match cell {
+        Cell::Text(text) => Some(text.as_str()),
+        _ => None,
+    }));
+    if !texts.is_empty() {
+        return Cell::Text(texts.join(" / "));
+    }
+    let mut numbers: Vec<f64> = cells.iter().filter_map(|cell| number(cell)).collect();
+    let whole = cells.iter().all(|cell| matches!(cell, Cell::Count(_) | Cell::None));
+    match median(&mut numbers) {
+        None => Cell::None,
+        Some(median) if whole && median.fract() == 0.0 => Cell::Count(median as u64),
+        Some(median) => Cell::Number(median),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(columns: &[&str], rows: &[&[Cell]]) -> Table {
+        Table {
+            key: "t".into(),
+            title: "T".into(),
+            columns: columns.iter().map(|key| Column::new(key, key, "")).collect(),
+            rows: rows.iter().map(|cells| Row { cells: cells.to_vec(), ..Row::default() }).collect(),
+        }
+    }
+
+    fn text(text: &str) -> Cell {
+        Cell::Text(text.into())
+    }
+
+    fn cells(table: &Table) -> Vec<&[Cell]> {
+        table.rows.iter().map(|row| &row.cells[..]).collect()
+    }
+
+    #[test]
+    fn rows_that_change_places_are_not_mixed() {
+        let columns = ["port", "protocol", "frames"];
+        let row = |protocol: &str, frames| [text("p1"), text(protocol), Cell::Count(frames)];
+        let rounds = [
+            table(&columns, &[&row("ARP", 9), &row("MLD", 3)]),
+            table(&columns, &[&row("MLD", 7), &row("ARP", 5), &row("LLDP", 1)]),
+        ];
+        let (combined, differ) = combine(&[&rounds[0], &rounds[1]]);
+        assert!(!differ);
+        assert_eq!(cells(&combined), [&row("ARP", 7)[..], &row("LLDP", 1), &row("MLD", 5)]);
+        let marks: Vec<_> = combined.rows.iter().map(|row| row.marks.join(", ")).collect();
+        assert_eq!(marks, ["", "in 1 of 2 rounds only", ""]);
+    }
+
+    #[test]
+    fn a_load_is_a_key_even_if_each_round_has_one() {
+        let columns = ["frame_size", "flows", "load_percent", "p50_us"];
+        let row = |load: f64, latency: f64| [text("64"), text("IPv4"), Cell::Number(load), Cell::Number(latency)];
+        let rounds = [
+            table(&columns, &[&row(15.0, 10.0), &row(50.0, 40.0)]),
+            table(&columns, &[&row(50.0, 60.0)]),
+            table(&columns, &[&row(15.0, 20.0)]),
+        ];
+        let (combined, _) = combine(&[&rounds[0], &rounds[1], &rounds[2]]);
+        assert_eq!(cells(&combined), [&row(15.0, 15.0)[..], &row(50.0, 50.0)]);
+        // Rounds without any common row are not mixed.
+        let (combined, differ) = combine(&[&rounds[1], &rounds[2]]);
+        assert_eq!((cells(&combined), differ), (cells(&rounds[1]), true));
+    }
+
+    #[test]
+    fn rows_without_keys_belong_together_by_their_places() {
+        let columns = ["frame_size", "verdict", "frames"];
+        let row = |verdict: &str, frames| [text("64"), text(verdict), Cell::Count(frames)];
+        let first = table(&columns, &[&row("right", 2), &row("right", 4)]);
+        let second = table(&columns, &[&row("right", 4), &row("right", 6)]);
+        let (combined, differ) = combine(&[&first, &second]);
+        assert_eq!((cells(&combined), differ), (vec![&row("right", 3)[..], &row("right", 5)], false));
+        let other = table(&columns, &[&row("wrong", 4), &row("wrong", 6)]);
+        assert_eq!(combine(&[&first, &other]), (first.clone(), true));
+    }
+
+    #[test]
+    fn a_median_of_none_shows_the_rounds_that_had_some() {
+        let columns = ["frame_size", "leaked", "rate"];
+        let row = |leaked| [text("64"), Cell::Count(leaked), Cell::Number(1.0)];
+        let rounds: Vec<Table> = [0, 5, 0].iter().map(|leaked| table(&columns, &[&row(*leaked)])).collect();
+        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>());
+        assert_eq!(combined.rows[0].cells, row(0));
+        assert_eq!(combined.rows[0].marks, ["leaked: up to 5 in 1 of 3 rounds"]);
+    }
+}

@@ -229,7 +229,7 @@ impl Leaders<'_> {
 }
 
 /// `a, b and c`
-fn list(words: &[String]) -> String {
+pub fn list(words: &[String]) -> String {
     match words.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),

@@ -4,6 +4,7 @@ use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
+use crate::paragraph;
 use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
@@ -292,6 +293,9 @@ pub fn markdown(view: &View) -> String {
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
         out += &format!("## {}\n\n", escape(&section.title));
+        if let Some(paragraph) = paragraph::of_test(view, section) {
+            out += &format!("{}\n\n", escape(&paragraph));
+        }
         for (i, t) in section.tables.iter().enumerate() {
             out += &format!("### {}\n\n{}\n", escape(t.title), table(view, t).markdown());
             for line in t.beyond(view) {

@@ -1,6 +1,7 @@
 //! `report.json`: all data for programs, unformatted.
 
 use crate::board::{self, Place};
+use crate::paragraph;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
@@ -153,6 +154,7 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
         "test": section.test,
         "id": section.id,
         "title": section.title,
+        "paragraph": paragraph::of_test(view, section),
         "results": results.collect::<Vec<_>>(),
         "tables": tables.collect::<Vec<_>>(),
         "plots": section.plots.iter().map(|p| &p.plot).collect::<Vec<_>>(),

@@ -15,6 +15,7 @@ mod junit;
 mod kernel_counts;
 mod losses;
 mod merge;
+mod paragraph;
 pub mod rank;
 mod rates;
 pub mod rounds;

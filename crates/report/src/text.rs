@@ -5,6 +5,7 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
+use crate::paragraph;
 use crate::rank::HOW;
 use crate::view::View;
 use crate::ways;
@@ -209,6 +210,9 @@ pub fn report(view: &View) -> String {
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
         out += &format!("\n== {} ==\n", plain(&section.title));
+        if let Some(paragraph) = paragraph::of_test(view, section) {
+            out += &format!("\n{}\n", wrap(&plain(&paragraph), WIDTH));
+        }
         for (i, t) in section.tables.iter().enumerate() {
             out += &format!("\n{}\n{}\n", plain(t.title), set(&grid::table(view, t)));
             for line in t.beyond(view) {

@@ -11,6 +11,7 @@ use crate::board;
 use crate::csv::Names;
 use crate::grid;
 use crate::kernel_counts;
+use crate::paragraph;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use crate::ways;
@@ -236,6 +237,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                 "The highest rate of the tester on a loop without a router. No router can be measured beyond it; figures close to \
                  it are marked tester-limited."
             } }
+            @if let Some(paragraph) = paragraph::of_test(view, section) { p { (paragraph) } }
             @for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
                 p.warn { b { (dut_name(view.dut(r.dut))) } ": " (r.standing.text())
                     @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }

@@ -1,0 +1,35 @@
+//! The paragraph of each test in every form of the report.
+
+mod synthetic;
+
+use drophammer_model::outcome::Verdict;
+use synthetic::report;
+
+#[test]
+fn each_test_has_a_paragraph_of_its_own_figures() {
+    let mut run = synthetic::run(2);
+    let verdict = |pass| Verdict {
+        criterion: format!("throughput_64_pps >= {pass}"),
+        pass,
+        undecided: false,
+        found: "1".into(),
+        expected: None,
+    };
+    run.tests[0].outcome.verdicts = vec![verdict(true), verdict(false)];
+    let files = report(&run);
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let of = |test: &str| {
+        let tests = json["tests"].as_array().unwrap();
+        tests.iter().find(|t| t["test"] == test).unwrap()["paragraph"].as_str().unwrap().to_owned()
+    };
+    let throughput = of("throughput");
+    assert!(throughput.starts_with("Tested: "), "{throughput}");
+    assert!(throughput.contains("in one round with "), "{throughput}");
+    assert!(throughput.contains("Throughput, 64 bytes: 809,150 fps on linux and 802,876 fps on frr."), "{throughput}");
+    assert!(throughput.ends_with("2 of 3 criteria are met, 1 is missed."), "{throughput}");
+    assert!(of("latency").contains("Latency, 64 bytes, 99th percentile"), "{}", of("latency"));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for file in ["report.txt", "report.md", "report.html"] {
+        assert!(words(&files[file]).contains("2 of 3 criteria are met, 1 is missed."), "{file}");
+    }
+}

@@ -64,12 +64,13 @@ columns! {
     struct BurstRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
-        average_frames: f64 = "Average" ["frames"],
-        min_frames: f64 = "Minimum" ["frames"],
-        max_frames: f64 = "Maximum" ["frames"],
+        theoretical_frames: u64 = "Theoretical" ["frames"],
+        average_frames: Option<f64> = "Average" ["frames"],
+        min_frames: Option<f64> = "Minimum" ["frames"],
+        max_frames: Option<f64> = "Maximum" ["frames"],
         stdev_frames: Option<f64> = "Standard deviation" ["frames"],
-        implied_buffer_s: f64 = "Implied buffer time" ["s"],
-        corrected_buffer_s: f64 = "Corrected buffer time" ["s"],
+        implied_buffer_s: Option<f64> = "Implied buffer time" ["s"],
+        corrected_buffer_s: Option<f64> = "Corrected buffer time" ["s"],
         throughput_pps: f64 = "Throughput" ["fps"],
         burst_rate_pps: f64 = "Burst rate" ["fps"],
         step_frames: u64 = "Minimum step" ["frames"],
@@ -78,6 +79,10 @@ columns! {
         searches: u64 = "Searches",
     }
 }
+
+/// Mark of a row without an answer, in the words of Bradner's table of 1989.
+const FASTER: &str = "faster than the tester";
+const BELOW_LINE: &str = "bursts below line rate, the tester cannot send faster";
 
 const TABLE: TableSpec<BurstRow> = TableSpec::new("back_to_back", "Back-to-back frames");
 const PLOT: PlotSpec = PlotSpec {
@@ -193,9 +198,15 @@ impl Method for BackToBack {
             note_of(outcome, pattern, limits.statement());
             if throughput.pps() >= limits.max.pps() * (1.0 - width) {
                 // RFC 9004 section 4: if the throughput is the highest possible rate, no burst overflows a buffer.
-                return Err(TestError::NotApplicable(format!(
-                    "the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer"
-                )));
+                note_of(
+                    outcome,
+                    pattern,
+                    format!(
+                        "the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer"
+                    ),
+                );
+                faster(outcome, pattern, params, &limits, throughput);
+                return Ok(());
             }
             let longest = limits.max.frames_in(MAX_BURST.get(params));
             let (mut found, mut trials, mut stopped, mut unfit) = (Vec::new(), Vec::new(), Ok(()), None);
@@ -249,6 +260,34 @@ impl Method for BackToBack {
     }
 }
 
+/// A row without bursts.
+fn row(pattern: &Pattern, params: &Params, limits: &Limits, throughput: FrameRate) -> BurstRow {
+    BurstRow {
+        frame_size: pattern.size.clone(),
+        protocol: pattern.protocol(),
+        theoretical_frames: limits.line.frames_in(MAX_BURST.get(params)),
+        average_frames: None,
+        min_frames: None,
+        max_frames: None,
+        stdev_frames: None,
+        implied_buffer_s: None,
+        corrected_buffer_s: None,
+        throughput_pps: throughput.pps(),
+        burst_rate_pps: limits.max.pps(),
+        step_frames: STEP.get(params),
+        max_burst_frames: limits.max.frames_in(MAX_BURST.get(params)),
+        max_burst_s: MAX_BURST.seconds(params),
+        searches: 0,
+    }
+}
+
+/// The row of a router that forwards the highest rate, so that there is no longest burst.
+fn faster(outcome: &mut Outcome, pattern: &Pattern, params: &Params, limits: &Limits, throughput: FrameRate) {
+    let below = limits.below_line().then(|| BELOW_LINE.to_owned());
+    let marks = std::iter::once(FASTER.to_owned()).chain(below);
+    TABLE.add(outcome, row(pattern, params, limits, throughput), [], marks);
+}
+
 #[allow(clippy::too_many_arguments)] // everything that a row of RFC 9004 section 6 reports
 fn write(
     outcome: &mut Outcome,
@@ -284,7 +323,7 @@ fn write(
         marks.push("a burst shorter than the minimum step lost frames".to_owned());
     }
     if limits.below_line() {
-        marks.push("bursts below line rate, the tester cannot send faster".to_owned());
+        marks.push(BELOW_LINE.to_owned());
     }
     if found.len() < REPEATS.get(params) as usize {
         marks.push(format!("{} of {} searches", found.len(), REPEATS.get(params)));
@@ -293,21 +332,15 @@ fn write(
     TABLE.add(
         outcome,
         BurstRow {
-            frame_size: pattern.size.clone(),
-            protocol: pattern.protocol(),
-            average_frames: average,
-            min_frames: least,
-            max_frames: most,
+            average_frames: Some(average),
+            min_frames: Some(least),
+            max_frames: Some(most),
             stdev_frames: stdev(&values),
-            implied_buffer_s: implied,
+            implied_buffer_s: Some(implied),
             // RFC 9004 section 6: frames that the router forwards during the burst take no buffer.
-            corrected_buffer_s: implied - implied * throughput.pps() / rate,
-            throughput_pps: throughput.pps(),
-            burst_rate_pps: rate,
-            step_frames: step,
-            max_burst_frames: limits.max.frames_in(MAX_BURST.get(params)),
-            max_burst_s: MAX_BURST.seconds(params),
+            corrected_buffer_s: Some(implied - implied * throughput.pps() / rate),
             searches: found.len() as u64,
+            ..row(pattern, params, limits, throughput)
         },
         trials,
         marks,

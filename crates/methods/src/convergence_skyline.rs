@@ -1,13 +1,16 @@
 //! Convergence skyline: a full table is advertised and withdrawn, three times, under load, and the forwarding rate
-//! draws its outline (core router test of 2001; terms of RFC 6413).
+//! draws its outline (core router test of 2001; terms of RFC 6413). With fully meshed traffic every port has a part of
+//! the table, and all parts come and go at once.
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::params;
-use crate::report::{PlotSpec, extremes, lower_by_difference, mean, note, xy_of};
+use crate::parameters::{fewer, params};
+use crate::report::{PlotSpec, extremes, lower_by_difference, mean, note, percent_ratio, xy_of};
+use crate::route_spread::Spread;
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
-use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::route_traffic::{self, RouteTrial};
 use crate::routes_sent;
+use crate::routing::Change;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::known_trials;
@@ -16,6 +19,7 @@ use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, TrialResult};
 use std::time::Duration;
@@ -34,7 +38,7 @@ const BIN: Param<Duration> = Param::new(
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
-    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router forwards less than 10 % of the frames to the table",
+    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router forwards less than 10 % of the frames to the table at the end of its time",
 );
 
 static SPEC: TestSpec = TestSpec {
@@ -46,6 +50,7 @@ static SPEC: TestSpec = TestSpec {
     params: params![
         &route_tests::TABLES,
         &[ROUTES.spec(), INTERVAL.spec(), CYCLES.spec(), BIN.spec(), LOWER_LOADS.spec()],
+        &route_traffic::SPREAD_ONE,
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
@@ -72,6 +77,8 @@ columns! {
         last_s: Option<f64> = "Last route after" ["s"],
         rate_rps: Option<f64> = "Rate" ["routes/s"],
         after_frames: Option<u64> = "Wrong frames after that" ["frames"],
+        rate_pps: Option<f64> = "Forwarding rate at the end" ["fps"],
+        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
         resolution_s: f64 = "Resolution" ["s"],
     }
 }
@@ -82,7 +89,7 @@ const PLOT: PlotSpec = PlotSpec {
     title: "Forwarding rate while a table comes and goes",
     kind: PlotKind::Area,
     x: "time, s",
-    y: "arrivals, fps",
+    y: "arrivals per sending port, fps",
     log_y: false,
 };
 /// Up to this share of delivered frames in a bin the table counts as gone. It counts as present if no more than this
@@ -92,8 +99,12 @@ const EDGE: f64 = 0.01;
 /// be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
 const SUSTAINED: usize = 10;
 
-/// If no more than this share of the frames arrives while the table is present, the router forwards next to nothing.
+/// If no more than this share of the frames arrives at the end of the time that the table is present, the router forwards
+/// next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
+/// The last part of the time between two changes, in which a router must have converged at least in part to count as
+/// one that forwards.
+const LAST_PART: f64 = 0.1;
 
 /// When the first and the last route changed, in seconds after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -122,6 +133,15 @@ fn edge(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, up: bool) -> Edge {
     };
     let last = place.map(|place| after(shares[place].0));
     Edge { first, last, after: place.map_or(0, |place| shares[place + 1..].iter().map(wrong).sum()) }
+}
+
+/// The bins in the last part of the time between a change at `at_s` and the next one, at least one if there are any.
+fn last_bins(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64) -> &[Bin] {
+    let bin = |s: f64| ((s / bin_s + 1e-9).floor() as usize).min(bins.len());
+    // The bin that contains the next change belongs to that change.
+    let (begin, end) = (bin(at_s), bin(until_s));
+    let from = bin(until_s - (until_s - at_s) * LAST_PART).min(end.saturating_sub(1)).max(begin);
+    bins.get(from..end).unwrap_or_default()
 }
 
 impl Method for ConvergenceSkyline {
@@ -153,7 +173,9 @@ impl Method for ConvergenceSkyline {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let interval = INTERVAL.seconds(params);
-        (interval < 60.0).then(|| format!("{interval} s between changes instead of 60 s")).into_iter().collect()
+        let short = (interval < 60.0).then(|| format!("{interval} s between changes instead of 60 s"));
+        let few = fewer(params, &CYCLES, "cycles", 3, route_tests::CONFORMANT);
+        short.into_iter().chain(few).collect()
     }
 }
 
@@ -163,7 +185,8 @@ const EXPLANATION: &str = "The traffic aims at every route in turn. First and la
 
 /// The cycles of advertisement and withdrawal.
 struct Cycles {
-    case: Case,
+    spread: Spread,
+    size: PacketSize,
     interval_s: f64,
     bin_s: f64,
     count: u32,
@@ -176,19 +199,19 @@ impl Cycles {
 
     /// One trial of all cycles.
     fn run(&self, bed: &mut dyn Testbed, params: &Params, rate: FrameRate) -> Result<TrialResult, TestError> {
-        let Cycles { case, interval_s, bin_s, count } = self;
-        let (source, origin) = (case.peers[0], case.peers[1]);
+        let Cycles { spread, interval_s, bin_s, count, .. } = self;
+        let case = &spread.case;
         let mut changes = Vec::new();
         for cycle in 0..*count {
             let at = f64::from(2 * cycle) * interval_s + interval_s.min(1.0);
-            changes.push((at, "routes up".to_owned(), vec![case.advertise(origin, case.whole())]));
-            changes.push((at + interval_s, "routes down".to_owned(), vec![case.withdraw(origin, case.whole())]));
+            changes.push((at, "routes up".to_owned(), spread.actions(Change::Advertise)));
+            changes.push((at + interval_s, "routes down".to_owned(), spread.actions(Change::Withdraw)));
         }
         let routes = thousands(case.all.len().into());
         let trial = RouteTrial {
             purpose: format!("convergence skyline {}: {routes} routes, {count} times", case.family),
-            size: smallest(case.family),
-            streams: vec![case.stream(source, origin, case.whole())],
+            size: self.size.clone(),
+            streams: spread.streams(),
             rate,
             duration_s: self.duration_s(),
             bin_s: Some(*bin_s),
@@ -198,18 +221,18 @@ impl Cycles {
         bed.progress(&trial.purpose, 0, 1);
         route_traffic::run(bed, params, &trial, |bed| {
             bed.routing()?.reset(PATIENCE.get(params))?;
-            route_tests::establish(bed, &[source, origin], params).map(drop)
+            route_tests::establish(bed, &spread.peers(), params).map(drop)
         })
     }
 
-    /// Share of the frames that arrived while the table was present; `None` if none were sent then.
+    /// Share of the frames that arrived in the last part of the time that the table was present; `None` if none were
+    /// sent then. A router that converges slowly is not one that forwards next to nothing.
     fn forwarded(&self, result: &TrialResult) -> Option<f64> {
         let bins = &result.groups.first()?.bins;
         let (mut offered, mut delivered) = (0, 0);
         for (index, event) in result.events.iter().enumerate().step_by(2) {
             let until_s = result.events.get(index + 1).map_or(self.duration_s(), |next| next.at_s);
-            let (from, until) = ((event.at_s / self.bin_s) as usize, (until_s / self.bin_s) as usize);
-            for bin in bins.iter().take(until).skip(from) {
+            for bin in last_bins(bins, self.bin_s, event.at_s, until_s) {
                 offered += bin.offered;
                 delivered += bin.delivered;
             }
@@ -219,15 +242,16 @@ impl Cycles {
 }
 
 fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let case = Case::new(bed, family, params, 2, ROUTES.get(params))?;
-    let asked = route_traffic::load(bed, family, params, outcome)?;
+    let spread = Spread::new(Case::new(bed, family, params, 2, ROUTES.get(params))?, params)?;
+    let mut loads = spread.loads(bed, params, outcome)?;
+    let Some((size, asked)) = loads.pop() else { return Err(TestError::NotApplicable("no frame size".into())) };
     let whole = match route_traffic::RATE.get(params) {
         Some(rate) => rate,
         None => asked.scaled(100.0 / route_traffic::LOAD.get(params).0),
     };
     let lower = LOWER_LOADS.get(params).unwrap_or_default();
-    let cycles =
-        Cycles { interval_s: INTERVAL.seconds(params), bin_s: BIN.seconds(params), count: CYCLES.get(params), case };
+    let (interval_s, bin_s, count) = (INTERVAL.seconds(params), BIN.seconds(params), CYCLES.get(params));
+    let cycles = Cycles { spread, size, interval_s, bin_s, count };
     let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
     let result = loop {
         let result = cycles.run(bed, params, rate)?;
@@ -237,16 +261,21 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         note(
             outcome,
             format!(
-                "{family}: at {rate} the router forwarded {percent:.1} % of the frames while the table was there; measured again at {} %.",
+                "{family}: at {rate} the router forwarded {percent:.1} % of the frames at the end of the time that the table was there; \
+                 measured again at {} %.",
                 next.0
             ),
         );
         (rate, lowered) = (whole.scaled(next.0 / 100.0), Some(*next));
     };
-    let case = &cycles.case;
-    route_tests::note_losses(bed, family, &[case.peers[0], case.peers[1]], outcome)?;
-    let (bin_s, duration_s) = (cycles.bin_s, cycles.duration_s());
-    let times = Times { bin_s, every_s: f64::from(case.all.len()) / rate.pps(), duration_s, lowered };
+    let spread = &cycles.spread;
+    route_tests::note_losses(bed, family, &spread.peers(), outcome)?;
+    if spread.is_meshed() {
+        note(outcome, format!("{family}: {}, which come and go at all ports at once.", spread.text()));
+    }
+    let throughput = route_traffic::baseline_of(bed, cycles.size.clone(), family, params);
+    let duration_s = cycles.duration_s();
+    let times = Times { bin_s, every_s: spread.every_s(rate), duration_s, lowered, throughput };
     if times.every_s > bin_s {
         let (every_ms, bin_ms) = (times.every_s * 1e3, bin_s * 1e3);
         note(
@@ -257,7 +286,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
             ),
         );
     }
-    write(outcome, family, &result, case.all.len(), &times);
+    write(outcome, family, &result, spread.case.all.len(), &times);
     Ok(())
 }
 
@@ -269,6 +298,8 @@ struct Times {
     duration_s: f64,
     /// The last load that was tried after the router forwarded next to nothing at the requested one.
     lowered: Option<Percent>,
+    /// Throughput of the same traffic, if known.
+    throughput: Option<FrameRate>,
 }
 
 impl Times {
@@ -281,6 +312,7 @@ impl Times {
 fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u32, of: &Times) {
     let (bin_s, resolution_s) = (of.bin_s, of.resolution_s());
     let Some(group) = result.groups.first() else { return };
+    let senders = f64::from(result.senders.max(1));
     let (mut ups, mut downs, mut never) = (Vec::new(), Vec::new(), [0; 2]);
     for (index, event) in result.events.iter().enumerate() {
         let up = index % 2 == 0;
@@ -291,6 +323,9 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         if found.last.is_none() {
             never[usize::from(!up)] += 1;
         }
+        let last = last_bins(&group.bins, bin_s, event.at_s, until);
+        let arrived: u64 = last.iter().map(|bin| bin.arrived).sum();
+        let rate_pps = (up && !last.is_empty()).then(|| arrived as f64 / (last.len() as f64 * bin_s) / senders);
         TABLE.add(
             outcome,
             EventRow {
@@ -301,6 +336,8 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
                 last_s: found.last,
                 rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
                 after_frames: found.last.map(|_| found.after),
+                rate_pps,
+                of_throughput_percent: percent_ratio(rate_pps, of.throughput.map(|rate| rate.pps())),
                 resolution_s,
             },
             [result.trial],
@@ -309,7 +346,7 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         PLOT.event(outcome, event.at_s, &event.label);
     }
     for (at, bin) in group.bins.iter().enumerate() {
-        let dot = xy_of(at as f64 * bin_s, bin.arrived as f64 / bin_s, result.trial);
+        let dot = xy_of(at as f64 * bin_s, bin.arrived as f64 / bin_s / senders, result.trial);
         PLOT.curve(outcome, &family.to_string(), dot);
     }
     let name = family.to_string().to_lowercase();
@@ -372,5 +409,17 @@ mod tests {
         let found = edge(&bins(&[0.0, 0.0, 0.5, 0.5, 0.5]), 0.1, 0.1, 0.5, true);
         assert!(found.first.is_some() && found.last.is_none());
         assert_eq!(edge(&bins(&[0.0; 5]), 0.1, 0.1, 0.5, true), Edge::default());
+    }
+
+    #[test]
+    fn the_last_part_is_a_tenth_of_the_time_and_ends_before_the_next_change() {
+        // Changes at 0.2 and 1.25 s: the tenth of that begins at 1.145 s, and the bin of the next change is left out.
+        let mut shares = [0.0; 20];
+        (shares[11], shares[12]) = (0.7, 0.9);
+        let all = bins(&shares);
+        assert_eq!(last_bins(&all, 0.1, 0.2, 1.25), &all[11..12]);
+        // At least one bin, if there is one.
+        assert_eq!(last_bins(&all, 0.1, 0.2, 0.4), &all[3..4]);
+        assert_eq!((last_bins(&all, 0.1, 0.2, 0.25), last_bins(&[], 0.1, 0.2, 0.4)), (&[][..], &[][..]));
     }
 }

@@ -24,16 +24,20 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load};
-use judge::{Facts, Finding};
-use std::collections::BTreeMap;
+use judge::{Conventions, Facts, Finding};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The test.
 pub struct CounterAccuracy;
 
 const FRAMES: Param<u64> = Param::new("frames", "10000", "1000000", "frames per sending port and trial");
-const LOAD: Param<FrameRate> =
-    Param::new("load", "20 kfps", "20 kfps", "load per sending port at which the router loses nothing");
+const LOAD: Param<FrameRate> = Param::new(
+    "load",
+    "20 kfps",
+    "20 kfps",
+    "moderate load per sending port, at which the router should lose nothing; if it does, a note says so",
+);
 const OVERLOAD: Param<bool> = Param::new(
     "overload",
     "true",
@@ -90,7 +94,7 @@ const TABLE: TableSpec<CounterRow> =
 /// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
-    /// A load without loss.
+    /// A load at which the router should lose nothing.
     Moderate,
     /// As much as the tester can offer.
     Overload,
@@ -101,7 +105,7 @@ enum Traffic {
 impl Traffic {
     fn text(self) -> &'static str {
         match self {
-            Traffic::Moderate => "below throughput",
+            Traffic::Moderate => "moderate load",
             Traffic::Overload => "highest load",
             Traffic::Expiring => "half with TTL 1",
         }
@@ -185,8 +189,7 @@ impl Method for CounterAccuracy {
              them: its count may then be anything from \"expected\" to \"expected, at most\".",
         );
         let traffics = traffics(params);
-        let mut off: BTreeMap<String, String> = BTreeMap::new();
-        let mut exact: BTreeMap<String, ()> = BTreeMap::new();
+        let mut readings: Vec<Reading> = Vec::new();
         let result = for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let bytes = frame_bytes(pattern)?;
             for (at, traffic) in traffics.iter().enumerate() {
@@ -203,23 +206,23 @@ impl Method for CounterAccuracy {
                          is not called wrong",
                     );
                 }
-                let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
-                let facts = Facts::of(&trial, &flows, bytes, ports.len());
-                for finding in judge::findings(&trial, &facts, &pattern.families) {
-                    let name = finding.name(&ports);
-                    if finding.off {
-                        let text = format!("{} ({}, {})", finding.verdict, pattern.size_text(), traffic.text());
-                        off.entry(name).or_insert(text);
-                    } else if finding.counted.is_some() {
-                        exact.insert(name, ());
-                    }
-                    add(outcome, pattern, *traffic, &trial, finding, &ports);
+                let facts = Facts::of(&trial, &flows, bytes, bed.ports().len());
+                let lost = if *traffic == Traffic::Overload { 0 } else { facts.lost_wrongly() };
+                if lost > 0 {
+                    let what = traffic.text();
+                    note_of(
+                        outcome,
+                        pattern,
+                        format!("{what}: {lost} frames were lost that the router should forward"),
+                    );
                 }
+                readings.push(Reading { pattern: pattern.clone(), traffic: *traffic, trial, facts, lost });
                 bed.settle(PAUSE.get(params))?;
             }
             Ok(())
         });
-        conclude(outcome, &off, exact.keys().filter(|name| !off.contains_key(*name)).count());
+        let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
+        judge_all(outcome, &readings, &ports);
         result
     }
 
@@ -240,17 +243,43 @@ impl Method for CounterAccuracy {
     }
 }
 
-fn add(
-    outcome: &mut Outcome,
-    pattern: &Pattern,
+/// The counters before and after one trial.
+struct Reading {
+    pattern: Pattern,
     traffic: Traffic,
-    trial: &CountedTrial,
-    finding: Finding,
-    ports: &[String],
-) {
+    trial: CountedTrial,
+    facts: Facts,
+    /// Frames lost at a load at which the router should lose nothing.
+    lost: u64,
+}
+
+/// Adds the rows of all readings and the verdict. This is done at the end, as octets are counted by one convention in
+/// all trials.
+fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String]) {
+    let conventions = Conventions::of(readings.iter().map(|reading| (&reading.trial, &reading.facts)));
+    let mut off: BTreeMap<String, String> = BTreeMap::new();
+    let mut exact: BTreeSet<String> = BTreeSet::new();
+    for reading in readings {
+        let Reading { pattern, traffic, trial, facts, lost } = reading;
+        for finding in judge::findings(trial, facts, &pattern.families, &conventions) {
+            let name = finding.name(ports);
+            if finding.off {
+                let lossy = if *lost > 0 { format!(", {lost} frames lost") } else { String::new() };
+                let text = format!("{} ({}, {}{lossy})", finding.verdict, pattern.size_text(), traffic.text());
+                off.entry(name).or_insert(text);
+            } else if finding.counted.is_some() {
+                exact.insert(name);
+            }
+            add(outcome, reading, finding, ports);
+        }
+    }
+    conclude(outcome, &off, exact.iter().filter(|name| !off.contains_key(*name)).count());
+}
+
+fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[String]) {
     let row = CounterRow {
-        frame_size: pattern.size.clone(),
-        traffic: traffic.text().into(),
+        frame_size: reading.pattern.size.clone(),
+        traffic: reading.traffic.text().into(),
         port: finding.port.map(|port| ports[port].clone()),
         source: finding.source,
         counter: finding.counter,
@@ -260,7 +289,7 @@ fn add(
         difference: finding.difference.map(|by| by as f64),
         verdict: finding.verdict,
     };
-    TABLE.add(outcome, row, [trial.result.trial], finding.off.then(|| "off".into()));
+    TABLE.add(outcome, row, [reading.trial.result.trial], finding.off.then(|| "off".into()));
 }
 
 /// Reports the counters that are off, in the verdict and in notes.

@@ -386,7 +386,8 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         let share = without.filter(|without| !without.is_bound() || one.chain.is_none());
         let known = if one.unknown.is_some() { None } else { pps.or(Some(0.0)) };
         let share = share.and_then(|without| percent_ratio(known, without.throughput.map(FrameRate::pps)));
-        let latency = percent_ratio(one.latency_us(50.0), without.and_then(|without| without.latency_us(50.0)));
+        let latency_without = without.and_then(|without| without.latency_us(50.0));
+        let latency = percent_ratio(one.latency_us(50.0), latency_without);
         let mut marks = Vec::new();
         marks.extend(one.unknown.clone());
         marks.extend((known == Some(0.0)).then(|| "loses frames at every load".to_owned()));
@@ -415,13 +416,17 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             BARS.curve(outcome, "throughput", Point { x, y, label, range: None, trial: None });
         }
         let Some(chain) = one.chain else { continue };
-        if !bounded {
+        // Without a value, a figure says that the router failed.
+        if !bounded && share.is_some() {
             let title = format!("Throughput with {chain}, of that without extension headers, {size}");
             let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
             outcome.ranks.push(RankFigure { tester_limited: one.is_bound(), ..figure });
         }
-        let title = format!("Median latency with {chain}, of that without extension headers, {size}");
-        outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));
+        // The router failed if it loses frames at every load, or every frame of the trial.
+        if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
+            let title = format!("Median latency with {chain}, of that without extension headers, {size}");
+            outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));
+        }
     }
 }
 

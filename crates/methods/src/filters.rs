@@ -6,21 +6,22 @@
 //! them: it gives latency, and shows that exactly the permitted frames pass.
 
 mod measured;
+mod ranks;
 
 use crate::Method;
 use crate::columns;
 use crate::filter_lists::{Case, Position, destination};
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of, note_unfit};
+use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit};
 use crate::routed::{self, routes};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
-use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, known_trials, search, zero_loss_goal};
+use crate::throughput_search::{estimate_one, goal_deviations, known_trials, search, zero_loss_goal};
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::capabilities::Need;
 use drophammer_model::filter::FilterDirection;
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{Outcome, PlotKind, Point};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -29,6 +30,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use measured::Measured;
+use ranks::rank;
 use std::time::Duration;
 
 /// The test.
@@ -62,8 +64,6 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
     "length of the trials for latency and leaks (RFC 2544 section 24: 60 s)",
 );
 
-/// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
-const RANKED: u64 = 10;
 /// UDP port of the frames that the filters must deny: echo (RFC 862).
 const DENIED_PORT: u16 = 7;
 /// Each destination of wrongly treated frames has a row, up to this number for each case and flow.
@@ -226,33 +226,7 @@ fn measure(
         bed.progress(&step_text(pattern, case), index * steps + at as u32, of);
         install(bed, pattern, params, case)?;
         let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
-        let result = searched.results.first();
-        let throughput = searched.throughput();
-        let tester_limited = throughput.is_some_and(|found| searched.limits.tester_limited(found));
-        let upper = result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps);
-        let capped = searched.capped && throughput.is_some() && upper.is_none();
-        let at_line_rate = throughput.is_some_and(|found| searched.limits.at_line_rate(found));
-        let mut marks = Vec::new();
-        marks.extend((at_line_rate && !tester_limited).then(|| "line rate".to_owned()));
-        marks.extend(capped.then(|| "limited by max_load".to_owned()));
-        marks.extend(throughput.is_none().then(|| "loses frames at every load".to_owned()));
-        marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
-        if let Some((load, why)) = &searched.unfit {
-            marks.push(format!("the tester could not offer {load} validly: {}", why.join("; ")));
-        }
-        all.push(Measured {
-            case,
-            throughput,
-            borne: borne(throughput, &searched.trials),
-            upper,
-            tester_limited,
-            capped,
-            at_line_rate,
-            marks,
-            trials: searched.trials.iter().map(|trial| trial.trial).collect(),
-            latency: None,
-            sorting: None,
-        });
+        all.push(Measured::of(case, &searched));
         match searched.error {
             // Without this case the others can still be measured, but not without the baseline.
             Some(TestError::Unfit(why)) if case.is_some() => {
@@ -262,14 +236,18 @@ fn measure(
             None => {}
         }
     }
-    let lowest = all.iter().map(|one| one.borne).min_by(f64::total_cmp);
-    let Some(lowest) = lowest.filter(|lowest| *lowest > 0.0 && all[0].throughput.is_some()) else {
-        return Err(TestError::NotApplicable("no throughput without filters was found to compare with".into()));
-    };
+    if all[0].throughput.is_none() {
+        let why = all[0].marks.join("; ");
+        return Err(TestError::NotApplicable(format!("no throughput without filters to compare with: {why}")));
+    }
+    // A case of which no frame is forwarded at any load is looked at too; one without any trial is not, as no load of
+    // its own is known.
+    let borne = all.iter().map(|one| one.borne).filter(|borne| *borne > 0.0);
+    let lowest = borne.min_by(f64::total_cmp).unwrap_or_default();
     let rate_pps = lowest * LOAD.get(params).0 / 100.0;
     let load = Load::Constant { rate_pps };
     let seconds = TRIAL_DURATION.seconds(params);
-    for (at, one) in all.iter_mut().enumerate() {
+    for (at, one) in all.iter_mut().enumerate().filter(|(_, one)| one.is_tried()) {
         let text = step_text(pattern, one.case);
         bed.progress(&text, (index * 2 + 1) * (steps / 2) + at as u32, of);
         install(bed, pattern, params, one.case)?;
@@ -307,15 +285,6 @@ fn valid(
         }
         other => other.map(Some),
     }
-}
-
-/// The load that a router sustains in a case. A router that occasionally loses a frame at any load has almost no
-/// throughput, and that load would show nothing: then the load is a quarter of the highest forwarding rate of the
-/// search.
-fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
-    let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
-    let highest = forwarded.fold(0.0, f64::max);
-    throughput.map_or(0.0, FrameRate::pps).max(highest / 4.0)
 }
 
 /// Installs the filter of a case on the DUT, or none, and lets it settle.
@@ -443,40 +412,5 @@ fn name_wrong(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], one:
                 format!("{}: {name}: {more} more destinations were treated wrongly", case.text()),
             );
         }
-    }
-}
-
-/// The figures that rank routers.
-fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
-    let (size, text) = (&pattern.size, pattern.size_text());
-    let cases = || all.iter().filter(|one| one.case.is_some());
-    let conditions = cases().filter_map(|one| one.case).map(|case| case.conditions);
-    let most = conditions.clone().max();
-    let Some(number) = conditions.clone().find(|n| *n == RANKED).or(most) else { return };
-    let ranked = cases().find(|one| one.case.is_some_and(|case| case.conditions == number));
-    if let (Some(one), Some(without)) = (ranked, all.first()) {
-        let pps = one.throughput.map(FrameRate::pps);
-        let what = one.case.map_or(String::new(), |case| case.text());
-        let title = format!("Throughput with {what}, {text}");
-        let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
-        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
-        // If the share is not known, there is no figure: one without a value would rank last.
-        if !without.limited() {
-            let title = format!("Throughput with {what}, of that without filters, {text}");
-            let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", one.share(without));
-            let tester_limited = one.tester_limited || one.at_line_rate;
-            outcome.ranks.push(RankFigure { tester_limited, capped: one.capped, ..figure });
-        }
-        let latency = one.latency_us(50.0).zip(without.latency_us(50.0)).map(|(with, without)| with / without * 100.0);
-        let title = format!("Median latency with {what}, of that without filters, {text}");
-        outcome.ranks.push(lower(format!("latency_filters_{size}_{number}_percent"), title, "%", latency));
-    }
-    let sum = |of: fn(&Measured) -> Option<u64>| cases().map(of).sum::<Option<u64>>().map(|frames| frames as f64);
-    for (key, title, value) in [
-        ("leaked", "Frames leaked through filters", sum(Measured::leaked)),
-        ("denied", "Frames denied that filters permit", sum(Measured::permitted_lost)),
-    ] {
-        let title = format!("{title}, {text}");
-        outcome.ranks.push(lower_by_difference(format!("filters_{size}_{key}"), title, "frames", value, 1.0));
     }
 }

@@ -7,6 +7,7 @@ use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
+use crate::pattern::arrivals::watched;
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
 use crate::route_tests::CONFORMANT;
@@ -106,7 +107,7 @@ impl Method for ForwardingRate {
              cannot; the offered load is what it sent of it. Frames that left a buffer after the last departure count as received, not as rate.",
         );
         let repeats = REPEATS.get(params);
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = watched(|bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
             let mut limit = bed.known().highest.maximum.get(&pattern.key()).copied().unwrap_or(limits.line);
             let mut retreats = 0;
@@ -155,7 +156,8 @@ impl Method for ForwardingRate {
             let offered_loads: Vec<f64> = results.iter().map(|r| r.offered_load().pps()).collect();
             let near_limit = retreated && average >= TESTER_LIMITED_SHARE * limit.pps();
             let tester_limited = near_limit || limits.tester_limited(FrameRate(average));
-            let mut marks = Vec::new();
+            let unreached = bed.reached(outcome, pattern, "at maximum load", &trials(&results));
+            let mut marks: Vec<String> = unreached.into_iter().collect();
             if retreated {
                 marks.push("the tester could not offer line rate validly".to_owned());
             }
@@ -210,7 +212,8 @@ impl Method for ForwardingRate {
                 }
             }
             stopped
-        })
+        });
+        for_each_size(bed, params, outcome, each)
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -8,6 +8,7 @@ use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
 };
+use crate::pattern::arrivals::watched;
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
 };
@@ -92,7 +93,7 @@ impl Method for FrameLossRate {
         PLOT.begin(outcome);
         note(outcome, "Rates are frames per second per sending port; frames are counted over all ports.");
         let loads = loads(params);
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = watched(|bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
             let (mut clean, mut measured, mut unfit) = (0, 0, Vec::new());
@@ -120,6 +121,7 @@ impl Method for FrameLossRate {
                 let loss = result.loss_ratio() * 100.0;
                 let line_percent = offered.pps() / limits.line.pps() * 100.0;
                 let near_ceiling = limits.tester_limited(offered).then(|| "near the tester's ceiling".into());
+                let unreached = bed.reached(outcome, pattern, &format!("at {load:.1} %"), &[result.trial]);
                 TABLE.add(
                     outcome,
                     LossRow {
@@ -135,7 +137,7 @@ impl Method for FrameLossRate {
                         loss_percent: loss,
                     },
                     [result.trial],
-                    near_ceiling,
+                    near_ceiling.into_iter().chain(unreached),
                 );
                 let dot = xy_of(line_percent, loss, result.trial);
                 PLOT.curve(outcome, &pattern.size_text(), dot.clone());
@@ -161,7 +163,8 @@ impl Method for FrameLossRate {
             }
             note_of(outcome, pattern, "no two successive loads were free of loss");
             Ok(())
-        })
+        });
+        for_each_size(bed, params, outcome, each)
     }
 
     fn estimate(&self, params: &Params) -> Duration {

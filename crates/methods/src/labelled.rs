@@ -35,8 +35,7 @@ pub(crate) fn flows(
         LabelOperation::Push => return pushed(flow, to),
         LabelOperation::Swap | LabelOperation::Pop => {}
     }
-    let wanted = |entry: &&LabelConfig| (labels.operation == LabelOperation::Pop) == entry.out.is_empty();
-    let entries: Vec<&LabelConfig> = to.labels.iter().filter(wanted).collect();
+    let entries = entries(labels.operation, to);
     if entries.is_empty() {
         let example = if labels.operation == LabelOperation::Pop { "{label: 101}" } else { "{label: 100, out: [200]}" };
         let why = format!(
@@ -49,11 +48,35 @@ pub(crate) fn flows(
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
 
+/// The entries that do one thing: a swap replaces a label by one label, so all its frames keep their size; an entry with more
+/// labels in `out` does another one, swap and push.
+fn entries(operation: LabelOperation, to: &PortView) -> Vec<&LabelConfig> {
+    let labels = if operation == LabelOperation::Pop { 0 } else { 1 };
+    to.labels.iter().filter(|entry| entry.out.len() == labels).collect()
+}
+
+/// Labels that frames of a family have more behind the DUT than before it, for each of the flows to the port `to`; a label
+/// less is -1.
+pub(crate) fn added(labels: Labels, family: Family, to: &PortView) -> Vec<i32> {
+    match labels.operation {
+        LabelOperation::Keep => vec![0],
+        LabelOperation::Push => networks(family, to).map(|fec| fec.out.len() as i32).collect(),
+        LabelOperation::Swap | LabelOperation::Pop => {
+            entries(labels.operation, to).iter().map(|entry| entry.out.len() as i32 - 1).collect()
+        }
+    }
+}
+
+/// Networks of a family to which the DUT pushes labels.
+fn networks(family: Family, to: &PortView) -> impl Iterator<Item = &FecConfig> {
+    to.pushed.iter().filter(move |fec| fec.to.family() == family)
+}
+
 /// `flow` without labels to each network of the family behind `to` to which the DUT pushes labels, with equal shares.
 /// The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not compared; the TTL of the
 /// packet has been decremented by one router.
 fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
-    let networks: Vec<&FecConfig> = to.pushed.iter().filter(|fec| fec.to.family() == flow.family).collect();
+    let networks: Vec<&FecConfig> = networks(flow.family, to).collect();
     if networks.is_empty() {
         let family = flow.family;
         let why = format!(
@@ -96,8 +119,9 @@ fn inner(sent: u8) -> impl Iterator<Item = u32> {
 }
 
 /// The labels that must arrive: those of `out` replace the outermost one, with a TTL decremented by one router, and the
-/// others stay as sent. Without `out` all are as sent. If the outermost label is popped, the TTL of the exposed header
-/// depends on the model that the DUT follows (RFC 3443), so it is not compared.
+/// others stay as sent. Without `out` all are as sent. If the only label is popped, the packet has one hop less, whichever
+/// model of TTL the DUT follows (RFC 3443): label and packet were sent with the same. If a label below is exposed, its TTL
+/// depends on the model, so it is not compared.
 fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
     let label = |label: u32, ttl: Option<u8>| ArrivingLabel { label: Bits::new(label), tc: None, ttl };
     let (instead, ttl, below) = match out {
@@ -106,5 +130,10 @@ fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
         Some(out) => (out, Some(HOP_LIMIT - 1), Some(HOP_LIMIT)),
     };
     let labels = instead.iter().map(|new| label(*new, ttl));
-    Arriving { labels: labels.chain(inner(sent).map(|old| label(old, below))).collect(), ..Arriving::default() }
+    let exposed = (out == Some(&[]) && sent == 1).then_some(HOP_LIMIT - 1);
+    Arriving {
+        labels: labels.chain(inner(sent).map(|old| label(old, below))).collect(),
+        ttl: exposed,
+        ..Arriving::default()
+    }
 }

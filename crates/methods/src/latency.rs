@@ -10,6 +10,7 @@ use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
+use crate::pattern::arrivals::watched;
 use crate::report::{
     PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
@@ -147,7 +148,7 @@ impl Method for Latency {
                 format!("Percentiles are medians of {repeats} trials, the minimum and maximum are over all of them."),
             );
         }
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = watched(|bed, pattern, outcome, index| {
             let compare_at = COMPARE_AT.get(params);
             let throughput = match known_throughput(bed, pattern, params, outcome) {
                 // Then shares of the throughput cannot be measured, but a stated load can.
@@ -176,7 +177,8 @@ impl Method for Latency {
                     results.push(bed.trial(&spec)?);
                     bed.settle(PAUSE.get(params))
                 });
-                write(outcome, pattern, step, &results, f64::from(number));
+                let unreached = bed.reached(outcome, pattern, &format!("at {}", step.label), &trials(&results));
+                write(outcome, pattern, step, &results, f64::from(number), unreached);
                 match stopped {
                     Err(TestError::Unfit(why)) => {
                         let what = format!("{} left out or cut short,", step.label);
@@ -191,7 +193,8 @@ impl Method for Latency {
                 }
             }
             if measured == 0 { Err(TestError::Unfit(unfit)) } else { Ok(()) }
-        })
+        });
+        for_each_size(bed, params, outcome, each)
     }
 
     fn estimate(&self, params: &Params) -> Duration {
@@ -314,7 +317,14 @@ fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) 
     note(outcome, "Loads are frames per second per sending port.");
 }
 
-fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[TrialResult], x: f64) {
+fn write(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    step: &Step,
+    results: &[TrialResult],
+    x: f64,
+    unreached: Option<String>,
+) {
     let Some(first) = results.first() else { return };
     let offered = mean(&results.iter().map(|r| r.offered_load().pps()).collect::<Vec<_>>());
     for group in first.groups.iter().map(|g| g.group.clone()) {
@@ -343,7 +353,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
                 loss_percent: percent_of(lost, sent),
             },
             trials(results),
-            lossy,
+            lossy.into_iter().chain(unreached.clone()),
         );
         let Some(figures) = figures else { continue };
         // A single group needs no name: it contains all frames.

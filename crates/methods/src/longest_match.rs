@@ -53,7 +53,11 @@ static SPEC: TestSpec = TestSpec {
     figures: &[
         FigureSpec {
             key: "longest_match_{family}_wrong_frames",
-            help: "frames that took a shorter mask than they had to, over all frame sizes",
+            help: "frames that took a shorter mask than they had to while the longer ones were there, over all frame sizes",
+        },
+        FigureSpec {
+            key: "longest_match_{family}_stale_frames",
+            help: "frames that did not take the shorter mask after the longer ones were withdrawn, over all frame sizes",
         },
         FigureSpec {
             key: "longest_match_{family}_{size}_percent",
@@ -83,6 +87,9 @@ columns! {
         latency_percent: Option<f64> = "Mean latency, of that with the table alone" ["%"],
     }
 }
+
+/// The state in which the longer masks are withdrawn.
+const WITHDRAWN: &str = "covering prefixes alone";
 
 const TABLE: TableSpec<MatchRow> = TableSpec::new("longest_match", "Longest match with covering prefixes");
 
@@ -217,7 +224,10 @@ struct Found<'a> {
     alone: Vec<TrialResult>,
     /// Rates with the covering prefixes as a share of those, in %.
     shares: Vec<Option<f64>>,
+    /// Frames at the other port in the first two states, which took a mask that was too short.
     wrong: u64,
+    /// The same in the third: these took a route that is withdrawn.
+    stale: u64,
 }
 
 fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
@@ -236,7 +246,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     peers.dedup();
     route_tests::establish(bed, &peers, params)?;
 
-    let mut found = Found { family, sizes: &sizes, alone: Vec::new(), shares: Vec::new(), wrong: 0 };
+    let mut found = Found { family, sizes: &sizes, alone: Vec::new(), shares: Vec::new(), wrong: 0, stale: 0 };
     let count = |spread: &Spread| u64::from(spread.case.all.len());
     let unfollowed = "the router did not follow";
     table.change(bed, params, Change::Advertise, unfollowed)?;
@@ -244,7 +254,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     masks.change(bed, params, Change::Advertise, unfollowed)?;
     found.state(bed, params, outcome, "table and covering prefixes", &table, count(&table) + count(&masks))?;
     table.change(bed, params, Change::Withdraw, unfollowed)?;
-    found.state(bed, params, outcome, "covering prefixes alone", &covered, count(&masks))?;
+    found.state(bed, params, outcome, WITHDRAWN, &covered, count(&masks))?;
     route_tests::note_losses(bed, family, &peers, outcome)?;
     note(
         outcome,
@@ -256,9 +266,14 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         ),
     );
     let word = family.to_string().to_lowercase();
-    let title = format!("Frames by a wrong mask, {family}");
-    let key = format!("longest_match_{word}_wrong_frames");
-    outcome.ranks.push(lower_by_difference(key, title, "frames", Some(found.wrong as f64), 1.0));
+    for (what, title, frames) in [
+        ("wrong", "Frames by a mask that is too short", found.wrong),
+        ("stale", "Frames by a route that is withdrawn", found.stale),
+    ] {
+        let key = format!("longest_match_{word}_{what}_frames");
+        let title = format!("{title}, {family}");
+        outcome.ranks.push(lower_by_difference(key, title, "frames", Some(frames as f64), 1.0));
+    }
     for ((size, _), share) in sizes.iter().zip(&found.shares) {
         let key = format!("longest_match_{word}_{size}_percent");
         let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
@@ -301,7 +316,12 @@ impl Found<'_> {
             let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
             let whole = (throughput, self.alone.get(index));
             let routes = aimed.case.all.len().into();
-            self.wrong += write(outcome, family, size, state, routes, &result, whole);
+            let astray = write(outcome, family, size, state, routes, &result, whole);
+            if state == WITHDRAWN {
+                self.stale += astray;
+            } else {
+                self.wrong += astray;
+            }
             match self.alone.get(index) {
                 None => self.alone.push(result),
                 Some(alone) if self.shares.len() == index => {
@@ -404,7 +424,7 @@ mod tests {
             &result(200),
             (throughput, Some(&alone)),
         );
-        write(&mut outcome, Family::Ipv4, &size, "covering prefixes alone", 9, &result(0), (None, Some(&alone)));
+        write(&mut outcome, Family::Ipv4, &size, WITHDRAWN, 9, &result(0), (None, Some(&alone)));
         let rows = TABLE.rows(&outcome.tables);
         let shares = |i: usize| (rows[i].of_throughput_percent, rows[i].of_baseline_percent);
         assert_eq!(shares(0), (Some(50.0), Some(100.0)));

@@ -189,16 +189,34 @@ impl Method for MixedFamilies {
             if share == 0.0 {
                 pure = None;
             }
-            let throughput = known_throughput(bed, pattern, params, outcome)?;
+            let (throughput, missing) = match known_throughput(bed, pattern, params, outcome) {
+                Ok(found) => (found, None),
+                // The trial at the highest load needs no throughput.
+                Err(error @ (TestError::NotApplicable(_) | TestError::Unfit(_))) => (None, Some(error)),
+                Err(other) => return Err(other),
+            };
             bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
             let highest = pattern.limits(bed).max.pps();
             let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
             let result = trial(bed, pattern, params, "highest load", highest)?;
-            rates(outcome, pattern, (size, share), throughput, &result);
-            rank(bed, outcome, pattern, (size, share), throughput, &result, highest);
+            rates(outcome, pattern, (size, share), throughput, &result, missing.as_ref());
+            if missing.is_none() {
+                rank_throughput(bed, outcome, pattern, (size, share), throughput);
+            }
+            rank_loss(outcome, (size, share), &result, highest);
             let Some(throughput) = throughput else {
-                note_of(outcome, pattern, "no latency, as no load is forwarded without loss");
-                return Ok(());
+                return match missing {
+                    // A share without two of its results because of the tester is not finished.
+                    Some(unfit @ TestError::Unfit(_)) => Err(unfit),
+                    Some(why) => {
+                        note_of(outcome, pattern, format!("no throughput and no latency: {why}"));
+                        Ok(())
+                    }
+                    None => {
+                        note_of(outcome, pattern, "no latency, as no load is forwarded without loss");
+                        Ok(())
+                    }
+                };
             };
             bed.progress(&format!("latency, {}", pattern.size_text()), 2 * index + 1, of);
             let load = throughput.scaled(LATENCY_LOAD.get(params).0 / 100.0);
@@ -267,6 +285,7 @@ fn rates(
     (size, share): (&PacketSize, f64),
     throughput: Option<FrameRate>,
     result: &TrialResult,
+    missing: Option<&TestError>,
 ) {
     // All rates refer to the time in which frames were sent: lost frames are those sent and not received.
     let per_second = |frames: u64| frames as f64 / result.sending_s;
@@ -302,26 +321,28 @@ fn rates(
         out_of_order: sum(|group| group.reordered),
         stray: sum(|group| group.stray),
     };
-    RATES.add(outcome, row, [result.trial], []);
+    RATES.add(outcome, row, [result.trial], missing.map(|why| format!("throughput unknown: {why}")));
 }
 
-fn rank(
+fn rank_throughput(
     bed: &mut dyn Testbed,
     outcome: &mut Outcome,
     pattern: &Pattern,
     (size, share): (&PacketSize, f64),
     throughput: Option<FrameRate>,
-    result: &TrialResult,
-    highest: FrameRate,
 ) {
-    let key = |what: &str| format!("mixed_{size}_{share}_{what}");
     let tester_limited = throughput.is_some_and(|found| pattern.limits(bed).tester_limited(found));
     let title = format!("Throughput with {share} % IPv6, {size}");
-    let figure = higher(key("throughput_pps"), title, "fps", Some(throughput.map_or(0.0, FrameRate::pps)));
+    let key = format!("mixed_{size}_{share}_throughput_pps");
+    let figure = higher(key, title, "fps", Some(throughput.map_or(0.0, FrameRate::pps)));
     outcome.ranks.push(RankFigure { tester_limited, ..figure });
+}
+
+fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
     let title = format!("Loss at the highest load with {share} % IPv6, {size}");
     let loss = loss_percent(std::slice::from_ref(result));
-    let figure = lower_by_difference(key("loss_percent"), title, "%", loss, LEAST_LOSS_PERCENT);
+    let key = format!("mixed_{size}_{share}_loss_percent");
+    let figure = lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT);
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 

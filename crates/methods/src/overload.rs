@@ -81,7 +81,7 @@ columns! {
         protocol: String = "Protocol",
         line_pps: f64 = "Maximum frame rate" ["fps"],
         ceiling_pps: Option<f64> = "Tester's ceiling" ["fps"],
-        throughput_pps: f64 = "Throughput" ["fps"],
+        throughput_pps: Option<f64> = "Throughput" ["fps"],
         overload_offered_pps: Option<f64> = "Overload, offered" ["fps"],
         overload_pps: Option<f64> = "Overload, forwarding rate" ["fps"],
         overload_loss_percent: Option<f64> = "Overload, loss" ["%"],
@@ -150,12 +150,12 @@ struct Found {
 impl Found {
     /// Whether the forwarding rate is limited by the tester as much as by the router. Without loss at the highest
     /// available load, the router was not overloaded.
-    fn at_least(&self, throughput: FrameRate, excess: f64, limits: &Limits) -> bool {
+    fn at_least(&self, throughput: Option<FrameRate>, excess: f64, limits: &Limits) -> bool {
         let rate = self.result.forwarding_rate();
         let lossless = self.result.lost() == 0;
         limits.tester_limited(rate)
             || match self.step {
-                Step::Throughput => limits.tester_limited(throughput),
+                Step::Throughput => throughput.is_some_and(|rate| limits.tester_limited(rate)),
                 Step::Excess => lossless && self.cannot(throughput, excess),
                 Step::Flood => {
                     let below = self.asked.pps() < limits.line.pps();
@@ -165,8 +165,8 @@ impl Found {
     }
 
     /// Whether this is the overload step, with less excess than wanted.
-    fn cannot(&self, throughput: FrameRate, excess: f64) -> bool {
-        let wanted = throughput.pps() * (1.0 + excess / 100.0);
+    fn cannot(&self, throughput: Option<FrameRate>, excess: f64) -> bool {
+        let wanted = throughput.map_or(0.0, FrameRate::pps) * (1.0 + excess / 100.0);
         self.step == Step::Excess && self.result.offered_load().pps() < wanted * 0.999
     }
 }
@@ -204,24 +204,36 @@ impl Method for Overload {
             ),
         );
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
-                return Err(TestError::NotApplicable("no throughput was found to overload".into()));
+            let (throughput, missing) = match known_throughput(bed, pattern, params, outcome) {
+                Ok(found) => (found, None),
+                // The flood needs no throughput.
+                Err(error @ (TestError::NotApplicable(_) | TestError::Unfit(_))) => (None, Some(error)),
+                Err(other) => return Err(other),
             };
+            let missing_text = match (&throughput, &missing) {
+                (Some(_), _) => None,
+                (None, Some(error)) => Some(error.to_string()),
+                (None, None) => Some("loses frames at every load".to_owned()),
+            };
+            if let Some(why) = &missing_text {
+                note_of(outcome, pattern, format!("only the flood, as there is no throughput to overload: {why}"));
+            }
+            let row = Size { pattern, excess, throughput, missing: missing_text };
             let limits = pattern.limits(bed);
             let mut found: Vec<Found> = Vec::new();
             for (at, step) in STEPS.into_iter().enumerate() {
+                let rate = throughput.map(|throughput| overload(step, throughput, excess, &limits));
                 let of = (FRAME_SIZES.get(params).len() * STEPS.len()) as u32;
                 let what = format!("overload, {}", pattern.size_text());
                 bed.progress(&what, index * STEPS.len() as u32 + at as u32, of);
                 let name = name(step, excess);
-                let asked = if step == Step::Flood {
-                    at_maximum(bed, pattern, |bed, limit| {
+                let asked = match (step, rate) {
+                    (Step::Flood, _) => at_maximum(bed, pattern, |bed, limit| {
                         ask(bed, pattern, params, (&name, Load::Maximum { limit_pps: limit.pps() }))
-                    })
-                } else {
-                    let rate = overload(step, throughput, excess, &limits);
-                    ask(bed, pattern, params, (&name, Load::Constant { rate_pps: rate.pps() }))
-                        .map(|asked| (asked, rate))
+                    }),
+                    (_, Some(rate)) => ask(bed, pattern, params, (&name, Load::Constant { rate_pps: rate.pps() }))
+                        .map(|asked| (asked, rate)),
+                    (_, None) => continue,
                 };
                 match asked {
                     Ok(((result, answered), asked)) => {
@@ -232,14 +244,19 @@ impl Method for Overload {
                         note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
                     }
                     Err(other) => {
-                        write(outcome, pattern, excess, throughput, &limits, &found);
+                        row.write(outcome, &limits, &found);
                         return Err(other);
                     }
                 }
                 bed.settle(PAUSE.get(params))?;
             }
-            write(outcome, pattern, excess, throughput, &limits, &found);
-            if found.is_empty() { Err(TestError::Unfit(vec!["no load could be offered".into()])) } else { Ok(()) }
+            row.write(outcome, &limits, &found);
+            match missing {
+                // A size without two of its loads because of the tester is not finished.
+                Some(unfit @ TestError::Unfit(_)) => Err(unfit),
+                _ if found.is_empty() => Err(TestError::Unfit(vec!["no load could be offered".into()])),
+                _ => Ok(()),
+            }
         })
     }
 
@@ -290,75 +307,75 @@ fn overload(step: Step, throughput: FrameRate, excess: f64, limits: &Limits) -> 
     FrameRate((throughput.pps() * factor).min(limits.max.pps()).max(throughput.pps()))
 }
 
-fn write(
-    outcome: &mut Outcome,
-    pattern: &Pattern,
+/// What the row of one frame size begins with.
+struct Size<'a> {
+    pattern: &'a Pattern,
     excess: f64,
-    throughput: FrameRate,
-    limits: &Limits,
-    found: &[Found],
-) {
-    let of = |step: Step| found.iter().find(|one| one.step == step).map(|one| &one.result);
-    let offered = |step| of(step).map(|result| result.offered_load().pps());
-    let rate = |step| of(step).map(|result| result.forwarding_rate().pps());
-    let loss = |step| of(step).map(|result| result.loss_ratio() * 100.0);
-    let faster = limits.tester_limited(throughput) || throughput.pps() >= limits.line.pps() * 0.9999;
-    let bounds = found.iter().filter(|one| one.at_least(throughput, excess, limits));
-    let least: Vec<String> = bounds.map(|one| name(one.step, excess)).collect();
-    let mut marks = Vec::new();
-    if found.iter().any(|one| one.cannot(throughput, excess)) {
-        marks.push(format!("+{excess} % cannot be offered"));
-    }
-    if faster {
-        marks.push("the router is as fast as line or tester".to_owned());
-    }
-    let row = OverloadRow {
-        frame_size: pattern.size.clone(),
-        protocol: pattern.protocol(),
-        line_pps: limits.line.pps(),
-        ceiling_pps: limits.ceiling.map(FrameRate::pps),
-        throughput_pps: throughput.pps(),
-        overload_offered_pps: offered(Step::Excess),
-        overload_pps: rate(Step::Excess),
-        overload_loss_percent: loss(Step::Excess),
-        flood_offered_pps: offered(Step::Flood),
-        flood_pps: rate(Step::Flood),
-        flood_loss_percent: loss(Step::Flood),
-        at_least: (!least.is_empty()).then(|| least.join(", ")),
-    };
-    TABLE.add(outcome, row, found.iter().map(|one| one.result.trial), marks);
-    for Found { step, result, answered, .. } in found {
-        let text = name(*step, excess);
-        let label = Some(pattern.size_text());
-        let y = result.forwarding_rate().pps();
-        BARS.curve(outcome, &text, Point { x: pattern.frame_bytes(), y, label, ..Point::default() });
-        answer_rows(outcome, pattern, &text, result, answered);
-    }
-    figures(outcome, pattern, excess, throughput, limits, found);
+    throughput: Option<FrameRate>,
+    /// Why there is no throughput.
+    missing: Option<String>,
 }
 
-fn figures(
-    outcome: &mut Outcome,
-    pattern: &Pattern,
-    excess: f64,
-    throughput: FrameRate,
-    limits: &Limits,
-    found: &[Found],
-) {
-    for one in found.iter().filter(|one| one.step != Step::Throughput) {
-        let Found { step, asked, result, answered } = one;
-        let key = if *step == Step::Excess { "overload" } else { "flood" };
-        let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
-        let rate = result.forwarding_rate();
-        let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
-        // The requested load is recorded, because the offered load of a flood differs from trial to trial.
-        let (tester_limited, load_pps) = (one.at_least(throughput, excess, limits), Some(asked.pps()));
-        outcome.ranks.push(RankFigure { tester_limited, load_pps, ..figure });
-        if *step == Step::Flood && !answered.is_empty() {
-            let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
-            let least = shares.min_by(f64::total_cmp);
-            let title = format!("Questions answered during the flood, {}", pattern.size_text());
-            outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", least));
+impl Size<'_> {
+    fn write(&self, outcome: &mut Outcome, limits: &Limits, found: &[Found]) {
+        let Size { pattern, excess, throughput, .. } = *self;
+        let of = |step: Step| found.iter().find(|one| one.step == step).map(|one| &one.result);
+        let offered = |step| of(step).map(|result| result.offered_load().pps());
+        let rate = |step| of(step).map(|result| result.forwarding_rate().pps());
+        let loss = |step| of(step).map(|result| result.loss_ratio() * 100.0);
+        let as_fast = |rate: FrameRate| limits.tester_limited(rate) || rate.pps() >= limits.line.pps() * 0.9999;
+        let bounds = found.iter().filter(|one| one.at_least(throughput, excess, limits));
+        let least: Vec<String> = bounds.map(|one| name(one.step, excess)).collect();
+        let mut marks = Vec::new();
+        if found.iter().any(|one| one.cannot(throughput, excess)) {
+            marks.push(format!("+{excess} % cannot be offered"));
+        }
+        if throughput.is_some_and(as_fast) {
+            marks.push("the router is as fast as line or tester".to_owned());
+        }
+        marks.extend(self.missing.clone());
+        let row = OverloadRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            line_pps: limits.line.pps(),
+            ceiling_pps: limits.ceiling.map(FrameRate::pps),
+            throughput_pps: throughput.map(FrameRate::pps),
+            overload_offered_pps: offered(Step::Excess),
+            overload_pps: rate(Step::Excess),
+            overload_loss_percent: loss(Step::Excess),
+            flood_offered_pps: offered(Step::Flood),
+            flood_pps: rate(Step::Flood),
+            flood_loss_percent: loss(Step::Flood),
+            at_least: (!least.is_empty()).then(|| least.join(", ")),
+        };
+        TABLE.add(outcome, row, found.iter().map(|one| one.result.trial), marks);
+        for Found { step, result, answered, .. } in found {
+            let text = name(*step, excess);
+            let label = Some(pattern.size_text());
+            let y = result.forwarding_rate().pps();
+            BARS.curve(outcome, &text, Point { x: pattern.frame_bytes(), y, label, ..Point::default() });
+            answer_rows(outcome, pattern, &text, result, answered);
+        }
+        self.figures(outcome, limits, found);
+    }
+
+    fn figures(&self, outcome: &mut Outcome, limits: &Limits, found: &[Found]) {
+        let Size { pattern, excess, throughput, .. } = *self;
+        for one in found.iter().filter(|one| one.step != Step::Throughput) {
+            let Found { step, asked, result, answered } = one;
+            let key = if *step == Step::Excess { "overload" } else { "flood" };
+            let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
+            let rate = result.forwarding_rate();
+            let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
+            // The requested load is recorded, because the offered load of a flood differs from trial to trial.
+            let (tester_limited, load_pps) = (one.at_least(throughput, excess, limits), Some(asked.pps()));
+            outcome.ranks.push(RankFigure { tester_limited, load_pps, ..figure });
+            if *step == Step::Flood && !answered.is_empty() {
+                let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
+                let least = shares.min_by(f64::total_cmp);
+                let title = format!("Questions answered during the flood, {}", pattern.size_text());
+                outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", least));
+            }
         }
     }
 }

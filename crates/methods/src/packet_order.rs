@@ -9,6 +9,7 @@ mod onset;
 use crate::Method;
 use crate::columns;
 use crate::parameters::{LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
+use crate::pattern::arrivals::watched;
 use crate::pattern::{Limits, Pattern};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
@@ -176,7 +177,7 @@ impl Method for PacketOrder {
         );
         let loads = loads(params);
         let of = FRAME_SIZES.get(params).len() as u32 * loads.len() as u32;
-        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index: u32| {
+        let each = watched(|bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
             let whole = whole(bed, pattern, params, outcome, &limits)?;
@@ -196,7 +197,8 @@ impl Method for PacketOrder {
                     of,
                 );
                 let (results, stopped) = measure(bed, pattern, params, *load, rate);
-                let order = row(outcome, pattern, &limits, *load, &results, without);
+                let unreached = bed.reached(outcome, pattern, &format!("at {load} %"), &trials(&results));
+                let order = row(outcome, pattern, &limits, *load, &results, without, unreached);
                 let (percent, disagree) = (line_percent(rate, &limits), order_by_trial(&results));
                 found.push(At { load: percent, rate_pps: rate.pps(), order, disagree });
                 match stopped {
@@ -218,7 +220,7 @@ impl Method for PacketOrder {
             write_onset(outcome, pattern, &found, ended.is_ok());
             ended?;
             if found.iter().all(|at| at.disagree.1 == 0) { Err(TestError::Unfit(unfit)) } else { Ok(()) }
-        };
+        });
         with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns(params), outcome, each))
     }
 
@@ -367,6 +369,7 @@ fn row(
     load: f64,
     results: &[TrialResult],
     without: Option<LoopOrder>,
+    unreached: Option<String>,
 ) -> Order {
     if results.is_empty() {
         return Order::Unknown;
@@ -379,7 +382,7 @@ fn row(
     let percents = shares(results);
     let worst = worst_flow(results).filter(|_| reordered.is_some());
     let (some, of) = order_by_trial(results);
-    let mut marks = Vec::new();
+    let mut marks: Vec<String> = unreached.into_iter().collect();
     if reordered.is_some() && some > 0 && some < of {
         marks.push(format!("{some} of {of} trials have reordered frames"));
     }

@@ -1,6 +1,8 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, converted into flows between the tester's
 //! ports; and the rates that limit it.
 
+pub(crate) mod arrivals;
+
 use crate::extension_headers;
 use crate::labelled;
 use crate::modifiers;
@@ -13,7 +15,7 @@ use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{
-    Direction, Distribution, ExtensionHeader, FamilyMix, LabelOperation, Labels, MAX_LABELS, PatternKey,
+    Direction, Distribution, ExtensionHeader, FamilyMix, LABEL_BYTES, LabelOperation, Labels, MAX_LABELS, PatternKey,
 };
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
@@ -181,13 +183,15 @@ impl Pattern {
     /// Mean size of the sent frames over all families in bytes, FCS and labels included. IPv6 frames may be larger than
     /// requested.
     pub fn frame_bytes(&self) -> f64 {
-        self.mean(|family| self.bytes_of(family).1)
+        self.mean(|family| self.bytes_of(family, 0).1)
     }
 
-    /// Mean bytes of the frames of a family from the labels to the end of the IP packet, and of the whole frames, FCS included.
-    fn bytes_of(&self, family: Family) -> (f64, f64) {
+    /// Mean bytes of the frames of a family from the labels to the end of the IP packet, and of the whole frames, FCS included,
+    /// if they have so many labels more than are sent, or fewer.
+    fn bytes_of(&self, family: Family, added: i32) -> (f64, f64) {
         let round = self.size_of(family).round();
-        let packet = |size: &FrameSize| size.ip_bytes(family == Family::Ipv6) + self.label_bytes();
+        let labels = self.label_bytes().saturating_add_signed(added as i16 * LABEL_BYTES as i16);
+        let packet = |size: &FrameSize| size.ip_bytes(family == Family::Ipv6) + labels;
         let frame = |size: &FrameSize| (packet(size) + ETHERNET_OVERHEAD).max(MIN_FRAME);
         let mean = |bytes: &dyn Fn(&FrameSize) -> u16| {
             round.iter().map(|size| f64::from(bytes(size))).sum::<f64>() / round.len() as f64
@@ -249,8 +253,10 @@ impl Pattern {
         for (from, to) in self.pairs(ports.len()) {
             for family in &self.families {
                 let packet = self.size_of(*family).largest_ip_bytes(*family == Family::Ipv6);
-                let needed = u32::from(packet + self.label_bytes());
-                let addressing = |port: &PortView| {
+                let sent = u32::from(packet + self.label_bytes());
+                let added = self.added(*family, &ports[to]).into_iter().max().unwrap_or(0);
+                let leaves = sent.saturating_add_signed(added * i32::from(LABEL_BYTES));
+                let addressing = |port: &PortView, needed: u32| {
                     if needed > port.mtu {
                         let why = format!(
                             "{} need an MTU of {needed}, port {} has {}",
@@ -263,8 +269,8 @@ impl Pattern {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(*family).cloned().ok_or_else(missing)
                 };
-                let sources = addressing(&ports[from])?.destinations;
-                let hosts = addressing(&ports[to])?.destinations;
+                let sources = addressing(&ports[from], sent)?.destinations;
+                let hosts = addressing(&ports[to], leaves)?.destinations;
                 // If there are no routes behind a port yet, flows are built only to check whether they are possible.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
@@ -321,13 +327,18 @@ impl Pattern {
     /// The known rates that limit this pattern on this bed.
     pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
         let ports = bed.ports();
-        let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
         // Additional frames have the size of the test frames.
         let share = if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 };
         let payload = |i: usize| ports[i].medium.payload_rate(ports[i].speed) * share;
-        let rate = |i: usize| payload(i) / (8.0 * self.line_bytes(ports[i].medium));
-        let (line, medium) = used
-            .map(|i| (FrameRate(rate(i)), ports[i].medium))
+        let at = |i: usize, bytes: f64| (FrameRate(payload(i) / (8.0 * bytes)), ports[i].medium);
+        // The router may add labels or remove them, so its output line may carry fewer frames, or more, than its input line.
+        let both = |(from, to): (usize, usize)| {
+            [at(from, self.line_bytes(ports[from].medium)), at(to, self.line_bytes_behind(&ports[to]))]
+        };
+        let (line, medium) = self
+            .pairs(ports.len())
+            .into_iter()
+            .flat_map(both)
             .min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps()))
             .unwrap_or((FrameRate(0.0), Medium::default()));
         let ceiling = bed.ceiling(&self.key().on_loop()).map(|all| all.scaled(share));
@@ -349,9 +360,26 @@ impl Pattern {
     /// Mean bytes that a frame takes on a line, all overhead included.
     fn line_bytes(&self, medium: Medium) -> f64 {
         self.mean(|family| {
-            let (packet, frame) = self.bytes_of(family);
+            let (packet, frame) = self.bytes_of(family, 0);
             medium.line_bytes(packet, frame)
         })
+    }
+
+    /// The same on the line to a port, behind the DUT.
+    fn line_bytes_behind(&self, to: &PortView) -> f64 {
+        self.mean(|family| {
+            let line = |added: i32| {
+                let (packet, frame) = self.bytes_of(family, added);
+                to.medium.line_bytes(packet, frame)
+            };
+            let each: Vec<f64> = self.added(family, to).into_iter().map(line).collect();
+            if each.is_empty() { line(0) } else { each.iter().sum::<f64>() / each.len() as f64 }
+        })
+    }
+
+    /// Labels that the DUT adds to the frames of a family that leave to this port, for each flow of a sender.
+    fn added(&self, family: Family, to: &PortView) -> Vec<i32> {
+        self.labels.map_or_else(|| vec![0], |labels| labelled::added(labels, family, to))
     }
 }
 

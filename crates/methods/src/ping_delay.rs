@@ -4,14 +4,17 @@
 //! Bradner timed pings with an oscilloscope. Here the tester is at both ends: it knows when a request arrived behind the
 //! router and when the reply left, and the delay of its ports on a loop without router.
 
+mod compared;
+
 use crate::Method;
 use crate::columns;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, extremes, for_each_at_low_load, higher, lower, median, note, note_of, percent_of};
+use crate::report::{PlotSpec, extremes, for_each_at_low_load, median, note, note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
+use compared::{Compared, Delay};
 use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes};
 use drophammer_model::outcome::{Outcome, PlotKind, Point};
 use drophammer_model::param::Param;
@@ -288,26 +291,6 @@ pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
     OWN_TABLE.rows(&outcome.tables).into_iter().filter_map(each).collect()
 }
 
-/// Figures of one size: those of the slowest IP version.
-#[derive(Default)]
-struct Compared {
-    through_us: Option<f64>,
-    to_us: Option<f64>,
-    answered_percent: Option<f64>,
-}
-
-impl Compared {
-    fn take(&mut self, way: Way, delay_us: Option<f64>, answered_percent: Option<f64>) {
-        let slowest = match way {
-            Way::Through => &mut self.through_us,
-            Way::To => &mut self.to_us,
-        };
-        *slowest = (*slowest).into_iter().chain(delay_us).max_by(f64::total_cmp);
-        let least = self.answered_percent.into_iter().chain(answered_percent);
-        self.answered_percent = least.min_by(f64::total_cmp);
-    }
-}
-
 /// Delays of one way in µs, without the tester's share: for the way through the router, half of the round trip.
 fn delays_us(way: Way, times: &[EchoTimes], own: Option<OwnDelay>) -> Vec<f64> {
     let of = |t: &EchoTimes| match way {
@@ -323,7 +306,7 @@ fn write(
     (way, answered): &(Way, Answered),
     result: &TrialResult,
     own: Option<OwnDelay>,
-) -> (Option<f64>, Option<f64>) {
+) -> (Option<Delay>, Option<f64>) {
     let Answered { asked, times } = answered;
     let family = pattern.families[0];
     let trips: Vec<f64> = times.iter().map(|t| us(t.round_trip)).collect();
@@ -343,12 +326,19 @@ fn write(
         let what = format!("{share} echo requests {}", way.text());
         note_of(outcome, pattern, format!("{family}: no reply to {what}"));
     }
-    // Times below the tester's own share show nothing about the router; those that are negative only by rounding are 0.
+    // Those that are negative only by rounding are 0.
     let known = |delay: &f64| *delay > -ROUNDING_US;
-    let delay = median(&delays).filter(known).map(above);
-    if delay.is_none() && !times.is_empty() {
-        let what =
-            format!("{family}: round trips {} are below the tester's own share, so there is no delay", way.text());
+    let whole = median(&delays_us(*way, times, None));
+    let delay = median(&delays).zip(whole).map(|(delay, whole)| match delay {
+        delay if known(&delay) => Delay::Measured(above(delay)),
+        _ => Delay::AtMost(whole),
+    });
+    if let Some(Delay::AtMost(us)) = delay {
+        marks.push(format!("median below the tester's own share: a delay of at most {us:.1} µs"));
+        let what = format!(
+            "{family}: round trips {} are below the tester's own share, so the delay is at most {us:.1} µs, that share included",
+            way.text()
+        );
         note_of(outcome, pattern, what);
     }
     let range = extremes(&delays);
@@ -364,7 +354,7 @@ fn write(
         round_trip_max_us: extremes(&trips).map(|(_, most)| most),
         tester_us: turned.map(|turned| turned + passes * own.map_or(0.0, |own| us(own.echo))),
         delay_min_us: range.map(|(least, _)| above(least)),
-        delay_us: delay,
+        delay_us: delay.and_then(Delay::measured),
         delay_max_us: range.map(|(_, most)| above(most)),
         frames_us: frames.filter(|_| *way == Way::Through),
     };
@@ -372,7 +362,7 @@ fn write(
     if *way == Way::Through {
         let x = pattern.frame_bytes();
         let label = Some(format!("{} {family}", pattern.size));
-        for (series, y) in [("ping", delay), ("test frames", frames)] {
+        for (series, y) in [("ping", delay.and_then(Delay::measured)), ("test frames", frames)] {
             if let Some(y) = y {
                 BARS.curve(outcome, series, Point { x, y, label: label.clone(), ..Point::default() });
             }
@@ -420,16 +410,8 @@ impl Method for PingDelay {
             }
             bed.settle(PAUSE.get(params))
         });
-        for (size, Compared { through_us, to_us, answered_percent }) in compared {
-            let mut add = |key: String, title: String, value: Option<f64>, way: Way| {
-                if ways.contains(&way) {
-                    outcome.ranks.push(lower(key, title, "µs", value));
-                }
-            };
-            add(format!("ping_delay_{size}_us"), format!("Delay by ping, {size}"), through_us, Way::Through);
-            add(format!("ping_answer_{size}_us"), format!("Answer to a ping, {size}"), to_us, Way::To);
-            let key = format!("ping_answered_{size}_percent");
-            outcome.ranks.push(higher(key, format!("Pings answered, {size}"), "%", answered_percent));
+        for (size, compared) in compared {
+            compared.rank(outcome, &size, &ways);
         }
         result
     }
@@ -486,15 +468,5 @@ mod tests {
         close(&delays_us(Way::Through, &times, own), 17.0);
         let times = [EchoTimes { round_trip: us(50), own: us(0) }];
         close(&delays_us(Way::To, &times, own), 47.0);
-    }
-
-    #[test]
-    fn the_slowest_family_and_the_least_answered_way_are_compared() {
-        let mut compared = Compared::default();
-        compared.take(Way::Through, Some(3.0), Some(100.0));
-        compared.take(Way::To, Some(9.0), Some(50.0));
-        compared.take(Way::Through, Some(4.0), Some(100.0));
-        compared.take(Way::To, None, Some(0.0));
-        assert_eq!((compared.through_us, compared.to_us, compared.answered_percent), (Some(4.0), Some(9.0), Some(0.0)));
     }
 }

@@ -1,10 +1,11 @@
 //! Distribution of the routes of a table over the ports, and which port sends to which of them.
 
 use crate::parameters::DISTRIBUTION;
+use crate::report::note;
 use crate::route_forwarding::{Way, await_installed};
 use crate::route_tests::{self, Case, complaint, patience, thousands};
-use crate::route_traffic::{self, Stream};
-use crate::routing::{Change, PeerIndex, WatchIndex};
+use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::routing::{Change, Packing, PeerIndex, RouteAction, WatchIndex};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::Distribution;
@@ -17,6 +18,13 @@ use std::ops::Range;
 /// Load of the probes that check whether a DUT forwards to every route, if the DUT does not report its number of routes
 /// and the load of the test is not known. Any router sustains this load.
 pub const PROBE: FrameRate = FrameRate(20_000.0);
+
+/// Number of consecutive probes that must arrive completely.
+const CLEAN: u32 = 2;
+/// The load of a probe is this share of the test's load, or higher, so that it takes no longer than [`PROBE_S`] if the
+/// test's load allows that.
+const PROBE_SHARE: f64 = 0.1;
+const PROBE_S: f64 = 2.0;
 
 /// The routes behind one port.
 #[derive(Clone, Debug)]
@@ -110,6 +118,16 @@ impl Spread {
         frames / (rate.pps() * self.senders.len() as f64)
     }
 
+    /// The same change at every port that has routes, as the actions of one event.
+    pub fn actions(&self, change: Change) -> Vec<RouteAction> {
+        self.behind.iter().map(|behind| self.case.change(change, behind.peer, behind.part.clone())).collect()
+    }
+
+    /// Seconds between two frames to a route, from all senders together.
+    pub fn every_s(&self, rate: FrameRate) -> f64 {
+        self.duration_s(1, rate)
+    }
+
     /// Advertises or withdraws all routes, and waits until every other sending port has received the change.
     ///
     /// # Errors
@@ -132,9 +150,7 @@ impl Spread {
                 watches.push(watch);
             }
         }
-        for Behind { peer, part } in &self.behind {
-            routing.act(&self.case.change(change, *peer, part.clone()))?;
-        }
+        self.actions(change).iter().try_for_each(|action| routing.act(action))?;
         let settled = routing.await_settled(&watches, patience(params))?;
         let took_s = routing.now_s() - begun;
         if settled.complete {
@@ -212,6 +228,104 @@ impl Spread {
             bed.routing()?.reset(patience(params))?;
         }
         loads
+    }
+
+    /// The peers that have a path to the routes behind a port, at most `paths`: that of the port with the best one, then
+    /// those of the next ports, except a port that only sends.
+    pub fn holders(&self, behind: &Behind, paths: usize) -> Vec<PeerIndex> {
+        let peers = &self.case.peers;
+        let at = peers.iter().position(|peer| *peer == behind.peer).unwrap_or(0);
+        let next = (0..peers.len()).map(|place| peers[(at + place) % peers.len()]);
+        let holds = |peer: &PeerIndex| self.is_meshed() || !self.senders.contains(peer);
+        next.filter(holds).take(paths).collect()
+    }
+
+    /// [`load_paths`](crate::route_forwarding::load_paths) for meshed traffic: `paths` paths to every route, each behind
+    /// another port ([`Spread::holders`]). The worst paths of all ports are advertised first.
+    ///
+    /// # Errors
+    /// Those of [`Spread::change`] and of a trial.
+    pub fn load_paths(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        outcome: &mut Outcome,
+        paths: usize,
+        rate: FrameRate,
+    ) -> Result<(), TestError> {
+        bed.routing()?.reset(patience(params))?;
+        route_tests::establish(bed, &self.peers(), params)?;
+        for place in (0..paths).rev() {
+            let packing = Packing { prepend: 2 * place as u8, ..self.case.packing };
+            let held = |behind: &Behind| {
+                Some(Behind { peer: *self.holders(behind, paths).get(place)?, part: behind.part.clone() })
+            };
+            let behind = self.behind.iter().filter_map(held).collect();
+            let on = Spread { case: Case { packing, ..self.case.clone() }, behind, senders: self.senders.clone() };
+            if place == 0 {
+                on.change(bed, params, Change::Advertise, route_tests::REFUSED)?;
+                on.await_installed(bed, params, outcome, rate, self.case.all.len().into())?;
+                continue;
+            }
+            let routing = bed.routing()?;
+            on.actions(Change::Advertise).iter().try_for_each(|action| routing.act(action))?;
+            let settled = routing.await_settled(&[], patience(params))?;
+            if !settled.complete {
+                return Err(TestError::Failed(format!("{}: {}", route_tests::REFUSED, settled.cause)));
+            }
+            on.await_ways(bed, params, outcome, rate)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until frames to every route arrive at its port, as [`await_way`](crate::route_forwarding::await_way) does
+    /// for one port: each route has one frame of a probe, and all ports are probed at once.
+    fn await_ways(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        outcome: &mut Outcome,
+        rate: FrameRate,
+    ) -> Result<(), TestError> {
+        let Case { all, peers, family, .. } = &self.case;
+        let from = |to: PeerIndex| {
+            let at = peers.iter().position(|peer| *peer == to).unwrap_or(0);
+            peers[(at + 1) % peers.len()]
+        };
+        let most = self.behind.iter().map(|behind| behind.part.len()).max().unwrap_or(0) as f64;
+        let pps = (rate.pps() * PROBE_SHARE).max(most / PROBE_S).min(rate.pps());
+        let stream = |behind: &Behind| self.case.stream(from(behind.peer), behind.peer, behind.part.clone());
+        let probe = RouteTrial {
+            purpose: format!("probe of {} {family} routes", thousands(all.len().into())),
+            size: smallest(*family),
+            streams: self.behind.iter().filter(|behind| !behind.part.is_empty()).map(stream).collect(),
+            rate: FrameRate(pps),
+            // One frame to each route; the extra half frame compensates for rounding.
+            duration_s: (most + 0.5) / pps,
+            bin_s: None,
+            per_route: false,
+            changes: Vec::new(),
+        };
+        let patience_s = patience(params).as_secs_f64();
+        let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
+        while clean < CLEAN {
+            let result = route_traffic::run(bed, params, &probe, |_| Ok(()))?;
+            let lost = result.lost() + result.sum(|group| group.stray);
+            clean = if lost == 0 { clean + 1 } else { 0 };
+            let now_s = bed.routing()?.now_s();
+            if lost < least {
+                (least, moved_s) = (lost, now_s);
+            } else if lost > 0 && now_s - moved_s > patience_s {
+                let why = format!(
+                    "frames to {} of {} routes did not come to the right port, and no fewer were lost for {patience_s} s",
+                    thousands(result.lost()),
+                    thousands(all.len().into())
+                );
+                note(outcome, format!("{family}: the forwarding plane was not ready: {why}; measured as it was."));
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// `2,000 routes behind each of 12 ports`.

@@ -33,10 +33,10 @@ pub const LOAD: Param<Percent> = Param::new(
     "load",
     "50",
     "90",
-    "load in per cent of the throughput of 64-byte frames from one port to another, unless `rate` is given",
+    "load in per cent of the throughput of the same frames between the same ports (of the smallest from one port to another, where a test does not choose them), unless `rate` is given",
 );
 /// `rate`
-pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of the sending port, instead of `load`");
+pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of each sending port, instead of `load`");
 
 /// Parameters of the load, and of the search for the throughput that it is a share of.
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
@@ -50,6 +50,12 @@ pub const SIZES: Param<Vec<PacketSize>> = Param::new(
 );
 /// Ports and sizes, for tests in which they can be chosen.
 pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
+
+/// `frame_size` of tests that have one trial
+pub const SIZE: Param<PacketSize> =
+    Param::new("frame_size", "64", "64", "frame size with FCS, or a mix; IPv6 frames have at least 78 bytes");
+/// Ports and size, for tests that have one trial.
+pub const SPREAD_ONE: [ParamSpec; 2] = [SIZE.spec(), DISTRIBUTION.spec()];
 
 /// Estimate of the throughput searches before a test with traffic: one per family and size, none if the rate is given.
 pub fn estimate_search(params: &Params) -> Duration {
@@ -123,7 +129,9 @@ impl RouteTrial {
                 .addressing(family)
                 .map(|a| a.destinations)
                 .ok_or_else(|| TestError::NotApplicable(format!("port {} has no {family} addresses", port.name)))?;
-            must_fit(&self.size, family, [stream.from, stream.to].map(|index| &bed.ports()[index]))?;
+            for arrives in std::iter::once(&stream.to).chain(&stream.also) {
+                must_fit(&self.size, family, [stream.from, *arrives].map(|index| &bed.ports()[index]))?;
+            }
             flows.push(FlowSpec {
                 also: stream.also.clone(),
                 per_destination: self.per_route,
@@ -218,9 +226,10 @@ fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
     }
 }
 
-/// The same for each frame size of a test.
+/// The same for each frame size of a test: `frame_sizes`, or `frame_size`, or the smallest.
 pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
-    let sizes = SIZES.find(params).unwrap_or_else(|| vec![smallest(family)]);
+    let one = || SIZE.find(params).unwrap_or_else(|| smallest(family));
+    let sizes = SIZES.find(params).unwrap_or_else(|| vec![one()]);
     // The smallest frame of IPv6 is larger than that of IPv4.
     let of = |size: PacketSize| if size == smallest(Family::Ipv4) { smallest(family) } else { size };
     sizes.into_iter().map(|size| load_pattern(of(size), family, params)).collect()

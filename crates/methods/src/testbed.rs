@@ -117,7 +117,7 @@ pub struct CirclingTrial {
     pub before: Vec<RouterInterface>,
     /// After it, when the counters stood still, in the same order.
     pub after: Vec<RouterInterface>,
-    /// Processor time of each router between the two; `None` if not known.
+    /// Processor time of each router between the two, less what it uses while idle; `None` if not known.
     pub cpu: Option<Vec<Duration>>,
     /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::step`] too
     /// long; `None` if counters still grew when the patience was over.

@@ -8,6 +8,7 @@ use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
 use crate::modifiers;
 use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
+use crate::pattern::arrivals::watched;
 use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
 use crate::routed;
 use crate::table::TableSpec;
@@ -123,7 +124,7 @@ impl Method for Throughput {
                 ),
             );
         }
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = watched(|bed, pattern, outcome, index| {
             let searched = search(bed, pattern, goals.clone(), params)?;
             if searched.limits.retreated {
                 note_of(outcome, pattern, searched.limits.statement());
@@ -131,7 +132,9 @@ impl Method for Throughput {
             if let Some((load, why)) = &searched.unfit {
                 note_unfit(outcome, pattern, "the search ended early:", *load, why);
             }
-            write(outcome, pattern, &searched, f64::from(index), senders);
+            let lower = searched.results.first().and_then(|result| result.lower.as_ref());
+            let unreached = lower.and_then(|b| bed.reached(outcome, pattern, "at the throughput", &b.trials));
+            write(outcome, pattern, &searched, f64::from(index), senders, unreached);
             searched.keep(bed, pattern);
             searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
@@ -142,7 +145,8 @@ impl Method for Throughput {
                 }
                 (None, _) => Ok(()),
             }
-        })
+        });
+        for_each_size(bed, params, outcome, each)
     }
 
     fn estimate(&self, params: &Params) -> Duration {
@@ -163,14 +167,21 @@ impl Method for Throughput {
     }
 }
 
-fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, senders: u32) {
+fn write(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    searched: &Searched,
+    x: f64,
+    senders: u32,
+    unreached: Option<String>,
+) {
     let limits = &searched.limits;
     let zero = searched.results.first();
     let partial = searched.results.get(1);
     let lower = zero.and_then(|r| r.lower.as_ref());
     let found = searched.throughput();
     let tester_limited = [zero, partial].into_iter().flatten().any(|r| limited(searched, r));
-    let mut marks: Vec<String> = Vec::new();
+    let mut marks: Vec<String> = unreached.into_iter().collect();
     for result in &searched.results {
         marks.extend(irregularities(result));
     }

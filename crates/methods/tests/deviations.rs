@@ -20,6 +20,10 @@ fn parameters_that_are_below_the_rfcs_are_named() {
         ("forwarding_rate", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 10"),
         ("system_recovery", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 5"),
         ("back_to_back", ("repeats", ParamValue::Count(1)), "1 searches per frame size instead of 50"),
+        ("route_flap", ("flapped", ParamValue::Count(10_000)), "10000 flapped routes instead of 50000"),
+        ("route_flap", ("load", ParamValue::Number(50.0)), "a load of 50 % instead of 90 % of the throughput"),
+        ("route_flap", ("rate", ParamValue::Rate(FrameRate(5_000.0))), "a load of 5"),
+        ("convergence_skyline", ("cycles", ParamValue::Count(1)), "1 cycles instead of 3"),
     ];
     for (name, change, expected) in cases {
         let method = method(name);

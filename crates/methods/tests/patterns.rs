@@ -133,6 +133,41 @@ fn packets_that_get_their_labels_from_the_router_are_sent_without() {
     assert!(error.to_string().contains("{to: 10.99.0.0/24, out: [200]}"), "{error}");
 }
 
+/// A router that adds labels needs room for them behind it, and its output line carries fewer frames.
+#[test]
+fn labels_that_the_router_adds_count_in_the_limits() {
+    let mut bed = Fake::new();
+    let fec = |to: &str, out: &[u32]| FecConfig { to: to.parse().unwrap(), out: out.into() };
+    bed.ports[1].pushed = vec![fec("10.99.0.0/24", &[200]), fec("10.99.1.0/24", &[201, 202])];
+    let one_way = [("direction", ParamValue::Text("unidirectional".into()))];
+    let push = with_labels("push", 1, &one_way);
+    let line = |pattern: &Pattern, bed: &mut Fake| pattern.limits(bed as &mut dyn Testbed).line.pps();
+    // 64 bytes with one label, and with two in the other half, on a line with 20 bytes more.
+    assert!((line(&push, &mut bed) - 1e9 / (8.0 * 90.0)).abs() < 1e-6);
+    bed.ports[1].speed.0 *= 10;
+    assert!((line(&push, &mut bed) - 1e9 / (8.0 * 84.0)).abs() < 1e-6, "the input line limits");
+    let long = Pattern { size: "1518".parse().unwrap(), ..push.clone() };
+    match long.flows(&bed.ports) {
+        Err(TestError::NotApplicable(why)) => assert!(why.contains("an MTU of 1508, port p2 has 1500"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    bed.ports[1].mtu = 1508;
+    assert!(long.flows(&bed.ports).is_ok(), "the input needs no more than the packets");
+    // A label less behind the router: its input line limits, or its slower output line.
+    bed.ports[1].labels = vec![LabelConfig { label: 101, out: vec![] }];
+    bed.ports[1].speed.0 /= 10;
+    let pop = with_labels("pop", 1, &one_way);
+    assert!((line(&pop, &mut bed) - 1e9 / (8.0 * 88.0)).abs() < 1e-6);
+    bed.ports[1].speed.0 /= 10;
+    assert!((line(&pop, &mut bed) - 1e8 / (8.0 * 84.0)).abs() < 1e-6);
+    bed.ports[1].mtu = 1500;
+    let long = Pattern { size: "1518".parse().unwrap(), ..pop };
+    match long.flows(&bed.ports) {
+        Err(TestError::NotApplicable(why)) => assert!(why.contains("an MTU of 1504, port p1 has 1500"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn with_labels(operation: &str, stack: u64, rest: &[(&str, ParamValue)]) -> Pattern {
     let labels = [("labels", ParamValue::Text(operation.into())), ("label_stack", ParamValue::Count(stack))];
     Pattern::new("64".parse().unwrap(), &params(method("throughput"), false, &[&labels[..], rest].concat()))
@@ -142,12 +177,13 @@ fn with_labels(operation: &str, stack: u64, rest: &[(&str, ParamValue)]) -> Patt
 fn labels_come_on_top_of_the_frame() {
     let mut bed = Fake::new();
     let entry = |label, out: &[u32]| LabelConfig { label, out: out.into() };
-    bed.ports[0].labels = vec![entry(300, &[400, 401]), entry(301, &[])];
+    // An entry with two labels swaps and pushes, so `swap` does not use it.
+    bed.ports[0].labels = vec![entry(300, &[400]), entry(301, &[]), entry(302, &[400, 401])];
     // One entry swaps a label for the same label.
     bed.ports[1].labels = vec![entry(100, &[100]), entry(101, &[]), entry(102, &[202])];
     for stack in 1..=3_u8 {
         // Two entries of the second port swap; they share the traffic to it.
-        for (operation, flows, arriving) in [("swap", 3, [1, 2]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
+        for (operation, flows, arriving) in [("swap", 3, [1, 1]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
             let pattern = with_labels(operation, stack.into(), &[]);
             let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
             assert_eq!(PatternKey::of(&spec), pattern.key(), "{operation}, {stack}");
@@ -175,6 +211,11 @@ fn labels_come_on_top_of_the_frame() {
     let seen: Vec<_> = arrives.iter().map(|label| (label.label.get(), label.ttl)).collect();
     assert_eq!(seen, [(100, Some(63)), (1_000, Some(64))], "the router counts down the outermost alone");
     assert_eq!(with_labels("pop", 1, &[]).size_text(), "64 bytes and 1 label, pop");
+    // The packet behind the only label has a hop less in both models of TTL; a label below it has not.
+    for (stack, ttl) in [(1, Some(63)), (2, None)] {
+        let popped = &with_labels("pop", stack, &[]).flows(&bed.ports).unwrap()[0];
+        assert_eq!(popped.arrives.as_ref().unwrap().ttl, ttl);
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! All DUT kinds: those of the lab, and the reference device.
 
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
-use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
+use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::suite::{DutConfig, Params, Suite};
 use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
@@ -355,6 +355,13 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
+/// Why a test is not applicable to this DUT: a role that it does not have. `None` if it has all that the test needs.
+pub fn not_applicable(dut: &DutConfig, test: &TestSpec, params: &Params) -> Option<String> {
+    let kind = specs().into_iter().find(|spec| spec.name == dut.kind)?;
+    let need = kind.capabilities_with(&dut.params).lacks(&test.needs_of(params))?;
+    Some(format!("it needs a router of role `{need}`, which kind `{}` does not have", dut.kind))
+}
+
 /// Whether the BGP routes of this DUT go into its forwarding plane. `None` if the router or its configuration is the
 /// user's: what it installs is not known.
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
@@ -426,10 +433,14 @@ mod tests {
     use drophammer_model::suite::read::{Overrides, read};
 
     fn suite(duts: &[&str], test: &str) -> Result<Suite, String> {
+        suite_of(duts, "bgp: {}\n", test)
+    }
+
+    fn suite_of(duts: &[&str], bgp: &str, test: &str) -> Result<Suite, String> {
         let tests: Vec<_> = drophammer_methods::METHODS.iter().map(|method| method.spec()).collect();
         let duts: String = duts.iter().map(|dut| format!("  - {{{dut}}}\n")).collect();
         let ports = "ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n";
-        let text = format!("suite: s\nduts:\n{duts}{ports}bgp: {{}}\ntests:\n  - {test}\n");
+        let text = format!("suite: s\nduts:\n{duts}{ports}{bgp}tests:\n  - {test}\n");
         read(&text, "s.yaml", &Registry { tests: &tests, kinds: &specs() }, &Overrides::default())
             .map_err(|e| e.to_string())
     }
@@ -448,6 +459,17 @@ mod tests {
         // What a user's configuration installs is not known.
         assert_eq!(mixed(&["name: u, kind: frr, config: u.conf", openbgpd]), None);
         assert!(mixed(&["name: u, kind: frr, config: u.conf, install_routes: false", frr]).is_some());
+    }
+
+    #[test]
+    fn a_test_is_not_applicable_to_a_dut_without_its_role_beside_one_that_has_it() {
+        let (linux, xdp) = ("name: l, kind: linux", "name: x, kind: xdp");
+        let alone = suite_of(&[xdp], "", "filters").unwrap_err();
+        assert!(alone.contains("needs a router of role `filters`, which `x` of kind `xdp`"), "{alone}");
+        let both = suite_of(&[linux, xdp], "", "filters").unwrap();
+        let why = |dut: usize| not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params);
+        assert_eq!(why(0), None);
+        assert!(why(1).is_some_and(|why| why.contains("role `filters`, which kind `xdp` does not have")));
     }
 
     #[test]

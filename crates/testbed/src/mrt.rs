@@ -26,6 +26,10 @@ const PEER_INDEX_TABLE: u16 = 1;
 const HEADER: usize = 12;
 /// Longest record in bytes; a file with a longer one is not MRT.
 const LONGEST: usize = 16 << 20;
+/// Most bytes of a file after decompression, some times those of the largest collector: a small file may hold any number.
+const MOST: u64 = 16 << 30;
+/// Most routes of a table, some times those of the Internet.
+const MOST_ROUTES: u32 = 16_000_000;
 /// Most ASes in a path, as for [`RouteAttributes::as_path`].
 const LONGEST_PATH: usize = 254;
 
@@ -161,6 +165,9 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
             _ => format!("peer {} has no routes of {family}", peer.index),
         }));
     }
+    if count(peer) > MOST_ROUTES {
+        return Err(fail(format!("peer {} has {} routes; a table has at most {MOST_ROUTES}", peer.index, count(peer))));
+    }
     let mut records = Records::open(path)?;
     let mut body = Vec::new();
     let mut error = None;
@@ -223,6 +230,8 @@ struct Records {
     number: u64,
     /// Bytes read, after decompression.
     read: u64,
+    /// Most bytes that are read.
+    most: u64,
     header: [u8; HEADER],
     /// Type of the first record.
     first: Option<u16>,
@@ -231,6 +240,10 @@ struct Records {
 impl Records {
     fn open(path: &Path) -> Result<Records, MrtError> {
         let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
+        // Opening anything else may block, and its end may never come.
+        if !std::fs::metadata(path).map_err(fail)?.is_file() {
+            return Err(MrtError { path: path.into(), what: "is no ordinary file".into() });
+        }
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
         // The first bytes of a file, not its name, give its format.
         let start = file.fill_buf().map_err(fail)?;
@@ -241,7 +254,7 @@ impl Records {
         } else {
             Box::new(file)
         };
-        Ok(Records { path: path.into(), input, number: 0, read: 0, header: [0; HEADER], first: None })
+        Ok(Records { path: path.into(), input, number: 0, read: 0, most: MOST, header: [0; HEADER], first: None })
     }
 
     fn error(&self, what: &str) -> MrtError {
@@ -278,6 +291,10 @@ impl Records {
             }
         }
         self.read += filled as u64;
+        if self.read > self.most {
+            let what = format!("holds more than {} bytes; take a smaller dump", self.most);
+            return Err(MrtError { path: self.path.clone(), what });
+        }
         Ok(filled)
     }
 
@@ -452,4 +469,28 @@ fn convert(found: &Attributes, asn: u32) -> Result<RouteAttributes, String> {
 fn flat(path: &AsPath) -> Vec<u32> {
     let sequences = path.iter_segments().filter(|s| matches!(s, AsPathSegment::AsSequence(_)));
     sequences.flat_map(|s| s.iter()).map(|a| a.to_u32()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_small_file_of_many_bytes_ends_at_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bomb.gz");
+        let mut out = flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::best());
+        // Records of an unknown type with 64 KiB each, which are skipped.
+        let record = [&[0; 8][..], &(1u32 << 16).to_be_bytes(), &[0; 1 << 16]].concat();
+        (0..100).for_each(|_| out.write_all(&record).unwrap());
+        out.finish().unwrap();
+        let mut records = Records { most: 1 << 20, ..Records::open(&path).unwrap() };
+        let mut body = Vec::new();
+        let error = std::iter::from_fn(|| Some(records.next(&mut body))).find_map(Result::err).unwrap().to_string();
+        assert!(error.ends_with("holds more than 1048576 bytes; take a smaller dump"), "{error}");
+        assert!(records.read < (1 << 20) + (1 << 17));
+        let zero = peers(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(zero, "/dev/zero: is no ordinary file");
+    }
 }

@@ -7,7 +7,7 @@ mod plan;
 mod resume;
 
 use crate::config::hosts_and_routers;
-use crate::kinds::{installs_routes, is_virtual, mixed_installation, placement};
+use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
@@ -456,8 +456,11 @@ impl Runner<'_> {
             let (left, of) = (setup.left.now(), self.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number: self.number, of, left });
             let mut outcome = Outcome::default();
-            let result = routed::release(&mut setup, method.spec(), &test.params)
-                .and_then(|()| method.run(&mut setup, &test.params, &mut outcome));
+            let result = match not_applicable(dut, method.spec(), &test.params) {
+                Some(why) => Err(TestError::NotApplicable(why)),
+                None => routed::release(&mut setup, method.spec(), &test.params)
+                    .and_then(|()| method.run(&mut setup, &test.params, &mut outcome)),
+            };
             // A test of sessions only has no routes.
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));

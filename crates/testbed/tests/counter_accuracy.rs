@@ -54,11 +54,11 @@ fn a_counter_that_is_off_by_one_is_named() {
     assert!(!verdict.pass);
     assert!(verdict.found.starts_with("2 of "), "{}", verdict.found);
     for name in ["device ifHCInUcastPkts of p1", "device ifHCOutUcastPkts of p2"] {
-        let named = format!("{name}: off by +1 (64 bytes, below throughput)");
+        let named = format!("{name}: off by +1 (64 bytes, moderate load)");
         assert!(verdict.found.contains(&named), "{}", verdict.found);
         assert!(outcome.notes.iter().any(|note| note.starts_with(&named)), "{:?}", outcome.notes);
     }
-    let traffic = "below throughput";
+    let traffic = "moderate load";
     let (expected, counted, said) = row(&outcome, traffic, "ifHCInUcastPkts", "p1");
     assert_eq!((expected, counted, said.as_str()), (Some(3000.0), Some(3001.0), "off by +1"));
     // The octets are right, and the text names which octets they are.
@@ -92,7 +92,15 @@ fn what_is_discarded_is_looked_for_in_the_counters() {
         "{}",
         outcome.verdicts[0].found
     );
-    let (.., said) = row(&outcome, "below throughput", "errors out", "p1");
+    // A load that should be without loss was not, and the report says so.
+    assert!(
+        outcome.verdicts[0].found.contains("(64 bytes, moderate load, 30 frames lost)"),
+        "{}",
+        outcome.verdicts[0].found
+    );
+    let lost = "64 bytes: moderate load: 30 frames were lost that the router should forward.";
+    assert!(outcome.notes.iter().any(|note| note == lost), "{:?}", outcome.notes);
+    let (.., said) = row(&outcome, "moderate load", "errors out", "p1");
     assert_eq!(said, "not present");
 }
 

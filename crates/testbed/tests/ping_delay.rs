@@ -7,6 +7,7 @@ use drophammer_methods::Method;
 use drophammer_methods::ping_delay::{OwnDelay, PingDelay};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::TestStatus;
+use drophammer_model::statistics::{Figure, RoundFigure};
 use drophammer_model::trial::Family;
 use drophammer_reference::{Faults, ManagementFault};
 use std::time::Duration;
@@ -143,11 +144,16 @@ fn what_the_tester_needs_is_subtracted() {
     close(&outcome, 0, "delay_us", 33.0);
     close(&outcome, 0, "frames_us", 35.0);
     close(&outcome, 0, "round_trip_us", 66.0 + get(&outcome, 0, "tester_us"));
-    // The router answers faster than the tester's own delay: the test has no figure for it, and reports that.
+    // The router answers at once, faster than the tester's own delay: the figure is a bound, the whole round trip.
     assert_eq!(cell(&outcome, "ping_delay", 1, "delay_us"), None);
-    assert!(outcome.ranks.iter().any(|r| r.key == "ping_answer_64_us" && r.value.is_none()));
-    assert_eq!(rows(&outcome, "ping_delay")[1].marks, ["some round trips are below the tester's own share"]);
-    let said = "round trips to the router are below the tester's own share, so there is no delay";
+    let answer = outcome.ranks.iter().find(|r| r.key == "ping_answer_64_us").unwrap();
+    assert_eq!(answer.round(), RoundFigure::Measured(Figure::at_most(0.0)));
+    let through = outcome.ranks.iter().find(|r| r.key == "ping_delay_64_us").unwrap();
+    assert!(through.figure().unwrap().is_exact());
+    let marks = &rows(&outcome, "ping_delay")[1].marks;
+    assert_eq!(marks[0], "some round trips are below the tester's own share");
+    assert_eq!(marks[1], "median below the tester's own share: a delay of at most 0.0 µs");
+    let said = "round trips to the router are below the tester's own share, so the delay is at most 0.0 µs";
     assert!(outcome.notes.iter().any(|note| note.contains(said)), "{:?}", outcome.notes);
 }
 

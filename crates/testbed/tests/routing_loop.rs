@@ -150,6 +150,7 @@ fn a_link_of_known_speed_saturates_where_it_must() {
     let (least, most) = (by_line(528.0), by_line(552.0));
     assert!(full("wan_ip_percent") > least - 0.5 && full("wan_ip_percent") < most + 0.1, "{}", full("wan_ip_percent"));
     assert!(full("wan_ethernet_percent") > full("wan_hdlc_percent") && full("wan_ethernet_percent") < 100.0);
+    assert!((full("wan_line_percent") - 100.0).abs() < 0.5, "{}", full("wan_line_percent"));
 }
 
 /// The text about a loop with this fault.

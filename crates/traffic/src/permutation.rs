@@ -9,6 +9,9 @@ pub struct Permutation {
     n: u32,
     half_bits: u32,
     keys: [u32; 3],
+    /// Place of the order that is the first one here.
+    #[serde(default)]
+    first: u32,
 }
 
 impl Permutation {
@@ -23,7 +26,13 @@ impl Permutation {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 32) as u32
         });
-        Permutation { n, half_bits, keys }
+        Permutation { n, half_bits, keys, first: 0 }
+    }
+
+    /// The same order, beginning at `first` of its places and going round.
+    #[must_use]
+    pub fn beginning_at(self, first: u32) -> Permutation {
+        Permutation { first: first % self.n, ..self }
     }
 
     /// Number of members.
@@ -36,7 +45,7 @@ impl Permutation {
         false
     }
 
-    /// Half of the width in bits, and the round keys.
+    /// Half of the width in bits, and the round keys, for an order that begins at its first place.
     pub(crate) fn network(&self) -> (u32, [u32; 3]) {
         (self.half_bits, self.keys)
     }
@@ -48,7 +57,7 @@ impl Permutation {
             return 0;
         }
         // Cycle walking: the block is less than four times n, so a few steps always lead back below n.
-        let mut x = i;
+        let mut x = if i < self.n - self.first { i + self.first } else { i - (self.n - self.first) };
         loop {
             x = self.encrypt(x);
             if x < self.n {
@@ -84,6 +93,18 @@ mod tests {
                 let x = p.at(i) as usize;
                 prop_assert!(!seen[x]);
                 seen[x] = true;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn one_that_begins_elsewhere_goes_round(n in 1u32..5000, first: u32, seed: u64) {
+            let whole = Permutation::new(n, seed);
+            let turned = whole.beginning_at(first);
+            for i in 0..n {
+                let place = (u64::from(i) + u64::from(first)) % u64::from(n);
+                prop_assert_eq!(turned.at(i), whole.at(place as u32));
             }
         }
     }

@@ -227,7 +227,7 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
 /// Flows that are counted by destination, with the order of their destinations in a run of `seed`.
 fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
     let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
-    flows.map(|(id, flow)| (id, destination_order(flow, id, seed))).collect()
+    flows.map(|(id, _)| (id, destination_order(&spec.flows, id, seed))).collect()
 }
 
 /// The groups that consist of background flows only.

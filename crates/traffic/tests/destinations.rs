@@ -205,6 +205,39 @@ fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     }
 }
 
+/// Senders to the same routes go through one order, each from a place of its own, so that together they reach every route
+/// once, and no route twice before.
+#[test]
+fn several_senders_share_the_routes_behind_a_port() {
+    const ROUTES: u32 = 1_000;
+    for (senders, each, reached) in [(3, 334, 1_000), (3, 100, 300), (7, 143, 1_000), (1, 500, 500), (7, 286, 1_000)] {
+        let targets = routes(internet(Family::Ipv4, ROUTES + 50), 50, ROUTES);
+        let flows: Vec<FlowSpec> = (0..senders)
+            .map(|from| FlowSpec {
+                destinations: targets.clone(),
+                per_destination: true,
+                ..flow("IPv4", from, senders, Family::Ipv4, 1, 1.0)
+            })
+            .collect();
+        let notes = Rc::new(RefCell::new(vec![0u32; ROUTES as usize]));
+        let (kept, aimed) = (notes.clone(), targets.clone());
+        let mut bench = Bench::new(senders + 1, move |f, out| {
+            kept.borrow_mut()[place(&aimed, destination(f.frame))] += 1;
+            out.push(Out { at: Instant(f.at.0 + DELAY), port: senders, frame: f.frame.to_vec() });
+        });
+        let result = bench.run(&spec("64", flows, Load::Burst { frames: each, rate_pps: 1e6 }, 1.0));
+        assert_eq!((result.lost(), result.offered()), (0, each * senders as u64));
+        let notes = notes.borrow();
+        let (least, most) = (*notes.iter().min().unwrap(), *notes.iter().max().unwrap());
+        assert_eq!(notes.iter().filter(|n| **n > 0).count(), reached, "{senders} senders");
+        // Uneven only where the senders' parts are uneven.
+        assert!(most <= least + 2, "{least} to {most}");
+        // Counts by destination know the order.
+        let counted = |route: usize| result.destinations.iter().map(|d| d.offered[route]).sum::<u32>();
+        assert!((0..ROUTES as usize).all(|route| counted(route) == notes[route]));
+    }
+}
+
 #[test]
 fn counts_by_destination_change_no_other_count() {
     let with = spec(

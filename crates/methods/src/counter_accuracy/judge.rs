@@ -3,6 +3,7 @@
 use crate::testbed::CountedTrial;
 use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
+use std::collections::BTreeMap;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
@@ -11,6 +12,41 @@ const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 /// frames.
 const CONVENTIONS: [(u64, &str); 3] =
     [(0, "octets with FCS"), (4, "octets without FCS"), (18, "octets without Ethernet header and FCS")];
+
+/// The octet convention of each source and direction, by its place in [`CONVENTIONS`]: one for all trials of a test. A
+/// counter that changes its convention is wrong.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Conventions(BTreeMap<(String, bool), usize>);
+
+impl Conventions {
+    /// For each source and direction, the convention that most readings of all these trials agree with, of several the
+    /// one that is closest.
+    pub(super) fn of<'t>(trials: impl IntoIterator<Item = (&'t CountedTrial, &'t Facts)>) -> Conventions {
+        let mut fits: BTreeMap<(String, bool), [(u64, u64); 3]> = BTreeMap::new();
+        for (trial, facts) in trials {
+            for (counter, counted) in growth(trial) {
+                let octets = facts.octets(counter.counts, counter.port).filter(|(frames, _)| *frames > 0);
+                let Some((frames, bytes)) = octets else { continue };
+                let fits = fits.entry((counter.source.clone(), is_incoming(counter))).or_default();
+                for ((without, _), (wrong, off)) in CONVENTIONS.iter().zip(fits) {
+                    let by = counted.abs_diff(bytes.saturating_sub(without * frames));
+                    *wrong += u64::from(by > may_be_off(counter.counts, trial.unsure));
+                    *off = off.saturating_add(by);
+                }
+            }
+        }
+        let best = |fits: [(u64, u64); 3]| (0..3).min_by_key(|at| fits[*at]).unwrap_or_default();
+        Conventions(fits.into_iter().map(|(of, fits)| (of, best(fits))).collect())
+    }
+
+    fn get(&self, counter: &DutCounter) -> usize {
+        self.0.get(&(counter.source.clone(), is_incoming(counter))).copied().unwrap_or_default()
+    }
+}
+
+fn is_incoming(counter: &DutCounter) -> bool {
+    counter.counts == Counts::InOctets
+}
 
 /// Source of counters that are always current.
 const KERNEL: &str = "kernel";
@@ -94,7 +130,7 @@ impl Facts {
     }
 
     /// Of these, frames that the router should have forwarded.
-    fn lost_wrongly(&self) -> u64 {
+    pub(super) fn lost_wrongly(&self) -> u64 {
         self.lost().saturating_sub(self.expired.iter().sum())
     }
 
@@ -177,9 +213,7 @@ pub(super) struct Finding {
 impl Finding {
     /// Clears the fault if the frames that passed while the counters were read explain it.
     fn doubt(&mut self, counts: Counts, unsure: OtherFrames) {
-        let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
-        let may = if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames };
-        if self.off && self.difference.is_some_and(|by| by.unsigned_abs() <= may) {
+        if self.off && self.difference.is_some_and(|by| by.unsigned_abs() <= may_be_off(counts, unsure)) {
             self.off = false;
             self.verdict = "as the frames allow that passed while it was read".into();
         }
@@ -190,6 +224,12 @@ impl Finding {
         let of = self.port.map_or(String::new(), |port| format!(" of {}", ports[port]));
         format!("{} {}{of}", self.source, self.counter)
     }
+}
+
+/// By how much a counter may be off because of the frames that passed while the counters were read.
+fn may_be_off(counts: Counts, unsure: OtherFrames) -> u64 {
+    let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
+    if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames }
 }
 
 /// Distance of `counted` from the range.
@@ -208,7 +248,12 @@ fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
 }
 
 /// The findings for all counters of a trial.
-pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family]) -> Vec<Finding> {
+pub(super) fn findings(
+    trial: &CountedTrial,
+    facts: &Facts,
+    families: &[Family],
+    conventions: &Conventions,
+) -> Vec<Finding> {
     let grown = growth(trial);
     let mut all = Vec::new();
     for (counter, counted) in &grown {
@@ -218,7 +263,7 @@ pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family])
         let apart = grown.iter().find(|(other, _)| {
             other.counts == Counts::InDiscards && other.port == counter.port && other.source == counter.source
         });
-        let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts);
+        let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts, conventions.get(counter));
         finding.doubt(counter.counts, trial.unsure);
         // A counter of an unused IP version that stayed at 0 is no finding.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
@@ -234,7 +279,8 @@ pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family])
     all
 }
 
-fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Finding {
+/// The finding for one counter; `convention` is that of its octets.
+fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts, convention: usize) -> Finding {
     let finding = |expected: (u64, u64), convention: &str| {
         let difference = beyond(expected, counted);
         let with = if convention.is_empty() { String::new() } else { format!(", {convention}") };
@@ -273,9 +319,18 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Fi
     if frames == 0 {
         return finding((0, 0), "");
     }
-    let by = |(without, name): (u64, &'static str)| finding((bytes - without * frames, bytes - without * frames), name);
-    let nearest = CONVENTIONS.into_iter().map(by).min_by_key(|f| f.difference.map(i64::unsigned_abs));
-    nearest.unwrap_or_else(|| finding((0, 0), ""))
+    let by = |(without, name): (u64, &str)| {
+        let octets = bytes.saturating_sub(without * frames);
+        finding((octets, octets), name)
+    };
+    let found = by(CONVENTIONS[convention]);
+    match CONVENTIONS.into_iter().find(|other| found.off && !by(*other).off) {
+        Some((_, name)) => {
+            let verdict = format!("{}: these are {name}, unlike in other readings", found.verdict);
+            Finding { verdict, ..found }
+        }
+        None => found,
+    }
 }
 
 /// For each source: whether all counters of discarded frames together equal the loss.
@@ -337,4 +392,81 @@ fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
         })
     };
     (0..ports).flat_map(of_port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::{Health, TrialResult, Validity};
+
+    /// A trial of 100 frames of 64 bytes from port 0 to port 1, after which the router says these octets.
+    fn trial(octets: [u64; 2]) -> (CountedTrial, Facts) {
+        let after = [("ifHCInOctets", 0, octets[0]), ("ifHCOutOctets", 1, octets[1])];
+        let after: Vec<DutCounter> =
+            after.into_iter().filter_map(|(name, port, n)| DutCounter::of_port("snmp", name, port, n)).collect();
+        let result = TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: Vec::new(),
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: vec![],
+            background: Default::default(),
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
+            losses: Default::default(),
+        };
+        let before = after.iter().map(|counter| DutCounter { value: 0, ..counter.clone() }).collect();
+        let others = vec![OtherFrames::default(); 2];
+        let unsure = OtherFrames::default();
+        let mut ports = vec![PortFacts::default(); 2];
+        ports[0].into[0] = 100;
+        ports[1].from[0] = 100;
+        let none = ByFamily::default();
+        let facts = Facts { ports, bytes: [64, 0], expired: none, forwarded: [100, 0], loopback: 0 };
+        (CountedTrial { result, before, after, sent: others.clone(), received: others, unsure }, facts)
+    }
+
+    /// The verdicts on the octets of each trial.
+    fn verdicts(trials: &[[u64; 2]]) -> Vec<[String; 2]> {
+        let trials: Vec<_> = trials.iter().map(|octets| trial(*octets)).collect();
+        let conventions = Conventions::of(trials.iter().map(|(trial, facts)| (trial, facts)));
+        let of_trial = |(trial, facts): &(CountedTrial, Facts)| {
+            let found = findings(trial, facts, &[Family::Ipv4], &conventions);
+            ["ifHCInOctets", "ifHCOutOctets"].map(|name| {
+                let one = found.iter().find(|one| one.counter == name).unwrap();
+                assert_eq!(one.off, !one.verdict.starts_with("exact"), "{one:?}");
+                one.verdict.clone()
+            })
+        };
+        trials.iter().map(of_trial).collect()
+    }
+
+    #[test]
+    fn a_source_has_one_octet_convention_for_each_direction() {
+        let (without_fcs, without_header) =
+            ("exact, octets without FCS", "exact, octets without Ethernet header and FCS");
+        // Both directions may differ.
+        assert_eq!(verdicts(&[[4_600, 6_000]; 2]), [[without_header, without_fcs]; 2]);
+        // The odd one is wrong, wherever it stands, although each count is that of some convention.
+        let changed = "off by +400, octets without FCS: these are octets with FCS, unlike in other readings";
+        for odd in 0..3 {
+            let mut trials = [[6_000, 6_000]; 3];
+            trials[odd][0] = 6_400;
+            let mut wanted = [[without_fcs; 2]; 3];
+            wanted[odd][0] = changed;
+            assert_eq!(verdicts(&trials), wanted);
+        }
+        // A count of no convention, with the nearest one of all trials.
+        assert_eq!(
+            verdicts(&[[6_001, 6_000], [6_002, 6_000]]),
+            [["off by +1, octets without FCS", without_fcs], ["off by +2, octets without FCS", without_fcs]]
+        );
+    }
 }

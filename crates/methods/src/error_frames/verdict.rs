@@ -102,8 +102,9 @@ impl Tally {
 /// Suffixes of traffic counters, which also grow by the answers to wrong frames.
 const TRAFFIC: [&str; 6] = ["_packets", "_bytes", "OutRequests", "OutMsgs", "icmp_errors", "icmp_repeated"];
 
-/// Counters of the DUT that may count the `dropped` frames, the closest first. They grew by at least half of that
-/// number and at most twice it, do not grow with good frames alone, and are not traffic counters.
+/// Counters of the DUT that probably count the `dropped` frames, the closest first. They grew by at least half of that
+/// number and at most twice it, do not grow with good frames alone, and are not traffic counters. One trial does not
+/// prove more: anything else may have moved such a counter at the same time.
 pub(super) fn counters(
     grown: &BTreeMap<String, u64>,
     by_good_frames: &BTreeMap<String, u64>,

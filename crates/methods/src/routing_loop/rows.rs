@@ -44,6 +44,7 @@ columns! {
         wan_ip_percent: Option<f64> = "r2-r3 link, IP" ["%"],
         wan_ethernet_percent: Option<f64> = "With 14 bytes of Ethernet" ["%"],
         wan_hdlc_percent: Option<f64> = "With 8 bytes of HDLC" ["%"],
+        wan_line_percent: Option<f64> = "With 38 bytes of an Ethernet line" ["%"],
         icmp_errors: u64 = "ICMP errors",
         circling_ms: Option<f64> = "Went on after the load" ["ms"],
     }
@@ -74,6 +75,10 @@ pub(super) const SHAPES: [TableShape; 3] = [LOADS.shape(), RATES.shape(), ACCOUN
 /// Bytes before an IP packet that the source of the test counts on Ethernet, and that it assumes on a line with HDLC.
 const ETHERNET_BYTES: f64 = 14.0;
 const HDLC_BYTES: f64 = 8.0;
+/// Bytes that a frame takes on an Ethernet line beside its packet: header, FCS, preamble and gap.
+const LINE_BYTES: f64 = 38.0;
+/// Shorter packets are padded to this length.
+const SHORTEST: f64 = 46.0;
 
 /// Begins all tables.
 pub(super) fn begin(outcome: &mut Outcome) {
@@ -188,12 +193,49 @@ fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
     (pps - per_error as f64 * measured.errors / measured.seconds).max(0.0)
 }
 
-/// Utilisation of the link between r2 and r3 in its busier direction, in %, with `more` bytes before each packet.
-fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, more: f64) -> Option<f64> {
+/// Everything that a router sent into a link: packets of the loop, ICMP errors, and frames of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sent {
+    /// Per second.
+    packets: f64,
+    /// Of these, packets of the loop.
+    looping: f64,
+    /// Per second as the interface counts them.
+    bytes: f64,
+    /// Bytes of a packet of the loop.
+    nominal: f64,
+}
+
+impl Sent {
+    /// Bytes of the IP packets per second. An interface counts frames without FCS, padded or not; some leave out the 14
+    /// bytes of Ethernet, so that its bytes are fewer than those of packets of this size.
+    fn ip_bytes(self) -> f64 {
+        let more = self.bytes - self.looping * self.nominal;
+        let header = if more < self.packets * ETHERNET_BYTES / 2.0 { 0.0 } else { ETHERNET_BYTES };
+        let padding = (SHORTEST - self.nominal).max(0.0) * self.looping;
+        let padded = more >= self.packets * header + padding / 2.0;
+        self.bytes - self.packets * header - if padded { padding } else { 0.0 }
+    }
+
+    /// The same with so many bytes for each packet, in bits.
+    fn bits_with(self, each: f64) -> f64 {
+        (self.ip_bytes() + self.packets * each) * 8.0
+    }
+
+    /// Bits on an Ethernet line, all overhead and padding included.
+    fn line_bits(self) -> f64 {
+        self.bits_with(LINE_BYTES) + (SHORTEST - self.nominal).max(0.0) * self.looping * 8.0
+    }
+}
+
+/// Utilisation of the link between r2 and r3 in its busier direction, in %, by the bits per second of a direction.
+fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, bits: impl Fn(Sent) -> f64) -> Option<f64> {
     let of = |hop: usize| {
         let speed = circle.link_at(hop).0?;
-        let bytes = f64::from(circle.bytes_at(hop, ip_bytes)) + more;
-        Some(at_hop(circle, hop, measured) * bytes * 8.0 / speed.0 as f64 * 100.0)
+        let (packets, bps) = measured.rate(circle.expected.hop(hop)?.0);
+        let looping = at_hop(circle, hop, measured);
+        let nominal = f64::from(circle.bytes_at(hop, ip_bytes));
+        Some(bits(Sent { packets, looping, bytes: bps / 8.0, nominal }) / speed.0 as f64 * 100.0)
     };
     WAN_HOPS.into_iter().filter_map(of).max_by(f64::total_cmp)
 }
@@ -226,9 +268,10 @@ fn add_load(
         middle_pps: of_middle.map(|counter| measured.rate(*counter).0).sum(),
         system_pps: measured.sent_on / measured.seconds,
         amplification: measured.sent_on / measured.injected.max(1.0),
-        wan_ip_percent: share(circle, ip_bytes, measured, 0.0),
-        wan_ethernet_percent: share(circle, ip_bytes, measured, ETHERNET_BYTES),
-        wan_hdlc_percent: share(circle, ip_bytes, measured, HDLC_BYTES),
+        wan_ip_percent: share(circle, ip_bytes, measured, |sent| sent.bits_with(0.0)),
+        wan_ethernet_percent: share(circle, ip_bytes, measured, |sent| sent.bits_with(ETHERNET_BYTES)),
+        wan_hdlc_percent: share(circle, ip_bytes, measured, |sent| sent.bits_with(HDLC_BYTES)),
+        wan_line_percent: share(circle, ip_bytes, measured, Sent::line_bits),
         icmp_errors: last.errors(),
         circling_ms: last.trial.still_after.map(|time| time.as_secs_f64() * 1e3),
     };
@@ -275,5 +318,33 @@ pub(super) fn rates(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, l
             cpu_percent: cpu.map(|seconds| seconds / measured.seconds * 100.0),
         };
         RATES.add(outcome, row, numbers.iter().copied(), []);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,000 packets of the loop and 100 ICMP errors of 96 bytes, by the ways in which interfaces count.
+    #[test]
+    fn bytes_of_packets_come_from_every_counter() {
+        for nominal in [40.0, 64.0, 528.0, 1522.0] {
+            for (errors, own) in [(0.0, 0.0), (100.0, 96.0), (20.0, 556.0)] {
+                let packets = 1_000.0 + errors;
+                let ip = 1_000.0 * nominal + errors * own;
+                let padding = 1_000.0 * f64::max(46.0 - nominal, 0.0);
+                for counted in [ip, ip + 14.0 * packets, ip + 14.0 * packets + padding] {
+                    let sent = Sent { packets, looping: 1_000.0, bytes: counted, nominal };
+                    // Many errors look like a header that is not counted. They come back by the tunnel's way, where no
+                    // packet is short.
+                    let like_header = counted == ip && errors * own >= 7.0 * packets;
+                    if like_header || (errors > 0.0 && padding > 0.0) {
+                        continue;
+                    }
+                    assert!((sent.ip_bytes() - ip).abs() < 1e-6, "{sent:?}: {} instead of {ip}", sent.ip_bytes());
+                    assert!((sent.line_bits() - (ip + padding + 38.0 * packets) * 8.0).abs() < 1e-6, "{sent:?}");
+                }
+            }
+        }
     }
 }

@@ -221,7 +221,8 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
     }
 }
 
-/// Every DUT must be able to play the roles that a test needs, and a test of BGP needs the section.
+/// A DUT must be able to play the roles that a test needs: every DUT those of BGP, at least one the others. A test of BGP
+/// needs the section.
 fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
     for role in needs {
@@ -240,6 +241,13 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
                     ),
                     "leave that parameter out, or put the DUT into a suite with tests of the control plane alone",
                 );
+                continue;
+            }
+            // Where another DUT has the role, the test is not applicable to this one, which the report says.
+            let has = |other: &&DutConfig| {
+                registry.kind(&other.kind).is_some_and(|kind| kind.capabilities_with(&other.params).has(*role))
+            };
+            if !matches!(role, Need::Bgp | Need::BgpForwarding) && around.duts.iter().copied().any(|other| has(&other)) {
                 continue;
             }
             problems.add(

@@ -10,6 +10,7 @@ mod capacity;
 mod faults;
 mod forwarding;
 mod internal;
+mod meshed;
 mod order;
 mod outages;
 mod pressure;

@@ -35,6 +35,9 @@ fn every_port_sends_to_the_routes_behind_every_other_one() {
     assert!((found * 4.0 / CAPACITY - 1.0).abs() < 0.01, "{found}");
     // The three other ports receive each route.
     assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]]);
+    // Every one of them also gets a frame.
+    let notes = &record.outcome.notes;
+    assert!(notes.iter().any(|note| note.ends_with("at the throughput: frames to 402 of 402 routes.")), "{notes:?}");
     let searched: Vec<_> =
         memory.trials().into_iter().filter(|t| t.test == "throughput" && t.spec.flows.len() == 12).collect();
     assert!(!searched.is_empty());
@@ -77,6 +80,26 @@ fn a_session_that_ends_during_the_test_is_told() {
     let row = &table(&record.outcome)[0];
     assert!(row[4] < 100.0 && row[5] > 0.0, "{row:?}, {:?}", record.outcome.notes);
     assert!(record.outcome.notes.iter().any(|note| note.contains("went down")), "{:?}", record.outcome.notes);
+}
+
+/// Three senders to each port: 10 frames of each go to 30 of its routes, and not to the same 10.
+#[test]
+fn routes_that_get_no_frame_are_told() {
+    let test = "  - latency: {frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms, max_load: 1 kfps, \
+                loads: [100], compare_at: 100 fps, trial_duration: 300 ms}\n";
+    let memory = run_all("", 4, "{families: [ipv4]}", test);
+    let outcome = &memory.tests()[0].outcome;
+    assert_eq!(memory.tests()[0].status, TestStatus::Completed, "{:?}", outcome.notes);
+    // 300 frames from each port at 1,000 fps, 30 at 100 fps.
+    let of = |at: &str, routes: u32| {
+        let text = format!("128 bytes: at {at}: frames to {routes} of 402 routes.");
+        assert!(outcome.notes.contains(&text), "{text} {:?}", outcome.notes);
+    };
+    of("100 %", 402);
+    of("100 fps", 120);
+    let rows = &outcome.tables.iter().find(|table| table.key == "latency").unwrap().rows;
+    let marks: Vec<_> = rows.iter().map(|row| row.marks.clone()).collect();
+    assert_eq!(marks, [vec![], vec!["frames to 120 of 402 routes".to_owned()]]);
 }
 
 /// A test with its own frame sizes uses the same routes.

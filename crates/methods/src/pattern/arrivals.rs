@@ -1,0 +1,206 @@
+//! What became of the frames of a pattern over all its trials, beyond their number: the share of the routes that got a
+//! frame, and in what wrong ways frames arrived.
+
+use super::Pattern;
+use crate::report::note_of;
+use crate::routing::Routing;
+use crate::testbed::{Known, PortView, TestError, Testbed};
+use crate::tester_ceiling::LoopOrder;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::{FrameRate, group_digits};
+use drophammer_model::traffic::Deviation;
+use drophammer_model::trial::{FlowSpec, Targets, TrialResult, TrialSpec};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Routes to which a trial sent a frame, of all those that its frames aim at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    routes: u64,
+    of: u64,
+}
+
+impl Reached {
+    /// `None` if the frames of the trial aim at no routes. Computed from the offered frames: all flows to the same routes
+    /// go through one order of them, in which flow k of n begins at place count * k / n.
+    pub fn of(spec: &TrialSpec, result: &TrialResult) -> Option<Reached> {
+        let aimed = |flow: &&FlowSpec| matches!(flow.destinations, Targets::Routes { .. }) && !flow.background;
+        let mut left: Vec<&FlowSpec> = spec.flows.iter().filter(aimed).collect();
+        if left.is_empty() {
+            return None;
+        }
+        let mut all = Reached::default();
+        while let Some(first) = left.first().copied() {
+            let (alike, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|flow| same_routes(first, flow));
+            left = others;
+            let (count, senders) = (u64::from(first.destinations.count()), alike.len() as u64);
+            let arc = |(k, flow): (u64, &&FlowSpec)| (count * k / senders, offered(spec, result, flow));
+            all.routes += covered(count, (0..).zip(&alike).map(arc));
+            all.of += count;
+        }
+        Some(all)
+    }
+
+    /// For the row of a trial: none if every route got a frame.
+    fn mark(self) -> Option<String> {
+        (self.routes < self.of).then(|| self.to_string())
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frames to {} of {} routes", group_digits(self.routes), group_digits(self.of))
+    }
+}
+
+fn same_routes(a: &FlowSpec, b: &FlowSpec) -> bool {
+    match (&a.destinations, &b.destinations) {
+        (
+            Targets::Routes { routes, first, count },
+            Targets::Routes { routes: of_b, first: first_of_b, count: count_of_b },
+        ) => a.to == b.to && first == first_of_b && count == count_of_b && Arc::ptr_eq(routes, of_b),
+        _ => false,
+    }
+}
+
+/// Frames offered of a flow: its share of those from its port to the other one, or of its group.
+fn offered(spec: &TrialSpec, result: &TrialResult, flow: &FlowSpec) -> u64 {
+    let share = |frames: u64, of: &dyn Fn(&FlowSpec) -> bool| {
+        let weights: f64 = spec.flows.iter().filter(|other| of(other)).map(|other| other.weight).sum();
+        (frames as f64 * (flow.weight / weights) + 1e-9) as u64
+    };
+    match result.ways.iter().find(|way| (way.from, way.to) == (flow.from, flow.to)) {
+        Some(way) => share(way.offered, &|other| (other.from, other.to) == (flow.from, flow.to)),
+        None => {
+            let group = result.groups.iter().find(|group| group.group == flow.group);
+            share(group.map_or(0, |group| group.offered), &|other| other.group == flow.group)
+        }
+    }
+}
+
+/// Number of places of a circle of `count` that these arcs, each with start and length, cover together.
+fn covered(count: u64, arcs: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    for (start, length) in arcs {
+        let end = start + length.min(count);
+        pieces.push((start, end.min(count)));
+        pieces.push((0, end.saturating_sub(count)));
+    }
+    pieces.sort_unstable();
+    let (mut covered, mut up_to) = (0, 0);
+    for (from, to) in pieces {
+        covered += to.saturating_sub(from.max(up_to));
+        up_to = up_to.max(to);
+    }
+    covered
+}
+
+/// A testbed that remembers this of every trial.
+pub(crate) struct Watched<'a> {
+    bed: &'a mut dyn Testbed,
+    reached: BTreeMap<u64, Reached>,
+    wrong: BTreeMap<Deviation, u64>,
+}
+
+/// The same test of a pattern on such a testbed. When it has ended, in whatever way, a note says in which wrong ways
+/// frames arrived.
+pub(crate) fn watched(
+    mut each: impl FnMut(&mut Watched<'_>, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
+) -> impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError> {
+    move |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index: u32| {
+        let mut watched = Watched { bed, reached: BTreeMap::new(), wrong: BTreeMap::new() };
+        let ended = each(&mut watched, pattern, outcome, index);
+        watched.note_wrong(outcome, pattern);
+        ended
+    }
+}
+
+impl Watched<'_> {
+    /// Notes to how many routes frames were sent in the one of these trials that sent to most of them; all trials go
+    /// through the routes in the same order. Returns a mark if there are other routes.
+    pub fn reached(&self, outcome: &mut Outcome, pattern: &Pattern, at: &str, trials: &[u64]) -> Option<String> {
+        let most = trials.iter().filter_map(|trial| self.reached.get(trial)).max_by_key(|reached| reached.routes)?;
+        note_of(outcome, pattern, format!("{at}: {most}"));
+        most.mark()
+    }
+
+    fn note_wrong(&self, outcome: &mut Outcome, pattern: &Pattern) {
+        let all: u64 = self.wrong.values().sum();
+        if all == 0 {
+            return;
+        }
+        let what = if pattern.labels.is_some() { "a wrong label or TTL" } else { "wrong headers" };
+        let one = |(deviation, frames): (&Deviation, &u64)| format!("{deviation} {}", group_digits(*frames));
+        let each = self.wrong.iter().map(one).collect::<Vec<_>>().join(", ");
+        let all = group_digits(all);
+        note_of(outcome, pattern, format!("{all} of the frames that count as lost arrived with {what}: {each}"));
+    }
+}
+
+impl Testbed for Watched<'_> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let result = self.bed.trial(spec)?;
+        if let Some(reached) = Reached::of(spec, &result) {
+            self.reached.insert(result.trial, reached);
+        }
+        for (deviation, frames) in result.groups.iter().flat_map(|group| &group.deviations) {
+            *self.wrong.entry(*deviation).or_default() += frames;
+        }
+        Ok(result)
+    }
+
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.bed.settle(time)
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        self.bed.routing()
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.bed.ceiling(pattern)
+    }
+
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        self.bed.loop_order(pattern)
+    }
+
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.bed.progress(what, done, of);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bed.note(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arcs_that_overlap_or_go_round_count_once() {
+        for (arcs, expected) in [
+            (vec![(0, 40)], 40),
+            (vec![(0, 34), (33, 34), (66, 34)], 100),
+            (vec![(0, 10), (50, 10)], 20),
+            (vec![(90, 30), (10, 15)], 35),
+            (vec![(50, 1_000)], 100),
+            (vec![(0, 0)], 0),
+            (vec![], 0),
+        ] {
+            assert_eq!(covered(100, arcs.clone().into_iter()), expected, "{arcs:?}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use crate::Exit;
 use crate::args::BgpArgs;
 use crate::observer::stop_flag;
 use crate::run::{fail, usable_backend};
+use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::routes::Routes;
 use drophammer_port::{Backend, PortError};
@@ -66,6 +67,7 @@ impl From<PortError> for Failure {
 }
 
 fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
+    refuse_in_use(&job.interface).map_err(|e| Failure { exit: Exit::Environment, text: e.to_string() })?;
     let mut speaker = Speaker::open(&job.interface, backend, job.seed, &job.speaker)?;
     if !speaker.has_carrier()? {
         let text = format!("interface `{}` has no carrier; plug the cable in, or set the other end up", job.interface);

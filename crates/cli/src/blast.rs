@@ -11,9 +11,10 @@ use crate::Exit;
 use crate::args::BlastArgs;
 use crate::clock::secret;
 use crate::observer::stop_flag;
-use crate::output::err;
+use crate::output::{err, is_closed};
 use crate::run::{fail, queues_fit, threads_fit};
 use display::Display;
+use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::trial::TrialResult;
 use drophammer_port::auto::AUTO;
 use drophammer_port::priority::pin;
@@ -22,7 +23,6 @@ use drophammer_rig::{Config, Live, PortConfig, Ports, Rig, RigError, Timing, Tri
 use job::{Job, Link};
 use router::Router;
 pub use stack::MAX_FLOWS;
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,10 @@ fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Fail
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
     let fit = threads_fit(threads, job.interfaces.len(), queues, false).and_then(|()| queues_fit(backend, queues));
     fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
+    // The ends of the links to a router of the lab are made for it.
+    if router.is_none() {
+        job.interfaces.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
+    }
     let clock = SystemClock::start();
     let (mut ports, mut mtus) = (Vec::new(), Vec::new());
     for name in &job.interfaces {
@@ -227,7 +231,7 @@ fn watch(live: &Live, display: &mut Display<'_>, stop: &AtomicBool) {
         lines = (begun.elapsed().as_nanos() / LINE.as_nanos()) as u32;
         if let Some(snapshot) = live.snapshot(PATIENCE)
             && let Err(e) = display.line(&snapshot)
-            && e.kind() == ErrorKind::BrokenPipe
+            && is_closed(&e)
             && !ending
         {
             // Standard output is closed.

@@ -1,12 +1,14 @@
 //! Standard output and standard error of every command.
 //!
-//! If a reader closes its end of the pipe (`| head`), further output is discarded, and the command ends with its normal
-//! exit code. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic. Output
+//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the
+//! command ends with its normal exit code. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic. Output
 //! that cannot be written for another reason, such as a full disk, ends the command.
 
 use crate::Exit;
 use std::fmt::Arguments;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 
 /// Prints a line to standard output.
 macro_rules! out {
@@ -20,9 +22,12 @@ macro_rules! err {
 
 pub(crate) use {err, out};
 
-/// Prints `text` and a line feed to standard output. Ends the program when that fails for another reason than a closed pipe.
+/// Prints `text` and a line feed to standard output. Ends the program when that fails for another reason than
+/// that nobody reads it any more.
 pub fn standard_output(text: Arguments<'_>) {
-    if let Err(e) = line(&mut io::stdout().lock(), text) {
+    if let Err(e) = line(&mut io::stdout().lock(), text)
+        && !is_closed(&e)
+    {
         standard_error(format_args!("error: cannot write to standard output: {e}"));
         std::process::exit(Exit::Store as i32);
     }
@@ -34,22 +39,31 @@ pub fn standard_error(text: Arguments<'_>) {
 }
 
 fn line(to: &mut impl Write, text: Arguments<'_>) -> io::Result<()> {
-    match writeln!(to, "{text}").and_then(|()| to.flush()) {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
+    writeln!(to, "{text}").and_then(|()| to.flush())
+}
+
+/// Whether an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that has hung up.
+pub fn is_closed(error: &io::Error) -> bool {
+    let hung_up = || error.raw_os_error() == Some(nix::libc::EIO) && !is_in_file();
+    error.kind() == ErrorKind::BrokenPipe || hung_up()
+}
+
+/// Whether standard output goes into a file, where the same number is an error of the disk.
+fn is_in_file() -> bool {
+    let copy = io::stdout().as_fd().try_clone_to_owned();
+    copy.and_then(|copy| File::from(copy).metadata()).is_ok_and(|metadata| metadata.is_file())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A writer that fails with this error.
-    struct Failing(ErrorKind);
+    /// A writer that fails with this number of the system.
+    struct Failing(i32);
 
     impl Write for Failing {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(self.0.into())
+            Err(io::Error::from_raw_os_error(self.0))
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -58,10 +72,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_closed_pipe_is_no_error() {
-        let fails = |kind| line(&mut Failing(kind), format_args!("text")).err().map(|e| e.kind());
-        assert_eq!(fails(ErrorKind::BrokenPipe), None);
-        assert_eq!(fails(ErrorKind::StorageFull), Some(ErrorKind::StorageFull));
+    fn only_a_missing_reader_is_no_error() {
+        let closed = |number| is_closed(&line(&mut Failing(number), format_args!("text")).unwrap_err());
+        assert!(closed(nix::libc::EPIPE) && !closed(nix::libc::ENOSPC));
+        // Of a terminal that has hung up, but also of a broken disk.
+        assert_eq!(closed(nix::libc::EIO), !is_in_file());
         let mut written = Vec::new();
         line(&mut written, format_args!("{}-{}", 1, 2)).unwrap();
         assert_eq!(written, b"1-2\n");

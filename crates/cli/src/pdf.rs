@@ -61,6 +61,8 @@ fn print_with(browser: &Path, html: &Path, patience: Duration) -> Result<PathBuf
     // Written beside and renamed, so that an old file stays complete. Beside the page, because packaged browsers do not
     // see hidden folders.
     let beside = html.with_extension("part.pdf");
+    // The browser would follow a link.
+    let _ = fs::remove_file(&beside);
     let profile = html.with_extension(format!("browser-{}", std::process::id()));
     let result = start(browser, &html, &beside, &profile)
         .map_err(|e| failed(e.to_string()))

@@ -113,6 +113,16 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
     }
 }
 
+/// What the router does for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`. The
+/// innermost one takes the place of the label that came, if one came.
+fn work(came: bool, out: &[u32]) -> String {
+    if out.is_empty() {
+        return "pop".to_owned();
+    }
+    let word = |(at, label): (usize, &u32)| format!("{} {label}", if came && at == 0 { "swap to" } else { "push" });
+    out.iter().rev().enumerate().map(word).collect::<Vec<_>>().join(", ")
+}
+
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
         "\nWhat the router must be configured with (--config frr, bird, iosxr, junos or sros prints it in their words)"
@@ -138,9 +148,12 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
             rows.push(row([&name, "BGP neighbour", &text]));
         }
         for entry in role.labels.iter().filter(|entry| entry.at == at) {
-            let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
-            let done = if out.is_empty() { "is taken off".to_owned() } else { format!("becomes {}", out.join(", ")) };
-            rows.push(row([&name, "label", &format!("{} {done}, to {}", entry.label, entry.via)]));
+            rows.push(row([&name, "label", &format!("{}: {}, to {}", entry.label, work(true, &entry.out), entry.via)]));
+        }
+        for route in role.pushed.iter().filter(|route| route.at == at) {
+            let (network, length) = route.prefix;
+            let text = format!("{network}/{length}: {}, to {}", work(false, &route.out), route.via);
+            rows.push(row([&name, "label", &text]));
         }
     }
     if let Some(bgp) = &role.bgp {

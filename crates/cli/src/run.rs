@@ -323,10 +323,27 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     }
 }
 
+/// Why there is no report.
+enum Unreported {
+    /// The folder of the run cannot be read.
+    Unread(String),
+    /// The report cannot be written.
+    Unwritten(String),
+}
+
+impl std::fmt::Display for Unreported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Unreported::Unread(why) | Unreported::Unwritten(why)) = self;
+        f.write_str(why)
+    }
+}
+
 /// Writes the report of the run in `dir` into `out` and prints the summary, or the path of the page as an event.
 /// Returns the state of the suite's criteria, and the page.
-fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<PathBuf>), String> {
-    let run = RunReader::open(dir).map_err(|e| e.to_string())?;
+fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<PathBuf>), Unreported> {
+    let run = RunReader::open(dir).map_err(|e| Unreported::Unread(e.to_string()))?;
+    // The files come first: nothing that happens to the output may cost them.
+    let files = drophammer_report::write_all(&run, out).map_err(|e| Unreported::Unwritten(e.to_string()))?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if !json {
         out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
@@ -334,7 +351,6 @@ fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<
     for warning in &run.warnings {
         err!("warning: {}", one_line(warning));
     }
-    let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
     let html = files.into_iter().next();
     if let Some(html) = &html {
         match json {
@@ -362,7 +378,8 @@ pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
             Err(e) => fail(Exit::Environment, e),
         },
         Ok(_) => Exit::Good,
-        Err(e) => fail(Exit::Usage, e),
+        Err(e @ Unreported::Unread(_)) => fail(Exit::Usage, e),
+        Err(e @ Unreported::Unwritten(_)) => fail(Exit::Store, e),
     }
 }
 

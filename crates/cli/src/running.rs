@@ -7,16 +7,19 @@
 //! while the report is written.
 
 use crate::Exit;
+use drophammer_store::{open_regular, read_regular};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Name of the file.
 pub const FILE: &str = "process.jsonl";
+/// Most bytes of it; two lines have some hundred.
+const LONGEST: u64 = 64 << 10;
 
 /// A process, identified beyond its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,15 +134,15 @@ pub struct Found {
 /// # Errors
 /// Errors of the file; [`io::ErrorKind::NotFound`] if no process of a run is recorded.
 pub fn look(dir: &Path) -> io::Result<Found> {
-    let mut file = File::open(dir.join(FILE))?;
+    let path = dir.join(FILE);
+    let file = open_regular(&path)?;
     // Checked before reading: once the lock is free, everything has been written.
     let held = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,
         Err(TryLockError::Error(e)) => return Err(e),
     };
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
+    let text = String::from_utf8_lossy(&read_regular(&path, LONGEST)?).into_owned();
     let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let of = |key: &str| lines.iter().find_map(|line| line.get(key));
     let state = match held {

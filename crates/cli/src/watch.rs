@@ -3,12 +3,13 @@
 use crate::Exit;
 use crate::args::WatchArgs;
 use crate::detach::CONSOLE;
-use crate::output::{err, out};
+use crate::output::{err, is_closed, out};
 use crate::run::fail;
 use crate::running::{FILE, Found, State, look};
 use drophammer_model::visible::visible;
+use drophammer_store::open_regular;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,6 +17,11 @@ use std::time::Duration;
 /// Time between two checks. The command waits for a line in one file or the release of a lock on another, and nothing
 /// in the kernel wakes a process for both. A check takes some tens of microseconds of a processor that the run may need.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Bytes of the output of a run that are read at once.
+const AT_ONCE: u64 = 64 << 10;
+/// Most bytes of the output of a run that are searched for its last lines.
+const MOST: u64 = 16 << 20;
 
 /// `drophammer watch`.
 pub fn watch(args: &WatchArgs) -> Exit {
@@ -96,10 +102,10 @@ fn find(folder: &Path) -> Result<(PathBuf, Found), Exit> {
 
 /// The result of an error while a run is watched.
 fn broken(dir: &Path, error: &io::Error) -> Exit {
-    match error.kind() {
-        // The reader has closed the pipe. The run goes on.
-        ErrorKind::BrokenPipe => Exit::Good,
-        _ => fail(Exit::Environment, format!("the run in `{}` cannot be watched: {error}", dir.display())),
+    match is_closed(error) {
+        // Nobody reads the output any more. The run goes on.
+        true => Exit::Good,
+        false => fail(Exit::Environment, format!("the run in `{}` cannot be watched: {error}", dir.display())),
     }
 }
 
@@ -147,32 +153,33 @@ impl Console {
         if !found.console {
             return Ok(None);
         }
-        let file = match File::open(dir.join(CONSOLE)) {
+        let mut file = match open_regular(&dir.join(CONSOLE)) {
             Ok(file) => file,
             // The file was removed: the end of the run can still be awaited.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        let mut console = Console { file, pending: Vec::new() };
-        console.file.read_to_end(&mut console.pending)?;
-        let whole = console.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let mut ends = console.pending[..whole].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-        // The line before the first that is shown ends there.
-        if let Some((end, _)) = ends.nth(lines) {
-            console.pending.drain(..=end);
-        }
-        Ok(Some(console))
+        let pending = last_lines(&mut file, lines)?;
+        Ok(Some(Console { file, pending }))
     }
 
     /// Prints the lines that were added since.
     fn print(&mut self, to: &mut impl Write) -> io::Result<()> {
-        self.file.read_to_end(&mut self.pending)?;
-        let Some(last) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
-        let lines: Vec<u8> = self.pending.drain(..=last).collect();
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            show(line, to)?;
+        loop {
+            let added = (&self.file).take(AT_ONCE).read_to_end(&mut self.pending)?;
+            let last = self.pending.iter().rposition(|byte| *byte == b'\n').map(|last| last + 1);
+            // A longer line is broken.
+            let broken = (self.pending.len() as u64 > AT_ONCE).then_some(self.pending.len());
+            if let Some(end) = last.or(broken) {
+                let lines: Vec<u8> = self.pending.drain(..end).collect();
+                for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                    show(line, to)?;
+                }
+            }
+            if added == 0 {
+                return to.flush();
+            }
         }
-        to.flush()
     }
 
     /// Prints a last line that was cut off.
@@ -181,6 +188,29 @@ impl Console {
             show(&std::mem::take(&mut self.pending), to)?;
         }
         to.flush()
+    }
+}
+
+/// The last `lines` whole lines of a file and what follows them, as far as they are in its last [`MOST`] bytes. The next
+/// read from the file gets what is added to it.
+fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
+    let mut back = AT_ONCE;
+    loop {
+        let start = length.saturating_sub(back);
+        file.seek(SeekFrom::Start(start))?;
+        let mut read = Vec::new();
+        (&*file).take(length - start).read_to_end(&mut read)?;
+        let mut ends = read.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+        // The line before the first that is shown ends there.
+        if let Some(end) = ends.nth(lines) {
+            read.drain(..=end);
+            return Ok(read);
+        }
+        if start == 0 || back >= MOST {
+            return Ok(read);
+        }
+        back *= 4;
     }
 }
 
@@ -226,6 +256,27 @@ mod tests {
         let mut rest = Vec::new();
         console.print_rest(&mut rest).unwrap();
         assert_eq!(rest, b"cut\n");
+        drop(held);
+    }
+
+    #[test]
+    fn of_a_long_output_only_the_end_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONSOLE);
+        let held = Held::take(folder.path(), true).unwrap();
+        let found = look(folder.path()).unwrap();
+        // A hole of a tebibyte, without a line.
+        let mut run = File::options().create(true).append(true).open(&path).unwrap();
+        run.set_len(1 << 40).unwrap();
+        let lines: String = (0..20_000).map(|i| format!("line {i:06}\n")).collect();
+        write!(run, "\n{lines}").unwrap();
+        let mut console = Console::open(folder.path(), &found, 15_000).unwrap().unwrap();
+        let shown = printed(&mut console);
+        assert!(shown.starts_with("line 005000\n") && shown.ends_with("line 019999\n"), "{} bytes", shown.len());
+        // A line that is added, longer than what is read at once.
+        let long = "x".repeat(3 * AT_ONCE as usize);
+        writeln!(run, "{long}").unwrap();
+        assert_eq!(printed(&mut console).replace('\n', ""), long);
         drop(held);
     }
 

@@ -166,6 +166,10 @@ fn tags_labels_and_flows_arrive_as_they_were_sent() {
 $D blast va vb --rate 2kfps --for 300ms --vlan 10,20 --mpls 100,200 --dscp 46 --flows 20 --bidirectional --json > all || echo $? > all.exit
 ip -s -j link > kernel
 $D blast vc vd --rate 100fps --until-loss --step 900% --json > raised; echo $? > raised.exit
+$D blast vc vd --rate 100fps --until-loss --step 1% --json > stopped & blast=$!
+until grep -q valid..true stopped; do sleep 0.02; done
+kill -INT $blast
+wait $blast; echo $? > stopped.exit
 ";
     let output = script(folder.path(), body);
     assert!(output.status.success(), "{:?}", text(&output));
@@ -179,4 +183,47 @@ $D blast vc vd --rate 100fps --until-loss --step 900% --json > raised; echo $? >
     // Each step may have sent up to a hundredth less than requested.
     assert!((9.89..10.11).contains(&(above / passed)), "{last}");
     assert_eq!(std::fs::read_to_string(folder.path().join("raised.exit")).unwrap(), "0\n");
+    // A bound was found before Ctrl-C ended the search.
+    assert!(summary(folder.path(), "stopped")["no_loss_fps"].as_f64().is_some());
+    assert_eq!(std::fs::read_to_string(folder.path().join("stopped.exit")).unwrap(), "0\n");
+}
+
+#[test]
+fn interfaces_that_the_host_uses_are_refused_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+try() { \"$@\" 2>&1 || echo \"exit $?\"; }
+ip address add 192.0.2.1/24 dev va
+try $D blast va vb
+try $D blast vb va
+try $D bgp va --address 198.51.100.2/24 --to 198.51.100.1
+ip route add default via 192.0.2.9 dev va
+try $D blast va vb
+ip address flush dev va
+ip route add 203.0.113.0/24 dev va
+try $D blast va vb
+ip route flush dev va
+ip link add br0 type bridge
+ip link set va master br0
+try $D blast va vb
+ip -s -j link > kernel
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let (printed, _) = text(&output);
+    let printed: Vec<&str> = printed.split_inclusive("exit 3\n").collect();
+    let address = "va has the address 192.0.2.1 of this machine";
+    let expected = [
+        address,
+        address,
+        address,
+        "va carries this machine's default route",
+        "va has the route 203.0.113.0/24 of this machine",
+        "va is a member of br0",
+    ];
+    assert_eq!(printed.len(), expected.len(), "{printed:?}");
+    for (printed, words) in printed.iter().zip(expected) {
+        assert!(printed.contains(words) && printed.contains("remedy: "), "{words}: {printed}");
+    }
+    assert_eq!(["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)), [(0, 0); 2]);
 }

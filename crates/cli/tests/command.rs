@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{drophammer, kind_of, records, run, suite, text};
+use common::{drophammer, kind_of, records, run, stored, suite, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -83,10 +83,9 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
 fn a_test_that_does_not_apply_is_no_failure_and_no_success_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let duts = "  - {name: known, kind: reference, capacity: 10 Mfps}\n";
-    // If the router forwards the line rate, no burst fills a buffer.
-    for (name, tests, code) in
-        [("beside", "  - back_to_back\n  - forwarding_rate\n", 0), ("alone", "  - back_to_back\n", 1)]
-    {
+    // Fully meshed traffic is sent by every port.
+    let test = "  - frame_loss_rate: {distribution: fully_meshed, direction: unidirectional}\n";
+    for (name, tests, code) in [("beside", &*format!("{test}  - forwarding_rate\n"), 0), ("alone", test, 1)] {
         let path = suite(dir.path(), duts, tests);
         let out = dir.path().join(name);
         let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
@@ -429,13 +428,22 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn errors_of_a_suite_show_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), "  - {kind: linux}\n", "  - throughput\nbgp: {md5: sesame4711, bad: 1}\n");
+    let output = run(&["check", path.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(!said.contains("sesame") && said.contains("{md5: **********, bad: 1}"), "{said}");
+}
+
+#[test]
 fn a_pdf_needs_a_browser_and_says_so() {
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/stored_run/format-1");
     let out = tempfile::tempdir().expect("a folder");
     let output = drophammer()
         .args(["report", "--pdf", "--out"])
         .arg(out.path())
-        .arg(stored)
+        .arg(stored())
         .env("PATH", out.path())
         .output()
         .expect("the command starts");

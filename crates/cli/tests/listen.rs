@@ -67,6 +67,30 @@ $D listen vb --for 50ms --json > silence
 }
 
 #[test]
+fn nothing_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    // The kernel at va asks for the address by ARP, and nobody has it.
+    let body = "\
+ip address add 198.18.0.1/24 dev va
+$D listen vb --for 60s > heard & listen=$!
+until [ -s heard ]; do sleep 0.02; done
+bash -c 'echo x > /dev/udp/198.18.0.2/9'
+sleep 1.2
+kill -INT $listen
+wait $listen
+ip -s -j link > kernel
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let heard = read(folder.path(), "heard");
+    assert!(heard.contains("arp"), "{heard}");
+    let links: Vec<Value> = serde_json::from_str(&read(folder.path(), "kernel")).unwrap();
+    let vb = links.iter().find(|link| link["ifname"] == "vb").unwrap();
+    assert!(vb["stats64"]["rx"]["packets"].as_u64().unwrap() > 0);
+    assert_eq!(vb["stats64"]["tx"]["packets"], 0, "listen sends nothing");
+}
+
+#[test]
 fn an_interface_that_is_not_there_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let output = script(folder.path(), "$D listen vx 2> said || echo $? >> said\n");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{kind_of, records, run, suite, text};
+use common::{kind_of, records, run, stored, suite, text};
 use std::path::Path;
 
 #[test]
@@ -90,6 +90,56 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
     }
     let wrong = run(&["plan", path, "--config", "frr", "--interfaces", "ens1"]);
     assert_eq!(wrong.status.code(), Some(2));
+    assert!(!touched.exists(), "no command of the suite runs");
+}
+
+#[test]
+fn a_plan_says_which_labels_are_swapped_popped_and_pushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("labels.yaml");
+    let text_of_suite = "suite: labels\nduts: [{name: a, kind: reference}]\nports:\n  - {name: p1, speed: 1 Gbit/s}\n  - name: p2\n    speed: 1 Gbit/s\n    \
+        labels: [{label: 100, out: [200]}, {label: 101}, {label: 102, out: [201, 301]}, {to: 10.99.0.0/24, out: [300]}]\n\
+        tests: [throughput]\n";
+    std::fs::write(&path, text_of_suite).unwrap();
+    let output = run(&["plan", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for expected in
+        ["100: swap to 200, to ", "101: pop, to ", "102: swap to 301, push 201, to ", "10.99.0.0/24: push 300, to "]
+    {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn a_report_runs_no_command_of_the_suite() {
+    let dir = tempfile::tempdir().unwrap();
+    let touched = dir.path().join("touched");
+    let hook = format!("touch {}", touched.display());
+    let dut = format!(
+        "  - {{name: box, kind: external, interfaces: [eth1, eth2], setup: {hook}, teardown: {hook}, alive: {hook}, counters: {hook}}}\n"
+    );
+    let suite = suite(dir.path(), &dut, "  - throughput\n");
+    // A run of a simulated router with this suite beside it, and in the record of its DUT.
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::copy(&suite, out.join("suite.yaml")).unwrap();
+    let lines = std::fs::read_to_string(stored().join("run.jsonl")).unwrap();
+    let mut changed = 0;
+    let lines = lines.lines().map(|line| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if kind_of(&record) == "dut" {
+            record["kind"] = "external".into();
+            record["config"] = serde_json::json!({"setup": hook, "teardown": hook, "alive": hook, "counters": hook});
+            changed += 1;
+        }
+        format!("{record}\n")
+    });
+    std::fs::write(out.join("run.jsonl"), lines.collect::<String>()).unwrap();
+    assert!(changed > 0);
+    let report = run(&["report", out.to_str().unwrap()]);
+    assert!(report.status.success(), "{}", text(&report.stderr));
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains(&hook));
     assert!(!touched.exists(), "no command of the suite runs");
 }
 

@@ -3,12 +3,12 @@
 use crate::router::{Names, family_of, prefix_of};
 use crate::{LabError, bgp};
 use drophammer_model::registry::{ParamKind, ParamSpec};
-use drophammer_model::role::{LabelRoute, Place, RouterRole, StaticRoute};
+use drophammer_model::role::{LabelRoute, Place, PushedRoute, RouterRole, StaticRoute};
 use drophammer_model::suite::DutConfig;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{self, Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
     ParamKind::File,
     "your own template in place of ours, with the same variables; relative to the suite file",
 );
+
+/// Most bytes of a file that a suite names.
+const LONGEST: u64 = 16 << 20;
 
 /// BGP identifier of a router that is not part of a system.
 const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -85,10 +88,30 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
 /// # Errors
 /// [`LabError::Unusable`] with the file.
 pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
-    std::fs::read_to_string(file).map_err(|e| LabError::Unusable {
+    text_of(file).map_err(|e| LabError::Unusable {
         what: format!("`{key}` of `{}`: cannot read {}: {e}", dut.name, file.display()),
         remedy: "name a text file that this user can read; the path is relative to the folder of the suite file".into(),
     })
+}
+
+/// The text of a file that a suite names: an ordinary one of at most [`LONGEST`] bytes. Anything else might never end, or
+/// block whoever reads it.
+pub(crate) fn text_of(file: &Path) -> io::Result<String> {
+    let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file)?;
+    let metadata = opened.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file"));
+    }
+    let mut text = String::new();
+    // It may grow in the meantime.
+    if metadata.len() <= LONGEST {
+        opened.take(LONGEST + 1).read_to_string(&mut text)?;
+    }
+    if metadata.len().max(text.len() as u64) > LONGEST {
+        let why = format!("it is larger than {} MiB", LONGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(text)
 }
 
 /// Renders one of our templates.
@@ -123,7 +146,7 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
     })
 }
 
-/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `bgp` ([`bgp::context`];
+/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `pushed`, `bgp` ([`bgp::context`];
 /// none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
 fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let index = |at: Place| at.vlan.map(|i| i + 1);
@@ -135,11 +158,16 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     };
     let label = |entry: &LabelRoute| {
         context! {
-            label => entry.label, out => entry.out.clone(), via => entry.via.to_string(), family => family_of(entry.via),
+            label => entry.label, out => entry.out.clone(), work => work(true, &entry.out), via => entry.via.to_string(), family => family_of(entry.via),
             parent => names.port(entry.at.port),
         }
     };
     let labels: Vec<Value> = role.labels.iter().map(label).collect();
+    let push = |route: &PushedRoute| {
+        let prefix = format!("{}/{}", route.prefix.0, route.prefix.1);
+        context! { prefix, work => work(false, &route.out), via => route.via.to_string() }
+    };
+    let pushed: Vec<Value> = role.pushed.iter().map(push).collect();
     let routes: Vec<Value> = role.routes.iter().map(route).collect();
     let interfaces = role.places().map(|(at, tags, addresses)| {
         let tpids: Vec<String> = tags.iter().map(|t| format!("{:#06x}", t.tpid)).collect();
@@ -157,14 +185,24 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let ranks: Vec<u32> = (0..=ranks).collect();
     let router_id = role.member.as_ref().map_or(ROUTER_ID, |member| member.router_id).to_string();
     let lab = matches!(names, Names::Lab);
-    context! { name, router_id, interfaces, routes, ranks, labels, bgp, lab }
+    context! { name, router_id, interfaces, routes, ranks, labels, pushed, bgp, lab }
+}
+
+/// What is done for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`. The innermost
+/// one takes the place of the label that came, if one came.
+fn work(came: bool, out: &[u32]) -> String {
+    if out.is_empty() {
+        return "pop".to_owned();
+    }
+    let word = |(at, label): (usize, &u32)| format!("{} {label}", if came && at == 0 { "swap to" } else { "push" });
+    out.iter().rev().enumerate().map(word).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
-    use drophammer_model::suite::{ParamValue, Params};
+    use drophammer_model::suite::{FecConfig, LabelConfig, ParamValue, Params};
 
     fn role() -> RouterRole {
         RouterRole::of(&two_ports_with_bgp(2))
@@ -213,6 +251,37 @@ mod tests {
         assert!(rendered.contains("d0.s100.200 1500 100,200 198.18.32.33/27"), "{rendered}");
         assert_eq!((lines[0], lines[8]), ("mine", "none"));
         assert_eq!(own(&dut, &role()).unwrap().unwrap().lines().last(), Some("65000"));
+    }
+
+    #[test]
+    fn labels_that_a_language_cannot_express_are_told() {
+        let mut ports = two_ports();
+        ports[1].labels = vec![LabelConfig { label: 100, out: vec![200, 300] }];
+        ports[1].pushed = vec![FecConfig { to: "10.99.0.0/24".parse().unwrap(), out: vec![400] }];
+        let role = RouterRole::of(&ports);
+        for template in ["iosxr", "junos", "sros"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("templates/{template}.conf.j2"));
+            let text = render(&std::fs::read_to_string(path).unwrap(), "a", &role).unwrap();
+            for line in ["By hand: label 100: swap to 300, push 200, to ", "By hand: 10.99.0.0/24: push 400, to "] {
+                assert!(text.contains(line), "{template}: {text}");
+            }
+        }
+        assert_eq!(
+            (work(true, &[]), work(true, &[7]), work(false, &[7, 8])),
+            ("pop".into(), "swap to 7".into(), "push 8, push 7".into())
+        );
+    }
+
+    #[test]
+    fn files_that_never_end_or_never_come_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, hole) = (folder.path().join("pipe"), folder.path().join("hole"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        std::fs::File::create(&hole).unwrap().set_len(1 << 40).unwrap();
+        let why = |path: &Path| text_of(path).unwrap_err().to_string();
+        assert_eq!(why(&pipe), "it is no ordinary file");
+        assert_eq!(why(Path::new("/dev/zero")), "it is no ordinary file");
+        assert_eq!(why(&hole), "it is larger than 16 MiB");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Questions of an operator to a router, to see whether it still answers. They leave from a namespace beside the
 //! tester's, over a link that carries nothing else, or from the host to the address of the user's own router.
 
+use crate::configuration::text_of;
 use crate::confine::steer;
 use crate::snmp::Agent;
 use crate::{Lab, LabError, Netns, cpu, snmp, ssh};
@@ -120,7 +121,7 @@ impl ManagementPort {
 /// The community in a file of the user's: its first line.
 fn community(file: &str) -> Result<String, LabError> {
     let path = Path::new(file);
-    let text = std::fs::read_to_string(path).map_err(LabError::file("read", path))?;
+    let text = text_of(path).map_err(LabError::file("read", path))?;
     let line = text.lines().next().unwrap_or_default().trim();
     match line.len() {
         1..=255 => Ok(line.to_owned()),

@@ -26,7 +26,8 @@ mod ways;
 
 use drophammer_model::statistics::Decision;
 use drophammer_store::Run;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use view::View;
 
@@ -59,13 +60,19 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     files.extend(tables.into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
     let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
     make(dir)?;
-    make(&dir.join("csv"))?;
+    let csv = dir.join("csv");
+    if csv.is_symlink() {
+        // The folder may come from elsewhere, and the link lead to the user's own files.
+        let why = io::Error::other("it is a link, and a report does not follow links; remove it");
+        return Err(ReportError { path: csv, why });
+    }
+    make(&csv)?;
     let mut paths = Vec::new();
     for (name, content) in files {
         let path = dir.join(name);
         // Written to a temporary file and renamed: an old report stays complete when the disk is full.
         let beside = path.with_extension("part");
-        let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, &path));
+        let written = write_new(&beside, &content).and_then(|()| fs::rename(&beside, &path));
         if let Err(why) = written {
             let _ = fs::remove_file(&beside);
             return Err(ReportError { path, why });
@@ -73,6 +80,16 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Writes a file that was not there: what is at its place is removed, and a link is not followed.
+fn write_new(path: &Path, content: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    // A link that somebody makes in the meantime is not followed either.
+    File::options().write(true).create_new(true).open(path)?.write_all(content.as_bytes())
 }
 
 /// Results of the suite's criteria, each judged over all rounds.
@@ -100,4 +117,27 @@ pub fn criteria(run: &Run) -> Criteria {
 /// `color`.
 pub fn summary_text(run: &Run, color: bool) -> String {
     text::summary(&View::new(&rounds::combined(run)), color)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_in_the_folder_of_a_run_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = folder.path().join("mine");
+        fs::write(&mine, "mine").unwrap();
+        let part = folder.path().join("report.part");
+        symlink(&mine, &part).unwrap();
+        write_new(&part, "a report").unwrap();
+        assert!(!part.is_symlink());
+        assert_eq!(
+            ["mine", "report.part"].map(|f| fs::read_to_string(folder.path().join(f)).unwrap()),
+            ["mine", "a report"]
+        );
+        write_new(&part, "another").unwrap();
+        assert_eq!(fs::read_to_string(&part).unwrap(), "another");
+    }
 }

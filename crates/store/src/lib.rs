@@ -7,11 +7,13 @@
 mod error;
 mod lock;
 mod reader;
+mod regular;
 mod utc;
 mod writer;
 
 pub use error::StoreError;
 pub use reader::{Run, RunReader, RunState};
+pub use regular::{open_regular, read_regular};
 pub use utc::{utc_compact, utc_now, utc_text};
 pub use writer::RunWriter;
 

@@ -1,6 +1,7 @@
 //! One writer per run folder. The lock is held by the kernel (flock), so it ends with the process, however the process
 //! ends.
 
+use crate::regular::open_regular;
 use crate::{LOCK, StoreError};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -30,7 +31,7 @@ impl Lock {
 
     /// True if a writer holds the lock of `dir`. False if that cannot be determined.
     pub(crate) fn is_held(dir: &Path) -> bool {
-        let Ok(file) = File::open(dir.join(LOCK)) else { return false };
+        let Ok(file) = open_regular(&dir.join(LOCK)) else { return false };
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 }

@@ -1,14 +1,17 @@
 //! Reading a run: complete, interrupted, cut off or still being written.
 
 use crate::lock::Lock;
+use crate::regular::read_regular;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::{
     ClassRecord, CoreLinkRecord, Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord,
 };
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Most bytes of the records of a run, far more than a run of many hours has.
+const LONGEST: u64 = 2 << 30;
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +137,7 @@ impl RunReader {
 /// The record file of a run, and its bytes.
 fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
     let path = dir.join(RECORDS);
-    match fs::read(&path) {
+    match read_regular(&path, LONGEST) {
         Ok(bytes) => Ok((path, bytes)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let why = format!("there is no {RECORDS} in it; name the folder of a run");
@@ -256,6 +259,7 @@ pub(crate) mod tests {
     use drophammer_model::record::TestStatus;
     use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
     use proptest::prelude::*;
+    use std::fs;
 
     pub(crate) fn started() -> Started {
         Started {

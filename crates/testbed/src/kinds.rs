@@ -467,7 +467,9 @@ mod tests {
         let alone = suite_of(&[xdp], "", "filters").unwrap_err();
         assert!(alone.contains("needs a router of role `filters`, which `x` of kind `xdp`"), "{alone}");
         let both = suite_of(&[linux, xdp], "", "filters").unwrap();
-        let why = |dut: usize| not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params);
+        let why = |dut: usize| {
+            not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params)
+        };
         assert_eq!(why(0), None);
         assert!(why(1).is_some_and(|why| why.contains("role `filters`, which kind `xdp` does not have")));
     }

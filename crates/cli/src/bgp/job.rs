@@ -8,6 +8,8 @@ use drophammer_model::suite::read::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
 use drophammer_testbed::speaker::SpeakerConfig;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +24,8 @@ const IDENTIFIER: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const LONGEST_HOLD: Duration = Duration::from_secs(65_535);
 /// Longest key of TCP MD5 that Linux accepts.
 const LONGEST_KEY: usize = 80;
+/// Most bytes that are read of a file with a key.
+const MOST_READ: u64 = 4096;
 
 /// The session, and what is advertised in it.
 #[derive(Debug)]
@@ -125,7 +129,10 @@ impl Job {
 /// The key in a file, without the end of its line.
 fn key(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
+    let mut text = String::new();
+    // It may be a pipe, as of `<(pass show bgp)` in a shell, so only its length is limited.
+    let read = File::open(path).and_then(|file| file.take(MOST_READ).read_to_string(&mut text));
+    read.map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
     let key = text.trim_end_matches(['\r', '\n']);
     if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\n') {
         return Err(format!("--md5-file: `{name}` must be one line of 1 to {LONGEST_KEY} bytes"));
@@ -164,6 +171,7 @@ mod tests {
             ("a --address 192.0.2.2/24 --to 192.0.2.1 --rate 0", "routes per second"),
             ("a --address 192.0.2.2/24 --to 192.0.2.1 --vlan 4095", "4094"),
             ("a --address 192.0.2.2/24 --to 192.0.2.1 --md5-file /nowhere", "cannot read"),
+            ("a --address 192.0.2.2/24 --to 192.0.2.1 --md5-file /dev/zero", "one line of 1 to 80 bytes"),
         ] {
             let error = read(line).expect_err(line);
             assert!(error.contains(word), "{line}: {error}");

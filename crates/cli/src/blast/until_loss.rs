@@ -95,7 +95,8 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
     let mut out = io::stdout().lock();
     let told = if json { writeln!(out, "{}", found.json()) } else { writeln!(out, "\n{}", found.text()) };
     let _ = told.and_then(|()| out.flush());
-    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
+    // The user's Ctrl-C ends the search; what was found by then counts.
+    Ok(if found == Found::default() && stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
 }
 
 impl Found {

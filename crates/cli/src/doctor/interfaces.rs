@@ -45,14 +45,19 @@ fn of(name: &str) -> Finding {
     }
     let asked = |option: &str| {
         let output = Command::new("ethtool").args([option, name]).output().ok().filter(|o| o.status.success());
-        output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+        output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
     };
-    for (setting, is_on) in offloads(&asked("-k")).into_iter().chain(pauses(&asked("-a"))) {
-        if is_on {
-            finding = finding.note(setting.remedy(name));
-        }
-    }
-    finding
+    // Many cards have no pause frames, and ethtool then fails.
+    notes(name, asked("-k").as_deref(), asked("-a").as_deref()).into_iter().fold(finding, Finding::note)
+}
+
+/// What is to be changed, by the outputs of `ethtool -k` and `-a`, where it gave one.
+fn notes(name: &str, features: Option<&str>, pause: Option<&str>) -> Vec<String> {
+    let known = features.map(offloads).unwrap_or_default();
+    let unknown =
+        known.is_empty().then(|| format!("offloads are not known: install ethtool, and see `ethtool -k {name}`"));
+    let settings = known.into_iter().chain(pause.map(pauses).unwrap_or_default());
+    unknown.into_iter().chain(settings.filter(|(_, on)| *on).map(|(setting, _)| setting.remedy(name))).collect()
 }
 
 /// A setting of a card that impairs figures.
@@ -111,5 +116,14 @@ mod tests {
         let text = "Pause parameters for eth1:\nAutonegotiate:\ton\nRX:\t\ton\nTX:\t\toff\n";
         assert_eq!(pauses(text), [(Setting::PauseReceive, true), (Setting::PauseTransmit, false)]);
         assert_eq!(offloads(""), []);
+    }
+
+    #[test]
+    fn without_ethtool_offloads_are_not_known() {
+        let unknown =
+            |features| notes("eth1", features, None).join("; ").contains("offloads are not known: install ethtool");
+        assert!(unknown(None) && unknown(Some("")) && !unknown(Some("generic-receive-offload: off\n")));
+        assert_eq!(notes("eth1", Some("large-receive-offload: off\n"), Some("RX: on\n")).len(), 1);
+        assert_eq!(notes("eth1", Some("large-receive-offload: off\n"), None), Vec::<String>::new());
     }
 }

@@ -37,3 +37,8 @@ pub fn records(dir: &Path) -> Vec<serde_json::Value> {
 pub fn kind_of(record: &serde_json::Value) -> &str {
     record["record"].as_str().unwrap_or("")
 }
+
+/// The folder of a stored run.
+pub fn stored() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/stored_run/format-1")
+}

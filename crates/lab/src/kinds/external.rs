@@ -3,7 +3,6 @@
 use crate::dut::{TesterInterface, Where};
 use crate::enter::Shared;
 use crate::management::{self, Asking, ManagementPort, Operator};
-use crate::netns::ip_json;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, kinds, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
@@ -11,14 +10,18 @@ use drophammer_model::environment::DutRecord;
 use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::DutConfig;
+use drophammer_model::suite::{DutConfig, Secret};
 use drophammer_model::trial::Family;
-use serde_json::Value;
+pub use free::refuse_in_use;
+use free::refuse_unless_free;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
+
+#[path = "external_free.rs"]
+mod free;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
@@ -135,6 +138,7 @@ impl DutKind for External {
                 .filter_map(|key| Some((key, dut.params.text(key)?)))
                 .collect(),
             environment: environment(&names, role),
+            hidden: Hidden::of(role),
             work_dir: work_dir.to_path_buf(),
             limit,
             torn_down: false,
@@ -160,9 +164,41 @@ struct ExternalDut {
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
+    hidden: Hidden,
     work_dir: PathBuf,
     limit: Duration,
     torn_down: bool,
+}
+
+/// The key of BGP sessions, which a command of the user may contain by a variable of the suite.
+struct Hidden(Option<String>);
+
+impl Hidden {
+    fn of(role: &RouterRole) -> Hidden {
+        let key = role.bgp.as_ref().and_then(|bgp| bgp.protection.md5.as_ref());
+        // A shorter one is also found within ordinary words.
+        Hidden(key.map(|key| key.expose().to_owned()).filter(|key| key.len() >= 4))
+    }
+
+    /// The text without the key.
+    fn in_text(&self, text: &str) -> String {
+        self.0.as_ref().map_or_else(|| text.to_owned(), |key| text.replace(key, Secret::HIDDEN))
+    }
+
+    /// The error without the key.
+    fn in_error(&self, error: LabError) -> LabError {
+        let hide = |text: String| self.in_text(&text);
+        match error {
+            LabError::Command { command, status, output } => {
+                LabError::Command { command: hide(command), status, output: hide(output) }
+            }
+            LabError::Io { what, source } => LabError::Io { what: hide(what), source },
+            LabError::NotReady { condition, seconds, log } => {
+                LabError::NotReady { condition: hide(condition), seconds, log: hide(log) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl ExternalDut {
@@ -191,16 +227,17 @@ impl ExternalDut {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
         .map(Some)
+        .map_err(|e| self.hidden.in_error(e))
     }
 
     /// Runs a command of the user that must succeed.
     fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
         match self.hook(key, limit, stop)? {
-            Some(status) if !status.success() => Err(LabError::Command {
+            Some(status) if !status.success() => Err(self.hidden.in_error(LabError::Command {
                 command: format!("{key}: {}", self.hooks.get(key).map(String::as_str).unwrap_or_default()),
                 status: status.to_string(),
                 output: self.log_of(key),
-            }),
+            })),
             _ => Ok(()),
         }
     }
@@ -210,7 +247,7 @@ impl ExternalDut {
     }
 
     fn log_of(&self, key: &str) -> String {
-        let text = process::tail(&self.log(key));
+        let text = self.hidden.in_text(&process::tail(&self.log(key)));
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
@@ -263,7 +300,7 @@ impl Dut for ExternalDut {
                 "own hardware on interfaces {} of the host",
                 self.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ")
             ),
-            config: self.hooks.iter().map(|(key, text)| ((*key).to_owned(), text.clone())).collect(),
+            config: self.hooks.iter().map(|(key, text)| ((*key).to_owned(), self.hidden.in_text(text))).collect(),
             ..DutRecord::default()
         }
     }
@@ -381,81 +418,6 @@ fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
         }
     }
     variables
-}
-
-/// Refuses an interface that is missing, down, too small or in use by the host.
-fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Result<(), LabError> {
-    let ask = |args: &[&str]| -> Result<Vec<Value>, LabError> {
-        let ip = process::find("ip", "iproute2")?;
-        let text = shared.on_host(|| {
-            let mut command = process::command(&ip, &shared.mark);
-            command.arg("-j").args(args);
-            process::output(command, None)
-        })??;
-        ip_json(&text)
-    };
-    let all = ask(&["address", "show"])?;
-    let mut routes = ask(&["-4", "route", "show"])?;
-    routes.extend(ask(&["-6", "route", "show"])?);
-    match objection(name, mtu, &all, &routes) {
-        None => Ok(()),
-        Some((what, remedy)) => Err(LabError::Unusable { what, remedy }),
-    }
-}
-
-/// Why the interface must not be used, and the remedy, from `ip -j address` and `ip -j route`.
-fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value]) -> Option<(String, String)> {
-    let text = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let no = |what: String, remedy: String| Some((what, remedy));
-    let Some(link) = links.iter().find(|l| text(l, "ifname") == name) else {
-        let known: Vec<_> = links.iter().map(|l| text(l, "ifname")).filter(|n| n != "lo").collect();
-        return no(
-            format!("this machine has no interface {name}"),
-            format!("name one that it has: {}", known.join(", ")),
-        );
-    };
-    let on = |r: &&Value| {
-        let hops = r.get("nexthops").and_then(Value::as_array);
-        text(r, "dev") == name || hops.is_some_and(|h| h.iter().any(|n| text(n, "dev") == name))
-    };
-    let of_host = |r: &&Value| !text(r, "dst").starts_with("fe80::") && text(r, "dst") != "ff00::/8";
-    if routes.iter().filter(on).any(|r| text(r, "dst") == "default") {
-        return no(
-            format!("{name} carries this machine's default route"),
-            "use an interface that is free for tests; RFC 6815 forbids them on networks in use".into(),
-        );
-    }
-    let addresses = link.get("addr_info").and_then(Value::as_array).cloned().unwrap_or_default();
-    if let Some(address) = addresses.iter().find(|a| text(a, "scope") != "link") {
-        return no(
-            format!("{name} has the address {} of this machine", text(address, "local")),
-            format!("if it is free for tests: ip address flush dev {name}"),
-        );
-    }
-    if let Some(route) = routes.iter().filter(on).find(of_host) {
-        return no(
-            format!("{name} has the route {} of this machine", text(route, "dst")),
-            format!("if it is free for tests: ip route flush dev {name}"),
-        );
-    }
-    if !text(link, "master").is_empty() {
-        return no(
-            format!("{name} is a member of {}", text(link, "master")),
-            format!("if it is free for tests: ip link set {name} nomaster"),
-        );
-    }
-    let flags = link.get("flags").and_then(Value::as_array).cloned().unwrap_or_default();
-    if !flags.iter().any(|f| f == "UP") {
-        return no(format!("{name} is down"), format!("ip link set {name} up"));
-    }
-    let own = link.get("mtu").and_then(Value::as_u64).unwrap_or(0);
-    if own < u64::from(mtu) {
-        return no(
-            format!("{name} has an MTU of {own}, the suite wants {mtu}"),
-            format!("ip link set {name} mtu {mtu}, or a smaller mtu in the suite"),
-        );
-    }
-    None
 }
 
 #[cfg(test)]

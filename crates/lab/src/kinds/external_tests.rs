@@ -1,5 +1,6 @@
+use super::free::objection;
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn link(name: &str) -> Value {
     json!({"ifname": name, "flags": ["BROADCAST", "UP"], "mtu": 1500, "addr_info": [{"local": "fe80::1", "scope": "link"}]})
@@ -90,4 +91,20 @@ fn commands_see_the_sub_interfaces() {
     assert_eq!(variables["PORT_0_VLAN_1_IPV4_DUT"], "198.18.32.33/27");
     assert_eq!(variables["PORT_0_VLAN_2_IPV4_BEHIND"], "198.18.48.128/26");
     assert!(!variables.contains_key("PORT_0_VLAN_0_IPV6_DUT"));
+}
+
+#[test]
+fn the_key_of_a_session_is_in_no_record_and_no_error() {
+    let hidden = Hidden::of(&RouterRole::of(&crate::kinds::tests_support::two_protected_ports()));
+    assert_eq!(hidden.in_text("./set --key sesame --as 1"), "./set --key <secret> --as 1");
+    let error = LabError::Command {
+        command: "setup: ./set sesame".into(),
+        status: "exit status: 1".into(),
+        output: "\n    sesame is too short".into(),
+    };
+    let error = hidden.in_error(error).to_string();
+    assert_eq!(error, "`setup: ./set <secret>` failed (exit status: 1): \n    <secret> is too short");
+    let error = LabError::NotReady { condition: "`x sesame` still runs".into(), seconds: 1.0, log: "\nsesame".into() };
+    assert!(!hidden.in_error(error).to_string().contains("sesame"));
+    assert_eq!(Hidden::of(&RouterRole::of(&crate::kinds::tests_support::two_ports())).in_text("sesame"), "sesame");
 }

@@ -1,5 +1,7 @@
 //! The errors of a suite file: all of them at once, each with its place and its remedy.
 
+use super::kept::with_stars;
+use super::protection::Secret;
 use std::fmt;
 use std::ops::Range;
 
@@ -46,13 +48,31 @@ pub struct SuiteErrors {
     pub errors: Vec<SuiteError>,
     /// Errors beyond those (counting ends at 1000).
     pub omitted: usize,
-    /// The text of the suite, into which the spans of its errors point.
+    /// The text of the suite, into which the spans of its errors point, with stars in place of keys of BGP sessions.
     pub source: String,
     /// The files that the suite includes.
     pub included: Vec<Source>,
 }
 
 impl SuiteErrors {
+    /// Puts stars in the place of keys of BGP sessions, wherever errors show them.
+    fn hide_secrets(&mut self) {
+        let mut texts = vec![self.source.as_str()];
+        texts.extend(self.included.iter().map(|source| source.text.as_str()));
+        let (mut shown, secrets) = with_stars(&texts);
+        for (source, text) in self.included.iter_mut().zip(shown.drain(1..)) {
+            source.text = text;
+        }
+        self.source = shown.remove(0);
+        for error in &mut self.errors {
+            for secret in &secrets {
+                let quoted = quote(secret);
+                error.message = error.message.replace(&quoted, &quote(Secret::HIDDEN));
+                error.help = error.help.replace(&quoted, &quote(Secret::HIDDEN));
+            }
+        }
+    }
+
     /// The text to which the span of `error`, one of these, refers.
     pub fn source_of(&self, error: &SuiteError) -> &str {
         let included = self.included.iter().find(|source| source.file == error.file);
@@ -215,8 +235,14 @@ impl Problems {
                 }
             })
             .collect();
-        let included = sources.included.into_iter().map(|included| included.source).collect();
-        Err(SuiteErrors { errors, omitted, source: sources.suite.text, included })
+        let mut errors = SuiteErrors {
+            errors,
+            omitted,
+            source: sources.suite.text,
+            included: sources.included.into_iter().map(|included| included.source).collect(),
+        };
+        errors.hide_secrets();
+        Err(errors)
     }
 }
 

@@ -247,7 +247,8 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
             let has = |other: &&DutConfig| {
                 registry.kind(&other.kind).is_some_and(|kind| kind.capabilities_with(&other.params).has(*role))
             };
-            if !matches!(role, Need::Bgp | Need::BgpForwarding) && around.duts.iter().copied().any(|other| has(&other)) {
+            if !matches!(role, Need::Bgp | Need::BgpForwarding) && around.duts.iter().copied().any(|other| has(&other))
+            {
                 continue;
             }
             problems.add(

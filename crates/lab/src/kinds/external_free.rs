@@ -1,0 +1,114 @@
+//! Whether an interface of the host is free for tests.
+
+use crate::enter::Shared;
+use crate::netns::ip_json;
+use crate::{LabError, process, sweep};
+use serde_json::Value;
+use std::path::Path;
+
+/// Why an interface must not be used, and the remedy.
+type Objection = (String, String);
+
+/// What this machine has, from `ip -j address` and `ip -j route`.
+struct Host {
+    links: Vec<Value>,
+    routes: Vec<Value>,
+}
+
+impl Host {
+    /// Asks ip(8) in the namespace of this thread.
+    fn ask(ip: &Path, mark: &str) -> Result<Host, LabError> {
+        let ask = |args: &[&str]| {
+            let mut command = process::command(ip, mark);
+            command.arg("-j").args(args);
+            process::output(command, None).and_then(|text| ip_json(&text))
+        };
+        let links = ask(&["address", "show"])?;
+        let mut routes = ask(&["-4", "route", "show"])?;
+        routes.extend(ask(&["-6", "route", "show"])?);
+        Ok(Host { links, routes })
+    }
+}
+
+/// Refuses an interface that is missing, down, too small or in use by the host.
+pub(super) fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Result<(), LabError> {
+    let ip = process::find("ip", "iproute2")?;
+    let host = shared.on_host(|| Host::ask(&ip, &shared.mark))??;
+    refuse(objection(name, mtu, &host.links, &host.routes))
+}
+
+/// Refuses an interface that the host uses: one with an address, a route, or a master. Other faults are left to those who
+/// open it. It is asked for in the network namespace of this thread, without a lab.
+///
+/// # Errors
+/// [`LabError::Unusable`] with the use and the remedy; [`LabError::MissingProgram`], [`LabError::Command`] of ip(8).
+pub fn refuse_in_use(name: &str) -> Result<(), LabError> {
+    let host = Host::ask(&process::find("ip", "iproute2")?, &sweep::mark())?;
+    let link = host.links.iter().find(|link| text(link, "ifname") == name);
+    refuse(link.and_then(|link| use_of(name, link, &host.routes)))
+}
+
+fn refuse(objection: Option<Objection>) -> Result<(), LabError> {
+    objection.map_or(Ok(()), |(what, remedy)| Err(LabError::Unusable { what, remedy }))
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Why the interface must not be used, and the remedy.
+pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value]) -> Option<Objection> {
+    let Some(link) = links.iter().find(|link| text(link, "ifname") == name) else {
+        let known: Vec<_> = links.iter().map(|link| text(link, "ifname")).filter(|n| n != "lo").collect();
+        return Some((
+            format!("this machine has no interface {name}"),
+            format!("name one that it has: {}", known.join(", ")),
+        ));
+    };
+    if let Some(used) = use_of(name, link, routes) {
+        return Some(used);
+    }
+    let flags = link.get("flags").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !flags.iter().any(|f| f == "UP") {
+        return Some((format!("{name} is down"), format!("ip link set {name} up")));
+    }
+    let own = link.get("mtu").and_then(Value::as_u64).unwrap_or(0);
+    (own < u64::from(mtu)).then(|| {
+        (
+            format!("{name} has an MTU of {own}, the suite wants {mtu}"),
+            format!("ip link set {name} mtu {mtu}, or a smaller mtu in the suite"),
+        )
+    })
+}
+
+/// What the host uses the interface for, and the remedy.
+fn use_of(name: &str, link: &Value, routes: &[Value]) -> Option<Objection> {
+    let free = |command: &str| format!("if it is free for tests: ip {command}");
+    let on = |r: &&Value| {
+        let hops = r.get("nexthops").and_then(Value::as_array);
+        text(r, "dev") == name || hops.is_some_and(|h| h.iter().any(|n| text(n, "dev") == name))
+    };
+    let of_host = |r: &&Value| !text(r, "dst").starts_with("fe80::") && text(r, "dst") != "ff00::/8";
+    if routes.iter().filter(on).any(|r| text(r, "dst") == "default") {
+        return Some((
+            format!("{name} carries this machine's default route"),
+            "use an interface that is free for tests; RFC 6815 forbids them on networks in use".into(),
+        ));
+    }
+    let addresses = link.get("addr_info").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(address) = addresses.iter().find(|a| text(a, "scope") != "link") {
+        return Some((
+            format!("{name} has the address {} of this machine", text(address, "local")),
+            free(&format!("address flush dev {name}")),
+        ));
+    }
+    if let Some(route) = routes.iter().filter(on).find(of_host) {
+        return Some((
+            format!("{name} has the route {} of this machine", text(route, "dst")),
+            free(&format!("route flush dev {name}")),
+        ));
+    }
+    let master = text(link, "master");
+    (!master.is_empty())
+        .then(|| (format!("{name} is a member of {master}"), free(&format!("link set {name} nomaster"))))
+}

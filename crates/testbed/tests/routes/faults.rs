@@ -94,7 +94,7 @@ fn a_device_that_never_reads_is_waited_for_and_named() {
 
 #[test]
 fn routes_that_stay_are_waited_for_and_named_when_they_stay_too_long() {
-    for (late_s, stays) in [(2, false), (60, true)] {
+    for (late_s, stays) in [(2, false), (30, false), (120, true)] {
         let test =
             "  - bgp_table_capacity: {step: 500, max_routes: 500, patience: 5 s, hold: 100 ms, establish: 5 s}\n";
         let memory = run_all(&format!(", withdraw_late: {late_s} s"), 2, "{}", test);

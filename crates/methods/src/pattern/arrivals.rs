@@ -2,6 +2,7 @@
 //! frame, and in what wrong ways frames arrived.
 
 use super::Pattern;
+use crate::ping_delay::OwnDelay;
 use crate::report::note_of;
 use crate::routing::Routing;
 use crate::testbed::{Known, PortView, TestError, Testbed};
@@ -9,8 +10,10 @@ use crate::tester_ceiling::LoopOrder;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{FrameRate, group_digits};
+use drophammer_model::suite::FlowConfig;
+use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{FlowSpec, Targets, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -154,6 +157,32 @@ impl Testbed for Watched<'_> {
 
     fn ports(&self) -> &[PortView] {
         self.bed.ports()
+    }
+
+    // Those with a default that says nothing are passed on too: it would be taken for an answer of the testbed.
+
+    fn flows(&self) -> &[FlowConfig] {
+        self.bed.flows()
+    }
+
+    fn system(&self) -> Option<&System> {
+        self.bed.system()
+    }
+
+    fn largest_frame(&mut self, port: PortIndex) -> usize {
+        self.bed.largest_frame(port)
+    }
+
+    fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
+        self.bed.own_delay(family, frame_bytes)
+    }
+
+    fn now_s(&mut self) -> Option<f64> {
+        self.bed.now_s()
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.bed.memory()
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

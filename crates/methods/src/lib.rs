@@ -44,6 +44,7 @@ pub mod rib_fib_capacity;
 pub mod route_filtering;
 pub mod route_flap;
 pub mod route_forwarding;
+mod route_probe;
 pub mod route_outage;
 pub mod route_spread;
 pub mod route_steps;

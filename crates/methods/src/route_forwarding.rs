@@ -1,8 +1,9 @@
 //! Waiting for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
 
 use crate::report::note;
+use crate::route_probe::{CLEAN, Probe};
 use crate::route_tests::{self, Case, PATIENCE, REFUSED, follow, must_be_complete, patience, thousands};
-use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::route_traffic::Stream;
 use crate::routing::{Packing, PeerIndex};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
@@ -13,13 +14,6 @@ use std::time::Duration;
 
 /// Interval at which the number of routes is read.
 const LOOK: Duration = Duration::from_millis(100);
-/// Number of consecutive probes that must arrive completely.
-const CLEAN: u32 = 2;
-/// The load of a probe is this share of the test's load, or higher, so that it takes no longer than [`PROBE_S`] if the
-/// test's load allows that.
-const PROBE_SHARE: f64 = 0.1;
-const PROBE_S: f64 = 2.0;
-
 /// Minimum number of probes of [`load_paths`] for this many origins. The probes of the last origin are omitted if the
 /// DUT reports how many routes it has.
 pub fn least_probes(origins: usize) -> usize {
@@ -43,22 +37,6 @@ impl Way {
     /// Number of routes that the frames aim at.
     pub fn routes(&self) -> u64 {
         self.stream.part.len() as u64
-    }
-
-    fn probe(&self) -> RouteTrial {
-        let (frames, load) = (self.routes() as f64, self.rate.pps());
-        let rate = (load * PROBE_SHARE).max(frames / PROBE_S).min(load);
-        RouteTrial {
-            purpose: format!("probe of {} {} routes", thousands(self.routes()), self.family()),
-            size: smallest(self.family()),
-            streams: vec![self.stream.clone()],
-            rate: FrameRate(rate),
-            // One frame to each route; the extra half frame compensates for rounding.
-            duration_s: (frames + 0.5) / rate,
-            bin_s: None,
-            per_route: true,
-            changes: Vec::new(),
-        }
     }
 }
 
@@ -132,25 +110,11 @@ fn count_reaches(
     }
 }
 
-/// Probes until [`CLEAN`] probes in a row have lost nothing. Returns a description of the loss if it did not shrink for
-/// the patience of the test.
+/// Probes the way. Returns a description of the loss if it did not shrink for the patience of the test.
 fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Option<String>, TestError> {
-    let (probe, patience_s) = (way.probe(), patience(params).as_secs_f64());
-    let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
-    loop {
-        let result = route_traffic::run(bed, params, &probe, |_| Ok(()))?;
-        let lost = result.lost() + result.sum(|g| g.stray);
-        clean = if lost == 0 { clean + 1 } else { 0 };
-        if clean == CLEAN {
-            return Ok(None);
-        }
-        let now_s = bed.routing()?.now_s();
-        if lost < least {
-            (least, moved_s) = (lost, now_s);
-        } else if now_s - moved_s > patience_s {
-            return Ok(Some(lost_of(&result, way, patience_s)));
-        }
-    }
+    let probe = Probe { family: way.family(), streams: vec![way.stream.clone()], rate: way.rate, per_route: true };
+    let left = probe.comes_through(bed, params)?;
+    Ok(left.map(|result| lost_of(&result, way, patience(params).as_secs_f64())))
 }
 
 fn lost_of(result: &TrialResult, way: &Way, patience_s: f64) -> String {

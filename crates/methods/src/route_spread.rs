@@ -3,8 +3,9 @@
 use crate::parameters::DISTRIBUTION;
 use crate::report::note;
 use crate::route_forwarding::{Way, await_installed};
+use crate::route_probe::Probe;
 use crate::route_tests::{self, Case, complaint, patience, thousands};
-use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::route_traffic::{self, Stream};
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, WatchIndex};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
@@ -18,13 +19,6 @@ use std::ops::Range;
 /// Load of the probes that check whether a DUT forwards to every route, if the DUT does not report its number of routes
 /// and the load of the test is not known. Any router sustains this load.
 pub const PROBE: FrameRate = FrameRate(20_000.0);
-
-/// Number of consecutive probes that must arrive completely.
-const CLEAN: u32 = 2;
-/// The load of a probe is this share of the test's load, or higher, so that it takes no longer than [`PROBE_S`] if the
-/// test's load allows that.
-const PROBE_SHARE: f64 = 0.1;
-const PROBE_S: f64 = 2.0;
 
 /// The routes behind one port.
 #[derive(Clone, Debug)]
@@ -264,15 +258,15 @@ impl Spread {
             let on = Spread { case: Case { packing, ..self.case.clone() }, behind, senders: self.senders.clone() };
             if place == 0 {
                 on.change(bed, params, Change::Advertise, route_tests::REFUSED)?;
-                on.await_installed(bed, params, outcome, rate, self.case.all.len().into())?;
-                continue;
+            } else {
+                let routing = bed.routing()?;
+                on.actions(Change::Advertise).iter().try_for_each(|action| routing.act(action))?;
+                let settled = routing.await_settled(&[], patience(params))?;
+                if !settled.complete {
+                    return Err(TestError::Failed(format!("{}: {}", route_tests::REFUSED, settled.cause)));
+                }
             }
-            let routing = bed.routing()?;
-            on.actions(Change::Advertise).iter().try_for_each(|action| routing.act(action))?;
-            let settled = routing.await_settled(&[], patience(params))?;
-            if !settled.complete {
-                return Err(TestError::Failed(format!("{}: {}", route_tests::REFUSED, settled.cause)));
-            }
+            // The number of routes does not show where they lead.
             on.await_ways(bed, params, outcome, rate)?;
         }
         Ok(())
@@ -292,39 +286,17 @@ impl Spread {
             let at = peers.iter().position(|peer| *peer == to).unwrap_or(0);
             peers[(at + 1) % peers.len()]
         };
-        let most = self.behind.iter().map(|behind| behind.part.len()).max().unwrap_or(0) as f64;
-        let pps = (rate.pps() * PROBE_SHARE).max(most / PROBE_S).min(rate.pps());
         let stream = |behind: &Behind| self.case.stream(from(behind.peer), behind.peer, behind.part.clone());
-        let probe = RouteTrial {
-            purpose: format!("probe of {} {family} routes", thousands(all.len().into())),
-            size: smallest(*family),
-            streams: self.behind.iter().filter(|behind| !behind.part.is_empty()).map(stream).collect(),
-            rate: FrameRate(pps),
-            // One frame to each route; the extra half frame compensates for rounding.
-            duration_s: (most + 0.5) / pps,
-            bin_s: None,
-            per_route: false,
-            changes: Vec::new(),
-        };
-        let patience_s = patience(params).as_secs_f64();
-        let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
-        while clean < CLEAN {
-            let result = route_traffic::run(bed, params, &probe, |_| Ok(()))?;
-            let lost = result.lost() + result.sum(|group| group.stray);
-            clean = if lost == 0 { clean + 1 } else { 0 };
-            let now_s = bed.routing()?.now_s();
-            if lost < least {
-                (least, moved_s) = (lost, now_s);
-            } else if lost > 0 && now_s - moved_s > patience_s {
-                let why = format!(
-                    "frames to {} of {} routes did not come to the right port, and no fewer were lost for {patience_s} s",
-                    thousands(result.lost()),
-                    thousands(all.len().into())
-                );
-                note(outcome, format!("{family}: the forwarding plane was not ready: {why}; measured as it was."));
-                return Ok(());
-            }
-        }
+        let streams = self.behind.iter().filter(|behind| !behind.part.is_empty()).map(stream).collect();
+        let probe = Probe { family: *family, streams, rate, per_route: false };
+        let Some(left) = probe.comes_through(bed, params)? else { return Ok(()) };
+        let why = format!(
+            "frames to {} of {} routes did not come to the right port, and no fewer were lost for {} s",
+            thousands(left.lost()),
+            thousands(all.len().into()),
+            patience(params).as_secs_f64()
+        );
+        note(outcome, format!("{family}: the forwarding plane was not ready: {why}; measured as it was."));
         Ok(())
     }
 

@@ -54,6 +54,19 @@ fn routes_that_flap_at_all_ports_move_to_the_next_one_and_back_without_a_loss() 
     }
 }
 
+/// The number of routes in the device is right from the worst paths on, and does not show when it has moved them to the best.
+#[test]
+fn traffic_starts_when_the_device_has_moved_all_routes_to_the_best_path() {
+    let device = ", fib_delay: 30 ms, fib_time_per_route: 1 ms";
+    let (memory, outcome) = completed(device, 4, &flap("rate: 10 kfps, patience: 2 s"));
+    let column = |name| full(&outcome, "route_flap", name);
+    assert_eq!((column("lost")[0], column("alternate")[0]), (0.0, 0.0));
+    assert!(!noted(&outcome, &["not ready"]), "{:?}", outcome.notes);
+    // The third, the second and the best paths are probed; a few routes, until they have come, then all of them.
+    let probes = |text: &str| memory.trials().iter().filter(|trial| trial.spec.purpose.starts_with(text)).count();
+    assert!(probes("probe of 2,000") >= 3 * 3 && probes("probe of 128") >= 3, "{}", probes("probe"));
+}
+
 /// Two routers with two ports each. The second paths to the routes of p1 and p3 are at the same router, those of p2 and p4 at the
 /// other one, which does not advertise it while it has a better one (RFC 4271 section 9.1): until it hears of the withdrawal
 /// and answers it, frames to these routes are lost.

@@ -344,6 +344,9 @@ fn headers(
         let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
             // Without this chain the others can still be measured, but not without the baseline.
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
+            Err(TestError::Unfit(why)) if chain.is_some() => {
+                (None, Some(format!("no throughput, the tester was unfit: {}", why.join("; "))))
+            }
             other => (other?, None),
         };
         let limits = pattern.limits(bed);

@@ -271,7 +271,8 @@ impl Method for Overload {
     }
 
     fn trials(&self, params: &Params, searches: usize) -> Option<TrialCount> {
-        Some(by_size(params, TrialCount::exactly(STEPS.len())) + known_trials(params, searches))
+        // A router without a throughput is flooded alone.
+        Some(by_size(params, TrialCount::between(1, STEPS.len())) + known_trials(params, searches))
     }
 
     fn searched(&self, params: &Params) -> Vec<Pattern> {

@@ -68,7 +68,7 @@ fn tests_by_frame_size_have_the_trials_of_their_parameters() {
     assert_eq!(plan[1..3], ["4 trials", "4 to 10 trials"]);
     assert!(plan[0].starts_with("about ") && plan[3].starts_with("about "), "{plan:?}");
     assert_eq!(plan[4], "4 trials");
-    assert_eq!(plan[6..11], ["4 trials", "8 trials", "up to 8 trials", "6 trials", "up to 6 trials"]);
+    assert_eq!(plan[6..11], ["4 trials", "8 trials", "up to 8 trials", "2 to 6 trials", "up to 6 trials"]);
 }
 
 #[test]

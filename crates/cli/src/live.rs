@@ -6,15 +6,19 @@
 
 mod events;
 mod metrics;
+mod places;
+mod rates;
 mod request;
 
 pub use events::{of_progress, of_record};
+pub use rates::{Rates, Trial};
 
 use metrics::Metrics;
-use request::{Reply, Request, read};
+use places::Places;
+use request::{Reply, Request, read, write};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,12 +26,16 @@ use std::time::{Duration, Instant};
 
 /// Events that are kept for a page that is opened later.
 const KEPT: usize = 5_000;
+/// Of these, rates of trials under way, which come once a second: the last five minutes.
+const KEPT_RATES: usize = 300;
 /// Events in one answer.
 const AT_ONCE: usize = 500;
 /// How long a page that was open recently may take to ask for the last events.
 const FAREWELL: Duration = Duration::from_millis(2_500);
-/// How long a connection may take.
+/// How long a connection may take to send its request, and then to take the reply.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Connections that are answered at the same time; further ones wait. A page has one at a time.
+const AT_A_TIME: usize = 32;
 
 /// The page.
 const PAGE: &str = include_str!("live/page.html");
@@ -42,6 +50,7 @@ pub struct Waiting {
 }
 
 /// The page of a run.
+#[derive(Clone)]
 pub struct Live {
     shared: Arc<Shared>,
 }
@@ -59,6 +68,8 @@ struct Shared {
 struct State {
     /// Events with their numbers, from 1.
     events: VecDeque<(u64, Value)>,
+    /// Rates of trials under way, likewise.
+    rates: VecDeque<(u64, Value)>,
     last: u64,
     /// Number of the last event that a page has, and when it asked.
     seen: u64,
@@ -86,7 +97,7 @@ impl Waiting {
         format!("http://127.0.0.1:{}/{token}", self.port)
     }
 
-    /// Serves the page from a separate thread. Its stop button sets `stop`.
+    /// Serves the page from separate threads, one for each connection, so that none waits for another one. Its stop button sets `stop`.
     ///
     /// # Errors
     /// No further thread can be started.
@@ -96,9 +107,15 @@ impl Waiting {
         let served = shared.clone();
         let listener = self.listener;
         std::thread::Builder::new().name("live".into()).spawn(move || {
-            // One after the other: the page sends a request once a second, and each connection has a time limit.
+            let places = Places::new(AT_A_TIME);
             for connection in listener.incoming().flatten() {
-                let _ = served.answer(&connection);
+                let (place, served) = (places.take(), served.clone());
+                let answer = move || {
+                    let _place = place;
+                    let _ = served.answer(&connection);
+                };
+                // If no thread can be started, the connection is closed, and the page asks again.
+                let _ = std::thread::Builder::new().name("live page".into()).spawn(answer);
             }
         })?;
         Ok(Live { shared })
@@ -112,9 +129,11 @@ impl Live {
         state.metrics.note(&event);
         state.last += 1;
         let number = state.last;
-        state.events.push_back((number, event));
-        if state.events.len() > KEPT {
-            state.events.pop_front();
+        let is_rates = event["event"] == "rates";
+        let (kept, most) = if is_rates { (&mut state.rates, KEPT_RATES) } else { (&mut state.events, KEPT) };
+        kept.push_back((number, event));
+        if kept.len() > most {
+            kept.pop_front();
         }
     }
 
@@ -136,13 +155,12 @@ impl Shared {
 
     fn answer(&self, connection: &TcpStream) -> io::Result<()> {
         connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
         let deadline = Instant::now() + PATIENCE;
         let reply = match read(connection, deadline)? {
             Ok(request) => self.reply(&request),
             Err(reply) => reply,
         };
-        (&*connection).write_all(&reply.bytes())
+        write(connection, &reply.bytes(), Instant::now() + PATIENCE)
     }
 
     /// The reply to a request.
@@ -183,12 +201,13 @@ impl Shared {
     /// Events after number `after`.
     fn events(&self, after: u64) -> Reply {
         let mut state = self.lock();
-        let new = state.events.iter().filter(|(number, _)| *number > after).take(AT_ONCE);
-        let (mut last, mut events) = (after, Vec::new());
-        for (number, event) in new {
-            last = *number;
-            events.push(event.clone());
-        }
+        let newer = |(number, _): &&(u64, Value)| *number > after;
+        let mut new: Vec<_> = state.events.iter().filter(newer).take(AT_ONCE).collect();
+        new.extend(state.rates.iter().filter(newer));
+        new.sort_by_key(|(number, _)| *number);
+        new.truncate(AT_ONCE);
+        let last = new.last().map_or(after, |(number, _)| *number);
+        let events: Vec<Value> = new.into_iter().map(|(_, event)| event.clone()).collect();
         state.seen = last;
         state.asked_at = Some(Instant::now());
         drop(state);
@@ -206,6 +225,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     /// Sends `text` to the page and returns the whole answer.
     fn ask(port: u16, text: &str) -> String {
@@ -269,6 +289,56 @@ mod tests {
         }
         let good = ask(port, &format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"));
         assert!(good.starts_with("HTTP/1.1 200 "), "{good}");
+    }
+
+    #[test]
+    fn a_page_that_is_stuck_keeps_nobody_waiting() {
+        let waiting = Waiting::on(0).unwrap();
+        let port = waiting.port;
+        let live = waiting.serve(Arc::default()).unwrap();
+        // More than the kernel buffers for a connection.
+        (0..AT_ONCE).for_each(|_| live.tell(json!({"event": "note", "text": "x".repeat(50_000)})));
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        // One says nothing, the other asks and does not read.
+        let (mut silent, mut stuck) = (connect(), connect());
+        write!(stuck, "GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();
+        let answer = ask(port, &format!("GET /events?after=499 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("}]}"), "{answer:.200}");
+        // The silent one was connected until then: it was not ended to make way.
+        silent.set_nonblocking(true).unwrap();
+        assert_eq!(silent.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // Neither keeps its place for ever: when the silent one is ended, so is the other, which has only what the kernel held for it.
+        silent.set_nonblocking(false).unwrap();
+        assert_eq!(silent.read(&mut [0; 1]).unwrap_or(0), 0);
+        while Arc::strong_count(&live.shared) > 2 {
+            std::thread::yield_now();
+        }
+        let mut held = Vec::new();
+        let _ = stuck.read_to_end(&mut held);
+        assert!(held.starts_with(b"HTTP/1.1 200 ") && held.len() < AT_ONCE * 50_000, "{}", held.len());
+        assert!(ask(port, &format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n")).contains("200 OK"));
+    }
+
+    #[test]
+    fn rates_do_not_displace_other_events() {
+        let live = Waiting::on(0).unwrap().serve(Arc::default()).unwrap();
+        live.tell(json!({"event": "started"}));
+        (0..KEPT).for_each(|n| live.tell(json!({"event": "rates", "elapsed_s": n})));
+        live.tell(json!({"event": "trial"}));
+        let state = live.shared.lock();
+        let of = |kept: &VecDeque<(u64, Value)>| (kept.len(), kept[0].0, kept[kept.len() - 1].0);
+        let last = KEPT as u64 + 2;
+        assert_eq!(
+            (of(&state.events), of(&state.rates)),
+            ((2, 1, last), (KEPT_RATES, last - KEPT_RATES as u64, last - 1))
+        );
+        drop(state);
+        // In order, whatever they are.
+        let body = String::from_utf8(live.shared.events(0).bytes()).unwrap();
+        let body: Value = serde_json::from_str(body.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        let events = body["events"].as_array().unwrap();
+        assert_eq!((events.len(), &body["last"]), (2 + KEPT_RATES, &json!(last)));
+        assert_eq!((&events[0]["event"], &events[1 + KEPT_RATES]["event"]), (&json!("started"), &json!("trial")));
     }
 
     #[test]

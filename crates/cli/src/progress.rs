@@ -147,6 +147,8 @@ impl Display {
                     bar.set_message(format!("  {}: {} for {length}  {}", self.step, load, about(self.left)));
                 }
             }
+            // Rates while it runs are for the page; see `live/rates.rs`.
+            Progress::Traffic { .. } => {}
             Progress::TrialEnded { spec, result, attempt } => {
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let text = format!("  {}{again}", outcome(spec, result));

@@ -80,3 +80,37 @@ fn events_are_printed_as_json() {
     assert_eq!(ended[0]["figures"][0]["unit"], "fps");
     assert_eq!(of("ended").len(), 1);
 }
+
+#[test]
+fn rates_of_a_trial_are_told_each_second_and_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let duts = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
+    let path = suite(folder.path(), duts, "  - forwarding_rate: {repeats: 1, trial_duration: 10 s}\n");
+    let trial = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name);
+        let output = run(&[&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let trial = common::records(&out).into_iter().find(|record| common::kind_of(record) == "trial").unwrap();
+        (trial["result"].clone(), text(&output.stdout))
+    };
+    let (watched, told) = trial("watched", &["--json"]);
+    let (alone, _) = trial("alone", &[]);
+    assert_eq!(watched, alone);
+    let events: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let place = events.iter().position(|event| event["event"] == "trial").unwrap();
+    let rates: Vec<&Value> = events.iter().filter(|event| event["event"] == "rates").collect();
+    assert!(!rates.is_empty() && events[place..].iter().all(|event| event["event"] != "rates"), "{told}");
+    let trial = &events[place];
+    let mut before = 0.0;
+    for event in rates {
+        let of = |key: &str| event[key].as_f64().unwrap_or_else(|| panic!("{key}: {event}"));
+        assert!(of("elapsed_s") > before && (of("left_s") - (10.0 - of("elapsed_s"))).abs() < 1e-6, "{event}");
+        before = of("elapsed_s");
+        assert!((of("offered_fps") / trial["offered_fps"].as_f64().unwrap() - 1.0).abs() < 0.01, "{event}");
+        assert!((of("received_fps") - 100_000.0).abs() < 2_000.0, "{event}");
+        assert!(of("offered") <= trial["offered"].as_f64().unwrap() && of("lost") <= trial["lost"].as_f64().unwrap());
+        // What is neither received nor lost yet waits in the router.
+        assert!((of("offered") - of("received") - of("lost")).abs() < 20_000.0, "{event}");
+        assert_eq!((&event["dut"], &event["test"]), (&"known".into(), &"forwarding_rate".into()));
+    }
+}

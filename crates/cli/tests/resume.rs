@@ -2,8 +2,15 @@
 
 mod common;
 
-use common::{kind_of, records, run, suite, text};
+use common::{drophammer, kind_of, records, run, suite, text};
+use nix::fcntl::{FcntlArg, fcntl};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
+
+const DUTS: &str = "  - {name: fast, kind: reference, capacity: 60 kfps}\n  - {name: slow, kind: reference, capacity: 40 kfps, jitter: 20 us}\n";
+const TESTS: &str = "  - throughput: {frame_sizes: [64], final_trial_duration: 100 ms}\n  - forwarding_rate: {frame_sizes: [64], repeats: 2, trial_duration: 50 ms}\n";
 
 /// Tests of a run without times of the machine's clock.
 fn measured(dir: &Path) -> Vec<serde_json::Value> {
@@ -20,9 +27,7 @@ fn measured(dir: &Path) -> Vec<serde_json::Value> {
 #[test]
 fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     let dir = tempfile::tempdir().unwrap();
-    let duts = "  - {name: fast, kind: reference, capacity: 60 kfps}\n  - {name: slow, kind: reference, capacity: 40 kfps, jitter: 20 us}\n";
-    let tests = "  - throughput: {frame_sizes: [64], final_trial_duration: 100 ms}\n  - forwarding_rate: {frame_sizes: [64], repeats: 2, trial_duration: 50 ms}\n";
-    let path = suite(dir.path(), duts, tests);
+    let path = suite(dir.path(), DUTS, TESTS);
     let path = path.to_str().unwrap();
     let whole = dir.path().join("whole");
     let begin = |out: &Path, more: &[&str]| {
@@ -77,4 +82,85 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         self::text(&output.stderr)
     );
     assert_eq!(std::fs::read_to_string(cut.join("run.jsonl")).unwrap(), other);
+}
+
+/// Starts the run and kills its process (SIGKILL) when it has told its `nth` event. It is never far ahead: the pipe of its events is small.
+fn killed_after(path: &str, out: &Path, nth: usize) {
+    let mut child = drophammer()
+        .args(["run", path, "--rounds", "3", "--json", "--out", out.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let events = child.stdout.take().unwrap();
+    fcntl(&events, FcntlArg::F_SETPIPE_SZ(4_096)).unwrap();
+    let told = BufReader::with_capacity(256, events).lines().map_while(Result::ok).take(nth).count();
+    child.kill().unwrap();
+    assert_eq!((told, child.wait().unwrap().signal()), (nth, Some(9)), "it was killed while it ran");
+}
+
+#[test]
+fn a_run_that_is_killed_at_five_places_goes_on_and_finds_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), DUTS, TESTS);
+    let path = path.to_str().unwrap();
+    let whole = dir.path().join("whole");
+    let output = run(&["run", path, "--rounds", "3", "--json", "--out", whole.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let events = text(&output.stdout).lines().count();
+    assert!(events > 100, "{events}");
+    let mut stored = vec![0];
+    for place in 0..5 {
+        let out = dir.path().join(format!("killed-{place}"));
+        killed_after(path, &out, 1 + events * place / 6);
+        let before = records(&out);
+        assert!(before.iter().all(|record| kind_of(record) != "ended"));
+        stored.push(before.len());
+        let output = run(&["run", path, "--rounds", "3", "--resume", out.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{place}: {}", text(&output.stderr));
+        assert!(measured(&out) == measured(&whole), "{} and {} differ", out.display(), whole.display());
+        let figures = |dir: &Path| std::fs::read_to_string(dir.join("csv/summary.csv")).unwrap();
+        assert_eq!(figures(&out), figures(&whole));
+    }
+    assert!(stored.is_sorted_by(|a, b| a < b) && stored[5] < records(&whole).len(), "{stored:?} records");
+}
+
+#[test]
+fn a_run_does_not_go_on_with_another_version_of_a_router() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), DUTS, TESTS);
+    let path = path.to_str().unwrap();
+    let out = dir.path().join("out");
+    let folder = out.to_str().unwrap();
+    assert_eq!(run(&["run", path, "--rounds", "3", "--out", folder]).status.code(), Some(0));
+    let whole = measured(&out);
+    // Cut off in the second round, after a router has had its turn with another version.
+    let text = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
+    let ends: Vec<usize> =
+        (0..text.lines().count()).filter(|i| text.lines().nth(*i).unwrap().contains("\"record\":\"test\"")).collect();
+    let kept: Vec<&str> = text.lines().take(ends[4] + 1).collect();
+    let now = records(&out).into_iter().find(|record| kind_of(record) == "dut").unwrap()["version"].clone();
+    let now = now.as_str().unwrap();
+    let other = |line: &&str| match line.contains("\"record\":\"dut\"") {
+        true => line.replace(&format!("\"version\":\"{now}\""), "\"version\":\"0.1 of old\""),
+        false => (*line).to_owned(),
+    };
+    let changed: Vec<String> = kept.iter().map(other).collect();
+    assert_ne!(changed, kept);
+    std::fs::write(out.join("run.jsonl"), changed.join("\n") + "\n").unwrap();
+    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
+    let said = self::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let why = format!(
+        " was `0.1 of old` when the run began, now it is `{now}`; install `0.1 of old` again, or begin a new run without --resume"
+    );
+    assert!(said.contains("the run cannot go on: ") && said.contains(&why), "{said}");
+    // What was measured is kept, and with the version of the beginning the run goes on.
+    let left = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
+    assert_eq!(left.lines().filter(|line| line.contains("\"record\":\"test\"")).count(), 4, "the complete turns");
+    assert!(!left.contains("\"record\":\"ended\""));
+    std::fs::write(out.join("run.jsonl"), left.replace("0.1 of old", now)).unwrap();
+    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::text(&output.stderr));
+    assert!(measured(&out) == whole);
 }

@@ -2,6 +2,7 @@
 
 use drophammer_model::record::Record;
 use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_rig::Live;
 use std::time::Duration;
 
 /// Watches a run and may stop it.
@@ -60,6 +61,17 @@ pub enum Progress<'a> {
     TrialStarted {
         /// The trial.
         spec: &'a TrialSpec,
+    },
+    /// The frames of the trial are about to be sent. It has ended when it is over for `live`, or with the record of the trial.
+    Traffic {
+        /// DUT.
+        dut: &'a str,
+        /// Name of the test.
+        test: &'a str,
+        /// The trial.
+        spec: &'a TrialSpec,
+        /// Access to its counts, for another thread: the calling one drives the traffic.
+        live: &'a Live,
     },
     /// A trial ended.
     TrialEnded {

@@ -423,6 +423,11 @@ impl Analyzer {
         self.settled = true;
     }
 
+    /// Number of [`Analyzer::flows`].
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
     /// `(flow, group, state)` of every flow that is received here.
     ///
     /// # Panics

@@ -403,8 +403,8 @@ fn follow_requests(
             }
         }
     }
-    if requests.request() != before.request() {
-        live.publish(lane, requests.request(), part.counts(now));
+    if requests.asks_more_than(before) {
+        live.answer(lane, part, now);
     }
     Ok(())
 }

@@ -27,7 +27,6 @@ use drophammer_model::trial::{FlowSpec, Load, PortIndex, Targets, TrialSpec};
 use drophammer_port::{BURST, Held, Port, PortError, Sent};
 use drophammer_wire::signature::{Signature, TrialKey};
 use drophammer_wire::stack::StackError;
-use std::sync::Arc;
 
 /// Sender state of a flow.
 #[repr(align(64))] // see `plan::spaced`
@@ -136,21 +135,11 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
 /// place s modulo their count. Flows to the same routes behind a port share one order, in which flow k of n begins at place
 /// count * k / n: if all send equally many frames, they reach each route once per count frames together.
 pub(crate) fn destination_order(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
-    let alike = |other: &usize| *other == id || same_routes(&flows[*other], &flows[id]);
+    let alike = |other: &usize| *other == id || flows[*other].shares_routes(&flows[id]);
     let first = (0..id).find(alike).unwrap_or(id);
     let order = Permutation::new(flows[id].destinations.count(), flow_seed(first, seed) ^ 0x5bd1_e995);
     let (before, all) = (0..flows.len()).filter(alike).fold((0, 0), |(k, n), other| (k + u64::from(other < id), n + 1));
     order.beginning_at((u64::from(order.len()) * before / all) as u32)
-}
-
-fn same_routes(a: &FlowSpec, b: &FlowSpec) -> bool {
-    match (&a.destinations, &b.destinations) {
-        (
-            Targets::Routes { routes, first, count },
-            Targets::Routes { routes: of_b, first: first_of_b, count: count_of_b },
-        ) => a.to == b.to && first == first_of_b && count == count_of_b && Arc::ptr_eq(routes, of_b),
-        _ => false,
-    }
 }
 
 impl PortGenerator {

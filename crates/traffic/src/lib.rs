@@ -27,6 +27,7 @@ mod recognize;
 mod report;
 pub mod schedule;
 pub mod template;
+mod totals;
 mod traffic;
 mod transmit;
 
@@ -43,5 +44,6 @@ pub use report::{
     DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
     StoppedReport, StretchReport, Trial,
 };
+pub use totals::Totals;
 pub use traffic::{CONTINUOUS, Traffic};
 pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

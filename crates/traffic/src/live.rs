@@ -3,11 +3,13 @@
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
 use crate::lanes::LaneError;
+use crate::plan::Part;
+use crate::totals::{Answer, LaneTotals, Totals};
 use crate::transmit::{Command, FlowNames, FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_port::{Clock, SystemClock};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +55,7 @@ impl Live {
     /// Requests the counts of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time
     /// or the trial is over. Without a call, lanes do no work for this.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
-        let number = Requests(self.0.signals.requests.fetch_add(REQUEST, Ordering::Relaxed)).request() + 1;
+        let number = self.0.ask(&self.0.signals.counts_asked);
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
         let waits = |p: &mut Published| !p.closed && !answered(p);
         let waited = self.0.changed.wait_timeout_while(self.0.published(), patience, waits);
@@ -61,6 +63,33 @@ impl Live {
         answered(&published).then(|| Snapshot::of(published.lanes.iter().flatten().map(|(_, counts)| counts)))
     }
 }
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// Requests the sums of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time, or the
+    /// trial is over or has not started. The lanes take no lock for it. One thread at a time may ask.
+    pub fn totals(&self, patience: Duration) -> Option<Totals> {
+        let number = self.0.ask(&self.0.signals.totals_asked);
+        let deadline = std::time::Instant::now() + patience;
+        while self.0.answers.iter().any(|answer| answer.number() < number) {
+            if self.is_over() || std::time::Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(GLANCE);
+        }
+        let start = Instant(self.0.signals.start.load(Ordering::Relaxed));
+        let lanes: Vec<LaneTotals> = self.0.answers.iter().map(Answer::get).collect();
+        Some(Totals::of(start, &lanes))
+    }
+}
+
+/// How often a thread looks whether the lanes have answered; they do so within microseconds.
+const GLANCE: Duration = Duration::from_micros(200);
 
 /// Counts of one lane, for the other lanes. Only this lane writes them.
 #[derive(Default)]
@@ -72,6 +101,8 @@ struct Progress {
     sent: AtomicU64,
     /// Distinct frames that it has received; updated once it has finished sending.
     distinct: AtomicU64,
+    /// Number of the request for counts that it answered last.
+    counted: AtomicU64,
 }
 
 /// Written before and at the end of a trial, read continuously.
@@ -80,6 +111,9 @@ struct Progress {
 struct Signals {
     /// Requests to all lanes; see [`Requests`].
     requests: AtomicU64,
+    /// Number of the last request for counts, and of that for totals.
+    counts_asked: AtomicU64,
+    totals_asked: AtomicU64,
     /// Start of the trial; 0 until it is known.
     start: AtomicU64,
     ready: AtomicUsize,
@@ -88,6 +122,8 @@ struct Signals {
 /// State shared by the lanes of a trial.
 pub(crate) struct Board {
     lanes: Box<[Progress]>,
+    /// Sums of each lane, for other threads.
+    answers: Box<[Answer]>,
     signals: Signals,
     published: Mutex<Published>,
     changed: Condvar,
@@ -119,7 +155,7 @@ const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
 /// Increment for a new command; 2^30 of them can be counted.
 const COMMAND: u64 = 4;
-/// Increment for a new request for counts.
+/// Increment for a new request for counts or totals.
 const REQUEST: u64 = 1 << 32;
 
 impl Requests {
@@ -133,9 +169,9 @@ impl Requests {
         self.0 & END_OF_SENDING != 0
     }
 
-    /// Number of the last request for counts.
-    pub(crate) fn request(self) -> u64 {
-        self.0 / REQUEST
+    /// True if counts or totals were requested since `before`.
+    pub(crate) fn asks_more_than(self, before: Requests) -> bool {
+        self.0 / REQUEST != before.0 / REQUEST
     }
 }
 
@@ -143,6 +179,7 @@ impl Board {
     pub(crate) fn new(lanes: usize, flows: FlowNames) -> Board {
         Board {
             lanes: (0..lanes).map(|_| Progress::default()).collect(),
+            answers: (0..lanes).map(|_| Answer::default()).collect(),
             signals: Signals::default(),
             published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
             changed: Condvar::new(),
@@ -236,10 +273,28 @@ impl Board {
         Requests(self.signals.requests.load(Ordering::Relaxed))
     }
 
-    /// Publishes the answer of a lane to request `number`.
-    pub(crate) fn publish(&self, lane: usize, number: u64, counts: LaneCounts) {
-        self.published().lanes[lane] = Some((number, counts));
-        self.changed.notify_all();
+    /// Makes one more request of this kind, and returns its number.
+    fn ask(&self, kind: &AtomicU64) -> u64 {
+        let number = kind.fetch_add(1, Ordering::Relaxed) + 1;
+        // A lane that sees this also sees the number.
+        self.signals.requests.fetch_add(REQUEST, Ordering::Release);
+        number
+    }
+
+    /// Answers what was asked of `lane` since its last answer.
+    pub(crate) fn answer(&self, lane: usize, part: &mut Part, now: Instant) {
+        fence(Ordering::Acquire);
+        let number = self.signals.totals_asked.load(Ordering::Relaxed);
+        if self.answers[lane].number() < number {
+            self.answers[lane].put(number, part.totals(now));
+        }
+        let number = self.signals.counts_asked.load(Ordering::Relaxed);
+        // Without a request there is no lock.
+        if self.lanes[lane].counted.swap(number, Ordering::Relaxed) < number {
+            let counts = part.counts(now);
+            self.published().lanes[lane] = Some((number, counts));
+            self.changed.notify_all();
+        }
     }
 
     /// No lane answers requests from now on.
@@ -251,6 +306,11 @@ impl Board {
     fn published(&self) -> MutexGuard<'_, Published> {
         // A lane that panicked while it held the lock has left complete counts.
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The only lane starts at `start`.
+    pub(crate) fn begin(&self, start: Instant) {
+        self.signals.start.store(start.0, Ordering::Relaxed);
     }
 
     /// Called by a further lane that is ready: waits for the start.

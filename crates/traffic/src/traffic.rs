@@ -110,6 +110,7 @@ impl Traffic {
                 let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 self.wall_before = clock.wall_offset();
                 let start = *self.start.insert(clock.now() + lead(clock));
+                self.board.begin(start);
                 state.begin(part, &mut ports, start, (0, &self.board));
                 (state, start)
             }

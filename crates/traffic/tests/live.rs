@@ -99,6 +99,34 @@ fn traffic_without_end_ends_when_somebody_ends_it() {
 }
 
 #[test]
+fn sums_of_a_trial_under_way_are_those_of_its_frames() {
+    let mut bench = faulty();
+    let spec = both_ways(50_000.0, CONTINUOUS.as_secs_f64());
+    let mut traffic = Traffic::new(bench.plan(&spec));
+    let live = traffic.live();
+    thread::scope(|scope| {
+        let watcher = scope.spawn(move || {
+            let sums: Vec<_> = (0..20).filter_map(|_| live.totals(Duration::from_secs(60))).collect();
+            live.end_sending();
+            sums
+        });
+        traffic.drive(&mut bench.ports, &mut bench.clock, &mut bench.control, Instant(u64::MAX)).unwrap();
+        let sums = watcher.join().unwrap();
+        assert!(sums.len() == 20 && sums.is_sorted_by_key(|s| (s.elapsed, s.offered, s.received)), "{sums:?}");
+        let last = sums[19];
+        assert!(last.received > 0, "{last:?}");
+        // Both ports, 50 kfps each; a burst may be ahead.
+        let due = (last.elapsed.as_secs_f64() * 100_000.0) as u64;
+        assert!((due.saturating_sub(10)..=due + 130).contains(&last.offered), "{last:?}");
+        // One of seven is lost; frames on their way may be missing for a while.
+        let lost = last.offered / 7;
+        let missing = last.missing.unwrap();
+        assert!((lost.saturating_sub(50)..=lost + 250).contains(&missing), "{last:?}");
+    });
+    assert!(traffic.is_over());
+}
+
+#[test]
 fn traffic_that_is_ended_has_what_was_due_until_then() {
     let mut bench = wire();
     let spec = spec("64", vec![flow("a", 0, 1, Family::Ipv4, 5, 1.0)], Load::Constant { rate_pps: 1_000.0 }, 10.0);
@@ -151,20 +179,33 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         let live = traffic.live();
         let (mut first, mut others) = (Still::default(), Vec::new());
         others.resize_with(lanes - 1, Still::default);
-        let seen = thread::scope(|scope| {
+        let (seen, sums) = thread::scope(|scope| {
             let watcher = scope.spawn(|| {
                 let mut seen = Vec::new();
                 let enough = |s: &Snapshot| s.sum(|f| f.received.frames) >= 1_000;
+                let mut sums = Vec::new();
                 while !live.is_over() && !seen.last().is_some_and(enough) {
+                    sums.extend(live.totals(Duration::from_secs(20)));
                     seen.extend(live.snapshot(Duration::from_secs(20)));
                 }
                 live.end_sending();
-                seen
+                (seen, sums)
             });
             traffic.drive_lanes(&mut ports, clock, &[], &mut first, &mut others, Instant(u64::MAX)).unwrap();
             watcher.join().unwrap()
         });
         assert!(traffic.is_over() && live.snapshot(Duration::from_secs(20)).is_none(), "nobody answers any more");
+        assert_eq!(live.totals(Duration::from_secs(20)), None, "nobody answers any more");
+        // Asked in turn: each answer lies between those before and after it.
+        assert_eq!(sums.len(), seen.len());
+        for (turn, sums) in sums.iter().enumerate() {
+            let before = turn.checked_sub(1).map_or(0, |before| seen[before].sum(|f| f.offered));
+            assert!((before..=seen[turn].sum(|f| f.offered)).contains(&sums.offered), "{sums:?}");
+            let before = turn.checked_sub(1).map_or(0, |before| seen[before].sum(|f| f.received.frames));
+            assert!((before..=seen[turn].sum(|f| f.received.frames)).contains(&sums.received), "{sums:?}");
+            assert!(sums.missing.is_some(), "{sums:?}");
+        }
+        assert!(sums.is_sorted_by_key(|s| s.elapsed));
         let result = merge(&traffic.reports());
         let grown = |count: fn(&FlowCounts) -> u64| {
             assert!(seen.is_sorted_by_key(|s| s.sum(count)));

@@ -17,7 +17,10 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
             json!({"event": "step", "what": what, "done": done, "of": of, "left_s": left.as_secs()})
         }
         Progress::Note { text, problem } => json!({"event": "note", "text": text, "problem": problem}),
-        Progress::TrialStarted { .. } | Progress::TrialEnded { .. } | Progress::TestEnded { .. } => return None,
+        Progress::TrialStarted { .. }
+        | Progress::Traffic { .. }
+        | Progress::TrialEnded { .. }
+        | Progress::TestEnded { .. } => return None,
     })
 }
 

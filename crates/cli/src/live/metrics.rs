@@ -20,6 +20,16 @@ pub struct Metrics {
     left_s: f64,
     offered_fps: f64,
     loss_percent: f64,
+    now: Option<Now>,
+}
+
+/// The trial under way.
+#[derive(Debug)]
+struct Now {
+    offered_fps: f64,
+    received_fps: f64,
+    lost: Option<f64>,
+    left_s: f64,
 }
 
 impl Metrics {
@@ -35,7 +45,16 @@ impl Metrics {
                 (self.begun, self.tests, self.left_s) = (count("number"), count("of"), number("left_s"));
             }
             "step" => self.left_s = number("left_s"),
+            "rates" => {
+                self.now = Some(Now {
+                    offered_fps: number("offered_fps"),
+                    received_fps: number("received_fps"),
+                    lost: event["lost"].as_f64(),
+                    left_s: number("left_s"),
+                });
+            }
             "trial" => {
+                self.now = None;
                 if event["valid"] == Value::Bool(true) {
                     self.valid += 1;
                     self.offered += count("offered");
@@ -46,6 +65,7 @@ impl Metrics {
                 }
             }
             "test_ended" => {
+                self.now = None;
                 self.ended += 1;
                 self.failed += u64::from(event["status"] != "completed");
             }
@@ -77,6 +97,15 @@ impl Metrics {
         metric("offered_fps", "gauge", "Frames per second of the last valid trial.", &[("", self.offered_fps)]);
         metric("loss_percent", "gauge", "Loss of the last valid trial.", &[("", self.loss_percent)]);
         metric("left_seconds", "gauge", "Time left, estimated.", &[("", self.left_s)]);
+        let of_now = |value: fn(&Now) -> Option<f64>| self.now.as_ref().and_then(value).map(|value| ("", value));
+        let mut now = |name: &str, help: &str, value: fn(&Now) -> Option<f64>| {
+            // Between trials there is no value, which differs from 0.
+            metric(name, "gauge", help, of_now(value).as_slice());
+        };
+        now("trial_offered_fps", "Frames per second offered in the trial under way.", |now| Some(now.offered_fps));
+        now("trial_received_fps", "Frames per second received in it.", |now| Some(now.received_fps));
+        now("trial_lost_frames", "Frames lost in it so far.", |now| now.lost);
+        now("trial_left_seconds", "Time that it still sends.", |now| Some(now.left_s));
         out
     }
 }
@@ -90,6 +119,30 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn rates_are_there_while_a_trial_runs() {
+        let mut metrics = Metrics::default();
+        let rates = json!({"event": "rates", "offered_fps": 50.5, "received_fps": 50.0, "lost": 3, "left_s": 7.5});
+        let lines = |metrics: &Metrics| {
+            let text = metrics.text();
+            let values = text.lines().filter(|line| line.starts_with("drophammer_trial_"));
+            values.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(lines(&metrics).is_empty());
+        metrics.note(&rates);
+        let all = [
+            "drophammer_trial_offered_fps 50.5",
+            "drophammer_trial_received_fps 50",
+            "drophammer_trial_lost_frames 3",
+            "drophammer_trial_left_seconds 7.5",
+        ];
+        assert_eq!(lines(&metrics), all);
+        metrics.note(&json!({"event": "rates", "offered_fps": 1.0, "lost": null}));
+        assert!(!lines(&metrics).iter().any(|line| line.contains("lost")), "it is not known");
+        metrics.note(&json!({"event": "trial", "valid": true}));
+        assert!(lines(&metrics).is_empty());
+    }
 
     #[test]
     fn events_are_counted() {

@@ -2,11 +2,13 @@
 "use strict";
 const MOST_TRIALS = 200;
 const MOST_ROWS = 20;
+const MOST_RATES = 300;
 const byId = (id) => document.getElementById(id);
 const token = location.hash.slice(1);
 let after = 0;
 let ended = false;
 const trials = [];
+let rates = [];
 
 const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
@@ -49,6 +51,25 @@ function draw() {
   });
 }
 
+// The rates of the trial under way; nothing between trials.
+function drawRates() {
+  byId("running").hidden = rates.length === 0;
+  const curves = byId("curves");
+  curves.replaceChildren();
+  if (rates.length === 0) return;
+  const now = rates[rates.length - 1];
+  const lost = now.lost === null ? "loss not known yet" : `${grouped(now.lost)} lost so far`;
+  byId("rates").textContent = `${grouped(now.offered_fps)} fps offered, ${grouped(now.received_fps)} fps received, ${lost}, ` +
+    `${Math.ceil(now.left_s)} s left: ${now.dut}, ${now.test}, ${now.size}, ${now.purpose}`;
+  const most = Math.max(1, ...rates.map((r) => Math.max(r.offered_fps, r.received_fps)));
+  curves.append(element("line", { x1: 0, y1: 150, x2: 900, y2: 150, class: "axis" }));
+  curves.append(element("text", { x: 0, y: 12 }, grouped(most) + " fps"));
+  for (const kind of ["offered", "received"]) {
+    const at = (r, index) => `${(900 * (index + MOST_RATES - rates.length)) / (MOST_RATES - 1)},${150 - (130 * r[kind + "_fps"]) / most}`;
+    curves.append(element("polyline", { points: rates.map(at).join(" "), class: `curve ${kind}` }));
+  }
+}
+
 function left(seconds) {
   if (seconds < 60) return "less than a minute left";
   return `about ${Math.round(seconds / 60)} min left`;
@@ -78,7 +99,14 @@ function show(event) {
       byId("progress").value = event.number - 1;
       now.textContent = `${event.number} of ${event.of}: ${event.title} on ${event.dut}, ${left(event.left_s)}`;
       break;
+    case "rates":
+      // A trial whose end has no event of its own.
+      if (rates.length > 0 && event.elapsed_s <= rates[rates.length - 1].elapsed_s) rates = [];
+      rates.push(event);
+      if (rates.length > MOST_RATES) rates.shift();
+      break;
     case "trial":
+      rates = [];
       trials.push(event);
       if (trials.length > MOST_TRIALS) trials.shift();
       row(byId("trials"), [
@@ -87,6 +115,7 @@ function show(event) {
       ], MOST_ROWS);
       break;
     case "test_ended": {
+      rates = [];
       const result = event.status === "completed" ? event.figures.map(figure).join("; ") : `${event.status} ${event.cause || ""}`;
       row(byId("tests"), [[event.round, "n"], [event.dut], [event.title], [result, event.status === "failed" ? "problem" : ""]]);
       break;
@@ -100,6 +129,7 @@ function show(event) {
     }
     case "ended":
       ended = true;
+      rates = [];
       byId("progress").value = byId("progress").max;
       byId("stop").hidden = true;
       now.textContent = event.interrupted ? "stopped; what was measured is in the report" : "done; the report is in the folder of the run";
@@ -110,16 +140,17 @@ function show(event) {
 async function ask() {
   try {
     let more = true;
-    while (more) {
+    // After the last event nobody answers any more.
+    while (more && !ended) {
       const answer = await (await fetch(`events?after=${after}`)).json();
       more = answer.events.length > 0;
       after = answer.last;
       answer.events.forEach(show);
+      draw();
+      drawRates();
     }
-    draw();
   } catch {
-    if (!ended) byId("now").textContent = "the run does not answer any more";
-    return;
+    if (!ended) byId("now").textContent = "the run does not answer";
   }
   if (!ended) setTimeout(ask, 1000);
 }

@@ -1,6 +1,6 @@
 //! Requests of HTTP/1.1 (RFC 9112), as far as the page needs them, and replies.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
@@ -45,6 +45,25 @@ pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<
             return Ok(Err(Reply::plain(431, "the request is too long")));
         }
     }
+}
+
+/// Sends a reply.
+///
+/// # Errors
+/// Errors of the connection, and that not everything is taken until `deadline`, however slowly the other side reads.
+pub fn write(mut connection: &TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        connection.set_write_timeout(Some(left))?;
+        match connection.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            taken => bytes = &bytes[taken..],
+        }
+    }
+    Ok(())
 }
 
 /// The head of a request, without the empty line.

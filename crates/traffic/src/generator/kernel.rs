@@ -156,6 +156,11 @@ impl PortGenerator {
         Ok((self.sent - before) as usize)
     }
 
+    /// Frames handed to the port so far, as far as the kernel's progress is known. Those that the tester's own ring refused are included.
+    pub(crate) fn handed_over(&self) -> u64 {
+        self.sent
+    }
+
     fn finish(&mut self, kernel: &mut dyn KernelGenerator) -> Result<(), PortError> {
         let report = kernel.stop()?;
         self.take_report(&report);

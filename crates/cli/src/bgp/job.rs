@@ -1,15 +1,13 @@
 //! The job of `drophammer bgp`, from the command line.
 
 use crate::args::BgpArgs;
-use crate::on_link;
+use crate::{key_file, on_link};
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::routes::Packing;
 use drophammer_model::suite::read::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
 use drophammer_testbed::speaker::SpeakerConfig;
-use std::fs::File;
-use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +22,6 @@ const IDENTIFIER: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const LONGEST_HOLD: Duration = Duration::from_secs(65_535);
 /// Longest key of TCP MD5 that Linux accepts.
 const LONGEST_KEY: usize = 80;
-/// Most bytes that are read of a file with a key.
-const MOST_READ: u64 = 4096;
 
 /// The session, and what is advertised in it.
 #[derive(Debug)]
@@ -129,10 +125,8 @@ impl Job {
 /// The key in a file, without the end of its line.
 fn key(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
-    let mut text = String::new();
-    // It may be a pipe, as of `<(pass show bgp)` in a shell, so only its length is limited.
-    let read = File::open(path).and_then(|file| file.take(MOST_READ).read_to_string(&mut text));
-    read.map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
+    // It may be a pipe, as of `<(pass show bgp)` in a shell.
+    let text = key_file::of_pipe(path).map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
     let key = text.trim_end_matches(['\r', '\n']);
     if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\n') {
         return Err(format!("--md5-file: `{name}` must be one line of 1 to {LONGEST_KEY} bytes"));

@@ -1,0 +1,116 @@
+//! Keys of BGP sessions from files and the environment: never more than a few kilobytes, and no wait without end.
+
+use drophammer_model::suite::include::Refusal;
+use drophammer_model::suite::keys::KeyPlace;
+use drophammer_store::read_regular;
+use nix::libc::O_NONBLOCK;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Most bytes of a file with a key, which has 80 at most.
+const MOST: u64 = 4096;
+/// How long a program at the other end of a pipe may take, for it may ask its user for a password.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Time between two looks into an empty pipe.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The key that a suite names, with the end of its line.
+///
+/// # Errors
+/// The file is no ordinary one, is too large, or cannot be read; there is no such variable.
+pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
+    match place {
+        KeyPlace::File(path) => {
+            let refuse = |why: &dyn std::fmt::Display, help: &str| {
+                Err(Refusal::new(format!("cannot read the key in `{}`: {why}", path.display()), help))
+            };
+            match read_regular(path, MOST).map(String::from_utf8) {
+                Ok(Ok(text)) => Ok(text),
+                Ok(Err(_)) => refuse(&"it is not text in UTF-8", "write the key into it, alone and on one line"),
+                Err(e) => refuse(&e, "name a small file that this user can read, relative to the folder of the suite"),
+            }
+        }
+        KeyPlace::Env(name) => std::env::var(name).map_err(|e| match e {
+            std::env::VarError::NotPresent => Refusal::new(
+                format!("there is no environment variable `{name}`"),
+                format!("set it for this command: `{name}=… drophammer …` (`sudo` needs --preserve-env={name})"),
+            ),
+            std::env::VarError::NotUnicode(_) => {
+                Refusal::new(format!("the environment variable `{name}` is not text"), "set it to the key")
+            }
+        }),
+    }
+}
+
+/// The text of a file or of a pipe whose other end is open; no more than a few kilobytes of it.
+///
+/// # Errors
+/// Errors of the system; [`ErrorKind::TimedOut`] if nothing comes.
+pub fn of_pipe(path: &Path) -> io::Result<String> {
+    // A pipe without another end would block whoever opens it.
+    let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?.take(MOST);
+    let (begun, mut bytes) = (Instant::now(), Vec::new());
+    loop {
+        match file.read_to_end(&mut bytes) {
+            Ok(_) => break,
+            Err(e) if e.kind() == ErrorKind::WouldBlock && begun.elapsed() < PATIENCE => thread::sleep(LOOK),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                return Err(io::Error::new(ErrorKind::TimedOut, format!("nothing came within {PATIENCE:?}")));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn a_suite_names_small_ordinary_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("key"), "sesame\n").unwrap();
+        std::fs::write(path("large"), "x".repeat(5000)).unwrap();
+        std::fs::write(path("bytes"), [0xff]).unwrap();
+        mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();
+        let read = |name: &str| of_suite(&KeyPlace::File(path(name))).map_err(|refusal| refusal.message);
+        assert_eq!(read("key").as_deref(), Ok("sesame\n"));
+        for (name, why) in [
+            ("large", "larger than 4 KiB"),
+            ("bytes", "not text"),
+            ("pipe", "no ordinary file"),
+            ("/dev/zero", "no ordinary file"),
+            (".", "no ordinary file"),
+            ("none", "No such file"),
+        ] {
+            let message = read(name).unwrap_err();
+            assert!(message.contains(why) && message.contains("cannot read the key in `/"), "{name}: {message}");
+        }
+        let none = of_suite(&KeyPlace::Env("DROPHAMMER_NO_SUCH_KEY".into())).unwrap_err();
+        assert!(none.message.contains("`DROPHAMMER_NO_SUCH_KEY`") && none.help.contains("preserve-env"), "{none:?}");
+    }
+
+    #[test]
+    fn a_pipe_is_read_and_one_without_another_end_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        assert_eq!(of_pipe(&pipe).unwrap(), "");
+        // As a shell passes `<(pass show bgp)`.
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"sesame\n").unwrap();
+        drop(writer);
+        assert_eq!(of_pipe(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap(), "sesame\n");
+        assert_eq!(of_pipe(Path::new("/dev/zero")).unwrap().len(), 4096);
+    }
+}

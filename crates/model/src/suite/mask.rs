@@ -1,0 +1,93 @@
+//! Hides the secrets of a suite in texts that are kept or shown.
+
+use super::protection::Secret;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Least bytes of a secret that is hidden as a part of other texts. A shorter one is also found within ordinary words.
+pub(super) const LEAST: usize = 4;
+
+/// The secrets of a suite. There are none by default.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Mask(Vec<String>);
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mask of {}", self.0.len())
+    }
+}
+
+impl Mask {
+    /// A mask of those secrets that have at least 4 bytes.
+    pub fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Mask {
+        let long = |secret: &&str| secret.len() >= LEAST && *secret != Secret::HIDDEN;
+        let mut secrets: Vec<String> = secrets.into_iter().filter(long).map(str::to_owned).collect();
+        // One may be a part of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Mask(secrets)
+    }
+
+    /// True if there are no secrets.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True if there is nothing to hide in this text.
+    pub fn leaves(&self, text: &str) -> bool {
+        !self.0.iter().any(|secret| text.contains(secret))
+    }
+
+    /// The text with [`Secret::HIDDEN`] in place of secrets, also where they are a part of something else.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.iter().fold(Cow::Borrowed(text), |text, secret| match text.contains(secret) {
+            true => Cow::Owned(text.replace(secret, Secret::HIDDEN)),
+            false => text,
+        })
+    }
+
+    /// As [`Mask::text`], for a message with quotations, which may end (`…`) within a secret.
+    pub(super) fn message(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.0 {
+            let beginnings = secret.char_indices().map(|(at, _)| at).filter(|at| *at >= LEAST).rev();
+            for at in beginnings.collect::<Vec<_>>() {
+                text = text.replace(&format!("{}\u{2026}", &secret[..at]), &format!("{}\u{2026}", Secret::HIDDEN));
+            }
+        }
+        self.text(&text).into_owned()
+    }
+
+    /// Hides secrets in all texts of a value; the keys of its maps are left.
+    pub fn json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(masked) = self.text(text) {
+                    *text = masked;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
+            Value::Object(entries) => entries.values_mut().for_each(|value| self.json(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_are_hidden_within_other_texts() {
+        let mask = Mask::of(["sesame", "sesame4711", "abc", Secret::HIDDEN]);
+        assert_eq!(mask.text("./set --key=sesame4711 sesame abc"), "./set --key=<secret> <secret> abc");
+        assert!(mask.leaves("abc") && !mask.leaves("xsesamex") && Mask::default().leaves("sesame"));
+        let mut value = json!({"config": [["setup", "./set sesame"], 1, true, null], "sesame": "x"});
+        mask.json(&mut value);
+        assert_eq!(value, json!({"config": [["setup", "./set <secret>"], 1, true, null], "sesame": "x"}));
+        let message = "`./set sesame47\u{2026}`, `sesame\u{2026}`, `x ses\u{2026}`, sesame";
+        let masked = "`./set <secret>\u{2026}`, `<secret>\u{2026}`, `x ses\u{2026}`, <secret>";
+        assert_eq!(mask.message(message), masked);
+        assert_eq!(format!("{mask:?}"), "Mask of 2");
+    }
+}

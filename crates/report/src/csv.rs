@@ -1,5 +1,6 @@
 //! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
 
+use crate::published;
 use crate::rates::{self, Added};
 use crate::view::{MergedPlot, MergedTable, Section, View};
 use drophammer_model::outcome::Cell;
@@ -19,7 +20,7 @@ pub struct Names {
 impl Names {
     /// The names for this view: by key, with the section before it when the key alone is taken.
     pub fn new(view: &View) -> Names {
-        let mut taken: HashSet<String> = ["summary", "trials"].map(str::to_owned).into();
+        let mut taken: HashSet<String> = ["summary", "trials", "published"].map(str::to_owned).into();
         let mut names = Names::default();
         for section in view.all_sections() {
             let id = &section.id;
@@ -36,6 +37,7 @@ impl Names {
 pub fn files(view: &View) -> Vec<(String, String)> {
     let names = Names::new(view);
     let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
+    out.extend(published(view).map(|text| ("published.csv".to_owned(), text)));
     for (n, section) in view.all_sections().enumerate() {
         let tables = section.tables.iter().map(|t| table(view, section, t));
         out.extend(names.tables[n].iter().cloned().zip(tables));
@@ -43,6 +45,27 @@ pub fn files(view: &View) -> Vec<(String, String)> {
         out.extend(names.plots[n].iter().cloned().zip(plots));
     }
     out
+}
+
+/// The figures of tests that others have published too; `None` if there are none.
+fn published(view: &View) -> Option<String> {
+    let head = ["test", "figure", "title", "router", "value", "unit", "heading", "source", "meaning"];
+    let mut csv = Csv::new(&head.map(str::to_owned));
+    let empty = csv.0.len();
+    for (n, section) in view.sections.iter().enumerate() {
+        let beside = published::in_section(view, n);
+        for row in &beside.rows {
+            for (router, value) in beside.routers.iter().zip(&row.values) {
+                let Some(value) = value else { continue };
+                let entry = value.entry;
+                let unit = entry.unit.as_deref().or(row.figure.map(|figure| figure.unit.as_str()));
+                let texts = [&section.id, row.key, &row.title, router, value.raw, unit.unwrap_or_default()];
+                let told = [&entry.title, &entry.source, entry.meaning.as_deref().unwrap_or_default()];
+                csv.row(&texts.into_iter().chain(told).map(str::to_owned).collect::<Vec<_>>());
+            }
+        }
+    }
+    (csv.0.len() > empty).then_some(csv.0)
 }
 
 fn table(view: &View, section: &Section, table: &MergedTable) -> String {

@@ -5,6 +5,7 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
 use crate::paragraph;
+use crate::published::{self, BESIDE};
 use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
@@ -53,6 +54,24 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
         rows.push(row);
     }
     Grid { head, right, rows }
+}
+
+/// The summary with the figures that others have published in further columns, which have no rank.
+fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
+    let mut table = summary(view, order);
+    let beside = published::in_summary(view);
+    if beside.is_empty() {
+        return (table, Vec::new());
+    }
+    table.head.extend(beside.headings());
+    table.right.resize(table.head.len(), true);
+    // The figures are the last rows.
+    let first = table.rows.len() - view.ranking.figures.len();
+    for (at, row) in table.rows.iter_mut().enumerate() {
+        let figure = at.checked_sub(first).map(|at| &view.ranking.figures[at]);
+        row.extend(beside.texts(figure.and_then(|figure| beside.row(figure))));
+    }
+    (table, beside.note_lines())
 }
 
 /// Heading of [`bits`].
@@ -107,9 +126,17 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     match entry.rank {
         // One DUT is not ranked against itself.
         Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
-        _ if entry.refuted() => format!("{value}  refuted"),
-        _ if entry.doubtful() => format!("{value}  doubtful"),
-        _ => value,
+        _ => measured(figure, dut),
+    }
+}
+
+/// The value, and whether it is refuted or doubtful.
+pub fn measured(figure: &Ranked, dut: usize) -> String {
+    let (entry, value) = (&figure.entries[dut], figure_value(figure, dut));
+    match (entry.refuted(), entry.doubtful()) {
+        (true, _) => format!("{value}  refuted"),
+        (false, true) => format!("{value}  doubtful"),
+        (false, false) => value,
     }
 }
 
@@ -174,7 +201,7 @@ pub fn is_best(figure: &Ranked, dut: usize) -> bool {
 }
 
 /// A table of published figures of others.
-pub fn published(table: &Published) -> Grid {
+pub fn published_table(table: &Published) -> Grid {
     let right = (0..table.columns.len()).map(|column| column > 0).collect();
     Grid { head: table.columns.clone(), right, rows: table.rows.clone() }
 }
@@ -260,8 +287,9 @@ pub fn markdown(view: &View) -> String {
     if !view.ranking.figures.is_empty() {
         let limited = if has_limited(view) { format!("{LIMITED_NOTE} ") } else { String::new() };
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
-        let table = summary(view, &view.ranking.order).markdown();
-        out += &format!("## Summary\n\n{said}\n{table}\n{limited}{HOW}\n\n");
+        let (table, notes) = summary_beside(view, &view.ranking.order);
+        out += &format!("## Summary\n\n{said}\n{}\n{limited}{HOW}\n\n", table.markdown());
+        note_list(&mut out, &notes);
         if let Some(bits) = bits(view, &view.ranking.order) {
             out += &format!("### {BITS}\n\n{}\n", bits.markdown());
         }
@@ -302,9 +330,14 @@ pub fn markdown(view: &View) -> String {
                 out += &format!("{} in csv/{}.\n\n", escape(&line), names.tables[n][i]);
             }
         }
+        let beside = published::in_section(view, n);
+        if !beside.is_empty() {
+            out += &format!("### {BESIDE}\n\n{}\n", beside.grid(view, &view.ranking.order).markdown());
+            note_list(&mut out, &beside.note_lines());
+        }
         for published in section.published(view) {
             out +=
-                &format!("### {}\n\n{}\n", escape(&published_title(published)), self::published(published).markdown());
+                &format!("### {}\n\n{}\n", escape(&published_title(published)), published_table(published).markdown());
         }
         for r in &section.results {
             let dut = escape(&view.dut(r.dut).label());
@@ -334,6 +367,13 @@ pub fn markdown(view: &View) -> String {
     list(&mut out, "Invalid trials", &invalid_lines(view));
     list(&mut out, "Problems", &view.problems());
     out
+}
+
+/// Each note is a paragraph: a list would hide its number.
+fn note_list(out: &mut String, notes: &[String]) {
+    for note in notes {
+        *out += &format!("{}\n\n", escape(note));
+    }
 }
 
 fn list(out: &mut String, title: &str, lines: &[String]) {

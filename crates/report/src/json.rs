@@ -2,6 +2,7 @@
 
 use crate::board::{self, Place};
 use crate::paragraph;
+use crate::published;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
@@ -33,11 +34,11 @@ pub fn report(view: &View) -> String {
         "ranking": ranking(view),
         "held_up": view.held_up.iter().map(|one| json!({"dut": one.dut, "invalid": one.invalid, "trials": one.trials})).collect::<Vec<_>>(),
         "restrictions": view.restrictions,
-        "tests": view.sections.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
+        "tests": view.sections.iter().enumerate().map(|(n, s)| section(view, (n, s))).collect::<Vec<_>>(),
         "tester": view.tester.as_ref().map(|t| json!({
             "name": t.name,
             "records": t.records,
-            "tests": view.ceiling.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
+            "tests": (view.sections.len()..).zip(&view.ceiling).map(|s| section(view, s)).collect::<Vec<_>>(),
         })),
         "trials": view.run.trials,
         "notes": view.run.notes,
@@ -71,6 +72,7 @@ pub fn bounds(figure: Figure) -> Value {
 
 fn ranking(view: &View) -> Value {
     let name = |d: usize| view.duts[d].name;
+    let beside = published::in_summary(view);
     let figures = view.ranking.figures.iter().map(|f| {
         json!({
             "test": view.sections[f.section].id,
@@ -79,6 +81,7 @@ fn ranking(view: &View) -> Value {
             "unit": f.unit,
             "higher_is_better": f.higher_is_better,
             "detectable": f.detectable,
+            "published": beside.row(f).map(|row| beside.values_json(row)).unwrap_or_default(),
             "compared_by": if f.by_difference { "difference" } else { "ratio" },
             "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
@@ -120,7 +123,7 @@ fn ranking(view: &View) -> Value {
     json!({ "how": HOW, "by_test": tests.collect::<Vec<_>>(), "overall": overall.collect::<Vec<_>>(), "figures": figures.collect::<Vec<_>>() })
 }
 
-fn section(view: &View, section: &crate::view::Section) -> Value {
+fn section(view: &View, (n, section): (usize, &crate::view::Section)) -> Value {
     let results = section.results.iter().map(|r| {
         json!({
             "dut": view.dut(r.dut).name,
@@ -157,6 +160,7 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
         "paragraph": paragraph::of_test(view, section),
         "results": results.collect::<Vec<_>>(),
         "tables": tables.collect::<Vec<_>>(),
+        "published": published::in_section(view, n).json(),
         "plots": section.plots.iter().map(|p| &p.plot).collect::<Vec<_>>(),
     })
 }

@@ -16,6 +16,7 @@ mod kernel_counts;
 mod losses;
 mod merge;
 mod paragraph;
+mod published;
 pub mod rank;
 mod rates;
 pub mod rounds;
@@ -41,12 +42,9 @@ pub struct ReportError {
     pub why: std::io::Error,
 }
 
-/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is
-/// created if necessary. Returns the files in that order.
-///
-/// # Errors
-/// [`ReportError`] for the first file that could not be written; a file is either complete or absent.
-pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
+/// The files of a report, as (path within its folder, text): `report.html`, `report.txt`, `report.md`, `report.json`,
+/// `junit.xml` and `csv/*.csv`, in this order.
+pub fn rendered(run: &Run) -> Vec<(String, String)> {
     let combined = rounds::combined(run);
     let view = View::new(&combined);
     let tables = csv::files(&view);
@@ -58,6 +56,16 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
         ("junit.xml".to_owned(), junit::report(&view)),
     ];
     files.extend(tables.into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
+    files
+}
+
+/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is
+/// created if necessary. Returns the files in that order.
+///
+/// # Errors
+/// [`ReportError`] for the first file that could not be written; a file is either complete or absent.
+pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let files = rendered(run);
     let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
     make(dir)?;
     let csv = dir.join("csv");

@@ -6,6 +6,7 @@ use crate::csv::Names;
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
 use crate::paragraph;
+use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
 use crate::view::View;
 use crate::ways;
@@ -192,9 +193,19 @@ pub fn wrap(text: &str, width: usize) -> String {
     out
 }
 
+/// A table of its own, because the lines of the summary are short; nothing if nothing was published.
+fn beside_published(view: &View, beside: &Beside, title: &str) -> String {
+    if beside.is_empty() {
+        return String::new();
+    }
+    let notes = beside.note_lines().iter().map(|note| format!("{}\n", wrap(&plain(note), WIDTH))).collect::<String>();
+    format!("\n{title}\n\n{}\n{notes}", set(&beside.grid(view, &view.ranking.order)))
+}
+
 /// The whole report as text.
 pub fn report(view: &View) -> String {
     let mut out = head(view, false) + &problems(view, false, None);
+    out += &beside_published(view, &published::in_summary(view), &format!("== {BESIDE} =="));
     if let Some(bits) = grid::bits(view, &view.ranking.order) {
         out += &format!("\n== {} ==\n\n{}\n", grid::BITS, set(&bits));
     }
@@ -219,9 +230,10 @@ pub fn report(view: &View) -> String {
                 out += &format!("{} in csv/{}\n", plain(&line), names.tables[n][i]);
             }
         }
+        out += &beside_published(view, &published::in_section(view, n), BESIDE);
         for published in section.published(view) {
             let title = wrap(&plain(&grid::published_title(published)), WIDTH);
-            out += &format!("\n{title}\n{}\n", set(&grid::published(published)));
+            out += &format!("\n{title}\n{}\n", set(&grid::published_table(published)));
         }
         for r in &section.results {
             let dut = view.dut(r.dut).label();

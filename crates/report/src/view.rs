@@ -128,7 +128,12 @@ impl Section<'_> {
     /// the first one.
     pub fn published<'v>(&self, view: &'v View) -> impl Iterator<Item = &'v Published> {
         let test = self.first.then(|| self.test.clone());
-        view.run.started.about.published.iter().filter(move |table| test.as_ref() == Some(&table.test))
+        view.run
+            .started
+            .about
+            .published
+            .iter()
+            .filter(move |table| table.figures.is_empty() && test.as_ref() == Some(&table.test))
     }
 }
 

@@ -239,6 +239,34 @@ fn conditions_that_differ_are_named_above_the_figures() {
 }
 
 #[test]
+fn beds_of_different_size_are_columns_and_their_ports_one_condition() {
+    let mut large = run(2, 4.0, "large");
+    large.started.suite = "large-bed".into();
+    let small = run(2, 1.0, "small");
+    for dut in &mut large.duts {
+        for name in ["p7", "p8"] {
+            dut.ports.push(drophammer_model::environment::PortRecord { name: name.into(), ..dut.ports[0].clone() });
+        }
+    }
+    let names = |run: &Run| run.duts[0].ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>().join(", ");
+    let (few, many) = (names(&small), names(&large));
+    let (counted, more) = (small.duts[0].ports.len(), large.duts[0].ports.len());
+    let compared = compare_runs(&[small, large]);
+    let shown: Vec<String> = compared.conditions.iter().map(|c| format!("{}: {}", c.name, c.text())).collect();
+    for dut in ["linux", "frr"] {
+        let expected = format!("{dut}: ports: A {counted}: {few} | B {more}: {many}");
+        assert!(shown.contains(&expected), "{expected}: {shown:#?}");
+    }
+    // The ports that only one bed has make no further conditions.
+    assert_eq!(shown.len(), 3, "{shown:#?}");
+    let text = compared.text(false);
+    assert!(text.contains("A small: ") && text.contains("B large: large-bed"), "{text}");
+    let row = text.lines().find(|line| line.contains("Throughput, 64 bytes")).unwrap();
+    let cells: Vec<&str> = row.split('┆').map(|cell| cell.trim_matches(['│', ' '])).collect();
+    assert_eq!(cells[1..3], ["810,364", "3,241,457"], "{text}");
+}
+
+#[test]
 fn hostile_texts_do_not_reach_the_terminal() {
     let mut hostile = run(2, 1.0, "\u{1b}[2J");
     let text = "\u{1b}]0;title\u{7}\u{202e}\nnext";

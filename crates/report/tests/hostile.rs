@@ -59,6 +59,20 @@ fn hostile_run(first: usize) -> Run {
         meaning: Some(source.next()),
         columns: vec![source.next(), source.next()],
         rows: vec![vec![source.next(), source.next()]],
+        ..Default::default()
+    });
+    started.about.published.push(drophammer_model::environment::Published {
+        test: "throughput".into(),
+        title: source.next(),
+        source: source.next(),
+        meaning: Some(source.next()),
+        unit: Some(source.next()),
+        routers: vec![source.next(), source.next()],
+        figures: vec![
+            ("throughput_64_pps".into(), vec![source.next(), source.next()]),
+            (source.next(), vec![source.next(), source.next()]),
+        ],
+        ..Default::default()
     });
     started.about.facts.push((source.next(), source.next()));
     started.about.duts.push((renamed("frr"), vec![(source.next(), source.next())]));

@@ -94,6 +94,7 @@ fn published_figures_stand_beside_those_of_their_test() {
         meaning: Some("Under light load.".into()),
         columns: vec!["router".into(), "delay".into()],
         rows: vec![vec!["old one".into(), "< 3 ms".into()]],
+        ..Default::default()
     });
     let [html, text, markdown] = files(&run, ["report.html", "report.txt", "report.md"]);
     let (from, to) = (

@@ -2,9 +2,8 @@
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::fields::Fields;
-use super::raw::{Node, Value};
-use super::values::Resolved;
-use super::{BaselineFigure, Cells, Expectation, ParamValue, cells};
+use super::raw::{Entry, Node, Value};
+use super::{BaselineFigure, Cells, Expectation, ParamValue, Params, cells};
 use crate::modifier::Modifier;
 use crate::param::ParamType;
 use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
@@ -14,43 +13,20 @@ const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
 /// Most figures listed in a help text.
 const MOST_LISTED: usize = 12;
 
-/// Reads the criteria. `resolved` has the frame sizes of the test, `duts` the names of the DUTs of the suite, if known.
+/// Reads the criteria. `params` are those of the test, `duts` the names of the DUTs of the suite, if known.
 pub(crate) fn read(
     node: &Node,
     spec: &TestSpec,
-    resolved: &Resolved,
+    params: &Params,
     duts: Option<&[&str]>,
     problems: &mut Problems,
 ) -> Option<Vec<Expectation>> {
     let fields = Fields::of(node, "`expect`", &format!("expect: {{{EXAMPLE}}}"), problems)?;
-    let sizes: Vec<String> = resolved
-        .values()
-        .filter_map(|g| match &g.value {
-            ParamValue::Sizes(sizes) => Some(sizes.iter().map(ToString::to_string)),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    // Figures for a modifier have its name after the size.
-    let modifiers = resolved.get("modifiers").map(|given| &given.value);
-    let modifiers: Vec<Modifier> = modifiers.and_then(ParamType::read).unwrap_or_default();
-    let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
-    let sizes: Vec<String> = if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() };
+    let sizes = sizes(params);
     let mut expectations = Vec::new();
     let mut whole = true;
     for entry in fields.entries() {
-        let figure = spec.figures.iter().any(|f| is_figure(f.key, &entry.key, &sizes));
-        let about = match figure {
-            true => Some((entry.key.clone(), None)),
-            false if Cells::is_meant(&entry.key) => {
-                cells::read(entry, spec, problems).map(|cells| (cells.to_string(), Some(cells)))
-            }
-            false => {
-                unknown(&entry.key, spec, &sizes, problems, &entry.key_span);
-                None
-            }
-        };
-        let Some((figure, cells)) = about else {
+        let Some((figure, cells)) = named(entry, spec, &sizes, problems) else {
             whole = false;
             continue;
         };
@@ -86,6 +62,36 @@ pub(crate) fn read(
         }
     }
     whole.then_some(expectations)
+}
+
+/// The sizes in the keys of the figures of a test with these parameters.
+pub(crate) fn sizes(params: &Params) -> Vec<String> {
+    let lists = params.0.values().filter_map(|value| match value {
+        ParamValue::Sizes(sizes) => Some(sizes.iter().map(ToString::to_string)),
+        _ => None,
+    });
+    // Figures for a modifier have its name after the size.
+    let modifiers: Vec<Modifier> = params.0.get("modifiers").and_then(ParamType::read).unwrap_or_default();
+    let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
+    let sizes: Vec<String> = lists.flatten().collect();
+    if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() }
+}
+
+/// The figure or the cells of a table that a key names, for a test that sends these sizes.
+pub(crate) fn named(
+    entry: &Entry,
+    spec: &TestSpec,
+    sizes: &[String],
+    problems: &mut Problems,
+) -> Option<(String, Option<Cells>)> {
+    if spec.figures.iter().any(|figure| is_figure(figure.key, &entry.key, sizes)) {
+        return Some((entry.key.clone(), None));
+    }
+    if Cells::is_meant(&entry.key) {
+        return cells::read(entry, spec, problems).map(|cells| (cells.to_string(), Some(cells)));
+    }
+    unknown(&entry.key, spec, sizes, problems, &entry.key_span);
+    None
 }
 
 /// Longest key that is examined.

@@ -35,6 +35,9 @@ impl Value {
     }
 }
 
+/// Begins the name of the condition of a port of a DUT.
+const PORT: &str = "port ";
+
 /// The conditions of a run by name, in order.
 type Facts = Vec<(String, Value)>;
 
@@ -49,7 +52,10 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     }
     let of = |facts: &Facts, name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let mut out: Vec<Condition> = Vec::new();
-    for name in names {
+    // Beds of different size: a line with all ports says more than one for each port that the other lacks.
+    let is_port = |name: &str| name.split_once(": ").is_some_and(|(_, what)| what.starts_with(PORT));
+    let everywhere = |name: &str| facts.iter().all(|facts| facts.iter().any(|(known, _)| known == name));
+    for name in names.into_iter().filter(|name| !is_port(name) || everywhere(name)) {
         let values: Vec<Option<Value>> = facts.iter().map(|facts| of(facts, name)).collect();
         let same = values.iter().all(|value| match (value, &values[0]) {
             (Some(value), Some(first)) => value.same(first),
@@ -120,7 +126,9 @@ fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
         if let Some(record) = dut.records.first() {
             let configurations =
                 record.config.iter().map(|(file, text)| (format!("configuration {file}"), text.clone()));
-            for (what, value) in of_dut(record).into_iter().chain(configurations) {
+            let names: Vec<&str> = record.ports.iter().map(|port| port.name.as_str()).collect();
+            let ports = [("ports".to_owned(), format!("{}: {}", names.len(), names.join(", ")))];
+            for (what, value) in ports.into_iter().chain(of_dut(record)).chain(configurations) {
                 out.push((format!("{}: {what}", record.name), Value::Text(value)));
             }
         }
@@ -176,7 +184,7 @@ pub fn of_dut(record: &DutRecord) -> Vec<(String, String)> {
         ("confinement".to_owned(), record.confinement.clone()),
         ("simulated".to_owned(), if record.simulated { "yes" } else { "no" }.to_owned()),
     ];
-    out.extend(record.ports.iter().map(|port| (format!("port {}", port.name), of_port(port))));
+    out.extend(record.ports.iter().map(|port| (format!("{PORT}{}", port.name), of_port(port))));
     out
 }
 

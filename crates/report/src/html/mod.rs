@@ -12,6 +12,7 @@ use crate::csv::Names;
 use crate::grid;
 use crate::kernel_counts;
 use crate::paragraph;
+use crate::published;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use crate::ways;
@@ -51,7 +52,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
                     (head(view))
                     (summary(view))
                     @for (n, section) in view.all_sections().enumerate() {
-                        (self::section(view, section, (&names.tables[n], &names.plots[n]), &data))
+                        (self::section(view, (n, section), (&names.tables[n], &names.plots[n]), &data))
                     }
                     (duts(view))
                     (environment(view))
@@ -134,24 +135,32 @@ fn anchor(section: &Section) -> String {
 fn summary(view: &View) -> Markup {
     let order = &view.ranking.order;
     let verdicts = view.verdicts();
+    let beside = published::in_summary(view);
     html! {
         section #summary {
             h2 { "Summary" }
             @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
             @else {
-                div.scroll { table.summary.many[view.duts.len() > 2] {
-                    thead { tr {
-                        th scope="col" { "Figure" }
-                        @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
-                    } }
+                div.scroll { table.summary.many[view.duts.len() > 2 || !beside.is_empty()] {
+                    thead {
+                        @if !beside.is_empty() {
+                            tr.groups { th {} th.n colspan=(order.len()) scope="colgroup" { "measured" } (tables::published_group(&beside)) }
+                        }
+                        tr {
+                            th scope="col" { "Figure" }
+                            @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
+                            (tables::published_heads(&beside))
+                        }
+                    }
                     tbody {
                         @if view.duts.len() > 1 { tr.overall {
                             th scope="row" { "Overall" small { "mean rank over the tests that all have" } }
                             @for d in order { td.n { (overall(view, *d)) } }
+                            (tables::published_cells(&beside, None))
                         } }
                         @for (i, figure) in view.ranking.figures.iter().enumerate() {
                             @if i == 0 || view.ranking.figures[i - 1].section != figure.section {
-                                tr.group { th colspan=(order.len() + 1) scope="colgroup" {
+                                tr.group { th colspan=(order.len() + beside.routers.len() + 1) scope="colgroup" {
                                     a href={ "#" (anchor(&view.sections[figure.section])) } { (view.sections[figure.section].title) }
                                 } }
                             }
@@ -168,10 +177,12 @@ fn summary(view: &View) -> Markup {
                                     }
                                 }
                                 @for d in order { (tables::figure_cell(view, figure, *d)) }
+                                (tables::published_cells(&beside, beside.row(figure)))
                             }
                         }
                     }
                 } }
+                (tables::published_notes(&beside))
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
                     "Figures marked tester-limited were limited by the tester, not the DUT: the DUT reaches at least (\u{2265}) this value."
@@ -225,8 +236,14 @@ fn overall(view: &View, dut: usize) -> Markup {
     }
 }
 
-/// `tables` and `plots` are the names of their CSV files.
-fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String]), data: &Data) -> Markup {
+/// `n` is its place among all sections, `tables` and `plots` are the names of their CSV files.
+fn section(
+    view: &View,
+    (n, section): (usize, &Section),
+    (tables, plots): (&[String], &[String]),
+    data: &Data,
+) -> Markup {
+    let beside = published::in_section(view, n);
     let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
     let invalid = trials.iter().filter(|t| !t.result.validity.is_valid()).count();
     let of_tester = section.results.iter().all(|r| r.dut >= view.duts.len());
@@ -251,6 +268,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                 a href="#invalid" { "Reasons" }
             } }
             @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
+            @if !beside.is_empty() { (tables::beside(view, &beside)) }
             @for published in section.published(view) { (tables::published(published)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {

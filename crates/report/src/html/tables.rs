@@ -4,6 +4,7 @@ use super::data::Data;
 use super::trials;
 use crate::format::{DASH, cell, number};
 use crate::grid::{self, Grid};
+use crate::published::{BESIDE, Beside, NOT_RANKED, Row};
 use crate::rank::{Entry, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, Section, View};
@@ -175,12 +176,66 @@ pub fn words(grid: &Grid) -> Markup {
     }
 }
 
+/// Heading of the columns of published figures, over their names.
+pub fn published_group(beside: &Beside) -> Markup {
+    html! { th.pub.first colspan=(beside.routers.len()) scope="colgroup" { (NOT_RANKED) } }
+}
+
+/// Names of the columns of published figures.
+pub fn published_heads(beside: &Beside) -> Markup {
+    html! { @for (at, router) in beside.routers.iter().enumerate() {
+        th.n.pub.first[at == 0] scope="col" { (router) @if let Some(n) = beside.column_note(at) { " " sup { (n) } } }
+    } }
+}
+
+/// The published figures of a row; dashes if there are none.
+pub fn published_cells(beside: &Beside, row: Option<&Row>) -> Markup {
+    let value = |at: usize| row.and_then(|row| row.values.get(at)?.as_ref());
+    html! { @for at in 0..beside.routers.len() { td.n.pub.first[at == 0] { @match value(at) {
+        Some(value) => {
+            (value.text)
+            @if let Some(unit) = &value.entry.unit { " " small { (unit) } }
+            @if let Some(n) = beside.value_note(at, value) { " " sup { (n) } }
+        }
+        None => { span.muted { (DASH) } }
+    } } } }
+}
+
+/// Sources and meanings of published figures.
+pub fn published_notes(beside: &Beside) -> Markup {
+    html! { @for (at, note) in beside.notes().iter().enumerate() { p.muted.how.source { sup { (at + 1) } " " (note) } } }
+}
+
+/// The figures of a test that others have published too.
+pub fn beside(view: &View, beside: &Beside) -> Markup {
+    let order = &view.ranking.order;
+    html! {
+        h3 { (BESIDE) }
+        div.scroll { table {
+            thead {
+                tr.groups { th {} th.n colspan=(order.len()) scope="colgroup" { "measured" } (published_group(beside)) }
+                tr {
+                    th scope="col" { "Figure" }
+                    @for dut in order { th.n scope="col" { (super::dut_name(&view.duts[*dut])) } }
+                    (published_heads(beside))
+                }
+            }
+            tbody { @for row in &beside.rows { tr {
+                th scope="row" { (row.title) }
+                @for dut in order { td.n.own { (row.own[*dut]) } }
+                (published_cells(beside, Some(row)))
+            } } }
+        } }
+        (published_notes(beside))
+    }
+}
+
 /// A table of published figures of others.
 pub fn published(table: &Published) -> Markup {
     html! {
         h3 { (table.title) " " small { "published: " (table.source) } }
         @if let Some(meaning) = &table.meaning { p.muted { (meaning) } }
-        (words(&grid::published(table)))
+        (words(&grid::published_table(table)))
     }
 }
 

@@ -1,0 +1,294 @@
+//! Figures that others have published, in columns beside those of the run. They have no rank and change none.
+
+use crate::format::{DASH, cell, heading, number};
+use crate::grid::{self, Grid};
+use crate::rank::Ranked;
+use crate::view::{Section, View};
+use drophammer_model::criteria::named_cells;
+use drophammer_model::environment::Published;
+use drophammer_model::outcome::{Cell, Column, Table};
+use drophammer_model::suite::Cells;
+use serde_json::{Value as Json, json};
+
+/// Heading of the table of a test.
+pub const BESIDE: &str = "Beside published figures";
+/// Heading of the columns.
+pub const NOT_RANKED: &str = "published by others, not ranked";
+
+/// A published value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value<'a> {
+    /// The entry of the suite that has it.
+    pub entry: &'a Published,
+    /// As the suite has it.
+    pub raw: &'a str,
+    /// For people, without a unit.
+    pub text: String,
+}
+
+/// A figure of the run, or a cell of its tables.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// As the suite names it.
+    pub key: &'a str,
+    /// The figure; absent for cells of tables, and if the run has no such figure.
+    pub figure: Option<&'a Ranked>,
+    /// For people, with its unit.
+    pub title: String,
+    /// Value of each DUT, in the order of the DUTs.
+    pub own: Vec<String>,
+    /// One for each of [`Beside::routers`].
+    pub values: Vec<Option<Value<'a>>>,
+}
+
+/// Figures of a run, or of one test of it, and what others have published of these.
+#[derive(Clone, Debug, Default)]
+pub struct Beside<'a> {
+    /// The routers of others: the columns.
+    pub routers: Vec<&'a str>,
+    /// Rows with at least one published value.
+    pub rows: Vec<Row<'a>>,
+    /// Entries with these values; notes number them from 1.
+    entries: Vec<&'a Published>,
+    /// For each router, the number of the entry with all of its values, if there is one.
+    column_notes: Vec<Option<usize>>,
+}
+
+/// What others have published of the figures of the summary; empty if they have not.
+pub fn in_summary<'a>(view: &'a View) -> Beside<'a> {
+    let rows = view.ranking.figures.iter().map(|figure| {
+        let test = view.sections.get(figure.section).map_or("", |section| &section.test);
+        of_figure(view, figure, entries(view, test))
+    });
+    Beside::of(rows)
+}
+
+/// What others have published of the figures and cells of a test, by its place among the tests of the suite.
+pub fn in_section<'a>(view: &'a View, index: usize) -> Beside<'a> {
+    let Some(section) = view.sections.get(index) else { return Beside::default() };
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in entries(view, &section.test).flat_map(|entry| &entry.figures) {
+        if !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    Beside::of(keys.into_iter().filter_map(|key| row(view, index, section, key)))
+}
+
+fn entries<'a>(view: &'a View, test: &str) -> impl Iterator<Item = &'a Published> + Clone {
+    view.run.started.about.published.iter().filter(move |entry| entry.test == test)
+}
+
+/// A row with the values by router.
+type Found<'a> = (Row<'a>, Vec<(&'a str, Value<'a>)>);
+
+fn row<'a>(view: &'a View, index: usize, section: &Section<'a>, key: &'a str) -> Option<Found<'a>> {
+    let entries = entries(view, &section.test);
+    let of_key = |section: usize| view.ranking.figures.iter().find(|f| f.section == section && f.key == key);
+    if let Some(figure) = of_key(index) {
+        return Some(of_figure(view, figure, entries));
+    }
+    let cells: Option<Cells> = key.parse().ok();
+    if let Some((column, own)) = cells.as_ref().and_then(|cells| of_cells(view, section, cells)) {
+        let values = values(entries, key, &column.unit);
+        let title = cells.map(|cells| title(section, &cells, column)).unwrap_or_default();
+        return Some((Row { key, figure: None, title, own, values: Vec::new() }, values));
+    }
+    // What no test of this name has measured stands once, with the first of them.
+    let elsewhere = (0..view.sections.len()).any(|other| {
+        let section = &view.sections[other];
+        let has_cells = || cells.as_ref().is_some_and(|cells| of_cells(view, section, cells).is_some());
+        other != index
+            && view.sections[other].test == view.sections[index].test
+            && (of_key(other).is_some() || has_cells())
+    });
+    (section.first && !elsewhere).then(|| {
+        let own = vec![DASH.to_owned(); view.duts.len()];
+        (Row { key, figure: None, title: key.to_owned(), own, values: Vec::new() }, values(entries, key, ""))
+    })
+}
+
+fn of_figure<'a>(view: &'a View, figure: &'a Ranked, entries: impl Iterator<Item = &'a Published>) -> Found<'a> {
+    let row = Row {
+        key: &figure.key,
+        figure: Some(figure),
+        title: grid::figure_title(view, figure),
+        own: (0..view.duts.len()).map(|dut| grid::measured(figure, dut)).collect(),
+        values: Vec::new(),
+    };
+    (row, values(entries, &figure.key, &figure.unit))
+}
+
+/// The column of the cells, and the cells of each DUT as text; `None` if no DUT has them.
+fn of_cells<'a>(view: &View, section: &Section<'a>, cells: &Cells) -> Option<(&'a Column, Vec<String>)> {
+    let tables = |dut: usize| -> &'a [Table] {
+        let result = section.results.iter().find(|result| result.dut == dut);
+        result.and_then(|result| result.record).map_or(&[], |record| &record.outcome.tables)
+    };
+    let found: Vec<_> = (0..view.duts.len()).map(|dut| named_cells(cells, tables(dut))).collect();
+    let column = found.iter().flatten().map(|(column, _)| *column).next()?;
+    let text = |found: &Option<(&'a Column, Vec<&'a Cell>)>| {
+        let mut texts: Vec<String> = Vec::new();
+        for text in found.iter().flat_map(|(_, cells)| cells).map(|value| cell(value, &column.unit)) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        if texts.is_empty() { DASH.to_owned() } else { texts.join("; ") }
+    };
+    Some((column, found.iter().map(text).collect()))
+}
+
+/// `Mean, Frame size 64 bytes [µs]`: the column, and what selects the rows in the words of the table.
+fn title(section: &Section, cells: &Cells, column: &Column) -> String {
+    let table = section.tables.iter().find(|table| table.key == cells.table);
+    let of = |key: &str| table.and_then(|table| table.columns.iter().find(|column| column.key == key));
+    let mut title = column.title.clone();
+    for (key, value) in &cells.rows {
+        let (name, unit) = of(key).map_or((key.as_str(), ""), |column| (&column.title, &column.unit));
+        title += format!(", {name} {value} {unit}").trim_end();
+    }
+    heading(&title, &column.unit)
+}
+
+fn values<'a>(entries: impl Iterator<Item = &'a Published>, key: &str, unit: &str) -> Vec<(&'a str, Value<'a>)> {
+    let of_entry = |entry: &'a Published| {
+        let unit = if entry.unit.is_some() { "" } else { unit };
+        let one = move |(router, raw): (&'a str, &'a str)| {
+            let text = raw.parse::<f64>().map_or_else(|_| raw.to_owned(), |value| number(value, unit));
+            (router, Value { entry, raw, text })
+        };
+        entry.values(key).map(one).collect::<Vec<_>>()
+    };
+    entries.flat_map(of_entry).collect()
+}
+
+impl Value<'_> {
+    /// The value, with its unit if that is not the unit of the figure.
+    pub fn with_unit(&self) -> String {
+        match &self.entry.unit {
+            Some(unit) => format!("{} {unit}", self.text),
+            None => self.text.clone(),
+        }
+    }
+}
+
+impl<'a> Beside<'a> {
+    fn of(found: impl Iterator<Item = Found<'a>>) -> Beside<'a> {
+        let found: Vec<_> = found.filter(|(_, values)| !values.is_empty()).collect();
+        let mut routers: Vec<&str> = Vec::new();
+        for (router, _) in found.iter().flat_map(|(_, values)| values) {
+            if !routers.contains(router) {
+                routers.push(router);
+            }
+        }
+        let placed = |(row, values): Found<'a>| {
+            let of = |router: &&str| values.iter().find(|(of, _)| of == router).map(|(_, value)| value.clone());
+            Row { values: routers.iter().map(of).collect(), ..row }
+        };
+        let rows: Vec<Row> = found.into_iter().map(placed).collect();
+        let mut entries: Vec<&Published> = Vec::new();
+        let mut of_routers: Vec<Vec<usize>> = vec![Vec::new(); routers.len()];
+        for (router, value) in rows.iter().flat_map(|row| row.values.iter().enumerate()) {
+            let Some(value) = value else { continue };
+            let known = entries.iter().position(|known| std::ptr::eq(*known, value.entry));
+            let number = known.unwrap_or_else(|| {
+                entries.push(value.entry);
+                entries.len() - 1
+            }) + 1;
+            if !of_routers[router].contains(&number) {
+                of_routers[router].push(number);
+            }
+        }
+        let only = |numbers: Vec<usize>| if let [only] = numbers[..] { Some(only) } else { None };
+        Beside { rows, routers, entries, column_notes: of_routers.into_iter().map(only).collect() }
+    }
+
+    /// True if nothing was published.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The row of a figure.
+    pub fn row(&self, figure: &Ranked) -> Option<&Row<'a>> {
+        self.rows.iter().find(|row| row.figure.is_some_and(|own| std::ptr::eq(own, figure)))
+    }
+
+    /// What the numbers of the notes stand for: source and meaning of each entry, from number 1.
+    pub fn notes(&self) -> Vec<String> {
+        self.entries.iter().map(|entry| grid::published_title(entry)).collect()
+    }
+
+    /// Number of the note of a whole column, if one entry has all of its values.
+    pub fn column_note(&self, router: usize) -> Option<usize> {
+        self.column_notes.get(router).copied().flatten()
+    }
+
+    /// Number of the note of a value, where its column has none.
+    pub fn value_note(&self, router: usize, value: &Value) -> Option<usize> {
+        let of_value = || self.entries.iter().position(|known| std::ptr::eq(*known, value.entry)).map(|at| at + 1);
+        if self.column_note(router).is_some() { None } else { of_value() }
+    }
+
+    /// Headings of the columns in reports of words.
+    pub fn headings(&self) -> Vec<String> {
+        let note = |router| self.column_note(router).map(|n| format!(" [{n}]")).unwrap_or_default();
+        self.routers.iter().enumerate().map(|(at, name)| format!("{name}, published{}", note(at))).collect()
+    }
+
+    /// The values of a row in reports of words; dashes for a figure that nobody has published.
+    pub fn texts(&self, row: Option<&Row>) -> Vec<String> {
+        let text = |router: usize| {
+            let value = row.and_then(|row| row.values.get(router)?.as_ref());
+            let note = value.and_then(|value| self.value_note(router, value));
+            let note = note.map(|n| format!(" [{n}]")).unwrap_or_default();
+            value.map_or(DASH.to_owned(), |value| value.with_unit() + &note)
+        };
+        (0..self.routers.len()).map(text).collect()
+    }
+
+    /// Figures, values of the DUTs of `order`, published values.
+    pub fn grid(&self, view: &View, order: &[usize]) -> Grid {
+        let mut head = vec!["Figure".to_owned()];
+        head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+        head.extend(self.headings());
+        let line = |row: &Row| {
+            let own = order.iter().map(|dut| row.own[*dut].clone());
+            std::iter::once(row.title.clone()).chain(own).chain(self.texts(Some(row))).collect()
+        };
+        Grid {
+            right: (0..head.len()).map(|column| column > 0).collect(),
+            rows: self.rows.iter().map(line).collect(),
+            head,
+        }
+    }
+
+    /// The notes as lines: `[1] …`.
+    pub fn note_lines(&self) -> Vec<String> {
+        self.notes().into_iter().enumerate().map(|(at, note)| format!("[{}] {note}", at + 1)).collect()
+    }
+
+    /// The published values for machines, by key.
+    pub fn json(&self) -> Vec<Json> {
+        let of_row = |row: &Row| json!({ "key": row.key, "title": row.title, "values": self.values_json(row) });
+        self.rows.iter().map(of_row).collect()
+    }
+
+    /// The published values of one row for machines.
+    pub fn values_json(&self, row: &Row) -> Vec<Json> {
+        let pairs = self.routers.iter().zip(&row.values);
+        let pairs = pairs.filter_map(|(router, value)| Some((router, value.as_ref()?)));
+        pairs
+            .map(|(router, value)| {
+                let number: Option<f64> = value.raw.parse().ok().filter(|number: &f64| number.is_finite());
+                let Published { title, source, meaning, .. } = value.entry;
+                json!({
+                    "router": router,
+                    "value": number.map_or_else(|| json!(value.raw), |number| json!(number)),
+                    "unit": value.entry.unit.as_deref().or(row.figure.map(|figure| figure.unit.as_str())),
+                    "title": title, "source": source, "meaning": meaning,
+                })
+            })
+            .collect()
+    }
+}

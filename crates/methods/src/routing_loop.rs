@@ -2,6 +2,7 @@
 //! and by policy routing, until their TTL expires, `ttl - 1` times each. So a small load becomes a large one. Only ICMP
 //! errors come back to the tester, so the result is based on the interface counters of the routers.
 
+mod circled;
 mod counted;
 mod rows;
 mod search;
@@ -10,9 +11,10 @@ use crate::Method;
 use crate::parameters::{MAX_LOAD, PAUSE, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_at_low_load, higher, note, note_of};
-use crate::testbed::{CirclingTrial, Stillness, TestError, Testbed};
+use crate::testbed::{Stillness, TestError, Testbed};
 use crate::trial_count::TrialCount;
-use counted::{Compared, Counter, Ended, Expected, grown, told};
+use circled::{circled, wrong};
+use counted::Expected;
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
@@ -106,8 +108,6 @@ const READINGS: u32 = 10;
 const SEARCH: f64 = 9.0;
 /// Addresses in the looping prefix.
 const ADDRESSES: u32 = 200;
-/// Maximum number of counters and places named in one sentence.
-const NAMED: usize = 6;
 
 /// Settings that are the same for all sizes.
 struct Circle {
@@ -241,94 +241,6 @@ impl Circle {
     }
 }
 
-/// A trial and the result of its packets.
-struct Circled {
-    trial: CirclingTrial,
-    compared: Vec<Compared>,
-    ended: Vec<Ended>,
-}
-
-impl Circled {
-    fn injected(&self) -> u64 {
-        self.trial.result.offered()
-    }
-
-    /// ICMP errors that came back.
-    fn errors(&self) -> u64 {
-        self.trial.other.unmatched_errors
-    }
-
-    /// Packets injected per second.
-    fn rate(&self) -> FrameRate {
-        self.trial.result.offered_load()
-    }
-
-    /// Time in which they were injected, in seconds.
-    fn seconds(&self) -> f64 {
-        self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
-    }
-
-    /// How much longer packets circulated than in the trial without queueing.
-    fn longer_than(&self, alone: Duration) -> Duration {
-        self.trial.still_after.unwrap_or_default().saturating_sub(alone)
-    }
-
-    /// Whether every counter has at least its expected value.
-    fn is_lossless(&self) -> bool {
-        self.injected() > 0 && self.compared.iter().all(|compared| compared.difference() >= 0)
-    }
-}
-
-/// Runs a trial and compares all counters.
-fn circled(
-    bed: &mut dyn Testbed,
-    circle: &Circle,
-    spec: &TrialSpec,
-    stillness: Stillness,
-) -> Result<Circled, TestError> {
-    let trial = bed.circling_trial(spec, stillness)?;
-    if trial.still_after.is_none() {
-        return Err(TestError::Failed(format!(
-            "packets go around without end: counters of the routers still grow {:.1} s after the trial, whose packets have a TTL of {}",
-            stillness.patience.as_secs_f64(),
-            circle.ttl
-        )));
-    }
-    let (injected, errors) = (trial.result.offered(), trial.other.unmatched_errors);
-    let grown = grown(&trial);
-    let unread = |counter: Counter| {
-        let place = counted::counter_place(&circle.system, counter.router, counter.at, &circle.ports);
-        TestError::Failed(format!("{} shows no counters of its {place}", counted::router_name(counter.router)))
-    };
-    let compared = circle.expected.compare(&grown, injected, errors).map_err(unread)?;
-    let ended = circle.expected.ended(&grown, injected, errors);
-    Ok(Circled { trial, compared, ended })
-}
-
-/// The first few of some texts, and the number of the others.
-fn first_of(texts: &[String]) -> String {
-    let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    match texts.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named}; and {more} more"),
-    }
-}
-
-/// The faults of the counters, in words; `None` if there are none.
-fn wrong(circle: &Circle, of: &Circled) -> Option<String> {
-    let off = of.compared.iter().filter(|compared| !compared.is_right(circle.own_frames));
-    let off: Vec<String> = off.map(|compared| told(&circle.system, &circle.ports, compared)).collect();
-    if off.is_empty() {
-        return None;
-    }
-    let ended: Vec<String> = of.ended.iter().map(Ended::text).collect();
-    let mut text = format!("{} of {} counters are off: {}", off.len(), of.compared.len(), first_of(&off));
-    if !ended.is_empty() {
-        text = format!("{text}. {}", first_of(&ended));
-    }
-    Some(text)
-}
-
 impl Method for RoutingLoop {
     fn spec(&self) -> &'static TestSpec {
         &SPEC
@@ -341,7 +253,8 @@ impl Method for RoutingLoop {
             outcome,
             format!(
                 "{}. Packets to {}/{} come in by port {} with a TTL of {}; each must be sent on {} times in all. Rates under overload are the difference of \
-                 two trials of which one is twice as long, so that beginning and end are not part of them.",
+                 two trials of which one is twice as long, so that beginning and end are not part of them. Processors of \
+                 interfaces: N/A, no router here has any; their work is in the CPU of the router.",
                 circle.system.topology,
                 LOOP_PREFIX.0,
                 LOOP_PREFIX.1,
@@ -458,12 +371,12 @@ fn measure(
     let accounted = circled(bed, circle, &spec, stillness)?;
     bed.settle(PAUSE.get(params))?;
     rows::accounting(outcome, circle, pattern, &accounted);
-    let (wrong, amplification) = (wrong(circle, &accounted), rows::amplification(circle, &accounted));
+    let (wrong, amplification) = (wrong(circle, &accounted), accounted.amplification(circle));
     rows::load(outcome, circle, pattern, "accounting", &accounted);
     // A load reaches its plateau when the first packets expire.
-    let around = circle.on_links(ip_bytes).max(accounted.trial.still_after.unwrap_or_default());
+    let around = circle.on_links(ip_bytes).max(accounted.went_on.at_most);
     let trial_s = TRIAL_DURATION.seconds(params).max(2.0 * around.as_secs_f64());
-    let alone = accounted.trial.still_after.unwrap_or_default();
+    let alone = accounted.in_tunnel.at_most;
     let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes, alone };
     let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());

@@ -1,10 +1,10 @@
 //! Trials whose packets stay inside a device of several routers: what each router counted of them.
 
 use crate::setup::TestSetup;
-use drophammer_methods::{CirclingTrial, Stillness, TestError, Testbed};
+use drophammer_methods::{CirclingTrial, LastGrowth, Stillness, TestError, Testbed};
 use drophammer_model::quantity::Instant;
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::trial::TrialSpec;
+use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// Processor time that each router used.
@@ -27,16 +27,24 @@ impl TestSetup<'_> {
         self.routing.bench.begin_observation(Vec::new());
         let attempted = self.routing.bench.attempt(spec, &[], attempt);
         let settled = attempted.and_then(|attempted| {
-            let ended = traffic_end(start.0, self.routing.bench.rig.now(), attempted.0.elapsed_s);
+            let ended = self.load_ended(start.0, &attempted.0);
             Ok((attempted, self.await_stillness(stillness, ended)?))
         });
         // Ends the observation even if the trial failed.
         let bench = &mut self.routing.bench;
         let now = bench.rig.now();
         let other = bench.rig.hosts.observed(now);
-        let ((result, port_failed), Still { counters: after, still_after, since }) = settled?;
+        let ((result, port_failed), Still { counters: after, grew, since }) = settled?;
         let cpu = cpu_of_load(&start, &since, &self.now_with_cpu(), result.sending_s);
-        Ok((CirclingTrial { result, before, after, cpu, still_after, other }, port_failed))
+        Ok((CirclingTrial { result, before, after, cpu, grew, other }, port_failed))
+    }
+
+    /// When the load of the trial that just ended was over: its schedule's end or the last departure, whichever is later.
+    /// `begun` is before the trial, so an earlier start is that of another one: the port failed, and the result is spoilt.
+    fn load_ended(&mut self, begun: Instant, result: &TrialResult) -> Instant {
+        let rig = &self.routing.bench.rig;
+        let started = rig.started().filter(|started| *started >= begun);
+        started.map_or(rig.now(), |started| started + Duration::from_secs_f64(result.sending_s.max(0.0)))
     }
 
     /// The processor time of the routers, and when it was read.
@@ -49,27 +57,39 @@ impl TestSetup<'_> {
         self.router_interfaces()?.ok_or_else(|| TestError::NotApplicable(why.into()))
     }
 
-    /// Reads the counters until they stand still, and returns with them how long after `ended` they last grew; `None` if
-    /// they never stood still.
+    /// Reads the counters until they stand still, and returns with them when after `ended` each last grew; without these
+    /// times if they never stood still.
     fn await_stillness(&mut self, stillness: Stillness, ended: Instant) -> Result<Still, TestError> {
+        let mut begun = self.routing.bench.rig.now();
         let mut counters = self.counted_inside()?;
         let mut since = self.now_with_cpu();
-        // Counters that no longer grow after the first reading have done so before it.
-        let mut grew = Duration::ZERO;
+        let mut grew =
+            vec![[LastGrowth { at_least: Duration::ZERO, at_most: since.0.since(ended) }; 2]; counters.len()];
         loop {
             self.settle(stillness.step)?;
+            let before = std::mem::replace(&mut begun, self.routing.bench.rig.now());
             let now = self.counted_inside()?;
             let at = self.routing.bench.rig.now();
             if now != counters {
-                (counters, grew) = (now, at.since(ended));
+                let between = LastGrowth { at_least: before.since(ended), at_most: at.since(ended) };
+                note_growth(&mut grew, &counters, &now, between);
+                counters = now;
                 since = self.now_with_cpu();
+                if between.at_most > stillness.patience {
+                    return Ok(Still { counters, grew: None, since });
+                }
             } else if at.since(since.0) >= stillness.quiet {
-                return Ok(Still { counters, still_after: Some(grew), since });
-            }
-            if grew > stillness.patience {
-                return Ok(Still { counters, still_after: None, since });
+                return Ok(Still { counters, grew: Some(grew), since });
             }
         }
+    }
+}
+
+/// Notes in `grew` the counters that grew between two readings.
+fn note_growth(grew: &mut [[LastGrowth; 2]], before: &[RouterInterface], now: &[RouterInterface], between: LastGrowth) {
+    for (last, (before, now)) in grew.iter_mut().zip(before.iter().zip(now)) {
+        let grown = [now.in_packets != before.in_packets, now.out_packets != before.out_packets];
+        last.iter_mut().zip(grown).filter(|(_, grown)| *grown).for_each(|(last, _)| *last = between);
     }
 }
 
@@ -79,17 +99,10 @@ type At = (Instant, Option<Vec<Duration>>);
 /// Counters that stand still.
 struct Still {
     counters: Vec<RouterInterface>,
-    /// How long after the traffic they last grew.
-    still_after: Option<Duration>,
+    /// When after the load each last grew; `None` if they do not stand still.
+    grew: Option<Vec<[LastGrowth; 2]>>,
     /// Since when they do.
     since: At,
-}
-
-/// The instant at which the traffic of an attempt ended. The attempt took longer than its traffic: it was planned and
-/// counters were read before, and counters were read and the result was stored after. Each is taken for half of it.
-fn traffic_end(begun: Instant, ended: Instant, traffic_s: f64) -> Instant {
-    let beside = ended.since(begun).saturating_sub(Duration::from_secs_f64(traffic_s.max(0.0)));
-    Instant(ended.0 - (beside / 2).as_nanos() as u64)
 }
 
 /// Processor time of each router for a load of `load_s`: from `begun` to `ended`, less what the routers used while they
@@ -125,10 +138,28 @@ mod tests {
     }
 
     #[test]
-    fn traffic_ends_before_its_result_is_stored() {
-        let (begun, ended) = (Instant(1_000_000_000), Instant(3_100_000_000));
-        assert_eq!(traffic_end(begun, ended, 2.0), Instant(3_050_000_000));
-        assert_eq!(traffic_end(begun, ended, 2.1), ended);
-        assert_eq!(traffic_end(begun, ended, 9.0), ended);
+    fn each_counter_has_the_readings_between_which_it_last_grew() {
+        use drophammer_model::router_interfaces::InterfaceOf;
+        let counted = |router, in_packets, out_packets| RouterInterface {
+            router,
+            at: InterfaceOf::Interface(0),
+            in_packets,
+            out_packets,
+            in_bytes: 0,
+            out_bytes: 0,
+        };
+        let between = |at_least, at_most| {
+            let [at_least, at_most] = [at_least, at_most].map(Duration::from_millis);
+            LastGrowth { at_least, at_most }
+        };
+        let mut grew = vec![[between(0, 3); 2]; 2];
+        let readings = [
+            [counted(0, 10, 10), counted(1, 10, 10)],
+            [counted(0, 11, 12), counted(1, 10, 11)],
+            [counted(0, 11, 13), counted(1, 10, 11)],
+        ];
+        note_growth(&mut grew, &readings[0], &readings[1], between(1, 14));
+        note_growth(&mut grew, &readings[1], &readings[2], between(12, 25));
+        assert_eq!(grew, [[between(1, 14), between(12, 25)], [between(0, 3), between(1, 14)]]);
     }
 }

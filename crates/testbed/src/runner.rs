@@ -2,6 +2,7 @@
 //! come up or dies affects only its own tests.
 
 mod ceilings;
+mod memory;
 mod own_delay;
 mod plan;
 mod resume;
@@ -314,7 +315,10 @@ impl Runner<'_> {
         };
         if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
             let (name, now) = (&dut.name, &record.version);
-            return Err(RunError::Changed(format!("{name} was `{then}` when the run began, now it is `{now}`")));
+            let remedy = format!("install `{then}` again, or begin a new run without --resume");
+            return Err(RunError::Changed(format!(
+                "{name} was `{then}` when the run began, now it is `{now}`; {remedy}"
+            )));
         }
         self.keep(&Record::Dut(record))
     }
@@ -446,10 +450,8 @@ impl Runner<'_> {
         }
         for (index, test) in suite.tests.iter().enumerate() {
             let method = method(test);
-            let mut title = method.spec().title.to_owned();
-            if let Some(id) = &test.id {
-                title += &format!(" ({id})");
-            }
+            let id = test.id.as_ref().map_or(String::new(), |id| format!(" ({id})"));
+            let title = method.spec().title.to_owned() + &id;
             self.number += 1;
             let (test_time, after) = estimates[index];
             setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
@@ -492,6 +494,7 @@ impl Runner<'_> {
                 }
             }
         }
+        memory::note(&mut setup);
         Ok(None)
     }
 }

@@ -35,6 +35,16 @@ pub(super) fn grown(trial: &CirclingTrial) -> Grown {
     all
 }
 
+/// The growth without frames that the routers sent by themselves, ARP above all: what a counter has beyond its expected
+/// value, if that is no more than `own_frames`. Where packets are missing, such frames are not known, and stay.
+pub(super) fn without_own(grown: &Grown, compared: &[Compared], own_frames: u64) -> Grown {
+    let mut of_packets = grown.clone();
+    for compared in compared.iter().filter(|compared| compared.is_right(own_frames)) {
+        of_packets.entry(compared.counter).and_modify(|(packets, _)| *packets = compared.expected);
+    }
+    of_packets
+}
+
 /// A place on the way around.
 #[derive(Clone, Debug)]
 struct Station {
@@ -135,6 +145,23 @@ impl Expected {
     pub fn counters(&self) -> impl Iterator<Item = Counter> {
         let more = self.per_error.keys().filter(|counter| !self.per_packet.contains_key(counter));
         self.per_packet.keys().chain(more).copied()
+    }
+
+    /// The counters that packets of the loop pass and ICMP errors do not.
+    pub fn without_errors(&self) -> Vec<Counter> {
+        self.per_packet.keys().filter(|counter| !self.per_error.contains_key(counter)).copied().collect()
+    }
+
+    /// The counters of the tunnel, which carries no ICMP errors and no ARP; those of [`Expected::without_errors`] if
+    /// packets do not get to it.
+    pub fn in_tunnel(&self) -> Vec<Counter> {
+        let mut counters = self.without_errors();
+        let in_tunnel =
+            |counter: &Counter| matches!(counter.at, InterfaceOf::Tunnel(_)) && self.per_packet[counter] > 0;
+        if counters.iter().any(in_tunnel) {
+            counters.retain(in_tunnel);
+        }
+        counters
     }
 
     /// Expected growth of a counter.

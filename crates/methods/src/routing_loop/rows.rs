@@ -1,7 +1,8 @@
 //! The tables: counters against their expected values, the load of the loop, and the rates of every interface.
 
-use super::counted::{Compared, Counter, Grown, counter_place, grown, router_name};
-use super::{Circle, Circled};
+use super::Circle;
+use super::circled::Circled;
+use super::counted::{Compared, Counter, Grown, counter_place, router_name};
 use crate::columns;
 use crate::pattern::Pattern;
 use crate::table::TableSpec;
@@ -46,7 +47,8 @@ columns! {
         wan_hdlc_percent: Option<f64> = "With 8 bytes of HDLC" ["%"],
         wan_line_percent: Option<f64> = "With 38 bytes of an Ethernet line" ["%"],
         icmp_errors: u64 = "ICMP errors",
-        circling_ms: Option<f64> = "Went on after the load" ["ms"],
+        circling_at_least_ms: f64 = "Went on after the load, at least" ["ms"],
+        circling_ms: f64 = "At most" ["ms"],
     }
 }
 
@@ -123,15 +125,15 @@ fn verdict(compared: &Compared, way: &str, own_frames: u64) -> Option<String> {
     (!compared.is_right(own_frames)).then(|| format!("{way}: {} {what}", difference.unsigned_abs()))
 }
 
-/// Number of packets that all routers forwarded per injected packet.
-pub(super) fn amplification(circle: &Circle, of: &Circled) -> f64 {
-    circle.expected.sent_on(&grown(&of.trial), of.errors()) as f64 / of.injected().max(1) as f64
-}
+/// Packets and bytes by counter.
+type Growth = BTreeMap<Counter, (f64, f64)>;
 
 /// Growth of the counters in some time: in one trial, or in the part by which a second trial exceeds the first.
 struct Measured {
     seconds: f64,
-    grown: BTreeMap<Counter, (f64, f64)>,
+    grown: Growth,
+    /// Without frames of the routers themselves, as far as they are known.
+    of_packets: Growth,
     errors: f64,
     sent_on: f64,
     injected: f64,
@@ -140,13 +142,16 @@ struct Measured {
 
 impl Measured {
     fn of(circle: &Circle, of: &Circled) -> Measured {
-        let grown: Grown = grown(&of.trial);
+        let numbers = |grown: &Grown| -> Growth {
+            grown.iter().map(|(at, (packets, bytes))| (*at, (*packets as f64, *bytes as f64))).collect()
+        };
         Measured {
             seconds: of.seconds(),
             errors: of.errors() as f64,
-            sent_on: circle.expected.sent_on(&grown, of.errors()) as f64,
+            sent_on: of.sent_on(circle) as f64,
             injected: of.injected() as f64,
-            grown: grown.iter().map(|(at, (packets, bytes))| (*at, (*packets as f64, *bytes as f64))).collect(),
+            grown: numbers(&of.grown),
+            of_packets: numbers(&of.of_packets),
             cpu: of.trial.cpu.as_ref().map(|cpu| cpu.iter().map(std::time::Duration::as_secs_f64).collect()),
         }
     }
@@ -154,9 +159,12 @@ impl Measured {
     /// The part of `self` that exceeds `short`. A difference that is negative because of noise becomes 0.
     fn beyond(self, short: &Measured) -> Measured {
         let less = |long: f64, short: f64| (long - short).max(0.0);
-        let of_counter = |(at, (packets, bytes)): (&Counter, &(f64, f64))| {
-            let before = short.grown.get(at).copied().unwrap_or_default();
-            (*at, (less(*packets, before.0), less(*bytes, before.1)))
+        let growth = |long: &Growth, short: &Growth| -> Growth {
+            let of_counter = |(at, (packets, bytes)): (&Counter, &(f64, f64))| {
+                let before = short.get(at).copied().unwrap_or_default();
+                (*at, (less(*packets, before.0), less(*bytes, before.1)))
+            };
+            long.iter().map(of_counter).collect()
         };
         let cpu = self.cpu.zip(short.cpu.as_ref());
         Measured {
@@ -164,7 +172,8 @@ impl Measured {
             errors: less(self.errors, short.errors),
             sent_on: less(self.sent_on, short.sent_on),
             injected: less(self.injected, short.injected),
-            grown: self.grown.iter().map(of_counter).collect(),
+            grown: growth(&self.grown, &short.grown),
+            of_packets: growth(&self.of_packets, &short.of_packets),
             cpu: cpu.map(|(long, short)| long.iter().zip(short).map(|(long, short)| less(*long, *short)).collect()),
         }
     }
@@ -186,11 +195,11 @@ impl Measured {
     }
 }
 
-/// Packets per second of the loop at a hop, without ICMP errors.
+/// Packets per second of the loop at a hop, without ICMP errors and frames of the routers themselves.
 fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
     let Some((counter, per_error)) = circle.expected.hop(hop) else { return 0.0 };
-    let (pps, _) = measured.rate(counter);
-    (pps - per_error as f64 * measured.errors / measured.seconds).max(0.0)
+    let packets = measured.of_packets.get(&counter).map_or(0.0, |packets| packets.0);
+    (packets / measured.seconds - per_error as f64 * measured.errors / measured.seconds).max(0.0)
 }
 
 /// Everything that a router sent into a link: packets of the loop, ICMP errors, and frames of its own.
@@ -273,7 +282,8 @@ fn add_load(
         wan_hdlc_percent: share(circle, ip_bytes, measured, |sent| sent.bits_with(HDLC_BYTES)),
         wan_line_percent: share(circle, ip_bytes, measured, Sent::line_bits),
         icmp_errors: last.errors(),
-        circling_ms: last.trial.still_after.map(|time| time.as_secs_f64() * 1e3),
+        circling_at_least_ms: last.went_on.at_least.as_secs_f64() * 1e3,
+        circling_ms: last.went_on.at_most.as_secs_f64() * 1e3,
     };
     let mut marks = Vec::new();
     if last.errors() == 0 {

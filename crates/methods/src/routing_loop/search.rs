@@ -1,7 +1,8 @@
 //! The highest load without loss, and overload.
 
+use super::circled::{Circled, circled, first_of};
 use super::counted::Ended;
-use super::{Circle, Circled, OVERLOAD, PRECISION, circled, first_of, rows};
+use super::{Circle, OVERLOAD, PRECISION, rows};
 use crate::parameters::{MAX_LOAD, PAUSE};
 use crate::pattern::{Pattern, RETREAT, RETREATS};
 use crate::report::{deviate, note_of, note_unfit};
@@ -22,7 +23,7 @@ pub(super) struct Setting<'a> {
     pub trial_s: f64,
     /// Bytes of the injected packets.
     pub ip_bytes: u16,
-    /// How long packets circulate after a trial in which none waits in a queue.
+    /// When the last packet of a trial in which none waits in a queue was in the tunnel, at the latest.
     pub alone: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Setting<'_> {
     /// distort the figure.
     fn is_filling(&self, of: &Circled) -> bool {
         let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
-        of.longer_than(self.alone) > allowed + self.stillness.step
+        of.longer_than(self.alone) > allowed
     }
 
     /// Repeats the accounting trial. If packets are lost now, returns a text that says where.

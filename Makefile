@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz bench bench-ports package clean-lab
+.PHONY: help run test fuzz bench bench-ports package test-package clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -39,6 +39,9 @@ bench-ports: ## measure the ports beside bare system calls and trafgen; writes t
 
 package: ## build a Debian package with manual pages and completions, in target/package; installs cargo-deb if it is missing
 	@scripts/package
+
+test-package: ## as root: install that package into an overlay of this system, check what it brings, and purge it
+	@scripts/test-package
 
 clean-lab: ## remove what a killed run may have left behind
 	$(DROPHAMMER) clean

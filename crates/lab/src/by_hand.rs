@@ -8,6 +8,7 @@ use crate::configuration::render_for;
 use crate::kinds::{bird, frr};
 use crate::router::{Names, address_lines, label_lines, pushed_lines, vlan_lines};
 use drophammer_model::role::RouterRole;
+use drophammer_model::trial::Family;
 
 /// The language of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub enum Language {
     /// Nokia SR OS, MD-CLI.
     SrOs,
 }
+
+/// Neighbours that a kernel keeps by default, per family (`gc_thresh3`, ip-sysctl of Linux).
+const NEIGHBOURS: usize = 1024;
 
 const FRR_INTERFACES: &str = include_str!("../templates/frr-interfaces.conf.j2");
 const IOS_XR: &str = include_str!("../templates/iosxr.conf.j2");
@@ -64,9 +68,10 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
     let rendered = |template: &str| render_for(template, name, role, names);
     let mut text = match language {
         Language::Frr => {
-            in_the_shell("!", &shell_lines(role, names, false)) + &rendered(FRR_INTERFACES)? + &rendered(frr::TEMPLATE)?
+            let head = in_the_shell("!", &shell_lines(role, names, false), &loading_frr(role));
+            head + &rendered(FRR_INTERFACES)? + &rendered(frr::TEMPLATE)?
         }
-        Language::Bird => in_the_shell("#", &shell_lines(role, names, true)) + &rendered(bird::TEMPLATE)?,
+        Language::Bird => in_the_shell("#", &shell_lines(role, names, true), LOADING_BIRD) + &rendered(bird::TEMPLATE)?,
         Language::IosXr => rendered(IOS_XR)?,
         Language::Junos => rendered(JUNOS)?,
         Language::SrOs => rendered(SR_OS)?,
@@ -77,7 +82,21 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
     Ok(text)
 }
 
-/// Lines of ip(8) for what the routing daemons do not configure.
+/// How FRR takes its configuration: `vtysh -f` adds it to what the daemons have.
+fn loading_frr(role: &RouterRole) -> String {
+    let daemons = if role.bgp.is_some() {
+        "zebra, staticd and bgpd run (bgpd=yes in /etc/frr/daemons)"
+    } else {
+        "zebra and staticd run"
+    };
+    format!("vtysh -f FILE    where {daemons}")
+}
+
+/// How BIRD takes its configuration, which replaces the one that it has.
+const LOADING_BIRD: &str = "birdc 'configure \"FILE\"'";
+
+/// Lines for the router's shell: what the routing daemons do not configure, and the settings of the kernel with which the
+/// lab's own routers run.
 fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<String> {
     let ip = |line: String| format!("ip {line}");
     let mut lines: Vec<String> = Vec::new();
@@ -89,21 +108,41 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
         lines.extend(address_lines(role, names).into_iter().map(ip));
         lines.push("sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".into());
     }
+    // With a slash as separator, a name may have dots.
+    let interfaces: Vec<String> = role.places().map(|(at, ..)| names.at(role, at)).collect();
+    // The kernel uses the larger value of `all` and the interface's.
+    let unfiltered = interfaces.iter().map(|name| format!(" net/ipv4/conf/{name}/rp_filter=0")).collect::<String>();
+    lines.push(format!("sysctl -w net/ipv4/conf/all/rp_filter=0{unfiltered}"));
+    lines.extend(neighbour_lines(role));
     if !role.labels.is_empty() || !role.pushed.is_empty() {
         lines.push("modprobe mpls_iptunnel && sysctl -w net.mpls.platform_labels=1048575".into());
-        lines.extend(
-            (0..role.interfaces.len()).map(|port| format!("sysctl -w net.mpls.conf.{}.input=1", names.port(port))),
-        );
+        lines.extend(interfaces.iter().map(|name| format!("sysctl -w net/mpls/conf/{name}/input=1")));
         lines.extend(label_lines(role, names).into_iter().map(|line| format!("ip -f mpls {line}")));
         lines.extend(pushed_lines(role, names).into_iter().map(ip));
     }
     lines
 }
 
-/// The lines as comments.
-fn in_the_shell(comment: &str, lines: &[String]) -> String {
-    let lines: String = lines.iter().map(|line| format!("{comment}   {line}\n")).collect();
-    format!("{comment} First, in the shell of the router:\n{lines}{comment}\n")
+/// Room in the kernel's neighbour tables, where the emulated routers are more than it keeps by default.
+fn neighbour_lines(role: &RouterRole) -> Vec<String> {
+    let count = |family| {
+        let groups = role.bgp.iter().flat_map(|bgp| &bgp.groups).filter(|group| group.family == family);
+        groups.map(|group| group.peers.len()).sum::<usize>()
+    };
+    let line = |(family, word)| {
+        let room = (2 * count(family)).next_power_of_two();
+        (count(family) > NEIGHBOURS).then(|| format!("sysctl -w net.{word}.neigh.default.gc_thresh3={room}"))
+    };
+    [(Family::Ipv4, "ipv4"), (Family::Ipv6, "ipv6")].into_iter().filter_map(line).collect()
+}
+
+/// The lines as comments, and how the rest is loaded after them.
+fn in_the_shell(comment: &str, lines: &[String], loading: &str) -> String {
+    let block = |title: &str, lines: &[String]| {
+        let lines: String = lines.iter().map(|line| format!("{comment}   {line}\n")).collect();
+        format!("{comment} {title}\n{lines}{comment}\n")
+    };
+    block("First, in the shell of the router:", lines) + &block("Then load this file:", &[loading.to_owned()])
 }
 
 #[cfg(test)]
@@ -183,6 +222,27 @@ mod tests {
         };
         assert!(refused(&["eth1"]).contains("1 interfaces for 2 ports"), "{}", refused(&["eth1"]));
         assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("no name of an interface"));
+    }
+
+    #[test]
+    fn the_kernel_is_set_for_sub_interfaces_labels_and_many_neighbours() {
+        let role = RouterRole::of(&with_vlans(labelled()));
+        for language in [Language::Frr, Language::Bird] {
+            let text = named(language, &role);
+            for setting in [
+                "net/ipv4/conf/eth1.s100.200/rp_filter=0",
+                "net/mpls/conf/eth1.s100.200/input=1",
+                "net/mpls/conf/eth2/input=1",
+            ] {
+                assert!(text.contains(setting), "{language:?} lacks {setting}:\n{text}");
+            }
+            assert!(!text.contains("gc_thresh3"), "{text}");
+            let many = named(language, &RouterRole::of(&two_ports_with_bgp(600)));
+            for family in ["ipv4", "ipv6"] {
+                let room = format!("sysctl -w net.{family}.neigh.default.gc_thresh3=4096");
+                assert!(many.contains(&room), "{language:?} lacks {room}");
+            }
+        }
     }
 
     /// A program of FRR or BIRD, if this machine has it.

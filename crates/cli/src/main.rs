@@ -15,6 +15,7 @@ mod diagnostics;
 mod doctor;
 mod history;
 mod init;
+mod key_file;
 mod listen;
 mod live;
 mod manual;

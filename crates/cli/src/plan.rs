@@ -4,15 +4,17 @@ use crate::Exit;
 use crate::args::{LanguageArg, PlanArgs};
 use crate::output::{err, out};
 use crate::run::fail;
-use crate::suite_file::{load, refuse_impossible, show_about};
+use crate::suite_file::{load_without_keys, refuse_impossible, show_about};
 use drophammer_lab::{Language, write_configuration};
+use drophammer_model::label_work::label_work;
 use drophammer_model::role::{Place, RouterRole};
 use drophammer_model::suite::{Suite, VlanTag};
 use drophammer_model::visible::one_line;
 
 /// `drophammer plan`.
 pub fn plan(args: &PlanArgs) -> Exit {
-    let suite = match load(&args.suite) {
+    // Where the key belongs, a placeholder is printed.
+    let suite = match load_without_keys(&args.suite) {
         Ok((suite, _)) => suite,
         Err(exit) => return exit,
     };
@@ -113,16 +115,6 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
     }
 }
 
-/// What the router does for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`. The
-/// innermost one takes the place of the label that came, if one came.
-fn work(came: bool, out: &[u32]) -> String {
-    if out.is_empty() {
-        return "pop".to_owned();
-    }
-    let word = |(at, label): (usize, &u32)| format!("{} {label}", if came && at == 0 { "swap to" } else { "push" });
-    out.iter().rev().enumerate().map(word).collect::<Vec<_>>().join(", ")
-}
-
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
         "\nWhat the router must be configured with (--config frr, bird, iosxr, junos or sros prints it in their words)"
@@ -148,11 +140,15 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
             rows.push(row([&name, "BGP neighbour", &text]));
         }
         for entry in role.labels.iter().filter(|entry| entry.at == at) {
-            rows.push(row([&name, "label", &format!("{}: {}, to {}", entry.label, work(true, &entry.out), entry.via)]));
+            rows.push(row([
+                &name,
+                "label",
+                &format!("{}: {}, to {}", entry.label, label_work(true, &entry.out), entry.via),
+            ]));
         }
         for route in role.pushed.iter().filter(|route| route.at == at) {
             let (network, length) = route.prefix;
-            let text = format!("{network}/{length}: {}, to {}", work(false, &route.out), route.via);
+            let text = format!("{network}/{length}: {}, to {}", label_work(false, &route.out), route.via);
             rows.push(row([&name, "label", &text]));
         }
     }

@@ -5,12 +5,12 @@ use crate::args::RunArgs;
 use crate::baseline;
 use crate::clock::secret;
 use crate::detach::{self, Detached, command_line};
-use crate::live::{Waiting, of_record};
-use crate::observer::{Watcher, stop_flag};
+use crate::live::{Rates, Waiting, of_record};
+use crate::observer::{Watcher, stop_flag, tell};
 use crate::output::{err, out};
 use crate::progress::Display;
 use crate::running::Held;
-use crate::suite_file::{Kept, load, refuse_impossible};
+use crate::suite_file::{Kept, load, mask, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
@@ -221,6 +221,12 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(live) => live,
         Err(e) => return fail(Exit::Environment, format!("--live: {e}")),
     };
+    let (page, json) = (live.clone(), args.json);
+    let is_told = page.is_some() || json;
+    let rates = match is_told.then(|| Rates::start(move |event| tell(page.as_ref(), json, event))).transpose() {
+        Ok(rates) => rates,
+        Err(e) => return fail(Exit::Environment, format!("no further thread can be started: {e}")),
+    };
     if let Some(lab) = &lab
         && let Err(e) = lab.pin_current_thread(lab.cpus().tester)
     {
@@ -259,7 +265,8 @@ pub fn run(args: &RunArgs) -> Exit {
         // The parent process was ended in the meantime, so its user never learned of this run.
         stop.store(true, Ordering::Relaxed);
     }
-    let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
+    let mask = mask(&suite);
+    let mut watcher = Watcher { writer, display: Display::new(args.plain), live, rates, json: args.json, stop, mask };
     // The page begins with the results so far.
     kept.iter().for_each(|record| watcher.tell(of_record(record)));
     let work_dir = dir.join("duts");

@@ -11,8 +11,8 @@ use crate::suite_file::with_registry;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::Suite;
 use drophammer_model::suite::read::{self, Overrides};
+use drophammer_model::suite::{Mask, Suite};
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_store::RunWriter;
 use drophammer_testbed::selftest::{NAME, SelfTest, run_self_test};
@@ -100,7 +100,15 @@ pub fn run(args: &SelftestArgs) -> Exit {
     };
     let dir = writer.dir().to_owned();
     let work_dir = dir.join("duts");
-    let mut watcher = Watcher { writer, display: Display::new(args.plain), live: None, json: false, stop };
+    let mut watcher = Watcher {
+        writer,
+        display: Display::new(args.plain),
+        live: None,
+        rates: None,
+        json: false,
+        stop,
+        mask: Mask::default(),
+    };
     let test = SelfTest {
         lab: &mut lab,
         backends,

@@ -2,13 +2,14 @@
 
 use crate::args::{ProfileArg, SuiteArgs};
 use crate::output::{err, out};
-use crate::{Exit, baseline, diagnostics};
+use crate::{Exit, baseline, diagnostics, key_file};
 use drophammer_methods::METHODS;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::registry::{KindSpec, Registry, TestSpec};
 use drophammer_model::suite::include::{MAX_BYTES, Refusal};
-use drophammer_model::suite::read::{self, Overrides, default_rounds};
-use drophammer_model::suite::{Profile, Suite, TestConfig};
+use drophammer_model::suite::keys::OpenKey;
+use drophammer_model::suite::read::{self, Outside, Overrides, default_rounds};
+use drophammer_model::suite::{Mask, Profile, Secret, Suite, TestConfig};
 use drophammer_model::visible::one_line;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -69,6 +70,15 @@ pub struct Kept {
 
 /// Reads the suite, with its texts and those of the files that it includes, without secrets; prints its errors.
 pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
+    load_with(args, &key_file::of_suite)
+}
+
+/// As [`load`], without reading keys of BGP sessions from files and the environment: placeholders stand for them.
+pub fn load_without_keys(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
+    load_with(args, &|_| Ok(Secret::HIDDEN.to_owned()))
+}
+
+fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Exit> {
     let name = args.suite.display().to_string();
     let text = text_of(&args.suite).map_err(|e| {
         err!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
@@ -88,8 +98,9 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
         set: args.set.clone(),
     };
     let folder = args.suite.parent().unwrap_or(Path::new(""));
-    let open = |path: &Path| included(folder, path);
-    let read = with_registry(|registry| read::read_with(&text, &name, &open, registry, &overrides));
+    let include = |path: &Path| included(folder, path);
+    let outside = Outside { include: &include, key };
+    let read = with_registry(|registry| read::read_with(&text, &name, outside, registry, &overrides));
     let loaded = read.map_err(|errors| {
         diagnostics::print(&errors);
         Exit::Usage
@@ -121,11 +132,17 @@ pub fn show_about(time: Duration) -> String {
     }
 }
 
+/// Hides the secrets of the suite in other texts.
+pub fn mask(suite: &Suite) -> Mask {
+    suite.bgp.as_ref().map(|bgp| bgp.protection.mask()).unwrap_or_default()
+}
+
 /// Prints the known obstacles for the routers of the suite: a role that a router cannot play, a configuration of the
 /// user's that cannot be used.
 pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
     drophammer_testbed::kinds::check(suite).map_err(|refused| {
-        refused.iter().for_each(|why| err!("error: {why}"));
+        let mask = mask(suite);
+        refused.iter().for_each(|why| err!("error: {}", mask.text(&why.to_string())));
         Exit::Usage
     })
 }

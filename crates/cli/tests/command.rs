@@ -4,7 +4,7 @@ mod common;
 
 use common::{drophammer, kind_of, records, run, stored, suite, text};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Living processes of the lab of process `main`, found by the mark in their environment.
@@ -372,51 +372,6 @@ fn a_missing_interface_is_told_and_the_others_go_on() {
     let ended: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     assert!(ended.iter().any(|t| t["dut"] == "known" && t["status"]["status"] == "completed"), "{ended:?}");
     assert!(ended.iter().any(|t| t["dut"] == "mine" && t["status"]["status"] == "failed"), "{ended:?}");
-}
-
-/// Starts the command with `pipe` as its standard output or, with `error`, as its standard error.
-fn into_closed_pipe(args: &[&str], error: bool) -> Output {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let mut command = drophammer();
-    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if error {
-        command.stderr(writer)
-    } else {
-        command.stdout(writer)
-    };
-    command.output().expect("the command starts")
-}
-
-#[test]
-fn output_into_a_closed_pipe_ends_quietly() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let good = suite(dir.path(), "  - {name: box, kind: reference}\n", "  - forwarding_rate: {trial_duration: 1 ms}\n");
-    let (good, out) = (good.to_str().unwrap(), dir.path().join("out"));
-    let out = out.to_str().unwrap();
-    let commands: &[&[&str]] = &[
-        &["list", "tests"],
-        &["list", "duts"],
-        &["list", "backends"],
-        &["schema"],
-        &["check", good],
-        &["plan", good],
-        &["plan", good, "--config", "bird"],
-        &["run", good, "--out", out],
-        &["report", out],
-        &["clean"],
-        &["--help"],
-    ];
-    for args in commands {
-        let output = into_closed_pipe(args, false);
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
-        assert!(!text(&output.stderr).contains("panicked"), "{args:?}: {}", text(&output.stderr));
-    }
-    assert!(dir.path().join("out/report.html").is_file(), "the run was completed");
-    // Exit codes do not change if the error output cannot be written.
-    let missing = dir.path().join("missing.yaml");
-    let output = into_closed_pipe(&["check", missing.to_str().unwrap()], true);
-    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

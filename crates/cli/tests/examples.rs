@@ -6,7 +6,7 @@ use std::process::Command;
 /// Parameters that would take hours even in virtual time: suite, and the values for `--set` instead.
 const SHORTER: [(&str, &[&str]); 1] = [("overnight", &["soak.duration=5 s", "soak.interval=1 s"])];
 /// Keys of `topology` that the simulated router supports.
-const TOPOLOGY: [&str; 6] = ["mesh", "chain", "loop", "core_speed", "wan_speed", "wan_delay"];
+const TOPOLOGY: [&str; 7] = ["mesh", "chain", "loop", "core_speed", "wan_speed", "wan_delay", "wan_loss"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -2,6 +2,7 @@
 
 use crate::router::{Names, family_of, prefix_of};
 use crate::{LabError, bgp};
+use drophammer_model::label_work::label_work;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::role::{LabelRoute, Place, PushedRoute, RouterRole, StaticRoute};
 use drophammer_model::suite::DutConfig;
@@ -158,14 +159,14 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     };
     let label = |entry: &LabelRoute| {
         context! {
-            label => entry.label, out => entry.out.clone(), work => work(true, &entry.out), via => entry.via.to_string(), family => family_of(entry.via),
+            label => entry.label, out => entry.out.clone(), work => label_work(true, &entry.out), via => entry.via.to_string(), family => family_of(entry.via),
             parent => names.port(entry.at.port),
         }
     };
     let labels: Vec<Value> = role.labels.iter().map(label).collect();
     let push = |route: &PushedRoute| {
         let prefix = format!("{}/{}", route.prefix.0, route.prefix.1);
-        context! { prefix, work => work(false, &route.out), via => route.via.to_string() }
+        context! { prefix, work => label_work(false, &route.out), via => route.via.to_string() }
     };
     let pushed: Vec<Value> = role.pushed.iter().map(push).collect();
     let routes: Vec<Value> = role.routes.iter().map(route).collect();
@@ -186,16 +187,6 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let router_id = role.member.as_ref().map_or(ROUTER_ID, |member| member.router_id).to_string();
     let lab = matches!(names, Names::Lab);
     context! { name, router_id, interfaces, routes, ranks, labels, pushed, bgp, lab }
-}
-
-/// What is done for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`. The innermost
-/// one takes the place of the label that came, if one came.
-fn work(came: bool, out: &[u32]) -> String {
-    if out.is_empty() {
-        return "pop".to_owned();
-    }
-    let word = |(at, label): (usize, &u32)| format!("{} {label}", if came && at == 0 { "swap to" } else { "push" });
-    out.iter().rev().enumerate().map(word).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -266,10 +257,6 @@ mod tests {
                 assert!(text.contains(line), "{template}: {text}");
             }
         }
-        assert_eq!(
-            (work(true, &[]), work(true, &[7]), work(false, &[7, 8])),
-            ("pop".into(), "swap to 7".into(), "push 8, push 7".into())
-        );
     }
 
     #[test]

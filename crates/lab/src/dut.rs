@@ -99,6 +99,14 @@ pub trait Dut {
         None
     }
 
+    /// Memory that all processes of each router have in RAM, in bytes, a shared page counted once ([PSS]); one router if
+    /// the DUT is no system. `None` if it is not known for all of them, or a router has no processes.
+    ///
+    /// [PSS]: https://docs.kernel.org/filesystems/proc.html
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        None
+    }
+
     /// Interface and tunnel counters since the DUT was brought up: router by router, interfaces before tunnels. A DUT
     /// that is one router is the first. `None` if the DUT does not provide them.
     ///
@@ -356,6 +364,11 @@ impl Dut for NamespaceDut {
             probe::interface(self.netns(), &name, &mut counters)?;
         }
         Ok(router::counted(&self.role, &counters, 0))
+    }
+
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        let daemons: Option<Vec<u64>> = self.daemons.iter().map(|daemon| probe::proportional(daemon.pid())).collect();
+        daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

@@ -1,11 +1,11 @@
-//! Delay of a link between two routers, made by the kernel of the receiving router.
+//! Delay and loss of a link between two routers, made by the kernel of the receiving router.
 //!
 //! Packets that arrive at an interface are held by [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) on
 //! an intermediate device until their time is over. Queue and speed of the link come before that, as without a delay.
 //! With netem in the queue of the sender instead, packets under way would share it with packets that wait for the line.
 
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::topology::CoreLink;
+use drophammer_model::topology::{CoreLink, LinkLoss};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use crate::router::dut_interface;
 
+/// Kernel modules for it.
+pub(crate) const MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
 /// Least number of packets that can be under way at once.
 const LEAST_PACKETS: u128 = 10_000;
 /// Speed assumed for a link without one, for the number of packets on it: more than the router of one processor
@@ -21,7 +23,7 @@ const UNLIMITED: Bandwidth = Bandwidth(200_000_000);
 /// Bits of the shortest frame with preamble and gap.
 const SHORTEST: u128 = 8 * 84;
 
-/// The delay of packets that arrive at one interface of a router.
+/// The delay and the loss of packets that arrive at one interface of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LinkDelay {
     /// The interface, by its index in the role.
@@ -30,16 +32,19 @@ pub(crate) struct LinkDelay {
     time: Duration,
     /// Most packets under way; packets beyond that are dropped and counted.
     packets: u128,
+    /// Share of the packets that are lost, at random, once the system has been found to forward.
+    loss: LinkLoss,
 }
 
 impl LinkDelay {
-    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link without a delay.
+    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link with neither
+    /// delay nor loss.
     pub(crate) fn of(link: &CoreLink, interface: usize) -> Option<LinkDelay> {
         let speed = link.speed.unwrap_or(UNLIMITED);
         // Twice what the line carries in this time, because a token bucket lets bursts pass.
         let packets = (2 * u128::from(speed.0) * link.delay.as_micros()).div_ceil(1_000_000 * SHORTEST);
-        let delay = LinkDelay { interface, time: link.delay, packets: packets.max(LEAST_PACKETS) };
-        (!link.delay.is_zero()).then_some(delay)
+        let delay = LinkDelay { interface, time: link.delay, packets: packets.max(LEAST_PACKETS), loss: link.loss };
+        (!link.delay.is_zero() || !link.loss.is_none()).then_some(delay)
     }
 
     /// Name of the intermediate device.
@@ -53,11 +58,22 @@ impl LinkDelay {
         [format!("link add name {device} type ifb"), format!("link set {device} up")]
     }
 
+    /// What netem does with each packet.
+    fn netem(&self) -> String {
+        format!("netem delay {}us limit {}", self.time.as_micros(), self.packets)
+    }
+
+    /// Line of tc(8) that begins the loss, if there is any.
+    pub(crate) fn loss_line(&self) -> Option<String> {
+        let line = format!("qdisc change dev {} root {} loss {}%", self.device(), self.netem(), self.loss.percent());
+        (!self.loss.is_none()).then_some(line)
+    }
+
     /// Lines of tc(8) that redirect arriving packets through it.
     pub(crate) fn tc_lines(&self) -> [String; 3] {
         let (device, interface) = (self.device(), dut_interface(self.interface));
         [
-            format!("qdisc add dev {device} root netem delay {}us limit {}", self.time.as_micros(), self.packets),
+            format!("qdisc add dev {device} root {}", self.netem()),
             format!("qdisc add dev {interface} ingress"),
             format!(
                 "filter add dev {interface} parent ffff: protocol all matchall action mirred egress redirect dev {device}"
@@ -65,7 +81,8 @@ impl LinkDelay {
         ]
     }
 
-    /// Name of the counter of packets that were dropped because too many were under way.
+    /// Name of the counter of packets that were lost at random or because too many were under way. netem counts them
+    /// together.
     fn counter(&self) -> String {
         format!("{}.delay_dropped", dut_interface(self.interface))
     }
@@ -96,7 +113,7 @@ mod tests {
 
     fn link(speed: Option<u64>, delay: Duration) -> CoreLink {
         let ends = [CoreEnd { router: 1, interface: 2 }, CoreEnd { router: 2, interface: 0 }];
-        CoreLink { name: CoreLinkName(2, 3), ends, speed: speed.map(Bandwidth), delay }
+        CoreLink { name: CoreLinkName(2, 3), ends, speed: speed.map(Bandwidth), delay, loss: LinkLoss::default() }
     }
 
     #[test]
@@ -111,6 +128,21 @@ mod tests {
                 "filter add dev d2 parent ffff: protocol all matchall action mirred egress redirect dev w2",
             ]
         );
+    }
+
+    #[test]
+    fn loss_begins_later_with_or_without_a_delay() {
+        let of =
+            |ms, loss| LinkDelay::of(&CoreLink { loss: LinkLoss(loss), ..link(None, Duration::from_millis(ms)) }, 0);
+        let line = |ms, loss| of(ms, loss).unwrap().loss_line();
+        assert_eq!(line(60, 0), None);
+        assert_eq!(
+            line(60, 1_000).as_deref(),
+            Some("qdisc change dev w0 root netem delay 60000us limit 35715 loss 0.1%")
+        );
+        assert_eq!(line(0, 1).as_deref(), Some("qdisc change dev w0 root netem delay 0us limit 10000 loss 0.0001%"));
+        assert!(of(60, 1_000).unwrap().tc_lines().iter().all(|line| !line.contains("loss")));
+        assert_eq!(of(0, 0), None);
     }
 
     #[test]

@@ -148,6 +148,24 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     status_kib(&status, "VmRSS:").map(|kib| kib * 1024)
 }
 
+/// Memory that a process and its descendants have in RAM, in bytes: the sum of their proportional sets (PSS), in which
+/// a page that several processes share counts once in all. User Mode Linux has processes with one address space, for
+/// which the kernel reports the same pages; they have the same map and count once. `None` if it cannot be read.
+pub(crate) fn proportional(pid: u32) -> Option<u64> {
+    let mut maps = Vec::new();
+    let mut of = |pid: u32| {
+        let map = fs::read(format!("/proc/{pid}/maps")).ok()?;
+        if maps.contains(&map) {
+            return Some(0);
+        }
+        maps.push(map);
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        status_kib(&text, "Pss:").map(|kib| kib * 1024)
+    };
+    // A descendant may have ended meanwhile.
+    Some(of(pid)? + family_tree(pid)[1..].iter().filter_map(|pid| of(*pid)).sum::<u64>())
+}
+
 fn status_kib(status: &str, key: &str) -> Option<u64> {
     status.lines().find_map(|l| l.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
@@ -327,6 +345,8 @@ mod tests {
             std::thread::yield_now();
         };
         assert_eq!(tree[0], child.id());
+        let (whole, last) = (proportional(child.id()).unwrap(), proportional(tree[1]).unwrap());
+        assert!(whole > last && last > 0, "{whole} {last}");
         for pid in tree {
             let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -342,6 +362,8 @@ mod tests {
         assert_eq!((trie_prefixes(triestat), trie_prefixes("Local:\n\tPrefixes: 9\n")), (Some(13), None));
         assert_eq!(rt6_entries("0014 000a 0024 00ff 0000 000d 0002\n"), Some(255));
         assert_eq!(status_kib("VmPeak:\t  9 kB\nVmRSS:\t    1200 kB\n", "VmRSS:"), Some(1200));
+        let rollup = "55d0c0de8000-7ffd8a5f1000 ---p 00000000 00:00 0 [rollup]\nRss:  1692 kB\nPss:   270 kB\nPss_Dirty: 88 kB\n";
+        assert_eq!(status_kib(rollup, "Pss:"), Some(270));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, is_pipe, kinds};
+use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, is_pipe};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -72,16 +72,7 @@ pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(),
     if MANAGEMENT.find(&dut.params) == Some(true) {
         return Err(unusable("`management: true`", "leave `management` out: there is no single router to ask"));
     }
-    if !kind.delays_links()
-        && let Some(link) = system.links.iter().find(|link| !link.delay.is_zero())
-    {
-        let able = kinds::KINDS.iter().filter(|kind| kind.delays_links()).map(|kind| kind.spec().name);
-        let able: Vec<_> = able.collect();
-        return Err(LabError::Unusable {
-            what: format!("routers of kind `{}` cannot delay link {} between them", kind.spec().name, link.name),
-            remedy: format!("leave `wan_delay` out, or take kind {}", able.join(", ")),
-        });
-    }
+    links::refuse_unless_made(kind, system)?;
     system.routers.iter().enumerate().try_for_each(|(i, router)| kind.check(&member(dut, i), &router.role))
 }
 
@@ -188,12 +179,20 @@ impl Dut for SystemDut {
         }
     }
 
+    fn forwards(&mut self) -> Result<(), LabError> {
+        self.routers.iter_mut().try_for_each(|router| router.forwards())
+    }
+
     fn cpu_time(&mut self) -> Option<Duration> {
         self.sum(|router| router.cpu_time(), |a, b| a + b)
     }
 
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         self.routers.iter_mut().map(|router| router.cpu_time()).collect()
+    }
+
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        self.sum(|router| router.router_memory(), |a, b| [a, b].concat())
     }
 
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
@@ -377,11 +376,11 @@ fn is_of(name: &str, interface: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find;
     use crate::kinds::tests_support::two_ports_with_bgp;
     use crate::router::{lines_of_link, route_lines};
-    use drophammer_model::suite::{ParamValue, Params, PortConfig};
-    use drophammer_model::topology::{Shape, Topology, Wan};
+    use crate::{find, kinds};
+    use drophammer_model::suite::{Params, PortConfig};
+    use drophammer_model::topology::{Shape, Topology};
 
     /// The role of the first of three fully meshed routers, each with one port.
     fn role(internal: bool) -> RouterRole {
@@ -467,21 +466,5 @@ mod tests {
             &role(false),
         );
         assert!(refused.unwrap_err().to_string().contains("`systems`"));
-    }
-
-    #[test]
-    fn a_delay_needs_routers_that_make_it() {
-        let ports = crate::kinds::tests_support::two_ports();
-        let wan = Some(Wan { speed: None, delay: Some(Duration::from_millis(277)) });
-        let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
-        let system = System::of(&ports, &topology).unwrap();
-        let checked = |kind: &str| {
-            let (name, params) = ("m".into(), Params([("routing".into(), ParamValue::Text("static".into()))].into()));
-            let dut = DutConfig { name, kind: kind.into(), params, topology: Some(topology) };
-            check(find(kind).unwrap(), &dut, &system)
-        };
-        let error = checked("linux").unwrap_err().to_string();
-        assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("take kind uml"), "{error}");
-        checked("uml").unwrap();
     }
 }

@@ -106,6 +106,10 @@ const NEXT_TO_NOTHING: f64 = 0.1;
 /// one that forwards.
 const LAST_PART: f64 = 0.1;
 
+/// Share of a trial for which the DUT's processor may stand still at once. Over minutes at a high load, a shared machine has such
+/// stalls; no time is then more exact than the longest of them.
+const STALL_SHARE: f64 = 0.001;
+
 /// When the first and the last route changed, in seconds after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Edge {
@@ -169,6 +173,10 @@ impl Method for ConvergenceSkyline {
         let lower = LOWER_LOADS.get(params).map_or(0, |loads| loads.len());
         let families = route_tests::FAMILIES.get(params).len();
         Some(TrialCount::between(families, families * (1 + lower)) + known_trials(params, searches))
+    }
+
+    fn tolerated_stall(&self, trial_s: f64) -> Duration {
+        Duration::from_secs_f64(trial_s * STALL_SHARE)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -275,7 +283,19 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     }
     let throughput = route_traffic::baseline_of(bed, cycles.size.clone(), family, params);
     let duration_s = cycles.duration_s();
-    let times = Times { bin_s, every_s: spread.every_s(rate), duration_s, lowered, throughput };
+    let stalled_ns = result.health.dut_processor.as_ref().map_or(0, |processor| processor.longest_stall_ns);
+    let stall_s = Duration::from_nanos(stalled_ns).as_secs_f64();
+    let times = Times { bin_s, every_s: spread.every_s(rate), stall_s, duration_s, lowered, throughput };
+    if stall_s > bin_s {
+        let (stall_ms, bin_ms) = (stall_s * 1e3, bin_s * 1e3);
+        note(
+            outcome,
+            format!(
+                "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so a time is no more \
+                 exact than that."
+            ),
+        );
+    }
     if times.every_s > bin_s {
         let (every_ms, bin_ms) = (times.every_s * 1e3, bin_s * 1e3);
         note(
@@ -295,6 +315,8 @@ struct Times {
     bin_s: f64,
     /// Time between two frames to a route.
     every_s: f64,
+    /// The longest time for which the DUT's processor stood still.
+    stall_s: f64,
     duration_s: f64,
     /// The last load that was tried after the router forwarded next to nothing at the requested one.
     lowered: Option<Percent>,
@@ -305,7 +327,7 @@ struct Times {
 impl Times {
     /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes.
     fn resolution_s(&self) -> f64 {
-        self.bin_s.max(self.every_s)
+        self.bin_s.max(self.every_s).max(self.stall_s)
     }
 }
 

@@ -44,8 +44,8 @@ pub mod rib_fib_capacity;
 pub mod route_filtering;
 pub mod route_flap;
 pub mod route_forwarding;
-mod route_probe;
 pub mod route_outage;
+mod route_probe;
 pub mod route_spread;
 pub mod route_steps;
 pub mod route_tests;
@@ -67,7 +67,9 @@ pub mod trial_count;
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{CirclingTrial, CountedTrial, HighestLoads, Known, PortView, Stillness, TestError, Testbed};
+pub use testbed::{
+    CirclingTrial, CountedTrial, HighestLoads, Known, LastGrowth, PortView, Stillness, TestError, Testbed,
+};
 pub use trial_count::TrialCount;
 
 use crate::parameters::FRAME_SIZES;
@@ -115,6 +117,13 @@ pub trait Method: Sync {
         let sizes = FRAME_SIZES.find(params).unwrap_or_default();
         let own = sizes.into_iter().map(|size| Pattern::new(size, params));
         own.chain(route_traffic::load_patterns(self.spec(), params)).collect()
+    }
+
+    /// How long the DUT's processor may stand still in a trial of `trial_s` seconds, if that is longer than the limit of other trials.
+    /// A test that counts losses has no such time; one that only reads times of seconds can bear it.
+    fn tolerated_stall(&self, trial_s: f64) -> Duration {
+        let _ = trial_s;
+        Duration::ZERO
     }
 
     /// Deviations of these parameters from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section

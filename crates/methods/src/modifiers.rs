@@ -26,12 +26,24 @@ use drophammer_model::suite::Params;
 /// `modifiers`
 pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
     "modifiers",
-    "what is sent beside the test frames, one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update` (RFC 2544 section 11)",
+    "what the router has to do beside the test frames, one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update`, `filters` (RFC 2544 section 11)",
+);
+/// `filter_conditions`
+pub const FILTER_CONDITIONS: Param<u64> = Param::new(
+    "filter_conditions",
+    "25",
+    "25",
+    "conditions of the filter of the modifier `filters`, of which the last one permits the test frames (RFC 2544 section 11.4: 1 and 25)",
 );
 
 /// The modifiers of a test; only [`Modifier::None`] if it has none.
 pub fn modifiers(params: &Params) -> Vec<Modifier> {
-    MODIFIERS.find(params).flatten().unwrap_or_else(|| vec![Modifier::None])
+    let listed = MODIFIERS.find(params).flatten().unwrap_or_else(|| vec![Modifier::None]);
+    let counted = |modifier| match modifier {
+        Modifier::Filters { .. } => Modifier::Filters { conditions: FILTER_CONDITIONS.get(params) },
+        other => other,
+    };
+    listed.into_iter().map(counted).collect()
 }
 
 /// Patterns of a test by frame size: each size with each modifier.
@@ -55,6 +67,8 @@ pub(crate) fn named(name: String, modifier: Modifier) -> String {
         Modifier::Broadcast => format!("{name} beside 1 % broadcast frames"),
         Modifier::Management => format!("{name} beside management frames"),
         Modifier::RoutingUpdate => format!("{name} beside routing updates"),
+        Modifier::Filters { conditions: 1 } => format!("{name} through a filter of 1 condition"),
+        Modifier::Filters { conditions } => format!("{name} through filters of {conditions} conditions"),
     }
 }
 
@@ -72,6 +86,7 @@ columns! {
         answered: Option<u64> = "Answered",
         updates: Option<u64> = "Changes of routes",
         processed: Option<u64> = "Passed on",
+        matched: Option<u64> = "Permitted or denied by a filter" ["frames"],
     }
 }
 
@@ -120,6 +135,10 @@ pub(crate) fn with(
     if routes && seen.processed < seen.updates {
         marks.push(format!("{} changes of routes were not passed on", seen.updates - seen.processed));
     }
+    let filters = matches!(pattern.modifier, Modifier::Filters { .. });
+    if let Some(matched) = seen.matched.filter(|matched| filters && *matched < seen.received) {
+        marks.push(format!("{} test frames passed no filter", seen.received - matched));
+    }
     for mark in &marks {
         note_of(outcome, pattern, mark);
     }
@@ -135,6 +154,7 @@ pub(crate) fn with(
         answered: management.then_some(seen.answered),
         updates: routes.then_some(seen.updates),
         processed: routes.then_some(seen.processed),
+        matched: seen.matched.filter(|_| filters),
     };
     TABLE.add(outcome, row, [], marks);
     ended

@@ -1,6 +1,6 @@
 //! Parameters that several tests share, and their deviations from the RFCs.
 
-use crate::modifiers::MODIFIERS;
+use crate::modifiers::{FILTER_CONDITIONS, MODIFIERS};
 use crate::route_traffic;
 use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
@@ -46,7 +46,7 @@ pub const DISTRIBUTION: Param<Distribution> = Param::new(
     "distribution",
     "non_meshed",
     "non_meshed",
-    "between which ports frames go: those of pairs, or every port and every other one (RFC 2285 section 3.3)",
+    "between which ports frames go: those of pairs (the first and the second), those of crossed pairs (the first and the first of the second half), or every port and every other one (RFC 2285 section 3.3)",
 );
 /// `ipv6_extensions`
 pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
@@ -130,7 +130,7 @@ pub const TRAFFIC: [ParamSpec; 7] = [
 /// Parameters of tests whose frames may carry labels.
 pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
 /// The modifiers of RFC 2544 section 11, in tests that support them.
-pub const MODIFIED: [ParamSpec; 1] = [MODIFIERS.spec()];
+pub const MODIFIED: [ParamSpec; 2] = [MODIFIERS.spec(), FILTER_CONDITIONS.spec()];
 /// Parameters of the pause after each trial.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.

@@ -41,7 +41,8 @@ pub fn load_was_too_high(reasons: &[String]) -> bool {
     !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
-/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. In fully meshed
+/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. In crossed traffic of
+/// four ports the pairs are 0 and 2, 1 and 3. In fully meshed
 /// traffic each port sends to all others. Each family has a separate flow group and sends as many frames as the others,
 /// unless `mix` specifies otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,7 +217,9 @@ impl Pattern {
         if self.distribution == Distribution::FullyMeshed {
             return (0..ports).flat_map(|a| (0..ports).filter(move |b| *b != a).map(move |b| (a, b))).collect();
         }
-        let pairs = (0..ports / 2).map(|i| (2 * i, 2 * i + 1));
+        let half = ports / 2;
+        let pair = |i| if self.distribution == Distribution::Crossed { (i, i + half) } else { (2 * i, 2 * i + 1) };
+        let pairs = (0..half).map(pair);
         match self.direction {
             Direction::Bidirectional => pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect(),
             Direction::Unidirectional => pairs.collect(),

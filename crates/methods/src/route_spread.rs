@@ -54,12 +54,16 @@ impl Spread {
     /// other ports.
     ///
     /// # Errors
-    /// Those of [`Spread::meshed`].
+    /// [`TestError::NotApplicable`] for crossed pairs; those of [`Spread::meshed`].
     pub fn new(case: Case, params: &Params) -> Result<Spread, TestError> {
         match DISTRIBUTION.get(params) {
             Distribution::NonMeshed => {
                 let behind = vec![Behind { peer: case.peers[1], part: case.whole() }];
                 Ok(Spread { senders: vec![case.peers[0]], behind, case })
+            }
+            Distribution::Crossed => {
+                let why = "crossed pairs are of tests that send between pairs of ports; here `distribution` is `non_meshed` or `fully_meshed`";
+                Err(TestError::NotApplicable(why.into()))
             }
             Distribution::FullyMeshed => Spread::meshed(case),
         }

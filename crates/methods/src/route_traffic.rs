@@ -288,7 +288,9 @@ pub fn load_of(
     })?;
     let rate = throughput.scaled(percent / 100.0);
     let of = match pattern.distribution {
-        Distribution::NonMeshed => format!("throughput of {throughput} from one port to another"),
+        Distribution::NonMeshed | Distribution::Crossed => {
+            format!("throughput of {throughput} from one port to another")
+        }
         Distribution::FullyMeshed => format!("throughput of {throughput} per port, from each to all others"),
     };
     let what = format!("{}, {}", pattern.protocol(), pattern.size_text());

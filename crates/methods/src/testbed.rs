@@ -108,6 +108,15 @@ pub struct Stillness {
     pub patience: Duration,
 }
 
+/// When a counter grew last: two times after the end of the load, between which it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastGrowth {
+    /// The last reading without its final value began here; 0 if the first reading after the load had the final value.
+    pub at_least: Duration,
+    /// The first reading with its final value ended here.
+    pub at_most: Duration,
+}
+
 /// A trial with the counters of each router of the DUT before it, and after the last packet has ended.
 #[derive(Clone, Debug)]
 pub struct CirclingTrial {
@@ -119,9 +128,9 @@ pub struct CirclingTrial {
     pub after: Vec<RouterInterface>,
     /// Processor time of each router between the two, less what it uses while idle; `None` if not known.
     pub cpu: Option<Vec<Duration>>,
-    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::step`] too
-    /// long; `None` if counters still grew when the patience was over.
-    pub still_after: Option<Duration>,
+    /// When each counter grew last, in the order of `after`: that of arrived packets and that of sent ones. `None` if
+    /// counters still grew when the patience was over.
+    pub grew: Option<Vec<[LastGrowth; 2]>>,
     /// Received frames other than test frames.
     pub other: OtherTraffic,
 }

@@ -93,6 +93,27 @@ fn fully_meshed_traffic_goes_from_every_port_to_every_other_one() {
 }
 
 #[test]
+fn crossed_pairs_lead_from_one_half_of_the_ports_to_the_other() {
+    let pairs = |ports: usize, direction: &str| {
+        let given =
+            [("distribution", ParamValue::Text("crossed".into())), ("direction", ParamValue::Text(direction.into()))];
+        let pattern = Pattern::new("64".parse().unwrap(), &params(method("throughput"), false, &given));
+        let views: Vec<_> = (0..ports / 2).flat_map(|_| Fake::new().ports).collect();
+        let spec = pattern.trial(&views, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
+        let same = PatternKey::of(&spec) == pattern.key();
+        assert_eq!(
+            (same, pattern.senders(ports)),
+            (ports > 2, if direction == "bidirectional" { ports } else { ports / 2 } as u32)
+        );
+        spec.flows.iter().map(|flow| (flow.from, flow.to)).collect::<Vec<_>>()
+    };
+    assert_eq!(pairs(4, "bidirectional"), [(0, 2), (2, 0), (1, 3), (3, 1)]);
+    assert_eq!(pairs(6, "unidirectional"), [(0, 3), (1, 4), (2, 5)]);
+    // Between two ports crossed pairs are the pair.
+    assert_eq!(pairs(2, "bidirectional"), [(0, 1), (1, 0)]);
+}
+
+#[test]
 fn frames_aim_at_the_routes_behind_a_port() {
     let mut ports = Fake::new().ports;
     let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 100, 1).unwrap().into());

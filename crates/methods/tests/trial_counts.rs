@@ -33,10 +33,13 @@ fn a_count_that_parameters_fix_is_exact() {
         let mut bed = Fake { capacity_pps: 60_000.0, buffer: 1_000, beyond: 0.5, ..Fake::new() };
         let (found, said) = counted("throughput", &mut bed, conformant, &[], 0);
         assert!(is_about(found, said), "throughput: {found}, not {said}");
-        for name in ["forwarding_rate", "latency", "system_recovery", "overload", "counter_accuracy", "ping_delay"] {
+        for name in ["forwarding_rate", "latency", "system_recovery", "counter_accuracy", "ping_delay"] {
             let (found, said) = counted(name, &mut bed, conformant, &[], 0);
             assert_eq!(said, TrialCount::exactly(found), "{name}");
         }
+        // A router without a throughput is only flooded.
+        let (found, said) = counted("overload", &mut bed, conformant, &[], 0);
+        assert_eq!(said, TrialCount::between(found / 3, found), "overload");
         let (found, said) = counted("frame_loss_rate", &mut bed, conformant, &[], 0);
         assert!(said.least < found && Some(found) <= said.most, "{found}, not {said}");
         let (found, said) = counted("back_to_back", &mut bed, conformant, &[], 0);

@@ -108,6 +108,13 @@ fn of_cell(row: &Row, at: usize) -> Result<(Figure, Option<&'static str>), Strin
     })
 }
 
+/// The column that `cells` name, and its cell in each row that they select; `None` if the tables have no such cell.
+pub fn named_cells<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<&'t Cell>)> {
+    let (rows, at) = selected(cells, tables).ok()?;
+    let table = tables.iter().find(|table| table.key == cells.table)?;
+    Some((table.columns.get(at)?, rows.iter().filter_map(|row| row.cells.get(at)).collect()))
+}
+
 /// The rows that `cells` select and the index of their column, or why there are none.
 fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usize), String> {
     let Some(table) = tables.iter().find(|table| table.key == cells.table) else {

@@ -93,6 +93,10 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     Some(Doubt { round: worst.round, trial: result.trial, text })
 }
 
+fn with_filters(rank: &RankFigure) -> bool {
+    matches!(Modifier::of_figure(&rank.key), Modifier::Filters { .. })
+}
+
 /// True if the trial was decisive for the figure. Trials of a search beyond its lowest lossy load were not, nor trials
 /// of other frame sizes, nor, if the figure has a load, trials of other loads.
 fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
@@ -112,7 +116,10 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
         _ => true,
     };
     // Trials with queries or changes of routes have events, and raise no doubt.
-    let same = Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec);
+    let same = match trial.filtered && with_filters(rank) {
+        true => true,
+        false => Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec),
+    };
     near && of_load && same && size.is_none_or(|size| trial.spec.size == size)
 }
 
@@ -122,14 +129,20 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn
     for test in tests.iter_mut().filter(|test| !is_simulated(&test.dut)) {
         let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
+        // In a test with the modifier, trials with filters belong to its figures alone.
+        let modified = test.outcome.ranks.iter().any(with_filters);
+        let is_of = |rank: &RankFigure, trial: &TrialRecord| !(modified && trial.filtered) || with_filters(rank);
         for rank in test.outcome.ranks.iter_mut().filter(|rank| !rank.independent_of_loss) {
-            rank.doubts = doubt(own.iter().copied().filter(|trial| decided(rank, trial))).into_iter().collect();
+            rank.doubts = doubt(own.iter().copied().filter(|trial| is_of(rank, trial) && decided(rank, trial)))
+                .into_iter()
+                .collect();
         }
         for row in test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows) {
             let claim =
                 test.outcome.ranks.iter().find(|r| r.claim.as_ref().is_some_and(|c| row.trials.contains(&c.trial)));
             let of_row = own.iter().copied().filter(|trial| row.trials.contains(&trial.result.trial));
-            let found = doubt(of_row.filter(|trial| claim.is_none_or(|rank| decided(rank, trial))));
+            let found =
+                doubt(of_row.filter(|trial| claim.is_none_or(|rank| is_of(rank, trial) && decided(rank, trial))));
             row.marks.extend(found.map(|doubt| format!("doubtful: {}", doubt.text)));
         }
     }
@@ -260,6 +273,27 @@ mod tests {
         mark(&mut tests, &[overload(7, 200, 0.57)], &|_| false);
         let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
         assert_eq!(doubts, [1, 0]);
+    }
+
+    #[test]
+    fn loss_with_filters_is_of_the_figure_with_filters() {
+        let figure = |key: &str| {
+            serde_json::json!({
+                "key": key, "title": "", "unit": "", "value": 1.0, "higher_is_better": true, "tester_limited": false, "resolution": 0.0
+            })
+        };
+        let record = serde_json::json!({
+            "dut": "d", "test": "forwarding_rate", "title": "", "parameters": {}, "elapsed_s": 1.0,
+            "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [
+                figure("forwarding_rate_64_pps"), figure("forwarding_rate_64_filters_pps")
+            ]}
+        });
+        for (filtered, expected) in [(true, [0, 1]), (false, [1, 0])] {
+            let mut tests = [serde_json::from_value::<TestRecord>(record.clone()).unwrap()];
+            mark(&mut tests, &[TrialRecord { filtered, ..overload(7, 200, 0.57) }], &|_| false);
+            let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
+            assert_eq!(doubts, expected, "filtered: {filtered}");
+        }
     }
 
     #[test]

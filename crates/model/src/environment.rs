@@ -60,7 +60,8 @@ pub struct About {
     pub published: Vec<Published>,
 }
 
-/// A table of figures that others have published, as the suite gives it.
+/// Figures that others have published, as the suite gives them: a table of its own (`columns` and `rows`), or figures of
+/// the test by router (`routers` and `figures`), which stand beside those of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// Test whose figures it is shown with.
@@ -75,6 +76,28 @@ pub struct Published {
     pub columns: Vec<String>,
     /// Rows, each as long as `columns`.
     pub rows: Vec<Vec<String>>,
+    /// The routers whose figures these are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routers: Vec<String>,
+    /// Figures: the key of a figure of the test, or of cells of its tables ([`crate::suite::Cells`]), and a number or
+    /// words for each of `routers`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<(String, Vec<String>)>,
+    /// Unit of the values of `figures`, if it is not that of the test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+impl Published {
+    /// Stands in `figures` where nothing was published.
+    pub const NOTHING: &'static str = "-";
+
+    /// What it says of the figure with this key: the router and its value, where there is one.
+    pub fn values(&self, key: &str) -> impl Iterator<Item = (&str, &str)> {
+        let of_key = self.figures.iter().filter(move |(known, _)| known == key);
+        let pairs = of_key.flat_map(|(_, values)| self.routers.iter().zip(values));
+        pairs.map(|(router, value)| (router.as_str(), value.as_str())).filter(|(_, value)| *value != Self::NOTHING)
+    }
 }
 
 impl About {

@@ -15,6 +15,7 @@ pub mod echo;
 pub mod environment;
 pub mod filter;
 pub mod held_up;
+pub mod label_work;
 pub mod latency;
 pub mod losses;
 pub mod mac;

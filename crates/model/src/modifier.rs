@@ -1,28 +1,76 @@
 //! Modifiers of RFC 2544 section 11: additional load on a router beside the frames of a test.
 
+use crate::param::ChoiceWord;
 use crate::trial::TrialSpec;
+use std::fmt;
 
-crate::choice! {
-    /// What is sent beside the frames of a test (RFC 2544 section 11). Filters (section 11.4) have their own test.
-    #[derive(Default)]
-    pub enum Modifier {
-        /// Nothing.
-        #[default]
-        None = "none",
-        /// One frame in a hundred goes to the hardware broadcast address (section 11.1).
-        Broadcast = "broadcast",
-        /// One management query to the router per second (section 11.2).
-        Management = "management",
-        /// Changes of routes that no test frame uses (section 11.3).
-        RoutingUpdate = "routing_update",
+/// What a test runs beside, or through (RFC 2544 section 11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Modifier {
+    /// Nothing.
+    #[default]
+    None,
+    /// One frame in a hundred goes to the hardware broadcast address (section 11.1).
+    Broadcast,
+    /// One management query to the router per second (section 11.2).
+    Management,
+    /// Changes of routes that no test frame uses (section 11.3).
+    RoutingUpdate,
+    /// Packet filters that permit the test frames by the last of so many conditions (section 11.4).
+    Filters {
+        /// Number of conditions, including the one that permits the frames.
+        conditions: u64,
+    },
+}
+
+/// Conditions of the larger of the two filters of RFC 2544 section 11.4.
+pub const RFC_CONDITIONS: u64 = 25;
+
+impl fmt::Display for Modifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl ChoiceWord for Modifier {
+    const WORDS: &'static [&'static str] = &["none", "broadcast", "management", "routing_update", "filters"];
+
+    fn of_word(word: &str) -> Option<Self> {
+        std::iter::once(Modifier::None).chain(Modifier::SOME).find(|modifier| modifier.word() == word)
+    }
+
+    fn to_word(&self) -> &'static str {
+        self.word()
     }
 }
 
 impl Modifier {
     /// All modifiers except [`Modifier::None`].
-    pub const SOME: [Modifier; 3] = [Modifier::Broadcast, Modifier::Management, Modifier::RoutingUpdate];
+    pub const SOME: [Modifier; 4] = [
+        Modifier::Broadcast,
+        Modifier::Management,
+        Modifier::RoutingUpdate,
+        Modifier::Filters { conditions: RFC_CONDITIONS },
+    ];
 
-    /// The modifier of a trial, as far as its frames show it. Queries and changes of routes are events of a trial.
+    /// As written in suite files, without the number of conditions.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Modifier::None => "none",
+            Modifier::Broadcast => "broadcast",
+            Modifier::Management => "management",
+            Modifier::RoutingUpdate => "routing_update",
+            Modifier::Filters { .. } => "filters",
+        }
+    }
+
+    /// True if both are the same, whatever their numbers of conditions.
+    pub fn is_as(self, other: Modifier) -> bool {
+        self.word() == other.word()
+    }
+
+    /// The modifier of a trial, as far as its frames show it. Queries and changes of routes are events of a trial; a
+    /// record of a trial says whether there were filters.
     pub fn of_frames(spec: &TrialSpec) -> Modifier {
         if spec.flows.iter().any(|flow| flow.background) { Modifier::Broadcast } else { Modifier::None }
     }
@@ -40,9 +88,12 @@ impl Modifier {
         if self == Modifier::None { size.to_owned() } else { format!("{size}_{self}") }
     }
 
-    /// The modifier of the figure with this key.
+    /// The modifier of the figure with this key. It follows the frame size, so it is not the second word of the key, as
+    /// in `latency_filters_64_25_percent`.
     pub fn of_figure(key: &str) -> Modifier {
-        let has = |modifier: &Modifier| key.contains(&format!("_{modifier}_"));
+        let has = |modifier: &Modifier| {
+            key.split_once(&format!("_{modifier}_")).is_some_and(|(before, _)| before.contains('_'))
+        };
         Modifier::SOME.into_iter().find(has).unwrap_or_default()
     }
 }
@@ -56,7 +107,13 @@ mod tests {
         for modifier in [Modifier::None].into_iter().chain(Modifier::SOME) {
             let key = modifier.figure_key("throughput_64_pps", "64");
             assert_eq!(Modifier::of_figure(&key), modifier, "{key}");
+            assert_eq!(Modifier::of_word(modifier.word()), Some(modifier));
+            assert!(Modifier::WORDS.contains(&modifier.word()));
         }
+        assert_eq!(Modifier::of_figure("latency_filters_64_25_percent"), Modifier::None);
+        let few = Modifier::Filters { conditions: 1 };
+        assert_eq!(few.figure_key("throughput_64_pps", "64"), "throughput_64_filters_pps");
+        assert!(few.is_as(Modifier::Filters { conditions: 25 }) && !few.is_as(Modifier::None));
         assert_eq!(Modifier::Broadcast.figure_key("throughput_64_pps", "64"), "throughput_64_broadcast_pps");
         assert_eq!(
             Modifier::RoutingUpdate.figure_key("latency_imix_50_ns", "imix"),

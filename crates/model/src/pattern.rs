@@ -25,6 +25,9 @@ crate::choice! {
         /// Between the ports of pairs (RFC 2285 section 3.3.1).
         #[default]
         NonMeshed = "non_meshed",
+        /// Between each port of the first half and the port at the same place of the second half. Where neighbouring
+        /// ports are on one card, this is traffic between cards.
+        Crossed = "crossed",
         /// From every port to every other one, the same number of frames to each (RFC 2285 section 3.3.3).
         FullyMeshed = "fully_meshed",
     }
@@ -247,7 +250,17 @@ impl PatternKey {
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
         let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
-        let distribution = if tested.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
+        // Ports of crossed pairs are all equally far apart, and no neighbours.
+        let apart = |flow: &&FlowSpec| flow.from.abs_diff(flow.to);
+        let distance = tested.first().map_or(0, apart);
+        let crossed = distance > 1 && tested.iter().all(|flow| apart(flow) == distance);
+        let distribution = if tested.iter().any(meshed) {
+            Distribution::FullyMeshed
+        } else if crossed {
+            Distribution::Crossed
+        } else {
+            Distribution::NonMeshed
+        };
         let mut behind: BTreeMap<(PortIndex, Family), u32> = BTreeMap::new();
         for flow in &tested {
             if let Targets::Routes { count, .. } = &flow.destinations {
@@ -282,8 +295,10 @@ impl fmt::Display for PatternKey {
         for extension in &self.extensions {
             write!(f, "/{extension}")?;
         }
-        if self.modifier != Modifier::None {
-            write!(f, "/{}", self.modifier)?;
+        match self.modifier {
+            Modifier::None => {}
+            Modifier::Filters { conditions } => write!(f, "/{conditions} filter conditions")?,
+            some => write!(f, "/{some}")?,
         }
         Ok(())
     }

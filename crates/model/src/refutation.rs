@@ -143,6 +143,8 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.size == own.spec.size
             && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
+            // Filters of another test may have other conditions.
+            && (!own.filtered || trial.test == own.test)
             && trial.classed == own.classed
             && trial.links_down == own.links_down
     };

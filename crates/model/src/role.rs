@@ -1,7 +1,7 @@
 //! The role of a DUT as data: the configuration that a router needs between the ports of a suite.
 
 use crate::capabilities::Need;
-use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, PortConfig, VlanTag};
+use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, Mask, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
@@ -274,6 +274,11 @@ impl RouterRole {
         needs.extend(protected.then_some(Need::BgpProtection));
         needs.extend(self.member.is_some().then_some(Need::Systems));
         needs
+    }
+
+    /// Hides the secrets of the role in other texts.
+    pub fn mask(&self) -> Mask {
+        self.bgp.as_ref().map(|bgp| bgp.protection.mask()).unwrap_or_default()
     }
 
     /// The role without secrets, for files that are kept.

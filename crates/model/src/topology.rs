@@ -10,7 +10,7 @@ mod loads;
 mod roles;
 mod ways;
 
-pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown};
+pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown, LinkLoss};
 pub use cycle::{CycleHop, LOOP_PREFIX, LOOP_ROUTERS, WAN_HOPS};
 pub use loads::CoreLoads;
 pub use ways::CoreWay;
@@ -50,12 +50,16 @@ pub struct Wan {
     /// Delay in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
+    /// Share of the frames that it loses in each direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LinkLoss>,
 }
 
 impl Wan {
     /// True if the link does not differ from the others.
     pub fn is_plain(&self) -> bool {
-        self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero())
+        let lossless = self.loss.is_none_or(LinkLoss::is_none);
+        self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero()) && lossless
     }
 }
 
@@ -91,7 +95,10 @@ impl fmt::Display for Topology {
         if let Some(speed) = wan.speed {
             write!(f, " of {speed}")?;
         }
-        wan.delay.map_or(Ok(()), |delay| write!(f, " delayed by {delay:?}"))
+        if let Some(delay) = wan.delay {
+            write!(f, " delayed by {delay:?}")?;
+        }
+        wan.loss.map_or(Ok(()), |loss| write!(f, " with a loss of {loss}"))
     }
 }
 

@@ -56,6 +56,9 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 5}}", (3, 45), "a loop has 4 routers", "`loop: 4`"),
     Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, wan_delay: 1 s}}", (3, 60), "`wan_delay` belongs to", "`loop: 4`"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_delay: 1 h}}", (3, 59), "`wan_delay` is too long", "10 s"),
+    Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, wan_loss: 1 %}}", (3, 59), "`wan_loss` belongs to", "`loop: 4`"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_loss: 80 %}}", (3, 58), "`wan_loss` of 80 % leaves no link", "at most 50 %"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_loss: few}}", (3, 58), "`few` is no share of frames", "`0.1 %`"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_speed: 1 kbit/s}}", (3, 59), "`wan_speed` of 1 kbit/s is too slow", "10 kbit/s"),
     Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a DUT of kind `bird` cannot consist of several routers", "a kind that can: `frr`"),
     // Facts for the report.
@@ -71,6 +74,13 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\npublished: [{test: latenzy, title: t, source: s, columns: [a], rows: [[1]]}]", (2, 20), "`latenzy`, which is no test of this suite", "did you mean `latency`"),
     Case(1, "suite: good\npublished: [{test: latency, title: t, source: s, columns: [a, b], rows: [[1]]}]", (2, 74), "this row has 1 cells, the table has 2 columns", "write `\"-\"`"),
     Case(1, "suite: good\npublished: [{test: latency, title: \"a\\nb\", source: s, columns: [a], rows: [[1]]}]", (2, 36), "`title` is not one line", "control characters"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, routers: [a], figures: {throughput_65_pps: [1]}}]", (2, 77), "`throughput_65_pps` is about a size that this test does not send", "`64` and `1518`"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, routers: [a], figures: {througput_64_pps: [1]}}]", (2, 77), "`througput_64_pps` is no figure of the test `throughput`", "did you mean `throughput_64_pps`"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, routers: [a, b], figures: {throughput_64_pps: [1]}}]", (2, 99), "this figure has 1 values, there are 2 routers", "write `\"-\"`"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, figures: {throughput_64_pps: [1]}}]", (2, 13), "an entry of `published` needs `routers`", "routers"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, routers: [a], columns: [b], figures: {throughput_64_pps: [1]}}]", (2, 67), "has no use for `columns`", "`routers` and `figures`"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, columns: [a], rows: [[1]], unit: ms}]", (2, 80), "a table of `published` has no use for `unit`", "`routers` and `figures`"),
+    Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, routers: [a], figures: {}}]", (2, 76), "`figures` is empty", "routers: [A (1989)]"),
     Case(1, "suite: good\nabout: {frr: {serial: {a: b}}}", (2, 23), "`serial` is a text, not a map", "Jane Doe"),
     // Sub-interfaces.
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: 100}", (5, 41), "`vlans` is a list, not `100`", "- {id: 100}"),

@@ -6,7 +6,8 @@ mod common;
 use common::REGISTRY;
 use drophammer_model::suite::SuiteErrors;
 use drophammer_model::suite::include::Refusal;
-use drophammer_model::suite::read::{Loaded, Overrides, read_with};
+use drophammer_model::suite::keys::KeyPlace;
+use drophammer_model::suite::read::{Loaded, Outside, Overrides, read_with};
 use std::path::Path;
 
 /// Reads `lab/suite.yaml` of a folder with these files.
@@ -17,7 +18,8 @@ fn load_with(files: &[(&str, &str)], overrides: &Overrides) -> Result<Loaded, Su
         text.ok_or_else(|| Refusal::new(format!("`{}` is not there", path.display()), "name a file that is"))
     };
     let suite = open(Path::new("suite.yaml")).expect("the suite is among the files");
-    read_with(&suite, "lab/suite.yaml", &open, &REGISTRY, overrides)
+    let key = |_: &KeyPlace| Err(Refusal::new("there is no key", "write one"));
+    read_with(&suite, "lab/suite.yaml", Outside { include: &open, key: &key }, &REGISTRY, overrides)
 }
 
 fn load(files: &[(&str, &str)]) -> Result<Loaded, SuiteErrors> {

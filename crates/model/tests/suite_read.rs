@@ -388,6 +388,22 @@ fn published_figures_are_read_as_they_are_written() {
 }
 
 #[test]
+fn published_figures_of_tests_are_read_by_router() {
+    let published = "published: [{test: frame_loss_rate, title: Loss, source: a report, unit: per mille, routers: [\"A (2001)\", B], figures: {loss_64_percent: [1.5, \"-\"], \"frame_loss_rate[ frame_size=64,load_percent='100'].loss_percent\": none}}]";
+    let suite = suite(&format!("{QUICK_LOOK}\n{published}\n")).unwrap_or_else(|e| panic!("{e}"));
+    let [entry] = suite.about.published.as_slice() else { panic!("{:?}", suite.about.published) };
+    assert_eq!(
+        (entry.routers.as_slice(), entry.unit.as_deref()),
+        (["A (2001)", "B"].map(String::from).as_slice(), Some("per mille"))
+    );
+    assert!(entry.columns.is_empty() && entry.rows.is_empty());
+    assert_eq!(entry.values("loss_64_percent").collect::<Vec<_>>(), [("A (2001)", "1.5")]);
+    // One value without a list is that of all routers; the key is written the same way everywhere.
+    let cells = "frame_loss_rate[frame_size=64, load_percent=100].loss_percent";
+    assert_eq!(entry.values(cells).collect::<Vec<_>>(), [("A (2001)", "none"), ("B", "none")]);
+}
+
+#[test]
 fn facts_for_the_report_are_read_in_order() {
     let about = "about: {place: lab 3, by: Jane Doe, frr-1: {serial number: 1234, year: 2024}}\nprofile: conformant";
     let suite = suite(&FULL.replacen("profile: conformant", about, 1)).unwrap_or_else(|e| panic!("{e}"));

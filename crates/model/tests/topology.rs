@@ -465,12 +465,10 @@ fn circle(system: &System, mut router: usize, mut from: PolicySource, ttl: u8) -
 
 #[test]
 fn packets_to_the_looping_prefix_go_around_until_their_ttl_ends() {
-    let topology = Topology {
-        shape: Shape::Loop,
-        routers: 4,
-        core_speed: Some("100 Mbit/s".parse().unwrap()),
-        wan: Some(Wan { speed: Some("44.21 Mbit/s".parse().unwrap()), delay: Some(Duration::from_millis(277)) }),
-    };
+    let (speed, delay) = (Some("44.21 Mbit/s".parse().unwrap()), Some(Duration::from_millis(277)));
+    let wan = Some(Wan { speed, delay, loss: None });
+    let core_speed = Some("100 Mbit/s".parse().unwrap());
+    let topology = Topology { shape: Shape::Loop, routers: 4, core_speed, wan };
     let system = System::of(&ports(2, ""), &topology).unwrap();
     let names: Vec<_> = system.links.iter().map(|link| link.name.to_string()).collect();
     assert_eq!(names, ["1-2", "1-2", "2-3", "3-4", "3-4"]);

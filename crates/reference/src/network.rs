@@ -28,6 +28,9 @@ pub struct NetworkConfig {
     pub links: Vec<[(usize, usize); 2]>,
     /// Delay of each link, in both directions; links beyond the end of this list have none.
     pub delays: Vec<Duration>,
+    /// Share of the frames that each link loses in each direction, in millionths; links beyond the end of this list lose
+    /// none. Of N frames exactly the whole part of N times this share is lost, from [`Network::lose`] on.
+    pub losses: Vec<u32>,
     /// Static routes of each router in addition to those of its configuration; the best one whose link is up is used.
     pub routes: Vec<Vec<RankedRoute>>,
     /// Time from the change of a link between routers to the change of the routes at both ends.
@@ -43,6 +46,33 @@ enum Place {
     Edge(usize),
     /// To a port of another router.
     Core { router: usize, port: usize, delay: Duration },
+}
+
+/// What a link does with the frames that arrive at one of its ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    /// Share of them that it loses, in millionths.
+    millionths: u32,
+    /// Millionths of a frame that it owes.
+    owed: u32,
+    /// Frames that it has lost.
+    lost: u64,
+}
+
+/// Millionths of a frame.
+const WHOLE: u32 = 1_000_000;
+
+impl Loss {
+    /// True if the next frame is lost.
+    fn next(&mut self) -> bool {
+        self.owed += self.millionths;
+        let lost = self.owed >= WHOLE;
+        if lost {
+            self.owed -= WHOLE;
+            self.lost += 1;
+        }
+        lost
+    }
 }
 
 /// A scheduled change.
@@ -109,6 +139,10 @@ pub struct Network {
     asked: u64,
     flying: BinaryHeap<Reverse<Flying>>,
     flown: u64,
+    /// By link, at each of its ends; empty until links lose frames.
+    losses: Vec<[Loss; 2]>,
+    /// Their shares.
+    lossy: Vec<u32>,
     /// Frames that left at edge ports and were not fetched yet, in order of time.
     out: VecDeque<(Instant, usize, Frame)>,
     /// Instants of those that another station may answer, in order.
@@ -129,7 +163,7 @@ impl Network {
     /// # Errors
     /// [`ConfigError`] if a router's configuration contradicts itself, or a port does not exist or is named twice.
     pub fn new(config: NetworkConfig) -> Result<Network, ConfigError> {
-        let NetworkConfig { routers, edges, links, delays, routes, detection } = config;
+        let NetworkConfig { routers, edges, links, delays, losses, routes, detection } = config;
         let mut places: Vec<Vec<Place>> = routers.iter().map(|router| vec![Place::Open; router.ports.len()]).collect();
         let mut join = |(router, port): (usize, usize), place: Place| {
             let ports: &mut Vec<Place> = places.get_mut(router).ok_or(ConfigError::NoSuchPort(port))?;
@@ -165,6 +199,8 @@ impl Network {
             asked: 0,
             flying: BinaryHeap::new(),
             flown: 0,
+            losses: Vec::new(),
+            lossy: losses,
             out: VecDeque::new(),
             notices: VecDeque::new(),
             moving: Vec::new(),
@@ -198,6 +234,32 @@ impl Network {
     /// Router and port of an edge port.
     pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
         self.edges.get(port).copied()
+    }
+
+    /// Links begin to lose frames, if they did not before.
+    pub fn lose(&mut self) {
+        if self.losses.is_empty() && self.lossy.iter().any(|millionths| *millionths > 0) {
+            let of = |millionths: &u32| [Loss { millionths: *millionths, ..Loss::default() }; 2];
+            self.losses = self.lossy.iter().map(of).collect();
+        }
+    }
+
+    /// Frames that a link has lost that were to arrive at this port; `None` if no link loses frames there.
+    pub fn lost_before(&self, router: usize, port: usize) -> Option<u64> {
+        let at = self.links.iter().position(|ends| ends.contains(&(router, port)))?;
+        let loses = self.lossy.get(at).is_some_and(|millionths| *millionths > 0);
+        let end = usize::from(self.links[at][1] == (router, port));
+        loses.then(|| self.losses.get(at).map_or(0, |ends| ends[end].lost))
+    }
+
+    /// True if the link loses the next frame that is to arrive at this port.
+    fn loses(&mut self, router: usize, port: usize) -> bool {
+        if self.losses.is_empty() {
+            return false;
+        }
+        let Some(at) = self.links.iter().position(|ends| ends.contains(&(router, port))) else { return false };
+        let end = usize::from(self.links[at][1] == (router, port));
+        self.losses.get_mut(at).is_some_and(|ends| ends[end].next())
     }
 
     /// Changes a router (its faults, its filter) now, after all events until then.
@@ -332,7 +394,8 @@ impl Network {
         self.look(router);
         let mut moving = std::mem::take(&mut self.moving);
         for (at, port, mut frame) in moving.drain(..) {
-            match self.places[router][port] {
+            let place = self.places[router][port];
+            match place {
                 Place::Open => {}
                 Place::Edge(edge) => {
                     self.out.push_back((at, edge, frame));
@@ -340,6 +403,7 @@ impl Network {
                         self.notices.push_back(at);
                     }
                 }
+                Place::Core { router, port, .. } if self.loses(router, port) => {}
                 Place::Core { router, port, delay } if !delay.is_zero() => {
                     self.flown += 1;
                     self.flying.push(Reverse(Flying { at: at + delay, number: self.flown, router, port, frame }));

@@ -8,12 +8,14 @@ mod error;
 mod lock;
 mod reader;
 mod regular;
+mod state;
 mod utc;
 mod writer;
 
 pub use error::StoreError;
-pub use reader::{Run, RunReader, RunState};
+pub use reader::{Run, RunReader};
 pub use regular::{open_regular, read_regular};
+pub use state::RunState;
 pub use utc::{utc_compact, utc_now, utc_text};
 pub use writer::RunWriter;
 

@@ -2,6 +2,7 @@
 
 use crate::lock::Lock;
 use crate::regular::read_regular;
+use crate::state::RunState;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::{
@@ -12,27 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Most bytes of the records of a run, far more than a run of many hours has.
 const LONGEST: u64 = 2 << 30;
-
-/// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunState {
-    /// It ran to its end.
-    Complete,
-    /// The user stopped it; all results until then are stored in order.
-    Interrupted,
-    /// It has no end record: the program was killed, the machine went down, or the run is still going on.
-    CutOff,
-}
-
-impl std::fmt::Display for RunState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            RunState::Complete => "complete",
-            RunState::Interrupted => "interrupted",
-            RunState::CutOff => "cut off",
-        })
-    }
-}
 
 /// The contents of a run folder, each list in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +100,14 @@ impl RunReader {
         let mut run = parse(dir, &path, &bytes)?;
         run.running = running && run.ended.is_none();
         Ok(run)
+    }
+
+    /// The run whose records have these bytes, as if they were in `dir`, of which nothing is read.
+    ///
+    /// # Errors
+    /// Those of [`RunReader::open`] but [`StoreError::Io`].
+    pub fn of_bytes(dir: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
+        parse(dir, &dir.join(RECORDS), bytes)
     }
 
     /// All records of the run in `dir`, in order. A last line that was cut off in mid-write is left out.

@@ -231,8 +231,12 @@ impl<'a> Bench<'a> {
     /// Replaces the device's filters by these and records them; an empty list removes the filters.
     ///
     /// # Errors
-    /// The device refuses them, or they could not be stored.
+    /// [`TestError::NotApplicable`] if its kind has none; the device refuses them, or they could not be stored.
     pub(crate) fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        if !lists.is_empty() && !crate::kinds::takes_filters(&self.device.record().kind) {
+            let why = "this router cannot be given packet filters; `drophammer list duts` names the kinds that can";
+            return Err(TestError::NotApplicable(why.into()));
+        }
         // After a failure the device may have taken a part of them, which must be removed too.
         self.filtered = true;
         self.device.set_filter(lists).map_err(failed)?;
@@ -344,10 +348,12 @@ impl<'a> Bench<'a> {
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        self.rig.start_traffic(spec, &timing, acts.to_vec()).map_err(|e| TestError::Failed(e.to_string()))?;
+        let started = self.rig.start_traffic(spec, &timing, acts.to_vec());
+        let live = started.map_err(|e| TestError::Failed(e.to_string()))?;
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
+        self.observer.progress(&Progress::Traffic { dut: &self.dut, test: &self.test, spec, live: &live });
         let other_before = self.sent_beside();
         let start = self.rig.now();
         let host = self.host.begin(&self.rig, &mut *self.device);
@@ -401,8 +407,13 @@ impl<'a> Bench<'a> {
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
-            let latency = drophammer_methods::find(&self.test).is_some_and(|method| method.spec().measures_latency());
-            validity::judge(spec, &result, latency, self.tolerance)
+            let method = drophammer_methods::find(&self.test);
+            let latency = method.is_some_and(|method| method.spec().measures_latency());
+            let mut tolerance = self.tolerance;
+            if let Some(method) = method {
+                tolerance.host.stall = tolerance.host.stall.max(method.tolerated_stall(result.elapsed_s));
+            }
+            validity::judge(spec, &result, latency, tolerance)
         };
         // If the device is gone, the next check reports it.
         if !unread.is_empty() && self.device.check().is_ok() {

@@ -362,6 +362,11 @@ pub fn not_applicable(dut: &DutConfig, test: &TestSpec, params: &Params) -> Opti
     Some(format!("it needs a router of role `{need}`, which kind `{}` does not have", dut.kind))
 }
 
+/// False if tests cannot give a router of this kind packet filters.
+pub fn takes_filters(kind: &str) -> bool {
+    specs().into_iter().find(|spec| spec.name == kind).is_none_or(|spec| spec.capabilities.filters)
+}
+
 /// Whether the BGP routes of this DUT go into its forwarding plane. `None` if the router or its configuration is the
 /// user's: what it installs is not known.
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {

@@ -149,6 +149,31 @@ fn a_link_over_a_long_distance_delays_each_frame() {
     assert_eq!(figures(false), figures(true));
 }
 
+#[test]
+fn a_lossy_link_loses_exactly_its_share() {
+    for (loss, frames, lost) in [("0.1 %", 10_000, 10), ("12.5 %", 4_003, 500), ("0.0001 %", 2_000, 0)] {
+        let topology = format!("loop: 4, wan_delay: 3 ms, wan_loss: {loss}");
+        let suite = suite(2, &topology, ", delay: 7 us", "tests: [throughput]\n");
+        let figures = |frame_by_frame| {
+            with_system(&suite, frame_by_frame, |bed, _| {
+                let flows = vec![flow(bed, Family::Ipv4, 0, 1), flow(bed, Family::Ipv4, 1, 0)];
+                let load = Load::Burst { frames, rate_pps: 10_000.0 };
+                let result = bed.trial(&TrialSpec { load, ..spec(flows, 10_000.0, 0.0) }).unwrap();
+                for group in &result.groups {
+                    assert_eq!((group.offered, group.lost), (frames, lost), "{loss} of {}", group.group);
+                }
+                // Each direction is counted where the frames were to arrive, and only there.
+                let counted = result.dut_counters.iter().filter(|(name, _)| name.ends_with(".delay_dropped"));
+                let counted: Vec<_> = counted.map(|(name, frames)| (&name[..5], *frames)).collect();
+                let expected = [("r2.d2", lost), ("r3.d0", lost)];
+                assert_eq!(counted, if lost > 0 { &expected[..] } else { &[] }, "{:?}", result.dut_counters);
+                result.groups
+            })
+        };
+        assert_eq!(figures(false), figures(true));
+    }
+}
+
 /// Number of frames, out of `frames` sent every `every_ns`, that a line with room for `buffer` frames of `service_ns`
 /// each accepts.
 fn taken(frames: u64, every_ns: f64, service_ns: u64, buffer: usize) -> u64 {

@@ -134,7 +134,10 @@ impl NamespaceDut {
         render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
     ) -> Result<PathBuf, LabError> {
         let with_policies = |files: Files| files.into_iter().chain(router::policies_file(role)).collect::<Files>();
-        let shown = with_policies(render(&role.without_secrets())?);
+        // A file of the user's may contain a secret itself.
+        let mask = role.mask();
+        let mut shown = with_policies(render(&role.without_secrets())?);
+        shown.iter_mut().for_each(|(_, text)| *text = mask.text(text).into_owned());
         let folder = configuration::store(work_dir, state, &shown, &with_policies(render(role)?))?;
         self.record.config.extend(shown);
         Ok(folder)

@@ -10,7 +10,7 @@ use drophammer_model::environment::DutRecord;
 use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{DutConfig, Secret};
+use drophammer_model::suite::{DutConfig, Mask};
 use drophammer_model::trial::Family;
 pub use free::refuse_in_use;
 use free::refuse_unless_free;
@@ -138,7 +138,7 @@ impl DutKind for External {
                 .filter_map(|key| Some((key, dut.params.text(key)?)))
                 .collect(),
             environment: environment(&names, role),
-            hidden: Hidden::of(role),
+            mask: role.mask(),
             work_dir: work_dir.to_path_buf(),
             limit,
             torn_down: false,
@@ -164,56 +164,50 @@ struct ExternalDut {
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
-    hidden: Hidden,
+    mask: Mask,
     work_dir: PathBuf,
     limit: Duration,
     torn_down: bool,
 }
 
-/// The key of BGP sessions, which a command of the user may contain by a variable of the suite.
-struct Hidden(Option<String>);
-
-impl Hidden {
-    fn of(role: &RouterRole) -> Hidden {
-        let key = role.bgp.as_ref().and_then(|bgp| bgp.protection.md5.as_ref());
-        // A shorter one is also found within ordinary words.
-        Hidden(key.map(|key| key.expose().to_owned()).filter(|key| key.len() >= 4))
-    }
-
-    /// The text without the key.
-    fn in_text(&self, text: &str) -> String {
-        self.0.as_ref().map_or_else(|| text.to_owned(), |key| text.replace(key, Secret::HIDDEN))
-    }
-
-    /// The error without the key.
-    fn in_error(&self, error: LabError) -> LabError {
-        let hide = |text: String| self.in_text(&text);
-        match error {
-            LabError::Command { command, status, output } => {
-                LabError::Command { command: hide(command), status, output: hide(output) }
-            }
-            LabError::Io { what, source } => LabError::Io { what: hide(what), source },
-            LabError::NotReady { condition, seconds, log } => {
-                LabError::NotReady { condition: hide(condition), seconds, log: hide(log) }
-            }
-            other => other,
+/// The error without secrets, which a command of the user may contain by a variable of the suite.
+fn masked(mask: &Mask, error: LabError) -> LabError {
+    let hide = |text: String| mask.text(&text).into_owned();
+    match error {
+        LabError::Command { command, status, output } => {
+            LabError::Command { command: hide(command), status, output: hide(output) }
         }
+        LabError::Io { what, source } => LabError::Io { what: hide(what), source },
+        LabError::NotReady { condition, seconds, log } => {
+            LabError::NotReady { condition: hide(condition), seconds, log: hide(log) }
+        }
+        other => other,
     }
+}
+
+/// Hides secrets in the log of a command of the user, which may print them.
+fn mask_log(mask: &Mask, log: &Path) -> std::io::Result<()> {
+    let bytes = match std::fs::read(log) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        bytes => bytes?,
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    if mask.leaves(&text) { Ok(()) } else { std::fs::write(log, mask.text(&text).as_bytes()) }
 }
 
 impl ExternalDut {
     /// Runs a command of the user on the host; `None` if there is none of this name.
     fn hook(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
-        let log = self.log(key);
+        let log = &self.log(key);
         // `stop` cannot move to the other thread, so it is polled here while that thread runs.
         let stopped = std::sync::atomic::AtomicBool::new(false);
         let flag = &stopped;
         let (done, finished) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
+        let result = std::thread::scope(|scope| {
             let worker = scope.spawn(move || {
                 let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
-                let run = || process::shell(text, &self.shared.mark, &self.environment, &log, limit, &stop);
+                let run = || process::shell(text, &self.shared.mark, &self.environment, log, limit, &stop);
                 let result = self.shared.on_host(run).and_then(|r| r);
                 // The receiver is gone only if this thread is already being joined.
                 let _ = done.send(());
@@ -225,19 +219,23 @@ impl ExternalDut {
                 }
             }
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .map(Some)
-        .map_err(|e| self.hidden.in_error(e))
+        });
+        let hidden = mask_log(&self.mask, log).map_err(LabError::file("hide a key in", log));
+        let status = result.map_err(|e| masked(&self.mask, e))?;
+        hidden.map(|()| Some(status))
     }
 
     /// Runs a command of the user that must succeed.
     fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
         match self.hook(key, limit, stop)? {
-            Some(status) if !status.success() => Err(self.hidden.in_error(LabError::Command {
-                command: format!("{key}: {}", self.hooks.get(key).map(String::as_str).unwrap_or_default()),
-                status: status.to_string(),
-                output: self.log_of(key),
-            })),
+            Some(status) if !status.success() => Err(masked(
+                &self.mask,
+                LabError::Command {
+                    command: format!("{key}: {}", self.hooks.get(key).map(String::as_str).unwrap_or_default()),
+                    status: status.to_string(),
+                    output: self.log_of(key),
+                },
+            )),
             _ => Ok(()),
         }
     }
@@ -247,7 +245,7 @@ impl ExternalDut {
     }
 
     fn log_of(&self, key: &str) -> String {
-        let text = self.hidden.in_text(&process::tail(&self.log(key)));
+        let text = self.mask.text(&process::tail(&self.log(key))).into_owned();
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
@@ -300,7 +298,11 @@ impl Dut for ExternalDut {
                 "own hardware on interfaces {} of the host",
                 self.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ")
             ),
-            config: self.hooks.iter().map(|(key, text)| ((*key).to_owned(), self.hidden.in_text(text))).collect(),
+            config: self
+                .hooks
+                .iter()
+                .map(|(key, text)| ((*key).to_owned(), self.mask.text(text).into_owned()))
+                .collect(),
             ..DutRecord::default()
         }
     }

@@ -95,16 +95,28 @@ fn commands_see_the_sub_interfaces() {
 
 #[test]
 fn the_key_of_a_session_is_in_no_record_and_no_error() {
-    let hidden = Hidden::of(&RouterRole::of(&crate::kinds::tests_support::two_protected_ports()));
-    assert_eq!(hidden.in_text("./set --key sesame --as 1"), "./set --key <secret> --as 1");
+    let mask = RouterRole::of(&crate::kinds::tests_support::two_protected_ports()).mask();
+    assert_eq!(mask.text("./set --key sesame --as 1"), "./set --key <secret> --as 1");
     let error = LabError::Command {
         command: "setup: ./set sesame".into(),
         status: "exit status: 1".into(),
         output: "\n    sesame is too short".into(),
     };
-    let error = hidden.in_error(error).to_string();
+    let error = masked(&mask, error).to_string();
     assert_eq!(error, "`setup: ./set <secret>` failed (exit status: 1): \n    <secret> is too short");
     let error = LabError::NotReady { condition: "`x sesame` still runs".into(), seconds: 1.0, log: "\nsesame".into() };
-    assert!(!hidden.in_error(error).to_string().contains("sesame"));
-    assert_eq!(Hidden::of(&RouterRole::of(&crate::kinds::tests_support::two_ports())).in_text("sesame"), "sesame");
+    assert!(!masked(&mask, error).to_string().contains("sesame"));
+    assert_eq!(RouterRole::of(&crate::kinds::tests_support::two_ports()).mask().text("sesame"), "sesame");
+}
+
+#[test]
+fn a_command_that_prints_the_key_leaves_none_in_its_log() {
+    let mask = RouterRole::of(&crate::kinds::tests_support::two_protected_ports()).mask();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("setup.log");
+    mask_log(&mask, &log).unwrap();
+    assert!(!log.exists());
+    std::fs::write(&log, b"+ neighbor password sesame \xff\n").unwrap();
+    mask_log(&mask, &log).unwrap();
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "+ neighbor password <secret> \u{fffd}\n");
 }

@@ -9,6 +9,7 @@ pub mod guest;
 mod link_end;
 mod links;
 mod processor;
+mod tools;
 
 use super::frr;
 use crate::link_delay::LinkDelay;
@@ -206,7 +207,10 @@ impl DutKind for Uml {
             delays: Vec::new(),
             scheduler: SCHEDULER.find(&dut.params).unwrap_or_default(),
         };
-        let kept = self.configuration(dut, &role.without_secrets())?;
+        let mut kept = self.configuration(dut, &role.without_secrets())?;
+        // A file of the user's may contain a secret itself.
+        let mask = role.mask();
+        kept.iter_mut().for_each(|(_, text)| *text = mask.text(text).into_owned());
         let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
         UmlDut::bring_up(lab, dut, boot, work_dir, stop).map(|dut| Box::new(dut) as Box<dyn Dut>)
     }
@@ -273,7 +277,7 @@ mod tests {
         let role = RouterRole::of(&with_vlans(two_ports_with_bgp(2)));
         let files = vec![("frr.conf".into(), "hostname x\n".into())];
         let ports = two_ports();
-        let wan = Some(Wan { speed: None, delay: Some(Duration::from_millis(277)) });
+        let wan = Some(Wan { speed: None, delay: Some(Duration::from_millis(277)), loss: None });
         let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
         let link = System::of(&ports, &topology).unwrap().links[2];
         let delays = vec![LinkDelay::of(&link, 2).unwrap()];

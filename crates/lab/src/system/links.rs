@@ -5,6 +5,7 @@
 //! it sends into the other end's ring. On a link with a speed, each end has a token bucket instead.
 
 use crate::enter::Shared;
+use crate::kinds::KINDS;
 use crate::link_delay::LinkDelay;
 use crate::router::dut_interface;
 use crate::topology::{Topology, operational};
@@ -191,6 +192,21 @@ impl Drop for CoreLinks {
     }
 }
 
+/// Refuses a system with links that delay or lose frames, which routers of this kind do not make.
+///
+/// # Errors
+/// [`LabError::Unusable`] with the first such link and the kinds that make it.
+pub(super) fn refuse_unless_made(kind: &dyn DutKind, system: &System) -> Result<(), LabError> {
+    let mut special = system.links.iter().filter(|link| !link.delay.is_zero() || !link.loss.is_none());
+    let Some(link) = special.next().filter(|_| !kind.delays_links()) else { return Ok(()) };
+    let (verb, key) = if link.delay.is_zero() { ("lose frames on", "wan_loss") } else { ("delay", "wan_delay") };
+    let able: Vec<_> = KINDS.iter().filter(|kind| kind.delays_links()).map(|kind| kind.spec().name).collect();
+    Err(LabError::Unusable {
+        what: format!("routers of kind `{}` cannot {verb} link {} between them", kind.spec().name, link.name),
+        remedy: format!("leave `{key}` out, or take kind {}", able.join(", ")),
+    })
+}
+
 /// Bytes that a token bucket passes at once.
 fn burst(speed: Bandwidth, mtu: u32) -> u64 {
     let frame = u64::from(mtu) + 14 + u64::from(OVERHEAD);
@@ -214,14 +230,20 @@ pub(super) fn text(system: &System) -> String {
         }
     };
     let delayed = system.links.iter().any(|link| !link.delay.is_zero());
-    let delay = if delayed { "; the kernel at which packets arrive delays them" } else { "" };
-    format!("{}{buckets}{delay}", system.topology)
+    let lossy = system.links.iter().any(|link| !link.loss.is_none());
+    let what = match (delayed, lossy) {
+        (true, false) => "; the kernel at which packets arrive delays them",
+        (false, true) => "; the kernel at which packets arrive loses some of them",
+        (true, true) => "; the kernel at which packets arrive delays them, and loses some",
+        (false, false) => "",
+    };
+    format!("{}{buckets}{what}", system.topology)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::topology::{Shape, Topology, Wan};
+    use drophammer_model::topology::{LinkLoss, Shape, Topology, Wan};
 
     fn system(topology: Topology) -> System {
         System::of(&crate::kinds::tests_support::two_ports(), &topology).unwrap()
@@ -235,7 +257,8 @@ mod tests {
         let same = text(&system(Topology { core_speed: fast, ..chain }));
         assert!(same.ends_with(", each a token bucket at both ends that lets 12500 bytes pass at once"), "{same}");
         let shape = Topology { shape: Shape::Loop, routers: 4, ..chain };
-        let wan = |speed| Some(Wan { speed: Some(Bandwidth(speed)), delay: Some(Duration::from_millis(277)) });
+        let wan =
+            |speed| Some(Wan { speed: Some(Bandwidth(speed)), delay: Some(Duration::from_millis(277)), loss: None });
         let both = text(&system(Topology { core_speed: fast, wan: wan(44_210_000), ..shape }));
         assert!(both.contains("5526 at 44.21 Mbit/s, 12500 at 100 Mbit/s; the kernel"), "{both}");
         let one = text(&system(Topology { wan: wan(1_000_000), ..shape }));
@@ -246,5 +269,19 @@ mod tests {
     fn a_bucket_has_room_for_two_frames_and_a_millisecond() {
         assert_eq!(burst(Bandwidth(1_000_000), 1500), 2 * 1538);
         assert_eq!(burst(Bandwidth(1_000_000_000), 1500), 125_000);
+    }
+
+    #[test]
+    fn a_delay_or_a_loss_needs_routers_that_make_it() {
+        let refused = |kind: &str, wan: Wan| {
+            let system = system(Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan: Some(wan) });
+            refuse_unless_made(crate::kinds::find(kind).unwrap(), &system).err().map(|e| e.to_string())
+        };
+        let wan = Wan { delay: Some(Duration::from_millis(277)), loss: Some(LinkLoss(1_000)), speed: None };
+        let error = refused("linux", wan).unwrap();
+        assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("take kind uml"), "{error}");
+        let error = refused("linux", Wan { delay: None, ..wan }).unwrap();
+        assert!(error.contains("cannot lose frames on link 2-3") && error.contains("leave `wan_loss` out"), "{error}");
+        assert_eq!((refused("uml", wan), refused("linux", Wan::default())), (None, None));
     }
 }

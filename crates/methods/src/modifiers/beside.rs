@@ -1,5 +1,6 @@
 //! A testbed whose trials have a modifier.
 
+use crate::filter_lists::{Case, Position};
 use crate::pattern::Pattern;
 use crate::route_tests::one_per_port;
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, TableChoice, WatchIndex};
@@ -7,7 +8,7 @@ use crate::testbed::{CountedTrial, Known, PortView, TestError, Testbed};
 use crate::tester_ceiling::LoopOrder;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
-use drophammer_model::filter::FilterList;
+use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_model::management::{Answered, Inquiry, Question};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::PatternKey;
@@ -47,6 +48,10 @@ pub(super) struct Seen {
     pub updates: u64,
     /// Updates that the DUT passed on to another peer.
     pub processed: u64,
+    /// Test frames that arrived.
+    pub received: u64,
+    /// Frames that a rule of a filter matched; `None` if the DUT does not count them.
+    pub matched: Option<u64>,
 }
 
 /// The routes that change, and whether they are currently advertised.
@@ -68,10 +73,12 @@ pub(super) struct Beside<'a> {
 impl<'a> Beside<'a> {
     /// Prepares the modifier of the pattern.
     pub fn begin(bed: &'a mut dyn Testbed, pattern: &Pattern) -> Result<Beside<'a>, TestError> {
-        let changing = match pattern.modifier {
-            Modifier::RoutingUpdate => Some(Changing::begin(bed, pattern)?),
-            _ => None,
-        };
+        let mut changing = None;
+        match pattern.modifier {
+            Modifier::RoutingUpdate => changing = Some(Changing::begin(bed, pattern)?),
+            Modifier::Filters { conditions } => install(bed, pattern, conditions)?,
+            Modifier::None | Modifier::Broadcast | Modifier::Management => {}
+        }
         Ok(Beside { bed, modifier: pattern.modifier, changing, seen: Seen::default() })
     }
 
@@ -81,6 +88,10 @@ impl<'a> Beside<'a> {
             Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
             _ if self.changing.is_some() => {
                 self.bed.routing()?.reset(PATIENCE)?;
+                ended
+            }
+            _ if matches!(self.modifier, Modifier::Filters { .. }) => {
+                self.bed.filter(&[])?;
                 ended
             }
             _ => ended,
@@ -167,6 +178,26 @@ impl Changing {
     }
 }
 
+/// Installs filters that permit the frames of the pattern, by the last of so many conditions.
+fn install(bed: &mut dyn Testbed, pattern: &Pattern, conditions: u64) -> Result<(), TestError> {
+    if pattern.routes > 0 || pattern.labels.is_some() {
+        let why = "the filters of `modifiers` are of IP packets to the networks behind the ports; leave `routes` and `labels` out";
+        return Err(TestError::NotApplicable(why.into()));
+    }
+    let permit = (conditions > 1).then_some(Position::Last);
+    let case = Case { conditions, permit, direction: FilterDirection::Ingress };
+    let lists = case.lists(&pattern.flows(bed.ports())?, bed.ports());
+    bed.filter(&lists)
+}
+
+/// Frames that the rules of the DUT's filters matched in a trial; `None` if it counts none.
+fn matched(result: &TrialResult) -> Option<u64> {
+    let of_rule = |name: &str| name.starts_with("filter") && name.ends_with(".matches");
+    let mut rules = result.dut_counters.iter().filter(|(name, _)| of_rule(name)).map(|(_, count)| *count).peekable();
+    rules.peek()?;
+    Some(rules.sum())
+}
+
 /// Frames of this group that arrived anywhere, in any state.
 fn arrived(counts: &GroupCounts) -> u64 {
     counts.received + counts.duplicated + counts.corrupted + counts.stray + counts.deviations.values().sum::<u64>()
@@ -183,13 +214,17 @@ impl Testbed for Beside<'_> {
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let result = match self.modifier {
-            // The frames are part of the trial's flows.
-            Modifier::None | Modifier::Broadcast => self.bed.trial(spec)?,
+            // The frames are part of the trial's flows, and the filters are installed.
+            Modifier::None | Modifier::Broadcast | Modifier::Filters { .. } => self.bed.trial(spec)?,
             Modifier::Management => self.asked(spec)?,
             Modifier::RoutingUpdate => self.updated(spec)?,
         };
         self.seen.trials += 1;
         self.seen.offered += result.offered();
+        self.seen.received += result.sum(|group| group.received);
+        if let Some(matched) = matched(&result) {
+            *self.seen.matched.get_or_insert(0) += matched;
+        }
         self.seen.sent += result.background.iter().map(|counts| counts.offered).sum::<u64>();
         self.seen.forwarded += result.background.iter().map(arrived).sum::<u64>();
         Ok(result)

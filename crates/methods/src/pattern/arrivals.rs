@@ -16,7 +16,6 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Family, FlowSpec, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Routes to which a trial sent a frame, of all those that its frames aim at.
@@ -37,7 +36,7 @@ impl Reached {
         }
         let mut all = Reached::default();
         while let Some(first) = left.first().copied() {
-            let (alike, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|flow| same_routes(first, flow));
+            let (alike, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|flow| first.shares_routes(flow));
             left = others;
             let (count, senders) = (u64::from(first.destinations.count()), alike.len() as u64);
             let arc = |(k, flow): (u64, &&FlowSpec)| (count * k / senders, offered(spec, result, flow));
@@ -56,16 +55,6 @@ impl Reached {
 impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "frames to {} of {} routes", group_digits(self.routes), group_digits(self.of))
-    }
-}
-
-fn same_routes(a: &FlowSpec, b: &FlowSpec) -> bool {
-    match (&a.destinations, &b.destinations) {
-        (
-            Targets::Routes { routes, first, count },
-            Targets::Routes { routes: of_b, first: first_of_b, count: count_of_b },
-        ) => a.to == b.to && first == first_of_b && count == count_of_b && Arc::ptr_eq(routes, of_b),
-        _ => false,
     }
 }
 

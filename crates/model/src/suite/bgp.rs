@@ -3,6 +3,7 @@
 use super::addresses::{Prefix, to_address, to_number};
 use super::errors::Problems;
 use super::fields::Fields;
+use super::keys;
 use super::protection::{BgpProtection, Secret, wrong_key};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, resolve};
@@ -86,7 +87,7 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
-pub(crate) static PARAMS: [ParamSpec; 10] = [
+pub(crate) static PARAMS: [ParamSpec; 12] = [
     ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
     ParamSpec::new(
         "tester_as",
@@ -136,6 +137,12 @@ pub(crate) static PARAMS: [ParamSpec; 10] = [
         ParamKind::Text,
         "key by which both sides sign their segments: TCP MD5 (RFC 2385); stored configurations do not show it; default: none",
     ),
+    ParamSpec::optional(
+        keys::FILE,
+        ParamKind::File,
+        "in place of `md5`: a file with the key on one line, relative to the suite file",
+    ),
+    ParamSpec::optional(keys::ENV, ParamKind::Text, "in place of `md5`: the environment variable with the key"),
     ParamSpec::new(
         "gtsm",
         ParamKind::Flag,
@@ -157,8 +164,8 @@ pub(crate) fn read(
         Value::Null => None,
         _ => Some(Fields::of(&entry.value, "`bgp`", "bgp: {dut_as: 65000, tester_as: 65001}", problems)?),
     };
-    let keys = PARAMS.each_ref().map(|p| p.key);
-    fields.inspect(|f| f.refuse_unknown("`bgp`", &keys, problems));
+    let known = PARAMS.each_ref().map(|p| p.key);
+    fields.inspect(|f| f.refuse_unknown("`bgp`", &known, problems));
     let find = |key: &str| -> Option<&Node> { fields.and_then(|f| f.get(key)).map(|e| &e.value) };
     let given = resolve(&PARAMS, profile, find, (&entry.key_span, "`bgp`"), problems)?;
     let span = |key: &str| given.get(key).and_then(|g: &Given| g.node).map_or(&entry.key_span, |n| &n.span);

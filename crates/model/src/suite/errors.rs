@@ -1,5 +1,6 @@
 //! The errors of a suite file: all of them at once, each with its place and its remedy.
 
+use super::Mask;
 use super::kept::with_stars;
 use super::protection::Secret;
 use std::fmt;
@@ -55,21 +56,26 @@ pub struct SuiteErrors {
 }
 
 impl SuiteErrors {
-    /// Puts stars in the place of keys of BGP sessions, wherever errors show them.
-    fn hide_secrets(&mut self) {
+    /// Puts stars in the place of keys of BGP sessions, wherever errors show them. `others` are keys that are in no text
+    /// as they are.
+    fn hide_secrets(&mut self, others: &[String]) {
         let mut texts = vec![self.source.as_str()];
         texts.extend(self.included.iter().map(|source| source.text.as_str()));
-        let (mut shown, secrets) = with_stars(&texts);
+        let (mut shown, secrets) = with_stars(&texts, others);
         for (source, text) in self.included.iter_mut().zip(shown.drain(1..)) {
             source.text = text;
         }
         self.source = shown.remove(0);
-        for error in &mut self.errors {
+        let mask = Mask::of(secrets.iter().map(String::as_str));
+        let hide = |text: &mut String| {
             for secret in &secrets {
-                let quoted = quote(secret);
-                error.message = error.message.replace(&quoted, &quote(Secret::HIDDEN));
-                error.help = error.help.replace(&quoted, &quote(Secret::HIDDEN));
+                *text = text.replace(&quote(secret), &quote(Secret::HIDDEN));
             }
+            *text = mask.message(text);
+        };
+        for error in &mut self.errors {
+            hide(&mut error.message);
+            hide(&mut error.help);
         }
     }
 
@@ -132,6 +138,8 @@ pub(crate) struct Sources {
     included: Vec<Included>,
     /// Start of the next text.
     next: usize,
+    /// Keys of BGP sessions, as the suite's variables, the environment and other files give them.
+    pub secrets: Vec<String>,
 }
 
 /// A text after that of the suite.
@@ -149,7 +157,7 @@ impl Sources {
     pub fn of(file: &str, text: &str) -> Sources {
         let suite = Source { file: file.to_owned(), text: text.to_owned() };
         // The end of a text counts as a place.
-        Sources { suite, included: Vec::new(), next: text.len() + 1 }
+        Sources { suite, included: Vec::new(), next: text.len() + 1, secrets: Vec::new() }
     }
 
     /// Adds an included file; returns the start of its places.
@@ -241,7 +249,7 @@ impl Problems {
             source: sources.suite.text,
             included: sources.included.into_iter().map(|included| included.source).collect(),
         };
-        errors.hide_secrets();
+        errors.hide_secrets(&sources.secrets);
         Err(errors)
     }
 }

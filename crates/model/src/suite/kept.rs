@@ -1,6 +1,8 @@
 //! The texts of a suite as kept by a run: without keys of BGP sessions.
 
 use super::errors::Problems;
+use super::keys::MD5;
+use super::mask::LEAST;
 use super::protection::Secret;
 use super::raw::{self, Node, Value};
 use super::variables;
@@ -8,10 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The key with a secret value, wherever it occurs: a map with it may be the value of a variable or of an anchor.
-const SECRET: &str = "md5";
-
-/// Least bytes of a key that is also hidden as a part of other texts.
-const LEAST: usize = 4;
+const SECRET: &str = MD5;
 
 /// A scalar.
 struct Scalar<'n> {
@@ -22,16 +21,16 @@ struct Scalar<'n> {
 }
 
 /// The texts with [`Secret::HIDDEN`] in place of keys, also where a variable or an anchor holds a key, or where a key is a
-/// part of another text. The texts are parts of one suite.
-pub(super) fn without_secrets(texts: &[&str]) -> Vec<String> {
-    let places = Found::of(texts).places;
+/// part of another text. The texts are parts of one suite; `others` are further keys, of elsewhere.
+pub(super) fn without_secrets(texts: &[&str], others: &[String]) -> Vec<String> {
+    let places = Found::of(texts, others).places;
     texts.iter().zip(places).map(|(text, places)| replaced(text, &places, |_| Secret::HIDDEN.to_owned())).collect()
 }
 
 /// Texts for messages about a suite: keys are stars, as many as they have bytes, so that places stay where they are. The
 /// second list has the keys. Of a text that is no YAML, what follows the word `md5` is hidden.
-pub(super) fn with_stars(texts: &[&str]) -> (Vec<String>, Vec<String>) {
-    let found = Found::of(texts);
+pub(super) fn with_stars(texts: &[&str], others: &[String]) -> (Vec<String>, Vec<String>) {
+    let found = Found::of(texts, others);
     let stars =
         |hidden: &str| hidden.chars().map(|c| if c == '\n' { "\n".into() } else { "*".repeat(c.len_utf8()) }).collect();
     let texts = texts.iter().zip(&found.places).map(|(text, places)| replaced(text, places, stars));
@@ -47,7 +46,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(texts: &[&str]) -> Found {
+    fn of(texts: &[&str], others: &[String]) -> Found {
         let roots: Vec<Option<Node>> = texts.iter().map(|text| raw::parse(text, &mut Problems::default())).collect();
         let scalars: Vec<Vec<Scalar>> = roots
             .iter()
@@ -59,6 +58,7 @@ impl Found {
             .collect();
         let mut hidden: BTreeSet<&str> =
             scalars.iter().flatten().filter(|scalar| scalar.key == SECRET).map(|scalar| scalar.text).collect();
+        hidden.extend(others.iter().map(String::as_str).filter(|other| *other != Secret::HIDDEN));
         let named: BTreeSet<&str> = hidden.iter().copied().flat_map(variables::names).collect();
         for root in roots.iter().flatten() {
             let of_secret = section(root, variables::KEY).into_iter().filter(|(name, _)| named.contains(name));
@@ -92,7 +92,9 @@ fn after_the_word(text: &str) -> Vec<Range<usize>> {
         let skipped = rest[..end].len() - rest[..end].trim_start_matches(['"', '\'', ' ', '\t', ':']).len();
         start + skipped..start + end
     };
-    text.match_indices(SECRET).map(value).collect()
+    // The name of a file or a variable with a key (`md5_file`) is no secret.
+    let keys = text.match_indices(SECRET).filter(|(at, word)| !text[at + word.len()..].starts_with('_'));
+    keys.map(value).collect()
 }
 
 /// The places in order, without overlaps.
@@ -163,10 +165,10 @@ mod tests {
             ),
             ("suite: s\nbgp: {md5: ~}\n", "suite: s\nbgp: {md5: ~}\n"),
         ] {
-            assert_eq!(without_secrets(&[text]), [kept]);
+            assert_eq!(without_secrets(&[text], &[]), [kept]);
         }
         for text in ["a: &k sesame\nbgp: {md5: *k}\nb: *k\n", "a: &b {md5: sesame}\nbgp: *b\n"] {
-            let kept = without_secrets(&[text]).remove(0);
+            let kept = without_secrets(&[text], &[]).remove(0);
             assert!(!kept.contains("sesame") && kept.contains("<secret>"), "{kept}");
         }
     }
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn keys_are_hidden_within_other_texts() {
         let text = "variables: {k: sesame}\nbgp: {md5: \"${k}\"}\nduts: [{setup: ./set --key sesame}] # sesame\n";
-        let kept = without_secrets(&[text]).remove(0);
+        let kept = without_secrets(&[text], &[]).remove(0);
         assert!(!kept.contains("sesame") && kept.contains("setup: ./set --key <secret>}] # <secret>\n"), "{kept}");
         assert!(kept.contains("bgp: {md5: <secret>}"), "{kept}");
     }
@@ -182,18 +184,29 @@ mod tests {
     #[test]
     fn stars_leave_every_place_where_it_is() {
         let text = "bgp: {md5: sesame, bad: 1}\nabout: {x: \"a sesame b\"}\n";
-        let (shown, secrets) = with_stars(&[text]);
+        let (shown, secrets) = with_stars(&[text], &[]);
         assert_eq!(shown, ["bgp: {md5: ******, bad: 1}\nabout: {x: \"a ****** b\"}\n"]);
         assert_eq!(secrets, ["sesame"]);
         for broken in ["bgp: {md5: sesäme, bad: 1\nab: [\n", "bgp:\n\tmd5: \"sesäme\"\n"] {
-            let (shown, _) = with_stars(&[broken]);
+            let (shown, _) = with_stars(&[broken], &[]);
             assert!(shown[0].len() == broken.len() && !shown[0].contains("ses"), "{shown:?}");
         }
     }
 
     #[test]
     fn a_key_of_one_file_is_hidden_in_the_others() {
-        let kept = without_secrets(&["bgp: {md5: \"${k}\"}\n", "variables: {k: sesame}\n", "title: sesame\n"]);
+        let kept = without_secrets(&["bgp: {md5: \"${k}\"}\n", "variables: {k: sesame}\n", "title: sesame\n"], &[]);
         assert_eq!(kept, ["bgp: {md5: <secret>}\n", "variables: {k: <secret>}\n", "title: <secret>\n"]);
+    }
+
+    #[test]
+    fn a_key_of_elsewhere_is_hidden_in_all_texts() {
+        let text = "bgp: {md5_file: key}\nduts: [{setup: ./set --key sesame}]\n";
+        let others = ["sesame".to_owned()];
+        let kept = "bgp: {md5_file: key}\nduts: [{setup: ./set --key <secret>}]\n";
+        assert_eq!(without_secrets(&[text], &others), [kept]);
+        assert_eq!(with_stars(&[text], &others).0, [kept.replace("<secret>", "******")]);
+        let broken = "bgp: {md5_file: key, md5: sesame\n";
+        assert_eq!(with_stars(&[broken], &[]).0, [broken.replace("sesame", "******")]);
     }
 }

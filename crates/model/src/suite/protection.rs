@@ -1,5 +1,6 @@
 //! Protection of the TCP connections of BGP.
 
+use super::Mask;
 use std::fmt;
 
 /// Longest key of TCP MD5, as in Linux and in FRR, in bytes.
@@ -43,6 +44,11 @@ impl BgpProtection {
     /// True if there is no protection.
     pub fn is_none(&self) -> bool {
         *self == BgpProtection::default()
+    }
+
+    /// Hides the key in other texts.
+    pub fn mask(&self) -> Mask {
+        Mask::of(self.md5.as_ref().map(Secret::expose))
     }
 
     /// A copy with [`Secret::HIDDEN`] in place of the key.

@@ -4,6 +4,7 @@ use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::include::{self, Includer, Open, Refusal};
 use super::kept::without_secrets;
+use super::keys::{self, KeyPlace, OpenKey};
 use super::raw::{self, Node};
 use super::set::Setting;
 use super::variables::{self, Variable};
@@ -83,7 +84,22 @@ pub struct Loaded {
     pub secret_variables: Vec<String>,
 }
 
-/// Reads a suite that includes no other file. `file_name` is the name of the file in errors; files that the suite names
+/// What a suite names and does not contain.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    /// Returns the text of an included file.
+    pub include: Open<'a>,
+    /// Returns a key of BGP sessions.
+    pub key: OpenKey<'a>,
+}
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
+/// Reads a suite that includes no other file and has no key elsewhere. `file_name` is the name of the file in errors; files that the suite names
 /// are relative to its folder.
 ///
 /// DUTs and tests keep the order of the file, whatever the order in `overrides`.
@@ -95,18 +111,21 @@ pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overri
     let none = |_: &Path| -> Result<String, Refusal> {
         Err(Refusal::new("no file can be included here", "write its keys into the suite"))
     };
-    read_with(text, file_name, &none, registry, overrides).map(|loaded| loaded.suite)
+    let no_key = |_: &KeyPlace| -> Result<String, Refusal> {
+        Err(Refusal::new("no key can be read here", "write it into the suite, as `md5`"))
+    };
+    read_with(text, file_name, Outside { include: &none, key: &no_key }, registry, overrides).map(|loaded| loaded.suite)
 }
 
-/// As [`read`], for a suite that may include files, whose texts `open` returns.
+/// As [`read`], for a suite that may include files and name keys of BGP sessions, which `outside` returns.
 ///
 /// # Errors
 /// Those of [`read`]; errors in an included file are reported at their places in it. A file that cannot be included
-/// ends the reading.
+/// ends the reading. A key that cannot be read is reported where it is named.
 pub fn read_with(
     text: &str,
     file_name: &str,
-    open: Open<'_>,
+    outside: Outside<'_>,
     registry: &Registry,
     overrides: &Overrides,
 ) -> Result<Loaded, SuiteErrors> {
@@ -115,10 +134,12 @@ pub fn read_with(
     let file = Path::new(file_name);
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut root = raw::parse(text, &mut problems)
-        .and_then(|root| Includer::new(file, open, &mut sources, &mut problems).expand(root));
+        .and_then(|root| Includer::new(file, outside.include, &mut sources, &mut problems).expand(root));
     if let Some(root) = &mut root {
         variables::apply(root, &overrides.variables, &mut problems);
         set::apply(root, &overrides.set, &mut problems);
+        keys::apply(root, folder, outside.key, &mut problems);
+        sources.secrets = keys::values(root);
     }
     let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
     let (text, included) = sources.texts();
@@ -129,7 +150,7 @@ pub fn read_with(
         .chain(given.iter().map(String::as_str))
         .collect();
     let loaded = suite.map(|suite| {
-        let mut kept = without_secrets(&texts).into_iter();
+        let mut kept = without_secrets(&texts, &sources.secrets).into_iter();
         let text = kept.next().unwrap_or_default();
         let included = paths.into_iter().zip(kept.by_ref()).collect();
         let changed = overrides.variables.iter().zip(&given).zip(kept).filter(|((_, given), kept)| *given != kept);
@@ -216,7 +237,7 @@ fn suite(
         None => Some(About::default()),
     };
     let published = match get("published") {
-        Some(node) => published::read(node, tests.as_deref(), problems),
+        Some(node) => published::read(node, tests.as_deref(), registry, problems),
         None => Some(Vec::new()),
     };
     let baseline = match get("baseline") {

@@ -55,24 +55,7 @@ fn section(key: &str, registry: &Registry) -> Value {
                 "type": "object", "additionalProperties": false, "patternProperties": { "^.{1,64}$": { "oneOf": [fact, facts] } },
             })
         }
-        "published" => {
-            let line = json!({ "type": ["string", "number"], "maxLength": published::LONGEST_TEXT });
-            let row = json!({ "type": "array", "minItems": 1, "maxItems": published::MOST_COLUMNS, "items": line });
-            json!({
-                "description": "Tables of figures that others have published, shown beside those of a test.",
-                "type": "array", "minItems": 1, "maxItems": published::MOST_TABLES, "items": {
-                    "type": "object", "additionalProperties": false,
-                    "required": ["test", "title", "source", "columns", "rows"],
-                    "properties": {
-                        "test": { "description": "Name of a test of this suite.", "type": "string" },
-                        "title": line, "source": line,
-                        "meaning": { "description": "What the figures mean there.", "type": "string", "maxLength": published::LONGEST_TEXT },
-                        "columns": row,
-                        "rows": { "type": "array", "minItems": 1, "maxItems": published::MOST_ROWS, "items": row },
-                    },
-                },
-            })
-        }
+        "published" => published::schema(),
         "baseline" => json!({
             "description": "Folder of an earlier run, relative to that of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
             "type": "string", "minLength": 1, "examples": ["results/last-release"],

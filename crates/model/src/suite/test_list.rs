@@ -196,7 +196,7 @@ fn configure(
     }
     let expect = match test.fields.and_then(|f| f.get("expect")) {
         Some(entry) if !matches!(entry.value.value, Value::Null) => {
-            expect::read(&entry.value, spec, &resolved, around.names.as_deref(), problems)?
+            expect::read(&entry.value, spec, &params, around.names.as_deref(), problems)?
         }
         _ => Vec::new(),
     };

@@ -5,7 +5,7 @@ use super::fields::{Fields, add_quantity, text, whole};
 use super::raw::Node;
 use super::schema;
 use crate::quantity::{Bandwidth, parse_duration};
-use crate::topology::{LOOP_ROUTERS, MOST_ROUTERS, Shape, Topology, Wan};
+use crate::topology::{LOOP_ROUTERS, LinkLoss, MOST_ROUTERS, Shape, Topology, Wan};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -19,18 +19,21 @@ const HELP: [&str; 3] = [
 pub(super) const SHAPES: [(&str, Shape); 3] = [("mesh", Shape::Mesh), ("chain", Shape::Chain), ("loop", Shape::Loop)];
 /// Key of the speed of links between routers.
 pub(super) const CORE_SPEED: &str = "core_speed";
-/// Keys of the speed and the delay of the link in the middle of a loop.
+/// Keys of the speed, the delay and the loss of the link in the middle of a loop.
 pub(super) const WAN_SPEED: &str = "wan_speed";
 pub(super) const WAN_DELAY: &str = "wan_delay";
+pub(super) const WAN_LOSS: &str = "wan_loss";
 /// Longest delay of a link.
 const LONGEST: Duration = Duration::from_secs(10);
+/// Highest loss of a link.
+const MOST_LOSS: LinkLoss = LinkLoss(LinkLoss::WHOLE / 2);
 /// Slowest link between routers: a token bucket needs whole frames.
 const SLOWEST: Bandwidth = Bandwidth(10_000);
 
 /// Reads the key.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
     let fields = Fields::of(node, "`topology`", EXAMPLE, problems)?;
-    let keys: Vec<_> = SHAPES.iter().map(|(key, _)| *key).chain([CORE_SPEED, WAN_SPEED, WAN_DELAY]).collect();
+    let keys: Vec<_> = SHAPES.iter().map(|(key, _)| *key).chain([CORE_SPEED, WAN_SPEED, WAN_DELAY, WAN_LOSS]).collect();
     fields.refuse_unknown("`topology`", &keys, problems);
     let given: Vec<_> = SHAPES.iter().filter_map(|(key, shape)| Some((key, *shape, fields.get(key)?))).collect();
     let [(key, shape, entry)] = given[..] else {
@@ -45,7 +48,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
         problems.add(&entry.value.span, message, format!("write `loop: {LOOP_ROUTERS}`"));
         return None;
     }
-    if let Some((key, entry)) = [WAN_SPEED, WAN_DELAY].into_iter().find_map(|key| Some((key, fields.get(key)?)))
+    if let Some((key, entry)) =
+        [WAN_SPEED, WAN_DELAY, WAN_LOSS].into_iter().find_map(|key| Some((key, fields.get(key)?)))
         && shape != Shape::Loop
     {
         let message = format!("`{key}` belongs to the link in the middle of a loop");
@@ -62,7 +66,11 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
         Some(entry) => Some(delay(&entry.value, problems)?),
         None => None,
     };
-    let wan = Wan { speed: wan_speed, delay: wan_delay };
+    let wan_loss = match fields.get(WAN_LOSS) {
+        Some(entry) => Some(loss(&entry.value, problems)?),
+        None => None,
+    };
+    let wan = Wan { speed: wan_speed, delay: wan_delay, loss: wan_loss };
     Some(Topology { shape, routers: routers? as usize, core_speed, wan: (!wan.is_plain()).then_some(wan) })
 }
 
@@ -81,6 +89,8 @@ pub(super) fn schema() -> Value {
     properties.insert(WAN_SPEED.into(), schema::speed(help, "44.21 Mbit/s"));
     let help = "Delay of the link in the middle of a loop, in each direction; default: none.";
     properties.insert(WAN_DELAY.into(), json!({ "description": help, "type": "string", "examples": ["277 ms"] }));
+    let help = "Share of the frames that the link in the middle of a loop loses in each direction; default: none.";
+    properties.insert(WAN_LOSS.into(), json!({ "description": help, "type": "string", "examples": ["0.1 %"] }));
     let one_of: Vec<_> = SHAPES.iter().map(|(key, _)| json!({ "required": [key] })).collect();
     json!({
         "description": "The DUT is several routers of its kind, with links among themselves.",
@@ -117,6 +127,22 @@ fn delay(node: &Node, problems: &mut Problems) -> Option<Duration> {
         }
         Err(error) => {
             add_quantity(&node.span, &error.0, problems);
+            None
+        }
+    }
+}
+
+fn loss(node: &Node, problems: &mut Problems) -> Option<LinkLoss> {
+    let text = text(node, &format!("`{WAN_LOSS}`"), "0.1 %", problems)?;
+    match text.parse::<LinkLoss>() {
+        Ok(loss) if loss <= MOST_LOSS => Some(loss),
+        Ok(loss) => {
+            let message = format!("`{WAN_LOSS}` of {loss} leaves no link to test over");
+            problems.add(&node.span, message, format!("write at most {MOST_LOSS}"));
+            None
+        }
+        Err(error) => {
+            add_quantity(&node.span, &error, problems);
             None
         }
     }

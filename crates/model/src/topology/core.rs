@@ -74,6 +74,49 @@ pub struct CoreLink {
     pub speed: Option<Bandwidth>,
     /// Delay in each direction.
     pub delay: Duration,
+    /// Share of the frames that it loses in each direction.
+    pub loss: LinkLoss,
+}
+
+/// Share of the frames that a link loses, in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LinkLoss(pub u32);
+
+impl LinkLoss {
+    /// Millionths of a whole.
+    pub const WHOLE: u32 = 1_000_000;
+
+    /// True if it loses nothing.
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// In per cent.
+    pub fn percent(self) -> f64 {
+        f64::from(self.0) / f64::from(LinkLoss::WHOLE / 100)
+    }
+}
+
+/// `0.1 %`
+impl fmt::Display for LinkLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.percent())
+    }
+}
+
+/// Parses `0.1 %`: from 0 to 100 %, to the millionth of a whole.
+impl FromStr for LinkLoss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LinkLoss, String> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+        let millionths = percent.filter(|percent| (0.0..=100.0).contains(percent)).map(|percent| percent * 1e4);
+        match millionths {
+            Some(exact) if (exact - exact.round()).abs() < 1e-6 => Ok(LinkLoss(exact.round() as u32)),
+            Some(_) => Err(format!("`{text}` is finer than a millionth of the frames; write for instance `0.0001 %`")),
+            None => Err(format!("`{text}` is no share of frames; write for instance `0.1 %`")),
+        }
+    }
 }
 
 impl CoreLink {
@@ -104,6 +147,7 @@ pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink
             ends: [end(a), end(b)],
             speed: wan.speed.or(topology.core_speed),
             delay: wan.delay.unwrap_or_default(),
+            loss: wan.loss.unwrap_or_default(),
         }
     };
     topology.joined().into_iter().map(link).collect()
@@ -178,4 +222,33 @@ pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Shape, Wan};
+
+    #[test]
+    fn a_loss_is_a_share_to_the_millionth() {
+        let good = [("0.1 %", 1_000), ("0.0001 %", 1), ("12.5%", 125_000), ("0 %", 0), ("100 %", 1_000_000)];
+        for (text, millionths) in good {
+            let loss: LinkLoss = text.parse().unwrap();
+            assert_eq!(loss, LinkLoss(millionths), "{text}");
+            assert_eq!(loss.to_string().parse(), Ok(loss));
+        }
+        let no = "no share";
+        for (text, why) in [("0.1", no), ("-1 %", no), ("101 %", no), ("NaN %", no), ("0.00005 %", "finer")] {
+            assert!(text.parse::<LinkLoss>().unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_loss_is_that_of_the_link_in_the_middle() {
+        let wan = Some(Wan { loss: Some(LinkLoss(1_000)), ..Wan::default() });
+        let lossy = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
+        assert_eq!(lossy.to_string(), "4 routers, in a loop, the link in the middle with a loss of 0.1 %");
+        let losses = links(&lossy, &[0..1, 1..1, 1..1, 1..2]).into_iter().map(|link| link.loss.0);
+        assert_eq!(losses.collect::<Vec<_>>(), [0, 0, 1_000, 0, 0]);
+    }
 }

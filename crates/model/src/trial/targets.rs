@@ -1,6 +1,6 @@
 //! Destinations of the frames of a flow, and counts by destination.
 
-use super::Family;
+use super::{Family, FlowSpec};
 use crate::routes::Routes;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -86,6 +86,25 @@ impl Targets {
                 };
                 loaded && first.checked_add(*count).is_some_and(|end| end <= routes.len())
             }
+        }
+    }
+}
+
+impl FlowSpec {
+    /// True if both flows send to the same routes behind the same port: they then share the rounds through these routes,
+    /// and together reach each of them.
+    pub fn shares_routes(&self, other: &FlowSpec) -> bool {
+        match (&self.destinations, &other.destinations) {
+            (
+                Targets::Routes { routes, first, count },
+                Targets::Routes { routes: of_other, first: first_of_other, count: count_of_other },
+            ) => {
+                self.to == other.to
+                    && first == first_of_other
+                    && count == count_of_other
+                    && Arc::ptr_eq(routes, of_other)
+            }
+            _ => false,
         }
     }
 }

@@ -118,6 +118,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
         edges: (0..ports.len()).filter_map(|port| system.edge(port)).collect(),
         links: system.links.iter().map(|link| link.ends.map(|end| (end.router, end.interface))).collect(),
         delays: system.links.iter().map(|link| link.delay).collect(),
+        losses: system.links.iter().map(|link| link.loss.0).collect(),
         detection: dut.params.duration("core_detection").unwrap_or_default(),
         ..NetworkConfig::default()
     };
@@ -278,6 +279,7 @@ impl Dut for SystemDut {
     fn forwards(&mut self) -> Result<(), LabError> {
         let begun: Result<(), String> = self.reference.change(|network| {
             let now = network.now();
+            network.lose();
             let mut each = self.faults.iter().enumerate();
             let set = |router: &mut Router, faults: &Faults| router.set_faults(faults.clone().from_instant(now));
             each.try_for_each(|(i, faults)| network.change(i, |router| set(router, faults))).map_err(|e| e.to_string())
@@ -298,6 +300,8 @@ impl Dut for SystemDut {
                     let Some(told) = router.counters(port) else { break };
                     let told = serde_json::to_value(told).unwrap_or_default();
                     drophammer_lab::flatten(&format!("{label}.d{port}"), &told, &mut own);
+                    let lost = network.lost_before(i, port);
+                    own.extend(lost.map(|frames| (format!("{label}.d{port}.delay_dropped"), frames)));
                 }
                 own.extend(class_counters(router).into_iter().map(|(name, n)| (format!("{label}.{name}"), n)));
                 counters.extend(own);

@@ -341,9 +341,19 @@ impl Dut for UmlDut {
         self.ask("check").map(drop)
     }
 
+    /// Links of its system begin to lose frames.
+    fn forwards(&mut self) -> Result<(), LabError> {
+        if self.role.member.is_some() { self.ask("forwards").map(drop) } else { Ok(()) }
+    }
+
     /// The guest with its kernel and daemons, and the work at its links.
     fn cpu_time(&mut self) -> Option<Duration> {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
+    }
+
+    /// Of the host's processes: all pages that the guest has used, which it never gives back.
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        Some(vec![probe::proportional(self.pid()?)?])
     }
 
     /// From the guest's kernel.

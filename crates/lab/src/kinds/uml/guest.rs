@@ -4,6 +4,7 @@
 
 use super::super::frr;
 use super::links::{self, Link};
+use super::tools::{command, ip, ip_batch, ip_command, tc, tc_batch, write_sysctl};
 use super::{Job, Routing, agent, link_end};
 use crate::link_delay::{self, LinkDelay};
 use crate::process::{self, Daemon};
@@ -221,6 +222,11 @@ impl Guest {
                 self.check()?;
                 json!({})
             }
+            "forwards" => {
+                let losses: Vec<_> = self.job.delays.iter().filter_map(LinkDelay::loss_line).collect();
+                tc_batch(&losses)?;
+                json!({})
+            }
             "up" | "down" => {
                 let interface = rest.parse().unwrap_or(usize::MAX);
                 link_end::set(&self.job.role, self.job.routing, interface, word == "up")?;
@@ -314,8 +320,6 @@ fn surroundings() -> Result<(), LabError> {
 
 /// Folder in which modprobe(8) looks for modules, below the folder of the state.
 const MODULES: &str = "modules";
-/// Modules for the delay of packets that arrive at an interface.
-const DELAY_MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
 
 fn has_ipv6(role: &RouterRole) -> bool {
     role.places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()))
@@ -334,7 +338,7 @@ fn modules(job: &Job) -> Result<(), LabError> {
         (!job.role.labels.is_empty(), &["mpls_router"]),
         (!job.role.pushed.is_empty(), &["mpls_router", "mpls_iptunnel"]),
         (!job.role.tunnels.is_empty(), &["ip_gre"]),
-        (!job.delays.is_empty(), &DELAY_MODULES),
+        (!job.delays.is_empty(), &link_delay::MODULES),
     ];
     wanted.iter().filter(|(wanted, _)| *wanted).try_for_each(|(_, modules)| load(modules))
 }
@@ -346,11 +350,6 @@ fn load(modules: &[&str]) -> Result<(), LabError> {
         load.arg("-d").arg(Path::new(STATE).join(MODULES)).arg(module);
         process::output(load, None).map(drop)
     })
-}
-
-pub(super) fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
-    let path = Path::new("/proc/sys").join(key);
-    fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
 /// Makes the kernel send complete frames, with checksums and no longer than the link permits.
@@ -380,8 +379,7 @@ fn delays(delays: &[LinkDelay]) -> Result<(), LabError> {
         return Ok(());
     }
     ip(&delays.iter().flat_map(LinkDelay::ip_lines).collect::<Vec<_>>())?;
-    let lines: Vec<_> = delays.iter().flat_map(LinkDelay::tc_lines).collect();
-    tc(&["-batch", "-"], Some(&(lines.join("\n") + "\n"))).map(drop)
+    tc_batch(&delays.iter().flat_map(LinkDelay::tc_lines).collect::<Vec<_>>())
 }
 
 /// Makes the tunnels, and gives the kernel the policies.
@@ -441,30 +439,6 @@ fn interfaces(job: &Job) -> Vec<String> {
     lines.extend(router::vlan_lines(&job.role, router::Names::Lab));
     lines.extend(router::address_lines(&job.role, router::Names::Lab));
     lines
-}
-
-fn command(program: &Path) -> Command {
-    process::command(program, "guest")
-}
-
-fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
-    let mut command = command(&process::find("ip", "iproute2")?);
-    command.args(arguments);
-    Ok(command)
-}
-
-fn tc(arguments: &[&str], input: Option<&str>) -> Result<String, LabError> {
-    let mut command = command(&process::find("tc", "iproute2")?);
-    command.args(arguments);
-    process::output(command, input)
-}
-
-pub(super) fn ip(lines: &[String]) -> Result<(), LabError> {
-    ip_batch(&["-batch", "-"], lines)
-}
-
-pub(super) fn ip_batch(arguments: &[&str], lines: &[String]) -> Result<(), LabError> {
-    process::output(ip_command(arguments)?, Some(&(lines.join("\n") + "\n"))).map(drop)
 }
 
 #[cfg(test)]

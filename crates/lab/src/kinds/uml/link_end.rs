@@ -7,7 +7,7 @@
 //! the same, so nothing is sent over the link.
 
 use super::Routing;
-use super::guest::{ip, ip_batch, write_sysctl};
+use super::tools::{ip, ip_batch, write_sysctl};
 use crate::LabError;
 use crate::router::{self, Names, dut_interface};
 use drophammer_model::role::{Interface, RouterRole};

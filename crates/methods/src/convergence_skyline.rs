@@ -21,7 +21,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Bin, Family, TrialResult};
+use drophammer_model::trial::{Bin, EventRecord, Family, TrialResult};
 use std::time::Duration;
 
 /// The test.
@@ -38,7 +38,7 @@ const BIN: Param<Duration> = Param::new(
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
-    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router forwards less than 10 % of the frames to the table at the end of its time",
+    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router does not complete a change before the next one, or forwards less than 10 % of the frames to the table at the end of its time",
 );
 
 static SPEC: TestSpec = TestSpec {
@@ -102,6 +102,8 @@ const SUSTAINED: usize = 10;
 /// If no more than this share of the frames arrives at the end of the time that the table is present, the router forwards
 /// next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
+/// What a note says of such a change.
+const UNFINISHED: &str = ", and a change was not complete before the next one";
 /// The last part of the time between two changes, in which a router must have converged at least in part to count as
 /// one that forwards.
 const LAST_PART: f64 = 0.1;
@@ -233,6 +235,16 @@ impl Cycles {
         })
     }
 
+    /// True if a change was not complete before the next one.
+    fn is_unfinished(&self, result: &TrialResult) -> bool {
+        let Some(group) = result.groups.first() else { return false };
+        let unfinished = |(index, event): (usize, &EventRecord)| {
+            let until_s = result.events.get(index + 1).map_or(self.duration_s(), |next| next.at_s);
+            edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0).last.is_none()
+        };
+        result.events.iter().enumerate().any(unfinished)
+    }
+
     /// Share of the frames that arrived in the last part of the time that the table was present; `None` if none were
     /// sent then. A router that converges slowly is not one that forwards next to nothing.
     fn forwarded(&self, result: &TrialResult) -> Option<f64> {
@@ -263,14 +275,15 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
     let result = loop {
         let result = cycles.run(bed, params, rate)?;
-        let next_to_nothing = cycles.forwarded(&result).filter(|share| *share < NEXT_TO_NOTHING);
-        let (Some(share), Some(next)) = (next_to_nothing, tried.next()) else { break result };
-        let percent = share * 100.0;
+        let unfinished = cycles.is_unfinished(&result);
+        let too_little = cycles.forwarded(&result).filter(|share| unfinished || *share < NEXT_TO_NOTHING);
+        let (Some(share), Some(next)) = (too_little, tried.next()) else { break result };
+        let (percent, unfinished) = (share * 100.0, if unfinished { UNFINISHED } else { "" });
         note(
             outcome,
             format!(
-                "{family}: at {rate} the router forwarded {percent:.1} % of the frames at the end of the time that the table was there; \
-                 measured again at {} %.",
+                "{family}: at {rate} the router forwarded {percent:.1} % of the frames at the end of the time that the table was \
+                 there{unfinished}; measured again at {} %.",
                 next.0
             ),
         );

@@ -158,6 +158,18 @@ fn a_router_that_converges_slowly_stays_at_the_load() {
     }
 }
 
+#[test]
+fn a_router_that_does_not_converge_in_time_is_measured_at_a_lower_load() {
+    // 120,000 fps from four ports for a device of 40,000, which loses two thirds of them; a quarter of that passes.
+    let device = ", capacity: 40 kfps, buffer: 20, delay: 50 us";
+    let (memory, outcome) = completed(device, 4, &skyline("cycles: 1, rate: 30 kfps, lower_loads: [25, 5]"));
+    let trials = memory.trials().into_iter().filter(|t| t.spec.purpose.starts_with("convergence skyline"));
+    assert_eq!(trials.count(), 2, "{:?}", outcome.notes);
+    assert!(noted(&outcome, &["33.3 %", "not complete before the next one", "at 25 %"]), "{:?}", outcome.notes);
+    assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
+    about(figure(&outcome, "convergence_up_ipv4_at_25_percent_s").unwrap(), 0.02, 0.0);
+}
+
 fn skyline(more: &str) -> String {
     format!(
         "convergence_skyline: {{routes: 1000, interval: 1 s, bin: 20 ms, drain: 100 ms, distribution: fully_meshed, {more}}}"

@@ -86,9 +86,10 @@ fn a_router_that_forwards_next_to_nothing_has_a_skyline_at_a_lower_load() {
     let test = "convergence_skyline: {routes: 100, interval: 1 s, cycles: 1, rate: 100 kfps, lower_loads: [40, 20, 5], bin: 20 ms, drain: 100 ms}";
     let (memory, outcome) = completed(", capacity: 9 kfps, buffer: 10", 2, test);
     let loads: Vec<f64> = memory.trials().iter().map(|t| (t.result.offered_load().pps() / 1e3).round()).collect();
-    assert_eq!(loads, [100.0, 40.0], "9 % are next to nothing, 22 % are not");
+    assert_eq!(loads, [100.0, 40.0, 20.0, 5.0], "9 % are next to nothing; with 22 and 45 % it does not converge");
     assert!(noted(&outcome, &["forwarded 9.0 % of the frames"]), "{:?}", outcome.notes);
     assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
+    assert!(figure(&outcome, "convergence_up_ipv4_at_5_percent_s").is_some(), "{:?}", outcome.ranks);
     assert_eq!(rows(&outcome, "convergence_skyline").len(), 2);
     // A router that forwards everything is tested at one load only, however low.
     let (memory, outcome) = completed("", 2, &test.replace("100 kfps", "20 kfps"));

@@ -33,7 +33,9 @@ impl Setting<'_> {
     /// distort the figure.
     fn is_filling(&self, of: &Circled) -> bool {
         let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
-        of.longer_than(self.alone) > allowed
+        // Where readings take long, little is certain. What went on for twice as long as without queueing is no slow reading.
+        let at_most = of.in_tunnel.at_most.saturating_sub(self.alone);
+        of.longer_than(self.alone) > allowed || at_most > allowed + self.alone.max(self.stillness.step)
     }
 
     /// Repeats the accounting trial. If packets are lost now, returns a text that says where.

@@ -249,6 +249,11 @@ fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, bits: impl Fn(Sent
     WAN_HOPS.into_iter().filter_map(of).max_by(f64::total_cmp)
 }
 
+/// The share of the WAN link that a trial had, in per cent of its speed, counted in IP bytes; `None` if the link has no speed.
+pub(super) fn wan_share(circle: &Circle, ip_bytes: u16, of: &Circled) -> Option<f64> {
+    share(circle, ip_bytes, &Measured::of(circle, of), |sent| sent.bits_with(0.0))
+}
+
 fn add_load(
     outcome: &mut Outcome,
     circle: &Circle,

@@ -35,7 +35,10 @@ impl Setting<'_> {
         let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
         // Where readings take long, little is certain. What went on for twice as long as without queueing is no slow reading.
         let at_most = of.in_tunnel.at_most.saturating_sub(self.alone);
-        of.longer_than(self.alone) > allowed || at_most > allowed + self.alone.max(self.stillness.step)
+        // Whatever the readings say, a link that had more than it carries has filled a buffer.
+        let most = 100.0 + PRECISION.get(self.params).0;
+        let overfull = rows::wan_share(self.circle, self.ip_bytes, of).is_some_and(|percent| percent > most);
+        overfull || of.longer_than(self.alone) > allowed || at_most > allowed + self.alone.max(self.stillness.step)
     }
 
     /// Repeats the accounting trial. If packets are lost now, returns a text that says where.

@@ -2,21 +2,20 @@
 
 use drophammer_model::suite::include::Refusal;
 use drophammer_model::suite::keys::KeyPlace;
+use drophammer_port::wait;
 use drophammer_store::read_regular;
 use nix::libc::O_NONBLOCK;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Most bytes of a file with a key, which has 80 at most.
 const MOST: u64 = 4096;
 /// How long a program at the other end of a pipe may take, for it may ask its user for a password.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two looks into an empty pipe.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// The key that a suite names, with the end of its line.
 ///
@@ -46,23 +45,33 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
     }
 }
 
-/// The text of a file or of a pipe whose other end is open; no more than a few kilobytes of it.
+/// The text of a file or of a pipe, whose other end may be opened later; no more than a few kilobytes of it.
 ///
 /// # Errors
 /// Errors of the system; [`ErrorKind::TimedOut`] if nothing comes.
 pub fn of_pipe(path: &Path) -> io::Result<String> {
+    read(path, PATIENCE)
+}
+
+fn read(path: &Path, patience: Duration) -> io::Result<String> {
     // A pipe without another end would block whoever opens it.
-    let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?.take(MOST);
-    let (begun, mut bytes) = (Instant::now(), Vec::new());
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    // A pipe reads as ended also before its other end is opened, except one without a name, which was made with both.
+    let mut begun = fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("pipe:["));
+    let (deadline, mut bytes) = (Instant::now() + patience, Vec::new());
+    let mut most = (&file).take(MOST);
     loop {
-        match file.read_to_end(&mut bytes) {
-            Ok(_) => break,
-            Err(e) if e.kind() == ErrorKind::WouldBlock && begun.elapsed() < PATIENCE => thread::sleep(LOOK),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                return Err(io::Error::new(ErrorKind::TimedOut, format!("nothing came within {PATIENCE:?}")));
-            }
-            Err(e) => return Err(e),
+        match most.read_to_end(&mut bytes) {
+            Ok(_) if begun || !bytes.is_empty() => break,
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e),
+            _ => {}
         }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(ErrorKind::TimedOut, format!("nothing came within {patience:?}")));
+        }
+        // Also true once somebody has opened and closed the other end.
+        begun |= wait::until_readable(&[file.as_fd()], left)?;
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
@@ -71,7 +80,7 @@ pub fn of_pipe(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
     use nix::sys::stat::Mode;
-    use nix::unistd::mkfifo;
+    use nix::unistd::{Pid, gettid, mkfifo};
     use std::io::Write as _;
     use std::os::fd::AsRawFd as _;
 
@@ -79,9 +88,9 @@ mod tests {
     fn a_suite_names_small_ordinary_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("key"), "sesame\n").unwrap();
-        std::fs::write(path("large"), "x".repeat(5000)).unwrap();
-        std::fs::write(path("bytes"), [0xff]).unwrap();
+        fs::write(path("key"), "sesame\n").unwrap();
+        fs::write(path("large"), "x".repeat(5000)).unwrap();
+        fs::write(path("bytes"), [0xff]).unwrap();
         mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();
         let read = |name: &str| of_suite(&KeyPlace::File(path(name))).map_err(|refusal| refusal.message);
         assert_eq!(read("key").as_deref(), Ok("sesame\n"));
@@ -105,12 +114,57 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        assert_eq!(of_pipe(&pipe).unwrap(), "");
-        // As a shell passes `<(pass show bgp)`.
-        let (reader, mut writer) = io::pipe().unwrap();
-        writer.write_all(b"sesame\n").unwrap();
-        drop(writer);
-        assert_eq!(of_pipe(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap(), "sesame\n");
+        let late = read(&pipe, Duration::from_millis(1)).unwrap_err();
+        assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "nothing came within 1ms"));
+        // As a shell passes `<(pass show bgp)`, also if `pass` says nothing.
+        for said in ["sesame\n", ""] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(said.as_bytes()).unwrap();
+            drop(writer);
+            assert_eq!(of_pipe(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap(), said);
+        }
+        let empty = folder.path().join("empty");
+        fs::write(&empty, "").unwrap();
+        assert_eq!(of_pipe(&empty).unwrap(), "");
         assert_eq!(of_pipe(Path::new("/dev/zero")).unwrap().len(), 4096);
+    }
+
+    /// Waits until the thread sleeps with the pipe open, and returns false if that does not happen.
+    fn waits_for(pipe: &Path, thread: Pid) -> bool {
+        let (pipe, begun) = (pipe.canonicalize().unwrap(), Instant::now());
+        let is_open = || {
+            let mut all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            all.any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == pipe))
+        };
+        let sleeps = || {
+            let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+        };
+        while begun.elapsed() < Duration::from_secs(10) {
+            if is_open() && sleeps() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    #[test]
+    fn the_other_end_of_a_pipe_may_be_opened_later() {
+        for said in ["sesame\n", ""] {
+            let folder = tempfile::tempdir().unwrap();
+            let pipe = folder.path().join("pipe");
+            mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+            let reader = gettid();
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    let waited = waits_for(&pipe, reader);
+                    let open = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&pipe);
+                    waited && open.and_then(|mut writer| writer.write_all(said.as_bytes())).is_ok()
+                });
+                assert_eq!(of_pipe(&pipe).unwrap(), said);
+                assert!(writer.join().unwrap(), "the reader waits for its writer");
+            });
+        }
     }
 }

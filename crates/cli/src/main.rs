@@ -19,6 +19,7 @@ mod key_file;
 mod listen;
 mod live;
 mod manual;
+mod masked;
 mod observer;
 mod on_link;
 mod output;

@@ -1,6 +1,7 @@
 //! What the command does during a run: stores records, shows progress, watches for Ctrl-C.
 
 use crate::live::{Live, Rates, Trial, of_progress, of_record};
+use crate::masked::without_secrets;
 use crate::output::out;
 use crate::progress::Display;
 use drophammer_model::record::Record;
@@ -8,7 +9,6 @@ use drophammer_model::suite::Mask;
 use drophammer_store::{RunWriter, utc_now};
 use drophammer_testbed::{Observer, Progress};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,18 +32,16 @@ pub struct Watcher {
 
 impl Observer for Watcher {
     fn record(&mut self, record: &Record) -> Result<(), String> {
-        // A trial that ends without a record of its own ends with its test.
-        if let (Some(rates), Record::Trial(_) | Record::Test(_) | Record::Ended(_)) = (&mut self.rates, record) {
-            rates.end();
-        }
-        let record = &*without_secrets(&self.mask, record);
+        let masked = without_secrets(&self.mask, record)?;
+        let record = &*masked;
         if let Record::Dut(dut) = record {
             for (name, text) in &dut.config {
                 let path = format!("duts/{}/{name}", dut.name);
                 self.writer.save_text(&path, text).map_err(|e| e.to_string())?;
             }
         }
-        self.writer.write(record).map_err(|e| e.to_string())?;
+        let Watcher { writer, rates, .. } = self;
+        stored_first(|| writer.write(record).map_err(|e| e.to_string()), || end_of_trial(rates.as_mut(), record))?;
         self.tell(of_record(record));
         Ok(())
     }
@@ -97,16 +95,18 @@ pub fn tell(live: Option<&Live>, json: bool, event: Value) {
     }
 }
 
-/// The record with its secrets hidden.
-fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Cow<'r, Record> {
-    let text = if mask.is_empty() { None } else { serde_json::to_string(record).ok() };
-    let Some(text) = text.filter(|text| !mask.leaves(text)) else { return Cow::Borrowed(record) };
-    let masked = serde_json::from_str(&text).and_then(|mut value| {
-        mask.json(&mut value);
-        serde_json::from_value(value)
-    });
-    // A secret that is a word of the format is no secret there.
-    masked.map_or(Cow::Borrowed(record), Cow::Owned)
+/// Stores a record, then does what may wait for a reader of events who does not read; also if it cannot be stored.
+fn stored_first(store: impl FnOnce() -> Result<(), String>, then: impl FnOnce()) -> Result<(), String> {
+    let stored = store();
+    then();
+    stored
+}
+
+/// No more rates of the trial that the record ends. One without a record of its own ends with its test.
+fn end_of_trial(rates: Option<&mut Rates>, record: &Record) {
+    if let (Some(rates), Record::Trial(_) | Record::Test(_) | Record::Ended(_)) = (rates, record) {
+        rates.end();
+    }
 }
 
 /// Ctrl-C and SIGTERM set the flag; the second one ends the program at once (the lab ends with it).
@@ -126,18 +126,18 @@ pub fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::record::Note;
+    use std::cell::RefCell;
 
     #[test]
-    fn a_secret_in_a_text_of_others_is_not_recorded() {
-        let note = |text: &str| {
-            Record::Note(Note { time: "2026-01-01T00:00:00Z".into(), dut: None, text: text.into(), problem: true })
+    fn a_record_is_stored_before_anybody_is_waited_for() {
+        let done = RefCell::new(Vec::new());
+        let note = |what| done.borrow_mut().push(what);
+        let store = |result: Result<(), String>| {
+            note("stored");
+            result
         };
-        let said = note("% Unknown command: neighbor 198.18.1.2 password sesame");
-        let mask = Mask::of(["sesame"]);
-        assert_eq!(*without_secrets(&mask, &said), note("% Unknown command: neighbor 198.18.1.2 password <secret>"));
-        assert_eq!(*without_secrets(&Mask::default(), &said), said);
-        // A record stays one, even if the key is a word of the format.
-        assert_eq!(*without_secrets(&Mask::of(["note"]), &note("x")), note("x"));
+        assert_eq!(stored_first(|| store(Ok(())), || note("rates ended")), Ok(()));
+        assert_eq!(stored_first(|| store(Err("full".into())), || note("rates ended")), Err("full".into()));
+        assert_eq!(*done.borrow(), ["stored", "rates ended", "stored", "rates ended"]);
     }
 }

@@ -1,10 +1,13 @@
 //! Runs the documented command lines in the order of each page, in a folder of its own, with simulated routers in the place
 //! of those that the page's reader has.
 
+#[path = "common/command_lines.rs"]
+mod command_lines;
 #[path = "common/pages.rs"]
 mod pages;
 
-use pages::{example, examples, pages, root, suites};
+use command_lines::{example, examples};
+use pages::{pages, root, suites};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

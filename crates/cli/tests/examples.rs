@@ -1,41 +1,14 @@
 //! Runs every suite of the manual: on the simulated router instead of its own, on slow ports, once.
 
-use std::path::{Path, PathBuf};
+#[path = "common/pages.rs"]
+mod pages;
+
 use std::process::Command;
 
 /// Parameters that would take hours even in virtual time: suite, and the values for `--set` instead.
 const SHORTER: [(&str, &[&str]); 1] = [("overnight", &["soak.duration=5 s", "soak.interval=1 s"])];
 /// Keys of `topology` that the simulated router supports.
 const TOPOLOGY: [&str; 7] = ["mesh", "chain", "loop", "core_speed", "wan_speed", "wan_delay", "wan_loss"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// All suites in blocks of the manual, as (page, text).
-fn suites() -> Vec<(String, String)> {
-    let mut folders = vec![root().join("docs")];
-    let mut pages = vec![root().join("README.md")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.sort();
-    let of_page = |page: PathBuf| {
-        let text = std::fs::read_to_string(&page).unwrap();
-        let name = page.strip_prefix(root()).unwrap().display().to_string();
-        let blocks = text.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next());
-        let suites = blocks.filter(|block| block.starts_with("suite:")).map(|suite| (name.clone(), suite.to_owned()));
-        suites.collect::<Vec<_>>()
-    };
-    pages.into_iter().flat_map(of_page).collect()
-}
 
 /// The value of `key` in the text of a DUT, as written.
 fn value<'a>(dut: &'a str, key: &str) -> Option<&'a str> {
@@ -85,7 +58,9 @@ fn on_simulated_routers(suite: &str) -> String {
 #[test]
 fn suites_of_the_manual_run() {
     let folder = tempfile::tempdir().unwrap();
-    let all = suites();
+    let pages = pages::pages();
+    let all: Vec<_> =
+        pages.iter().flat_map(|(page, text)| pages::suites(text).into_iter().map(move |suite| (page, suite))).collect();
     assert!(all.len() > 15, "{} suites", all.len());
     for (number, (page, suite)) in all.iter().enumerate() {
         let (file, results) = (folder.path().join(format!("{number}.yaml")), folder.path().join(number.to_string()));

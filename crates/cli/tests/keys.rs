@@ -4,7 +4,8 @@ mod common;
 
 use common::{drophammer, text};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The key, also within a fact of the suite's and within a longer title.
 const SUITE: &str = "suite: keys
@@ -91,11 +92,25 @@ fn a_key_that_cannot_be_read_is_told_at_its_place() {
     std::fs::remove_file(&key).unwrap();
     assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
     refused("it is no ordinary file");
-    // `bgp` takes a pipe, but waits for none whose other end is closed.
+    // `bgp` takes a pipe, also one whose other end is opened later.
     let words = ["bgp", "nosuch0", "--address", "192.0.2.2/24", "--to", "192.0.2.1", "--md5-file", "lab/key"];
-    let output = run_in(folder.path(), &words);
+    let mut command = drophammer();
+    command.args(words).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let (pipe, begun) = (key.canonicalize().unwrap(), Instant::now());
+    let fds = format!("/proc/{}/fd", child.id());
+    let is_open = || {
+        let mut all = std::fs::read_dir(&fds).unwrap().flatten();
+        all.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == pipe))
+    };
+    while !is_open() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the pipe is not opened");
+        std::thread::yield_now();
+    }
+    std::fs::write(&key, [0xff]).unwrap();
+    let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("must be one line of 1 to 80 bytes"), "{}", said(&output));
+    assert!(said(&output).contains("it is not text in UTF-8"), "{}", said(&output));
 }
 
 #[test]

@@ -72,6 +72,18 @@ fn the_page_shows_rates_as_they_move_and_its_button_stops_the_run() {
     assert_eq!(page.evaluate("document.getElementById('title').textContent"), "A small one");
     assert_eq!(page.evaluate("document.getElementById('trials').children.length"), 2);
 
+    // A request that fails, and then those that are answered again.
+    let now = page.await_text("now", "text.includes(' on known, ')");
+    page.evaluate("window.asks = fetch; fetch = () => Promise.reject(new Error('no answer')); true");
+    page.await_text("now", "text === 'the run does not answer'");
+    page.evaluate("fetch = window.asks; true");
+    assert_eq!(page.await_text("now", "text !== 'the run does not answer'"), now);
+    // An error in drawing says nothing about the run, and the page goes on asking.
+    page.evaluate("window.draws = draw; window.drawn = 0; draw = () => { drawn += 1; throw new Error('page'); }; true");
+    page.evaluate("new Promise((done) => { const look = () => drawn > 2 ? done(1) : setTimeout(look, 20); look(); })");
+    assert_eq!(page.await_text("now", "true"), now);
+    page.evaluate("draw = window.draws; true");
+
     page.click("stop");
     page.await_text("now", "text === 'stopped; what was measured is in the report'");
     assert_eq!(page.asked, ["Stop the run? What was measured is kept."]);

@@ -1,9 +1,12 @@
 //! The examples of the manual, tested with the command itself.
 
+#[path = "common/command_lines.rs"]
+mod command_lines;
 #[path = "common/pages.rs"]
 mod pages;
 
-use pages::{example, examples, pages, root, suites};
+use command_lines::{example, examples};
+use pages::{pages, root, suites};
 use std::process::{Command, Output};
 
 fn drophammer(arguments: &[&str]) -> Output {

@@ -239,6 +239,11 @@ pub trait Dut {
         Ok(BTreeMap::new())
     }
 
+    /// True if a counter that [`Dut::counters`] lacks is 0. Otherwise its value is not known.
+    fn counters_begin_at_zero(&self) -> bool {
+        true
+    }
+
     /// Its counters with a known meaning, from all sources: kernel, SNMP.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::LabError;
 use crate::wait::{self, Look};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -194,6 +194,13 @@ impl Drop for Daemon {
     }
 }
 
+/// A log without content. A process that the command leaves appends to it, also after the log was rewritten.
+fn emptied(log: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).open(log)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
 /// Runs a shell command of the user to its end, with its output in `log`; ends its whole process group at the limit or
 /// if the user asks to stop.
 ///
@@ -207,7 +214,7 @@ pub(crate) fn shell(
     limit: Duration,
     stop: &dyn Fn() -> bool,
 ) -> Result<ExitStatus, LabError> {
-    let file = File::create(log).map_err(LabError::file("create", log))?;
+    let file = emptied(log).map_err(LabError::file("create", log))?;
     let copy = file.try_clone().map_err(LabError::file("open", log))?;
     let mut shell = command(&find("sh", "dash")?, mark);
     shell.arg("-c").arg(text).envs(environment.iter().cloned()).stdout(file).stderr(copy);

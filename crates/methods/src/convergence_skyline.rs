@@ -2,6 +2,8 @@
 //! draws its outline (core router test of 2001; terms of RFC 6413). With fully meshed traffic every port has a part of
 //! the table, and all parts come and go at once.
 
+mod edge;
+
 use crate::Method;
 use crate::columns;
 use crate::parameters::{fewer, params};
@@ -21,7 +23,8 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Bin, EventRecord, Family, TrialResult};
+use drophammer_model::trial::{Family, TrialResult};
+use edge::{SUSTAINED, edge, last_bins};
 use std::time::Duration;
 
 /// The test.
@@ -38,7 +41,7 @@ const BIN: Param<Duration> = Param::new(
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
-    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router does not complete a change before the next one, or forwards less than 10 % of the frames to the table at the end of its time",
+    "loads to try in turn, in per cent of the same throughput or of `rate`, for changes up or down that the router does not complete before the next one, and for both while it forwards less than 10 % of the frames to the table at the end of its time",
 );
 
 static SPEC: TestSpec = TestSpec {
@@ -61,7 +64,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "convergence_down_ipv6_s", help: "the same for IPv6" },
         FigureSpec {
             key: "convergence_{event}_{family}_at_{load}_percent_s",
-            help: "the same at a lower load, for a router that forwards next to nothing at the load of the others",
+            help: "the same at a lower load, for a router that at the load of the others forwards next to nothing, or does not complete each such change before the next one",
         },
     ],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
@@ -92,63 +95,14 @@ const PLOT: PlotSpec = PlotSpec {
     y: "arrivals per sending port, fps",
     log_y: false,
 };
-/// Up to this share of delivered frames in a bin the table counts as gone. It counts as present if no more than this
-/// share is missing: the load may exceed what the router forwards while it works.
-const EDGE: f64 = 0.01;
-/// Bins in a row (or all bins to the next change if those are fewer) in which the frames must arrive. Convergence must
-/// be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
-const SUSTAINED: usize = 10;
-
 /// If no more than this share of the frames arrives at the end of the time that the table is present, the router forwards
 /// next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
 /// What a note says of such a change.
 const UNFINISHED: &str = ", and a change was not complete before the next one";
-/// The last part of the time between two changes, in which a router must have converged at least in part to count as
-/// one that forwards.
-const LAST_PART: f64 = 0.1;
-
 /// Share of a trial for which the DUT's processor may stand still at once. Over minutes at a high load, a shared machine has such
 /// stalls; no time is then more exact than the longest of them.
 const STALL_SHARE: f64 = 0.001;
-
-/// When the first and the last route changed, in seconds after the change.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Edge {
-    first: Option<f64>,
-    last: Option<f64>,
-    /// Wrong frames after the last route changed: lost ones if the table is present, received ones if it is gone.
-    after: u64,
-}
-
-/// Reads an edge from the bins between a change at `at_s` and the next one.
-fn edge(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, up: bool) -> Edge {
-    let share = |bin: &Bin| if bin.offered == 0 { None } else { Some(bin.delivered as f64 / bin.offered as f64) };
-    // The bin that contains the next change belongs to that change.
-    let range = (at_s / bin_s).floor() as usize..((until_s / bin_s + 1e-9).floor() as usize).min(bins.len());
-    let after = |bin: usize| ((bin as f64 + 1.0) * bin_s - at_s).max(0.0);
-    let shares: Vec<(usize, f64)> = range.filter_map(|i| Some((i, share(&bins[i])?))).collect();
-    let began = |s: f64| if up { s > EDGE } else { s < 1.0 - EDGE };
-    let ended = |s: f64| if up { s >= 1.0 - EDGE } else { s <= EDGE };
-    let first = shares.iter().find(|(_, s)| began(*s)).map(|(i, _)| after(*i));
-    let lasts = |from: &usize| shares[*from..].iter().take(SUSTAINED).all(|(_, s)| ended(*s));
-    let place = (0..shares.len()).find(lasts);
-    let wrong = |(i, _): &(usize, f64)| match up {
-        true => bins[*i].offered.saturating_sub(bins[*i].delivered),
-        false => bins[*i].delivered,
-    };
-    let last = place.map(|place| after(shares[place].0));
-    Edge { first, last, after: place.map_or(0, |place| shares[place + 1..].iter().map(wrong).sum()) }
-}
-
-/// The bins in the last part of the time between a change at `at_s` and the next one, at least one if there are any.
-fn last_bins(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64) -> &[Bin] {
-    let bin = |s: f64| ((s / bin_s + 1e-9).floor() as usize).min(bins.len());
-    // The bin that contains the next change belongs to that change.
-    let (begin, end) = (bin(at_s), bin(until_s));
-    let from = bin(until_s - (until_s - at_s) * LAST_PART).min(end.saturating_sub(1)).max(begin);
-    bins.get(from..end).unwrap_or_default()
-}
 
 impl Method for ConvergenceSkyline {
     fn spec(&self) -> &'static TestSpec {
@@ -235,14 +189,16 @@ impl Cycles {
         })
     }
 
-    /// True if a change was not complete before the next one.
-    fn is_unfinished(&self, result: &TrialResult) -> bool {
-        let Some(group) = result.groups.first() else { return false };
-        let unfinished = |(index, event): (usize, &EventRecord)| {
+    /// Of each direction, whether a change was not complete before the next one.
+    fn unfinished(&self, result: &TrialResult) -> [bool; 2] {
+        let mut unfinished = [false; 2];
+        let Some(group) = result.groups.first() else { return unfinished };
+        for (index, event) in result.events.iter().enumerate() {
             let until_s = result.events.get(index + 1).map_or(self.duration_s(), |next| next.at_s);
-            edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0).last.is_none()
-        };
-        result.events.iter().enumerate().any(unfinished)
+            let found = edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0);
+            unfinished[index % 2] |= found.last.is_none();
+        }
+        unfinished
     }
 
     /// Share of the frames that arrived in the last part of the time that the table was present; `None` if none were
@@ -271,56 +227,59 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     };
     let lower = LOWER_LOADS.get(params).unwrap_or_default();
     let (interval_s, bin_s, count) = (INTERVAL.seconds(params), BIN.seconds(params), CYCLES.get(params));
+    let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
     let cycles = Cycles { spread, size, interval_s, bin_s, count };
+    let (spread, duration_s) = (&cycles.spread, cycles.duration_s());
     let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
-    let result = loop {
-        let result = cycles.run(bed, params, rate)?;
-        let unfinished = cycles.is_unfinished(&result);
-        let too_little = cycles.forwarded(&result).filter(|share| unfinished || *share < NEXT_TO_NOTHING);
-        let (Some(share), Some(next)) = (too_little, tried.next()) else { break result };
-        let (percent, unfinished) = (share * 100.0, if unfinished { UNFINISHED } else { "" });
+    let mut measured = Measured { runs: Vec::new(), of: [None; 2] };
+    // The directions that no trial so far has measured.
+    let mut open = [true; 2];
+    let ended = loop {
+        let result = match cycles.run(bed, params, rate) {
+            Ok(result) => result,
+            Err(error) => break Err(error),
+        };
+        let (unfinished, forwarded) = (cycles.unfinished(&result), cycles.forwarded(&result));
+        // If the router forwards next to nothing, a table that goes says as little as one that comes.
+        let nothing = forwarded.is_some_and(|share| share < NEXT_TO_NOTHING);
+        let again = [0, 1].map(|way| open[way] && (nothing || unfinished[way]));
+        let next = forwarded.filter(|_| again.contains(&true)).zip(tried.next());
+        for (way, run) in measured.of.iter_mut().enumerate() {
+            if open[way] && (next.is_none() || !again[way]) {
+                *run = Some(measured.runs.len());
+            }
+        }
+        let processor = result.health.dut_processor.as_ref();
+        let stall_s = processor.map_or(0.0, |dut| Duration::from_nanos(dut.longest_stall_ns).as_secs_f64());
+        let stalled = processor.is_some_and(|dut| dut.stall_tolerated);
+        let times = Times { bin_s, every_s: spread.every_s(rate), stall_s, stalled, duration_s, lowered, throughput };
+        measured.runs.push(Run { result, times });
+        let Some((share, next)) = next else { break Ok(()) };
+        let incomplete = [0, 1].map(|way| open[way] && unfinished[way]).contains(&true);
+        let (percent, unfinished) = (share * 100.0, if incomplete { UNFINISHED } else { "" });
+        let which = match again {
+            [true, false] => "routes up are ",
+            [false, true] => "routes down are ",
+            _ => "",
+        };
         note(
             outcome,
             format!(
                 "{family}: at {rate} the router forwarded {percent:.1} % of the frames at the end of the time that the table was \
-                 there{unfinished}; measured again at {} %.",
+                 there{unfinished}; {which}measured again at {} %.",
                 next.0
             ),
         );
+        open = again;
         (rate, lowered) = (whole.scaled(next.0 / 100.0), Some(*next));
     };
-    let spread = &cycles.spread;
-    route_tests::note_losses(bed, family, &spread.peers(), outcome)?;
+    // What was measured is written even if a later trial failed.
+    let ended = ended.and_then(|()| route_tests::note_losses(bed, family, &spread.peers(), outcome));
     if spread.is_meshed() {
         note(outcome, format!("{family}: {}, which come and go at all ports at once.", spread.text()));
     }
-    let throughput = route_traffic::baseline_of(bed, cycles.size.clone(), family, params);
-    let duration_s = cycles.duration_s();
-    let stalled_ns = result.health.dut_processor.as_ref().map_or(0, |processor| processor.longest_stall_ns);
-    let stall_s = Duration::from_nanos(stalled_ns).as_secs_f64();
-    let times = Times { bin_s, every_s: spread.every_s(rate), stall_s, duration_s, lowered, throughput };
-    if stall_s > bin_s {
-        let (stall_ms, bin_ms) = (stall_s * 1e3, bin_s * 1e3);
-        note(
-            outcome,
-            format!(
-                "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so a time is no more \
-                 exact than that."
-            ),
-        );
-    }
-    if times.every_s > bin_s {
-        let (every_ms, bin_ms) = (times.every_s * 1e3, bin_s * 1e3);
-        note(
-            outcome,
-            format!(
-                "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so a time is no more exact than \
-                 that; a higher load or fewer routes make it so."
-            ),
-        );
-    }
-    write(outcome, family, &result, spread.case.all.len(), &times);
-    Ok(())
+    measured.write(outcome, family, spread.case.all.len());
+    ended
 }
 
 /// Resolution of the times of a trial.
@@ -330,131 +289,164 @@ struct Times {
     every_s: f64,
     /// The longest time for which the DUT's processor stood still.
     stall_s: f64,
+    /// That was longer than the limit of other tests, so frames may have been lost by it.
+    stalled: bool,
     duration_s: f64,
-    /// The last load that was tried after the router forwarded next to nothing at the requested one.
+    /// The lower load, if it was not the requested one.
     lowered: Option<Percent>,
     /// Throughput of the same traffic, if known.
     throughput: Option<FrameRate>,
 }
 
 impl Times {
-    /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes.
+    /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes. Frames lost
+    /// by a stall just after convergence break the bins in a row, which then begin again behind it.
     fn resolution_s(&self) -> f64 {
-        self.bin_s.max(self.every_s).max(self.stall_s)
+        let broken_s = if self.stalled { SUSTAINED as f64 * self.bin_s } else { 0.0 };
+        self.bin_s.max(self.every_s).max(self.stall_s + broken_s)
+    }
+
+    /// Notes why times are less exact than a bin.
+    fn note(&self, outcome: &mut Outcome, family: Family) {
+        let (bin_ms, stall_ms, every_ms) = (self.bin_s * 1e3, self.stall_s * 1e3, self.every_s * 1e3);
+        if self.stalled {
+            let resolution_ms = self.resolution_s() * 1e3;
+            note(
+                outcome,
+                format!(
+                    "{family}: the DUT's processor once stood still for {stall_ms:.0} ms, longer than the trials of other tests bear. \
+                     Frames lost meanwhile may break the bins in a row, so a time is no more exact than {resolution_ms:.0} ms; \
+                     and frames lost after the last route came are not stated, for they may not be the router's."
+                ),
+            );
+        } else if self.stall_s > self.bin_s {
+            note(
+                outcome,
+                format!(
+                    "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so a time is no \
+                     more exact than that."
+                ),
+            );
+        }
+        if self.every_s > self.bin_s {
+            note(
+                outcome,
+                format!(
+                    "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so a time is no more exact \
+                     than that; a higher load or fewer routes make it so."
+                ),
+            );
+        }
     }
 }
 
-fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u32, of: &Times) {
-    let (bin_s, resolution_s) = (of.bin_s, of.resolution_s());
-    let Some(group) = result.groups.first() else { return };
-    let senders = f64::from(result.senders.max(1));
-    let (mut ups, mut downs, mut never) = (Vec::new(), Vec::new(), [0; 2]);
-    for (index, event) in result.events.iter().enumerate() {
-        let up = index % 2 == 0;
-        let until = result.events.get(index + 1).map_or(of.duration_s, |next| next.at_s);
-        let found = edge(&group.bins, bin_s, event.at_s, until, up);
-        let times = if up { &mut ups } else { &mut downs };
-        times.extend(found.last);
-        if found.last.is_none() {
-            never[usize::from(!up)] += 1;
-        }
-        let last = last_bins(&group.bins, bin_s, event.at_s, until);
-        let arrived: u64 = last.iter().map(|bin| bin.arrived).sum();
-        let rate_pps = (up && !last.is_empty()).then(|| arrived as f64 / (last.len() as f64 * bin_s) / senders);
-        TABLE.add(
-            outcome,
-            EventRow {
-                family,
-                event: event.label.clone(),
-                routes: routes.into(),
-                first_s: found.first,
-                last_s: found.last,
-                rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
-                after_frames: found.last.map(|_| found.after),
-                rate_pps,
-                of_throughput_percent: percent_ratio(rate_pps, of.throughput.map(|rate| rate.pps())),
-                resolution_s,
-            },
-            [result.trial],
-            found.last.is_none().then(|| "not before the next event".into()),
-        );
-        PLOT.event(outcome, event.at_s, &event.label);
+/// A trial of all cycles.
+struct Run {
+    result: TrialResult,
+    times: Times,
+}
+
+impl Run {
+    /// The row of an event.
+    fn row(&self, index: usize, family: Family, routes: u32) -> Option<EventRow> {
+        let Run { result, times } = self;
+        let (group, event) = (result.groups.first()?, result.events.get(index)?);
+        let (up, bin_s, resolution_s) = (index % 2 == 0, times.bin_s, times.resolution_s());
+        let until_s = result.events.get(index + 1).map_or(times.duration_s, |next| next.at_s);
+        let found = edge(&group.bins, bin_s, event.at_s, until_s, up);
+        let bins = last_bins(&group.bins, bin_s, event.at_s, until_s);
+        let arrived: u64 = bins.iter().map(|bin| bin.arrived).sum();
+        let senders = f64::from(result.senders.max(1));
+        let rate_pps = (up && !bins.is_empty()).then(|| arrived as f64 / (bins.len() as f64 * bin_s) / senders);
+        Some(EventRow {
+            family,
+            event: event.label.clone(),
+            routes: routes.into(),
+            first_s: found.first,
+            last_s: found.last,
+            rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
+            // The host may have lost frames by a stall, but cannot deliver any.
+            after_frames: found.last.filter(|_| !(up && times.stalled)).map(|_| found.after),
+            rate_pps,
+            of_throughput_percent: percent_ratio(rate_pps, times.throughput.map(|rate| rate.pps())),
+            resolution_s,
+        })
     }
-    for (at, bin) in group.bins.iter().enumerate() {
-        let dot = xy_of(at as f64 * bin_s, bin.arrived as f64 / bin_s / senders, result.trial);
-        PLOT.curve(outcome, &family.to_string(), dot);
+}
+
+/// Trials at falling loads, and for each direction the place of the one that measured it.
+struct Measured {
+    runs: Vec<Run>,
+    of: [Option<usize>; 2],
+}
+
+impl Measured {
+    /// The trial that measured a direction.
+    fn of(&self, way: usize) -> Option<&Run> {
+        self.runs.get(self.of[way]?)
     }
-    let name = family.to_string().to_lowercase();
-    for (word, times, never) in [("up", &ups, never[0]), ("down", &downs, never[1])] {
-        if let Some((least, most)) = extremes(times).filter(|_| times.len() > 1) {
-            note(outcome, format!("{family}, {word}: {least:.2} to {most:.2} s in {} events", times.len()));
+
+    fn write(&self, outcome: &mut Outcome, family: Family, routes: u32) {
+        let mut lasts: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+        let mut never = [0; 2];
+        let events = self.runs.iter().map(|run| run.result.events.len()).max().unwrap_or(0);
+        for index in 0..events {
+            let way = index % 2;
+            let Some(run) = self.of(way) else { continue };
+            let Some(row) = run.row(index, family, routes) else { continue };
+            lasts[way].extend(row.last_s);
+            let never_came = row.last_s.is_none();
+            never[way] += u32::from(never_came);
+            if let Some(event) = run.result.events.get(index) {
+                PLOT.event(outcome, event.at_s, &event.label);
+            }
+            let mark = never_came.then(|| "not before the next event".to_owned());
+            TABLE.add(outcome, row, [run.result.trial], mark);
         }
-        // A mean over only the events that completed would favour a router that sometimes does not complete.
-        let value = (never == 0 && !times.is_empty()).then(|| mean(times));
-        let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
-        let key = format!("convergence_{word}_{name}_s");
-        // Means that differ by less than the resolution of the times are equal.
-        let figure = |key, title, value| lower_by_difference(key, title, "s", value, resolution_s);
-        match of.lowered {
-            None => outcome.ranks.push(figure(key, title, value)),
-            // This router has no figure at the common load, and a separate figure at the lower load.
-            Some(Percent(percent)) => {
-                let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
-                outcome.ranks.push(figure(key, title.clone(), None));
-                outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value));
+        self.draw(outcome, family);
+        let name = family.to_string().to_lowercase();
+        for (way, word) in ["up", "down"].into_iter().enumerate() {
+            let Some(Run { times: of, .. }) = self.of(way) else { continue };
+            let times = &lasts[way];
+            if let Some((least, most)) = extremes(times).filter(|_| times.len() > 1) {
+                note(outcome, format!("{family}, {word}: {least:.2} to {most:.2} s in {} events", times.len()));
+            }
+            // A mean over only the events that completed would favour a router that sometimes does not complete.
+            let value = (never[way] == 0 && !times.is_empty()).then(|| mean(times));
+            let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
+            let key = format!("convergence_{word}_{name}_s");
+            // Means that differ by less than the resolution of the times are equal.
+            let figure = |key, title, value| lower_by_difference(key, title, "s", value, of.resolution_s());
+            match of.lowered {
+                None => outcome.ranks.push(figure(key, title, value)),
+                // This router has no figure at the common load, and a separate figure at the lower load.
+                Some(Percent(percent)) => {
+                    let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
+                    outcome.ranks.push(figure(key, title.clone(), None));
+                    outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value));
+                }
+            }
+        }
+    }
+
+    /// Draws the skyline of each trial that measured a direction, and notes the resolution of its times.
+    fn draw(&self, outcome: &mut Outcome, family: Family) {
+        let two = self.of[0] != self.of[1];
+        for (_, run) in self.runs.iter().enumerate().filter(|(at, _)| self.of.contains(&Some(*at))) {
+            let Run { result, times } = run;
+            times.note(outcome, family);
+            let name = match times.lowered.filter(|_| two) {
+                Some(Percent(percent)) => format!("{family}, at {percent} % load"),
+                None => family.to_string(),
+            };
+            let senders = f64::from(result.senders.max(1));
+            for (at, bin) in result.groups.iter().take(1).flat_map(|group| &group.bins).enumerate() {
+                let rate_pps = bin.arrived as f64 / times.bin_s / senders;
+                PLOT.curve(outcome, &name, xy_of(at as f64 * times.bin_s, rate_pps, result.trial));
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bins(shares: &[f64]) -> Vec<Bin> {
-        let bin = |s: &f64| Bin { offered: 1000, delivered: (s * 1000.0) as u64, arrived: (s * 1000.0) as u64 };
-        shares.iter().map(bin).collect()
-    }
-
-    #[test]
-    fn edges_are_found_to_the_bin() {
-        let all = bins(&[0.0, 0.0, 0.0, 0.3, 0.7, 1.0, 1.0, 1.0, 0.6, 0.0, 0.0]);
-        // The change came at 0.2 s; 30 % were delivered of the bin that ends at 0.4 s, all from the one that ends at 0.6 s.
-        let up = edge(&all, 0.1, 0.2, 0.75, true);
-        assert!((up.first.unwrap() - 0.2).abs() < 1e-9 && (up.last.unwrap() - 0.4).abs() < 1e-9, "{up:?}");
-        let down = edge(&all, 0.1, 0.8, 1.1, false);
-        assert!((down.first.unwrap() - 0.1).abs() < 1e-9 && (down.last.unwrap() - 0.2).abs() < 1e-9, "{down:?}");
-    }
-
-    #[test]
-    fn the_next_change_and_a_stumble_are_no_lack_of_convergence() {
-        // All frames arrive from 0.3 s on; a dip at 1.5 s; the bin of the next change, at 1.95 s, is ignored.
-        let mut shares = [0.0, 0.0, 0.4].to_vec();
-        shares.extend([1.0; 12]);
-        shares.extend([0.5, 1.0, 1.0, 1.0, 0.3, 0.0]);
-        let up = edge(&bins(&shares), 0.1, 0.2, 1.95, true);
-        assert!((up.last.unwrap() - 0.2).abs() < 1e-9, "{up:?}");
-        assert_eq!(up.after, 500);
-        let down = edge(&bins(&[1.0, 0.5, 0.0, 0.0, 0.02, 0.0]), 0.1, 0.1, 0.6, false);
-        assert!((down.last.unwrap() - 0.5).abs() < 1e-9 && down.after == 0, "{down:?}");
-    }
-
-    #[test]
-    fn a_table_that_never_comes_has_no_last_route() {
-        let found = edge(&bins(&[0.0, 0.0, 0.5, 0.5, 0.5]), 0.1, 0.1, 0.5, true);
-        assert!(found.first.is_some() && found.last.is_none());
-        assert_eq!(edge(&bins(&[0.0; 5]), 0.1, 0.1, 0.5, true), Edge::default());
-    }
-
-    #[test]
-    fn the_last_part_is_a_tenth_of_the_time_and_ends_before_the_next_change() {
-        // Changes at 0.2 and 1.25 s: the tenth of that begins at 1.145 s, and the bin of the next change is left out.
-        let mut shares = [0.0; 20];
-        (shares[11], shares[12]) = (0.7, 0.9);
-        let all = bins(&shares);
-        assert_eq!(last_bins(&all, 0.1, 0.2, 1.25), &all[11..12]);
-        // At least one bin, if there is one.
-        assert_eq!(last_bins(&all, 0.1, 0.2, 0.4), &all[3..4]);
-        assert_eq!((last_bins(&all, 0.1, 0.2, 0.25), last_bins(&[], 0.1, 0.2, 0.4)), (&[][..], &[][..]));
-    }
-}
+mod tests;

@@ -30,6 +30,9 @@ drophammer_model::choice! {
     }
 }
 
+/// Most conditions of a filter. Each is a rule for each flow, held in memory and given to the router.
+pub const MOST_CONDITIONS: u64 = 100_000;
+
 /// UDP.
 const UDP: u8 = 17;
 

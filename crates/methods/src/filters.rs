@@ -10,7 +10,7 @@ mod ranks;
 
 use crate::Method;
 use crate::columns;
-use crate::filter_lists::{Case, Position, destination};
+use crate::filter_lists::{Case, MOST_CONDITIONS, Position, destination};
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit};
@@ -41,7 +41,8 @@ const CONDITIONS: Param<Vec<u64>> = Param::new(
     "[1, 10, 25]",
     "[1, 10, 25]",
     "numbers of filter conditions (Bradner 1989: 1 and 10; RFC 2544 section 11.4: 1 and 25)",
-);
+)
+.at_most(MOST_CONDITIONS);
 const PERMIT: Param<Vec<Position>> = Param::new(
     "permit",
     "[last, first]",

@@ -119,8 +119,9 @@ pub trait Method: Sync {
         own.chain(route_traffic::load_patterns(self.spec(), params)).collect()
     }
 
-    /// How long the DUT's processor may stand still in a trial of `trial_s` seconds, if that is longer than the limit of other trials.
-    /// A test that counts losses has no such time; one that only reads times of seconds can bear it.
+    /// How long the DUT's processor may stand still in a trial with events of `trial_s` seconds, if that is longer than the limit of
+    /// other trials. A test that counts losses has no such time; one that only reads times of seconds can bear it. Trials without
+    /// events, as those of a search, never have it.
     fn tolerated_stall(&self, trial_s: f64) -> Duration {
         let _ = trial_s;
         Duration::ZERO

@@ -10,6 +10,7 @@ mod broadcast;
 pub use broadcast::{SHARE, flows};
 
 use crate::columns;
+use crate::filter_lists::MOST_CONDITIONS;
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
 use crate::report::{note_of, percent_of};
@@ -34,7 +35,8 @@ pub const FILTER_CONDITIONS: Param<u64> = Param::new(
     "25",
     "25",
     "conditions of the filter of the modifier `filters`, of which the last one permits the test frames (RFC 2544 section 11.4: 1 and 25)",
-);
+)
+.at_most(MOST_CONDITIONS);
 
 /// The modifiers of a test; only [`Modifier::None`] if it has none.
 pub fn modifiers(params: &Params) -> Vec<Modifier> {

@@ -13,7 +13,7 @@ use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, 
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{Searched, estimate, goal_deviations, goals, search, search_trials};
+use crate::throughput_search::{SearchTrial, Searched, estimate, goal_deviations, goals, search, search_trials};
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
@@ -185,6 +185,7 @@ fn write(
     for result in &searched.results {
         marks.extend(irregularities(result));
     }
+    marks.extend(zero.and_then(|result| buffered(searched, result)));
     match searched.end {
         SearchEnd::OutOfBudget => marks.push("the time for the search ran out".into()),
         SearchEnd::Running if searched.unfit.is_some() => marks.push("the tester was unfit during the search".into()),
@@ -291,6 +292,23 @@ fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
         exceed_ratio: goal.exceed_ratio,
         trial_duration_s: goal.final_trial_duration_s,
         duration_sum_s: goal.duration_sum_s,
+    })
+}
+
+/// The mark of a load at which nothing was lost because buffers took a larger part of it than the width of the search: in
+/// a longer trial they would be full.
+fn buffered(searched: &Searched, result: &GoalResult) -> Option<String> {
+    let trials = &result.lower.as_ref()?.trials;
+    let share = |trial: &SearchTrial| trial.drained_s / trial.duration_s;
+    let passed = |trial: &&SearchTrial| trials.contains(&trial.trial) && trial.loss_ratio <= result.goal.loss_ratio;
+    let most = searched.trials.iter().filter(passed).max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    (share(most) > result.goal.relative_width).then(|| {
+        format!(
+            "{} with buffers that took {:.1} % of the load (trial {})",
+            result.goal.name,
+            share(most) * 100.0,
+            most.trial
+        )
     })
 }
 

@@ -12,7 +12,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::Load;
+use drophammer_model::trial::{GroupCounts, Load, TrialResult};
 use std::time::Duration;
 
 /// Maximum number of trials of a search, regardless of its time.
@@ -31,6 +31,8 @@ pub struct SearchTrial {
     pub loss_ratio: f64,
     /// Duration in seconds.
     pub duration_s: f64,
+    /// Time for which buffers drained after the load, in seconds: how much longer frames arrived than departed.
+    pub drained_s: f64,
 }
 
 /// Result of a search, also if it was stopped.
@@ -204,6 +206,15 @@ pub fn search(
     }
 }
 
+/// Time for which buffers drained after the load, in seconds: how much longer frames arrived than departed.
+fn drained_s(result: &TrialResult) -> f64 {
+    let longer_s = (result.receiving_s - result.sending_s).max(0.0);
+    // A buffer that fills delays frames by half of this on average. A few late frames alone do not.
+    let waited = |group: &GroupCounts| (group.latency.mean_ns - group.latency.min_ns as f64) / 1e9;
+    let waited_s = result.groups.iter().map(waited).fold(0.0, f64::max);
+    longer_s.min(4.0 * waited_s)
+}
+
 /// Runs a search until it ends or a trial fails, which returns the load in fps and the error.
 fn one_search(
     bed: &mut dyn Testbed,
@@ -219,7 +230,13 @@ fn one_search(
         let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load_pps }, duration_s)?;
         let result = bed.trial(&spec)?;
         let offered = result.offered_load();
-        trials.push(SearchTrial { trial: result.trial, offered, loss_ratio: result.loss_ratio(), duration_s });
+        trials.push(SearchTrial {
+            trial: result.trial,
+            offered,
+            loss_ratio: result.loss_ratio(),
+            duration_s,
+            drained_s: drained_s(&result),
+        });
         bed.settle(pause)?;
         Ok(Measurement {
             duration_s,

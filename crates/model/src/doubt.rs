@@ -170,6 +170,7 @@ mod tests {
             round: 1,
             attempt: 1,
             filtered: false,
+            filter_rules: None,
             classed: false,
             links_down: false,
             time: String::new(),

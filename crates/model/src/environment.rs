@@ -66,6 +66,9 @@ pub struct About {
 pub struct Published {
     /// Test whose figures it is shown with.
     pub test: String,
+    /// The id in the suite of the one test of this name that is meant ([`crate::suite::TestConfig::id`]); absent for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Heading.
     pub title: String,
     /// Source of the figures.

@@ -173,6 +173,11 @@ impl<T: ParamType> Param<T> {
         Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help), of: PhantomData }
     }
 
+    /// The same parameter, whose numbers are at most `most`.
+    pub const fn at_most(&self, most: u64) -> Self {
+        Param { spec: self.spec.at_most(most), of: PhantomData }
+    }
+
     /// The description for registry, schema and help.
     pub const fn spec(&self) -> ParamSpec {
         self.spec

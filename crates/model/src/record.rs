@@ -133,6 +133,9 @@ pub struct TrialRecord {
     /// The DUT had packet filters, those of the last [`Record::Filter`] before: it forwards differently than without.
     #[serde(default, skip_serializing_if = "is_false")]
     pub filtered: bool,
+    /// Number of rules of these filters, at all interfaces together. Absent without filters, and in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_rules: Option<u64>,
     /// The DUT had classes of service, those of the last [`Record::Classes`] before: they limit output ports and decide
     /// which frames are lost.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -143,8 +143,9 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.size == own.spec.size
             && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
-            // Filters of another test may have other conditions.
+            // Filters of another test may have other conditions. For the same flows, the number of rules says how many.
             && (!own.filtered || trial.test == own.test)
+            && trial.filter_rules == own.filter_rules
             && trial.classed == own.classed
             && trial.links_down == own.links_down
     };
@@ -213,6 +214,7 @@ mod tests {
             round: 2,
             attempt: 1,
             filtered: false,
+            filter_rules: None,
             classed: false,
             links_down: false,
             time: String::new(),
@@ -326,6 +328,20 @@ mod tests {
         let superseded = Claim { superseded: vec![57], ..strict() };
         assert_eq!(against(&superseded, [clean()]), []);
         assert_eq!(changed(|_| {}).len(), 1);
+    }
+
+    #[test]
+    fn only_filters_of_as_many_rules_count() {
+        let filtered = |rules, trial: TrialRecord| TrialRecord { filtered: true, filter_rules: rules, ..trial };
+        // A search through filters of `own` rules, and a clean trial above it through filters of `other` rules.
+        let found = |own, other| {
+            let mut all: Vec<TrialRecord> = search().into_iter().map(|trial| filtered(own, trial)).collect();
+            all.push(filtered(other, trial(57, 190_000.0, 1.0, 0)));
+            refutations(&strict(), &all.iter().collect::<Vec<_>>()).len()
+        };
+        assert_eq!((found(Some(26), Some(26)), found(Some(26), Some(2)), found(Some(2), Some(26))), (1, 0, 0));
+        // Runs of earlier versions do not say how many rules there were.
+        assert_eq!((found(None, None), found(None, Some(26))), (1, 0));
     }
 
     #[test]

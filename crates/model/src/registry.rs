@@ -72,6 +72,8 @@ pub struct ParamSpec {
     pub help: &'static str,
     /// Roles that a DUT must support if this parameter has a value.
     pub needs: &'static [Need],
+    /// Largest value of a [`ParamKind::Count`], and of each item of [`ParamKind::Counts`].
+    pub most: u64,
 }
 
 impl ParamSpec {
@@ -83,22 +85,36 @@ impl ParamSpec {
         conformant: &'static str,
         help: &'static str,
     ) -> Self {
-        ParamSpec { key, kind, quick: Some(quick), conformant: Some(conformant), required: false, help, needs: &[] }
+        ParamSpec {
+            key,
+            kind,
+            quick: Some(quick),
+            conformant: Some(conformant),
+            required: false,
+            help,
+            needs: &[],
+            most: u64::MAX,
+        }
     }
 
     /// A parameter that may be left out and then has no value.
     pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
-        ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[] }
+        ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[], most: u64::MAX }
     }
 
     /// A parameter that must be given.
     pub const fn required(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
-        ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[] }
+        ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[], most: u64::MAX }
     }
 
     /// The same parameter, with needs that it adds to those of the test.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
+    }
+
+    /// The same parameter, whose numbers are at most `most`.
+    pub const fn at_most(self, most: u64) -> Self {
+        ParamSpec { most, ..self }
     }
 }
 

@@ -14,11 +14,12 @@ use std::collections::BTreeSet;
 /// Numbers in tables become the medians over the rounds that completed. Rows belong together by their keys, such as
 /// frame size and load; one that some rounds lack says so. A table without any row that all rounds have shows the rows
 /// of the first one, with a note. Figures for ranks keep the value of each round besides the
-/// median. Points of curves become medians with minimum and maximum; single dots are all kept.
+/// median. Points of curves become medians with minimum and maximum; single dots are all kept. `round` is the number of
+/// rounds.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
-        let mut only = (*first).clone();
+        let mut only = TestRecord { round: 1, ..(*first).clone() };
         only.outcome.ranks.iter_mut().for_each(|rank| rank.rounds = vec![rank.round()]);
         only.outcome.verdicts = verdicts(rounds);
         return Some(only);
@@ -50,6 +51,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
         outcome.plots.push(combine_plots(&plots));
     }
     Some(TestRecord {
+        round: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
         elapsed_s: rounds.iter().map(|record| record.elapsed_s).sum(),
         status: status(rounds),
         outcome,

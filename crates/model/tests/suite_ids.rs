@@ -84,6 +84,6 @@ fn settings_of_an_id_change_one_test_and_those_of_a_name_all() {
     assert!(errors.errors[0].help.contains("did you mean `small`?"), "{errors}");
     // An id that the command line sets obeys the same rules as one in the suite.
     let errors = with(&[], &["throughput.id=x"]).unwrap_err();
-    assert!(errors.errors[0].message.contains("two tests are called `x`"), "{errors}");
+    assert!(errors.errors[0].message.contains("two tests `throughput` are called `x`"), "{errors}");
     assert_eq!(with(&["x"], &["latency.id=x"]).unwrap_or_else(|e| panic!("{e}")).tests[0].test, "latency");
 }

@@ -404,6 +404,22 @@ fn published_figures_of_tests_are_read_by_router() {
 }
 
 #[test]
+fn published_figures_may_be_of_one_test_by_its_id_and_of_sizes_that_are_not_sent() {
+    let tests = "tests:\n  - throughput: {id: short, frame_sizes: [64]}\n  - throughput: {frame_sizes: [1518]}\n";
+    let head = QUICK_LOOK.split("tests:").next().unwrap();
+    let entry = |id: &str, router: &str| {
+        format!(
+            "{{test: throughput{id}, title: t, source: s, routers: [{router}], figures: {{throughput_64_pps: 1, throughput_imix_pps: 2}}}}"
+        )
+    };
+    let published = format!("published: [{}, {}]\n", entry(", id: short", "A"), entry("", "B"));
+    let suite = suite(&format!("{head}{tests}{published}")).unwrap_or_else(|e| panic!("{e}"));
+    let meant: Vec<_> = suite.about.published.iter().map(|e| (e.test.as_str(), e.id.as_deref())).collect();
+    assert_eq!(meant, [("throughput", Some("short")), ("throughput", None)]);
+    assert!(suite.about.published.iter().all(|entry| entry.values("throughput_imix_pps").count() == 1));
+}
+
+#[test]
 fn facts_for_the_report_are_read_in_order() {
     let about = "about: {place: lab 3, by: Jane Doe, frr-1: {serial number: 1234, year: 2024}}\nprofile: conformant";
     let suite = suite(&FULL.replacen("profile: conformant", about, 1)).unwrap_or_else(|e| panic!("{e}"));

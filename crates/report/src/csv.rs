@@ -58,7 +58,7 @@ fn published(view: &View) -> Option<String> {
             for (router, value) in beside.routers.iter().zip(&row.values) {
                 let Some(value) = value else { continue };
                 let entry = value.entry;
-                let unit = entry.unit.as_deref().or(row.figure.map(|figure| figure.unit.as_str()));
+                let unit = entry.unit.as_deref().or(row.unit);
                 let texts = [&section.id, row.key, &row.title, router, value.raw, unit.unwrap_or_default()];
                 let told = [&entry.title, &entry.source, entry.meaning.as_deref().unwrap_or_default()];
                 csv.row(&texts.into_iter().chain(told).map(str::to_owned).collect::<Vec<_>>());

@@ -335,7 +335,7 @@ pub fn markdown(view: &View) -> String {
             out += &format!("### {BESIDE}\n\n{}\n", beside.grid(view, &view.ranking.order).markdown());
             note_list(&mut out, &beside.note_lines());
         }
-        for published in section.published(view) {
+        for published in published::tables(view, section) {
             out +=
                 &format!("### {}\n\n{}\n", escape(&published_title(published)), published_table(published).markdown());
         }

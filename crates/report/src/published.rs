@@ -35,6 +35,8 @@ pub struct Row<'a> {
     pub figure: Option<&'a Ranked>,
     /// For people, with its unit.
     pub title: String,
+    /// Unit of the figure or of the column of the cells; `None` if the run has neither.
+    pub unit: Option<&'a str>,
     /// Value of each DUT, in the order of the DUTs.
     pub own: Vec<String>,
     /// One for each of [`Beside::routers`].
@@ -56,18 +58,15 @@ pub struct Beside<'a> {
 
 /// What others have published of the figures of the summary; empty if they have not.
 pub fn in_summary<'a>(view: &'a View) -> Beside<'a> {
-    let rows = view.ranking.figures.iter().map(|figure| {
-        let test = view.sections.get(figure.section).map_or("", |section| &section.test);
-        of_figure(view, figure, entries(view, test))
-    });
-    Beside::of(rows)
+    let of = |figure| Some(of_figure(view, figure, entries(view, view.sections.get(figure.section)?)));
+    Beside::of(view.ranking.figures.iter().filter_map(of))
 }
 
 /// What others have published of the figures and cells of a test, by its place among the tests of the suite.
 pub fn in_section<'a>(view: &'a View, index: usize) -> Beside<'a> {
     let Some(section) = view.sections.get(index) else { return Beside::default() };
     let mut keys: Vec<&str> = Vec::new();
-    for (key, _) in entries(view, &section.test).flat_map(|entry| &entry.figures) {
+    for (key, _) in entries(view, section).flat_map(|entry| &entry.figures) {
         if !keys.contains(&key.as_str()) {
             keys.push(key);
         }
@@ -75,15 +74,27 @@ pub fn in_section<'a>(view: &'a View, index: usize) -> Beside<'a> {
     Beside::of(keys.into_iter().filter_map(|key| row(view, index, section, key)))
 }
 
-fn entries<'a>(view: &'a View, test: &str) -> impl Iterator<Item = &'a Published> + Clone {
-    view.run.started.about.published.iter().filter(move |entry| entry.test == test)
+/// The tables of their own for a test. If the suite has the test several times, those that name no id belong to the first
+/// one.
+pub fn tables<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> {
+    let first = section.first;
+    entries(view, section).filter(move |entry| entry.figures.is_empty() && (first || entry.id.is_some()))
+}
+
+/// The entries about a test: those that name its id, and those that name all tests of its name.
+fn entries<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> + Clone {
+    let (test, id) = (section.test.clone(), section.suite_id);
+    let is_meant = move |entry: &&Published| {
+        entry.test == test && entry.id.as_deref().is_none_or(|meant| id.as_deref() == Some(meant))
+    };
+    view.run.started.about.published.iter().filter(is_meant)
 }
 
 /// A row with the values by router.
 type Found<'a> = (Row<'a>, Vec<(&'a str, Value<'a>)>);
 
 fn row<'a>(view: &'a View, index: usize, section: &Section<'a>, key: &'a str) -> Option<Found<'a>> {
-    let entries = entries(view, &section.test);
+    let entries = entries(view, section);
     let of_key = |section: usize| view.ranking.figures.iter().find(|f| f.section == section && f.key == key);
     if let Some(figure) = of_key(index) {
         return Some(of_figure(view, figure, entries));
@@ -92,19 +103,19 @@ fn row<'a>(view: &'a View, index: usize, section: &Section<'a>, key: &'a str) ->
     if let Some((column, own)) = cells.as_ref().and_then(|cells| of_cells(view, section, cells)) {
         let values = values(entries, key, &column.unit);
         let title = cells.map(|cells| title(section, &cells, column)).unwrap_or_default();
-        return Some((Row { key, figure: None, title, own, values: Vec::new() }, values));
+        return Some((Row { key, figure: None, title, unit: Some(&column.unit), own, values: Vec::new() }, values));
     }
-    // What no test of this name has measured stands once, with the first of them.
-    let elsewhere = (0..view.sections.len()).any(|other| {
-        let section = &view.sections[other];
-        let has_cells = || cells.as_ref().is_some_and(|cells| of_cells(view, section, cells).is_some());
-        other != index
-            && view.sections[other].test == view.sections[index].test
-            && (of_key(other).is_some() || has_cells())
-    });
-    (section.first && !elsewhere).then(|| {
+    // What none of the tests that it is about has measured stands once, with the first of them.
+    let is_about = |section: &Section| self::entries(view, section).any(|entry| entry.values(key).next().is_some());
+    let mut others = view.sections.iter().enumerate().filter(|(other, section)| *other != index && is_about(section));
+    let has_own = |other: usize, section: &Section<'a>| {
+        of_key(other).is_some() || cells.as_ref().is_some_and(|cells| of_cells(view, section, cells).is_some())
+    };
+    let elsewhere = others.any(|(other, section)| other < index || has_own(other, section));
+    (!elsewhere).then(|| {
         let own = vec![DASH.to_owned(); view.duts.len()];
-        (Row { key, figure: None, title: key.to_owned(), own, values: Vec::new() }, values(entries, key, ""))
+        let row = Row { key, figure: None, title: key.to_owned(), unit: None, own, values: Vec::new() };
+        (row, values(entries, key, ""))
     })
 }
 
@@ -113,6 +124,7 @@ fn of_figure<'a>(view: &'a View, figure: &'a Ranked, entries: impl Iterator<Item
         key: &figure.key,
         figure: Some(figure),
         title: grid::figure_title(view, figure),
+        unit: Some(&figure.unit),
         own: (0..view.duts.len()).map(|dut| grid::measured(figure, dut)).collect(),
         values: Vec::new(),
     };
@@ -164,12 +176,17 @@ fn values<'a>(entries: impl Iterator<Item = &'a Published>, key: &str, unit: &st
 }
 
 impl Value<'_> {
-    /// The value, with its unit if that is not the unit of the figure.
+    /// The value, with its unit if that is not the unit of the figure. Words have none.
     pub fn with_unit(&self) -> String {
-        match &self.entry.unit {
+        match self.unit() {
             Some(unit) => format!("{} {unit}", self.text),
             None => self.text.clone(),
         }
+    }
+
+    /// The unit of a number, if that is not the unit of the figure.
+    pub fn unit(&self) -> Option<&str> {
+        self.entry.unit.as_deref().filter(|_| self.raw.parse::<f64>().is_ok())
     }
 }
 
@@ -285,7 +302,7 @@ impl<'a> Beside<'a> {
                 json!({
                     "router": router,
                     "value": number.map_or_else(|| json!(value.raw), |number| json!(number)),
-                    "unit": value.entry.unit.as_deref().or(row.figure.map(|figure| figure.unit.as_str())),
+                    "unit": value.entry.unit.as_deref().or(row.unit),
                     "title": title, "source": source, "meaning": meaning,
                 })
             })

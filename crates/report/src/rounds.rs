@@ -2,10 +2,11 @@
 
 use crate::baseline;
 use drophammer_model::doubt;
-use drophammer_model::record::TestRecord;
+use drophammer_model::record::{TestRecord, TestStatus};
 use drophammer_model::refutation;
 use drophammer_model::rounds::combine;
 use drophammer_store::Run;
+use std::collections::HashSet;
 
 /// The run with one record per DUT and test, combined from all rounds. Figures that other trials contradict, and those
 /// that depend on frames lost beside an idle processor, are marked. Verdicts name the baseline that they depend on.
@@ -27,8 +28,28 @@ pub fn combined(run: &Run) -> Run {
             None => tests.push((record, occurrence, vec![record])),
         }
     }
-    let tests = tests.iter().filter_map(|(_, _, rounds)| combine(rounds)).collect();
+    let mut combined_tests: Vec<(usize, TestRecord)> =
+        tests.iter().filter_map(|(_, occurrence, rounds)| Some((*occurrence, combine(rounds)?))).collect();
+    leave_out_criteria_that_do_not_apply(&mut combined_tests);
+    let tests = combined_tests.into_iter().map(|(_, record)| record).collect();
     let mut combined = Run { tests, ..run.clone() };
     baseline::name_in_verdicts(&mut combined);
     combined
+}
+
+/// Removes the verdicts of tests that do not apply to their DUT: there is nothing to judge. They stay, undecided, if the
+/// criterion is about this DUT by name, or if the test applies to no DUT: a criterion must not pass because nothing was
+/// measured.
+fn leave_out_criteria_that_do_not_apply(tests: &mut [(usize, TestRecord)]) {
+    let is_skipped = |record: &TestRecord| matches!(record.status, TestStatus::Skipped(_));
+    let applied: HashSet<(String, usize)> = tests
+        .iter()
+        .filter(|(_, record)| !is_skipped(record))
+        .map(|(occurrence, record)| (record.test.clone(), *occurrence))
+        .collect();
+    for (occurrence, record) in tests.iter_mut().filter(|(_, record)| is_skipped(record)) {
+        if applied.contains(&(record.test.clone(), *occurrence)) {
+            record.outcome.verdicts.retain(|verdict| verdict.expected.as_ref().is_none_or(|e| e.dut.is_some()));
+        }
+    }
 }

@@ -231,7 +231,7 @@ pub fn report(view: &View) -> String {
             }
         }
         out += &beside_published(view, &published::in_section(view, n), BESIDE);
-        for published in section.published(view) {
+        for published in published::tables(view, section) {
             let title = wrap(&plain(&grid::published_title(published)), WIDTH);
             out += &format!("\n{title}\n{}\n", set(&grid::published_table(published)));
         }

@@ -2,7 +2,7 @@
 
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
-use drophammer_model::environment::{DutRecord, Published};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::held_up::{Fairness, HeldUp, fairness, held_up, restrictions};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
@@ -96,7 +96,7 @@ pub struct DutResult<'a> {
     pub dut: usize,
     /// Its record over all rounds, if it has one.
     pub record: Option<&'a TestRecord>,
-    /// Rounds that the run has begun with this DUT.
+    /// Rounds in which the test has ended, for whatever reason; without any, those of the suite.
     pub rounds: usize,
     /// State of the test.
     pub standing: Standing,
@@ -113,6 +113,8 @@ pub struct Section<'a> {
     pub first: bool,
     /// Machine name of the test.
     pub test: String,
+    /// Its id in the suite, if it has one and was run.
+    pub suite_id: Option<&'a str>,
     /// For people.
     pub title: String,
     /// One per DUT, in the order of [`View::duts`].
@@ -121,20 +123,6 @@ pub struct Section<'a> {
     pub tables: Vec<MergedTable<'a>>,
     /// Plots, merged.
     pub plots: Vec<MergedPlot>,
-}
-
-impl Section<'_> {
-    /// The tables of published figures of others for this test; if the suite has the test several times, they belong to
-    /// the first one.
-    pub fn published<'v>(&self, view: &'v View) -> impl Iterator<Item = &'v Published> {
-        let test = self.first.then(|| self.test.clone());
-        view.run
-            .started
-            .about
-            .published
-            .iter()
-            .filter(move |table| table.figures.is_empty() && test.as_ref() == Some(&table.test))
-    }
 }
 
 /// The same table of several DUTs.
@@ -481,13 +469,14 @@ fn section<'a>(
                 None => Standing::NotReached,
             };
             // A damaged record must not allocate all memory.
-            let rounds = run.started.rounds.min(MAX_ROUNDS as u32) as usize;
+            let rounds = record.map_or(run.started.rounds, |record| record.round).min(MAX_ROUNDS as u32) as usize;
             DutResult { dut, record, rounds, standing, trials }
         })
         .collect();
     // What tells it apart from other tests of its name: the id of the suite, or its number there.
     let number = (occurrence > 0).then(|| (occurrence + 1).to_string());
-    let mark = results.iter().find_map(|result| result.record?.id.clone()).or(number);
+    let suite_id = results.iter().find_map(|result| result.record?.id.as_deref());
+    let mark = suite_id.map(str::to_owned).or(number);
     Section {
         id: mark.as_ref().map_or_else(|| test.clone(), |mark| format!("{test}-{mark}")),
         title: mark.map_or_else(|| title.clone(), |mark| format!("{title} ({mark})")),
@@ -495,6 +484,7 @@ fn section<'a>(
         plots: merge_plots(&results, duts, trials),
         first: occurrence == 0,
         test,
+        suite_id,
         results,
     }
 }

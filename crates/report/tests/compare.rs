@@ -2,6 +2,7 @@
 
 mod synthetic;
 
+use drophammer_model::environment::PortRecord;
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::TestStatus;
 use drophammer_model::trial::Validity;
@@ -245,7 +246,7 @@ fn beds_of_different_size_are_columns_and_their_ports_one_condition() {
     let small = run(2, 1.0, "small");
     for dut in &mut large.duts {
         for name in ["p7", "p8"] {
-            dut.ports.push(drophammer_model::environment::PortRecord { name: name.into(), ..dut.ports[0].clone() });
+            dut.ports.push(PortRecord { name: name.into(), ..dut.ports[0].clone() });
         }
     }
     let names = |run: &Run| run.duts[0].ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>().join(", ");
@@ -264,6 +265,22 @@ fn beds_of_different_size_are_columns_and_their_ports_one_condition() {
     let row = text.lines().find(|line| line.contains("Throughput, 64 bytes")).unwrap();
     let cells: Vec<&str> = row.split('┆').map(|cell| cell.trim_matches(['│', ' '])).collect();
     assert_eq!(cells[1..3], ["810,364", "3,241,457"], "{text}");
+}
+
+#[test]
+fn a_port_that_one_bed_lacks_is_compared_between_the_others() {
+    let with = |backend: &str| {
+        let mut run = run(1, 1.0, backend);
+        let ports = &mut run.duts[0].ports;
+        ports.push(PortRecord { name: "p9".into(), backend: backend.into(), ..ports[0].clone() });
+        run
+    };
+    let compared = compare_runs(&[run(1, 1.0, "small"), with("af_packet"), with("af_xdp")]);
+    let port = compared.conditions.iter().find(|condition| condition.name == "linux: port p9");
+    let shown = port.map(|condition| condition.text()).unwrap_or_default();
+    assert!(shown.starts_with("A \u{2013} | B veth-p1, af_packet") && shown.contains("| C veth-p1, af_xdp"), "{shown}");
+    let same = compare_runs(&[run(1, 1.0, "small"), with("af_xdp"), with("af_xdp")]);
+    assert!(!same.conditions.iter().any(|condition| condition.name.contains("port p9")));
 }
 
 #[test]

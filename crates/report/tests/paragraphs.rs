@@ -33,3 +33,17 @@ fn each_test_has_a_paragraph_of_its_own_figures() {
         assert!(words(&files[file]).contains("2 of 3 criteria are met, 1 is missed."), "{file}");
     }
 }
+
+#[test]
+fn a_stopped_run_tells_its_own_rounds() {
+    let run = |rounds| {
+        let mut run = synthetic::in_rounds(&synthetic::run(2), rounds);
+        run.started.rounds = 4;
+        run
+    };
+    let one = &report(&run(1))["report.md"];
+    assert!(one.contains("The run was stopped before a second round of every DUT."), "{one}");
+    assert!(one.contains(" in one round with ") && !one.contains("In 4 rounds"), "{one}");
+    let three = &report(&run(3))["report.md"];
+    assert!(three.contains(" in 3 rounds with ") && !three.contains("4 rounds"), "{three}");
+}

@@ -3,6 +3,7 @@
 mod synthetic;
 
 use drophammer_model::environment::Published;
+use drophammer_model::record::TestRecord;
 use drophammer_report::write_all;
 use drophammer_store::Run;
 use serde_json::Value;
@@ -86,6 +87,36 @@ fn the_section_of_the_test_has_cells_of_tables_and_what_was_not_measured() {
     assert_eq!(cell[3..], ["–", "50 % of line rate [2]"]);
     assert_eq!(row(section, "throughput_128_pps")[1..], ["–", "–", "1,234,567", "–"]);
     assert_eq!(markdown.matches("### Beside published figures").count(), 1, "other tests have none");
+}
+
+#[test]
+fn an_entry_with_an_id_belongs_to_that_test_alone() {
+    let mut run = synthetic::in_rounds(&synthetic::run(2), 6);
+    let second = ("throughput".to_owned(), "Throughput".to_owned());
+    run.started.tests.insert(1, second);
+    let again = |record: &TestRecord| {
+        let is_throughput = record.test == "throughput";
+        let mut records = vec![record.clone()];
+        records.extend(is_throughput.then(|| TestRecord { id: Some("swap".into()), ..record.clone() }));
+        records
+    };
+    run.tests = run.tests.iter().flat_map(again).collect();
+    let by_id = |key: &str, value: &str| Published {
+        id: Some("swap".into()),
+        ..entry("throughput", None, &[CORE], &[(key, &[value])])
+    };
+    run.started.about.published = vec![
+        entry("throughput", None, &[OLD], &[("throughput_64_pps", &["5782"])]),
+        by_id("throughput_64_pps", "42"),
+        by_id("throughput_128_pps", "43"),
+    ];
+    let [markdown] = files(&run, ["report.md"]);
+    let mut sections = markdown.split("### Beside published figures").skip(1);
+    let (plain, swap) = (sections.next().unwrap(), sections.next().unwrap());
+    assert_eq!(row(plain, "Throughput, 64 bytes")[3..], ["5,782"], "{plain}");
+    assert_eq!(row(swap, "Throughput, 64 bytes – Throughput (swap)")[3..], ["5,782", "42 [2]"], "{swap}");
+    assert_eq!(row(swap, "throughput_128_pps")[3..], ["–", "43 [3]"]);
+    assert!(!plain.split("\n## ").next().unwrap().contains("128"), "{plain}");
 }
 
 #[test]

@@ -291,6 +291,31 @@ fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
 }
 
 #[test]
+fn a_criterion_is_not_judged_on_a_dut_that_its_test_does_not_apply_to() {
+    let with = |skipped: &[&str], named: Option<&str>| {
+        let mut run = synthetic::run(2);
+        let expected =
+            Expectation { dut: named.map(str::to_owned), ..Expectation::new("throughput_1518_pps", true, 1.0) };
+        for test in run.tests.iter_mut().filter(|t| t.test == "throughput") {
+            let open = Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") };
+            test.outcome.verdicts = if named.is_none_or(|dut| dut == test.dut) { vec![open] } else { vec![] };
+            if skipped.contains(&test.dut.as_str()) {
+                test.status = TestStatus::Skipped("it has no filters".into());
+                test.outcome.ranks.clear();
+            }
+        }
+        let Criteria { met, missed, undecided } = criteria(&synthetic::in_rounds(&run, 6));
+        [met, missed, undecided]
+    };
+    let duts = synthetic::run(2).started.duts;
+    let [a, b] = [&duts[0], &duts[1]].map(String::as_str);
+    assert_eq!(with(&[], None), [2, 0, 0]);
+    assert_eq!(with(&[a], None), [1, 0, 0]);
+    assert_eq!(with(&[a, b], None), [0, 0, 2], "nothing was measured");
+    assert_eq!(with(&[a], Some(a)), [0, 0, 1], "it was asked of this DUT");
+}
+
+#[test]
 fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
     let mut run = synthetic::run(2);
     let test = run.tests.iter_mut().find(|t| t.status == TestStatus::Completed && !t.outcome.ranks.is_empty()).unwrap();

@@ -290,6 +290,7 @@ pub(crate) mod tests {
             test: "throughput".into(),
             attempt: 1,
             filtered: false,
+            filter_rules: None,
             classed: false,
             links_down: false,
             time: "2026-11-21T03:45:00Z".into(),

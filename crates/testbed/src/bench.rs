@@ -25,14 +25,13 @@ use drophammer_traffic::TestTraffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Increases of the counters that grew. A new counter began at 0.
-fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let by = |name: &String, now: u64| now.saturating_sub(before.get(name).copied().unwrap_or(0));
-    now.into_iter()
-        .map(|(name, now)| (by(&name, now), name))
-        .filter(|(by, _)| *by > 0)
-        .map(|(by, name)| (name, by))
-        .collect()
+/// Increases of the counters that grew. A new counter began at 0 if `from_zero`; otherwise its increase is not known.
+fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>, from_zero: bool) -> BTreeMap<String, u64> {
+    let by = |(name, now): (String, u64)| {
+        let before = before.get(&name).copied().or(from_zero.then_some(0))?;
+        (now > before).then(|| (name, now - before))
+    };
+    now.into_iter().filter_map(by).collect()
 }
 
 /// An error of the device as the failure of a test.
@@ -89,7 +88,9 @@ pub struct Bench<'a> {
     tolerance: Tolerance,
     /// True if the device has filters of a test, or may have some.
     filtered: bool,
-    /// Likewise for classes of service.
+    /// Rules of its filters, at all interfaces together.
+    filter_rules: u64,
+    /// As `filtered`, for classes of service.
     classed: bool,
     /// Links between its routers that are or may be down. `around` has the families of the test that took them down.
     links_down: BTreeSet<CoreLinkName>,
@@ -145,6 +146,7 @@ impl<'a> Bench<'a> {
             ports,
             tolerance,
             filtered: false,
+            filter_rules: 0,
             classed: false,
             links_down: BTreeSet::new(),
             around: Vec::new(),
@@ -241,6 +243,7 @@ impl<'a> Bench<'a> {
         self.filtered = true;
         self.device.set_filter(lists).map_err(failed)?;
         self.filtered = !lists.is_empty();
+        self.filter_rules = lists.iter().map(|list| list.rules.len() as u64).sum();
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
         let mut lists = lists.to_vec();
         let mut left_out = 0;
@@ -401,7 +404,7 @@ impl<'a> Bench<'a> {
             Err(e) => unread.push(format!("what the tester lost itself cannot be read: {e}")),
         }
         match self.device.counters() {
-            Ok(now) => result.dut_counters = grown(&counters, now),
+            Ok(now) => result.dut_counters = grown(&counters, now, self.device.counters_begin_at_zero()),
             Err(e) => unread.push(format!("the DUT's counters cannot be read: {e}")),
         }
         result.validity = if self.observer.stopped() {
@@ -409,10 +412,8 @@ impl<'a> Bench<'a> {
         } else {
             let method = drophammer_methods::find(&self.test);
             let latency = method.is_some_and(|method| method.spec().measures_latency());
-            let mut tolerance = self.tolerance;
-            if let Some(method) = method {
-                tolerance.host.stall = tolerance.host.stall.max(method.tolerated_stall(result.elapsed_s));
-            }
+            let borne = method.map_or(Duration::ZERO, |method| method.tolerated_stall(result.elapsed_s));
+            let tolerance = validity::bear_stall(spec, &mut result, borne, self.tolerance);
             validity::judge(spec, &result, latency, tolerance)
         };
         // If the device is gone, the next check reports it.
@@ -467,6 +468,7 @@ impl<'a> Bench<'a> {
             round: self.session.round,
             attempt,
             filtered: self.filtered,
+            filter_rules: self.filtered.then_some(self.filter_rules),
             classed: self.classed,
             links_down: !self.links_down.is_empty(),
             time: self.observer.time(),
@@ -474,5 +476,19 @@ impl<'a> Bench<'a> {
             result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_grow_from_what_they_were() {
+        let of = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<BTreeMap<_, _>>();
+        let before = of(&[("rx", 14_711), ("same", 5), ("reset", 9)]);
+        let now = || of(&[("rx", 15_000), ("same", 5), ("reset", 2), ("new", 7)]);
+        assert_eq!(grown(&before, now(), true), of(&[("rx", 289), ("new", 7)]));
+        assert_eq!(grown(&before, now(), false), of(&[("rx", 289)]));
     }
 }

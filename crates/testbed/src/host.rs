@@ -190,6 +190,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
         stalls: watched.stalls.map(|stalls| stalls.count),
         stalled_ns: nanoseconds(stalls.total),
         longest_stall_ns: nanoseconds(stalls.longest),
+        stall_tolerated: false,
         stall_times: Vec::new(),
         watch_ns: watched.own.map_or(0, nanoseconds),
     }

@@ -3,7 +3,7 @@
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
-use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Health, Load, ProcessorRecord, TrialResult, TrialSpec, Validity};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -136,11 +136,38 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tole
         let what = format!("the DUT waited for its processor, which other programs had{most},");
         complain(what, waited, watched_ns, tolerated);
     }
-    let stall = Duration::from_nanos(dut.longest_stall_ns);
-    if stall > tolerance.stall && stall.as_secs_f64() * peak_pps > STALL_FRAMES {
-        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {}", show_duration(stall)));
+    if stood_still(dut, peak_pps, tolerance.stall) {
+        let stall = show_duration(Duration::from_nanos(dut.longest_stall_ns));
+        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {stall}"));
     }
     reasons
+}
+
+/// True if the processor stood still for longer than `limit`, and more frames were due meanwhile than surely wait for it.
+fn stood_still(dut: &ProcessorRecord, peak_pps: f64, limit: Duration) -> bool {
+    let stall = Duration::from_nanos(dut.longest_stall_ns);
+    stall > limit && stall.as_secs_f64() * peak_pps > STALL_FRAMES
+}
+
+/// The limits for a trial of a test that bears stalls of up to `borne`, and a mark in the result if that lets a stall pass.
+///
+/// Only trials with events bear them, for their times are read. The other trials of such a test count losses, like those of
+/// the search for its load.
+pub(crate) fn bear_stall(
+    spec: &TrialSpec,
+    result: &mut TrialResult,
+    borne: Duration,
+    mut tolerance: Tolerance,
+) -> Tolerance {
+    let limit = tolerance.host.stall;
+    if spec.events.is_empty() || borne <= limit {
+        return tolerance;
+    }
+    tolerance.host.stall = borne;
+    if let Some(dut) = &mut result.health.dut_processor {
+        dut.stall_tolerated = stood_still(dut, spec.peak_pps(), limit);
+    }
+    tolerance
 }
 
 /// Judges a trial; `latency` says whether its latency is measured.
@@ -221,9 +248,9 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Health, ProcessorRecord};
+    use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Health, ProcessorRecord, TimedEvent};
 
-    fn judged(load: Load, sending_s: f64, health: Health) -> Validity {
+    fn trial(load: Load, sending_s: f64, health: Health) -> (TrialSpec, TrialResult) {
         let hosts = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
         let spec = TrialSpec {
             purpose: String::new(),
@@ -254,7 +281,35 @@ mod tests {
             destination_summaries: vec![],
             losses: Default::default(),
         };
+        (spec, result)
+    }
+
+    fn judged(load: Load, sending_s: f64, health: Health) -> Validity {
+        let (spec, result) = trial(load, sending_s, health);
         judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
+    }
+
+    #[test]
+    fn only_trials_with_events_bear_a_longer_stall() {
+        // Whether a trial is valid in which a stall of up to 60 ms is borne, and whether the result says that it was.
+        let judged = |stall_ns, rate_pps, event: bool| {
+            let record = ProcessorRecord { longest_stall_ns: stall_ns, ..ProcessorRecord::default() };
+            let health = Health { dut_processor: Some(record), ..Health::default() };
+            let (mut spec, mut result) = trial(Load::Constant { rate_pps }, 1.0, health);
+            if event {
+                spec.events.push(TimedEvent { at_s: 0.5, event: 0, label: "routes up".into() });
+            }
+            let tolerance = Tolerance::of(Profile::Conformant);
+            let tolerance = bear_stall(&spec, &mut result, Duration::from_millis(60), tolerance);
+            let valid = judge(&spec, &result, false, tolerance).is_valid();
+            (valid, result.health.dut_processor.is_some_and(|dut| dut.stall_tolerated))
+        };
+        assert_eq!(judged(60_000_000, 1e6, true), (true, true));
+        assert_eq!(judged(60_000_001, 1e6, true), (false, true));
+        assert_eq!(judged(60_000_000, 1e6, false), (false, false), "a search counts losses");
+        // Such stalls are borne in every test.
+        assert_eq!(judged(3_000_000, 1e6, true), (true, false));
+        assert_eq!(judged(10_000_000, 1e5, true), (true, false));
     }
 
     #[test]

@@ -4,8 +4,12 @@
 mod common;
 
 use common::*;
+use drophammer_methods::METHODS;
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::{Record, TestStatus, TrialRecord};
+use drophammer_model::registry::Registry;
+use drophammer_model::suite::{Overrides, read};
+use drophammer_testbed::kinds;
 
 /// A device of 20,000 frames per second that takes 1 us longer for each rule that it looks at.
 const DEVICE: &str = ", capacity: 20 kfps, buffer: 2, delay: 10 us, filter_time_per_rule: 1 us";
@@ -77,6 +81,35 @@ fn one_condition_costs_one_condition() {
 }
 
 #[test]
+fn more_conditions_than_a_filter_may_have_are_refused_with_the_suite() {
+    let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
+    let kinds = kinds::specs();
+    let registry = Registry { tests: &tests, kinds: &kinds };
+    // Place, message and remedy of the first error; the test is in line 8.
+    let refused = |test: &str, conditions: &str| {
+        let text = format!(
+            "suite: s\nduts:\n  - {{name: box, kind: reference}}\nports:\n  - {{name: p1, speed: 100 Mbit/s}}\n  \
+             - {{name: p2, speed: 100 Mbit/s}}\ntests:\n  - {}\n",
+            test.replace("N", conditions)
+        );
+        let errors = read::read(&text, "s.yaml", &registry, &Overrides::default()).err()?;
+        let first = errors.errors.into_iter().next()?;
+        Some((first.line, first.column, first.message, first.help))
+    };
+    let of = |column: usize, what: &str, n: &str| {
+        let message = format!("{what} is {n}, which is out of range");
+        Some((8, column, message, "write a number from 1 to 100000".to_owned()))
+    };
+    let [modifier, filters] =
+        ["throughput: {filter_conditions: N, modifiers: [filters]}", "filters: {conditions: [1, N]}"];
+    for n in ["100001", "18446744073709551615"] {
+        assert_eq!(refused(modifier, n), of(37, "`filter_conditions`", n));
+        assert_eq!(refused(filters, n), of(31, "an item of `conditions`", n));
+    }
+    assert_eq!((refused(modifier, "100000"), refused(filters, "100000")), (None, None));
+}
+
+#[test]
 fn loss_and_bursts_are_those_of_the_slower_router() {
     let tests = "  - frame_loss_rate: {modifiers: [none, filters], step: 50, trial_duration: 1 s}\n  \
                  - back_to_back: {modifiers: [none, filters], repeats: 2, step: 1, max_burst_duration: 200 ms}\n";
@@ -104,6 +137,9 @@ fn nothing_of_a_filter_stays_for_what_comes_after() {
     let memory = measured(DEVICE, "", tests);
     let filtered: Vec<bool> = memory.trials().iter().map(|trial| trial.filtered).collect();
     assert_eq!(filtered, [true, false, false]);
+    // 25 conditions for one flow, and the last rule.
+    let rules: Vec<Option<u64>> = memory.trials().iter().map(|trial| trial.filter_rules).collect();
+    assert_eq!(rules, [Some(26), None, None]);
     let changes: Vec<usize> = memory
         .records
         .iter()

@@ -40,6 +40,13 @@ fn throughput_is_the_capacity_and_what_a_buffer_adds() {
         let final_s = memory.trials().iter().map(|t| t.spec.duration_s).fold(0.0, f64::max);
         let lower = get("intended_load_pps").unwrap();
         assert!(lower <= highest(final_s), "{capacity}, {buffer}: lower bound {lower}");
+        // What exceeds the capacity leaves the buffer after the load. Beyond the width of the search, the row says so.
+        let share = (lower - capacity) / capacity;
+        let marks = &rows(memory.outcome("throughput"), "throughput")[0].marks;
+        let is_marked = marks.iter().any(|mark| mark.starts_with("NDR(0) with buffers that took"));
+        if (share - 0.01).abs() > 0.002 {
+            assert_eq!(is_marked, share > 0.01, "{capacity}, {buffer}: {lower}: {marks:?}");
+        }
         match get("upper_bound_pps") {
             Some(upper) => {
                 assert!(upper >= capacity && upper - lower <= 0.01 * upper, "{capacity}, {buffer}: {lower} to {upper}");

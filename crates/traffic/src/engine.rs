@@ -72,7 +72,7 @@ pub(crate) struct LanePort<'a> {
 }
 
 /// The generators of one queue.
-struct Sender {
+pub(crate) struct Sender {
     /// Index of the queue among those of the lane.
     place: usize,
     generators: Range<usize>,
@@ -377,7 +377,7 @@ impl LaneState {
 
 /// Carries out the requests since `before`: start or stop of flows, end of sending, counts.
 #[cold]
-fn follow_requests(
+pub(crate) fn follow_requests(
     part: &mut Part,
     ports: &mut [LanePort<'_>],
     senders: &mut [Sender],
@@ -387,7 +387,8 @@ fn follow_requests(
     before: Requests,
 ) -> Result<(), PortError> {
     let requests = live.requests();
-    let commands = live.commands(lane);
+    // Commands are behind a lock, which other requests must not wait for.
+    let commands = if requests.commands_more_than(before) { live.commands(lane) } else { Vec::new() };
     let ends = requests.is_end_of_sending() && !before.is_end_of_sending();
     if ends || !commands.is_empty() {
         for Sender { place, generators, merge } in senders {

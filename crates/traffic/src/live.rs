@@ -72,19 +72,26 @@ impl std::fmt::Debug for Live {
 
 impl Live {
     /// Requests the sums of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time, or the
-    /// trial is over or has not started. The lanes take no lock for it. One thread at a time may ask.
+    /// trial is over or has not started. The lanes neither allocate nor lock for it.
     pub fn totals(&self, patience: Duration) -> Option<Totals> {
         let number = self.0.ask(&self.0.signals.totals_asked);
         let deadline = std::time::Instant::now() + patience;
-        while self.0.answers.iter().any(|answer| answer.number() < number) {
-            if self.is_over() || std::time::Instant::now() > deadline {
-                return None;
+        let lanes: Option<Vec<LaneTotals>> =
+            self.0.answers.iter().map(|answer| self.await_totals(answer, number, deadline)).collect();
+        let start = Instant(self.0.signals.start.load(Ordering::Relaxed));
+        Some(Totals::of(start, &lanes?))
+    }
+
+    fn await_totals(&self, answer: &Answer, number: u64, deadline: std::time::Instant) -> Option<LaneTotals> {
+        loop {
+            // Looked at before the answer: one that came before the end counts.
+            let is_last = self.is_over() || std::time::Instant::now() > deadline;
+            let totals = answer.get(number);
+            if totals.is_some() || is_last {
+                return totals;
             }
             std::thread::sleep(GLANCE);
         }
-        let start = Instant(self.0.signals.start.load(Ordering::Relaxed));
-        let lanes: Vec<LaneTotals> = self.0.answers.iter().map(Answer::get).collect();
-        Some(Totals::of(start, &lanes))
     }
 }
 
@@ -173,13 +180,21 @@ impl Requests {
     pub(crate) fn asks_more_than(self, before: Requests) -> bool {
         self.0 / REQUEST != before.0 / REQUEST
     }
+
+    /// True if flows were commanded since `before`.
+    pub(crate) fn commands_more_than(self, before: Requests) -> bool {
+        let commands = |requests: Requests| requests.0 % REQUEST / COMMAND;
+        commands(self) != commands(before)
+    }
 }
 
 impl Board {
-    pub(crate) fn new(lanes: usize, flows: FlowNames) -> Board {
+    /// For lanes that run these parts of a trial.
+    pub(crate) fn new(parts: &[Part], flows: FlowNames) -> Board {
+        let lanes = parts.len();
         Board {
             lanes: (0..lanes).map(|_| Progress::default()).collect(),
-            answers: (0..lanes).map(|_| Answer::default()).collect(),
+            answers: parts.iter().map(Part::answer).collect(),
             signals: Signals::default(),
             published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
             changed: Condvar::new(),
@@ -286,7 +301,7 @@ impl Board {
         fence(Ordering::Acquire);
         let number = self.signals.totals_asked.load(Ordering::Relaxed);
         if self.answers[lane].number() < number {
-            self.answers[lane].put(number, part.totals(now));
+            part.tell_totals(&self.answers[lane], number, now);
         }
         let number = self.signals.counts_asked.load(Ordering::Relaxed);
         // Without a request there is no lock.
@@ -342,5 +357,56 @@ impl Board {
             }
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::follow_requests;
+    use crate::plan::{Neighbour, Plan, Timing};
+    use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
+    use drophammer_wire::MacAddr;
+    use drophammer_wire::signature::TrialKey;
+    use std::sync::mpsc::channel;
+
+    /// One flow, for one lane.
+    fn plan() -> Plan {
+        let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 4 };
+        let spec = TrialSpec {
+            purpose: String::new(),
+            size: "128".parse().unwrap(),
+            flows: vec![FlowSpec::new("all", 0, 1, range, range)],
+            load: Load::Constant { rate_pps: 1_000.0 },
+            duration_s: 1.0,
+            bin_s: None,
+            drain_s: 1.0,
+            events: vec![],
+        };
+        let timing = Timing { seed: 3, key: TrialKey::new(1, 2), earlier: vec![], max_backlog_ns: 0, late_ns: 1 };
+        let mac = MacAddr([2; 6]);
+        let port = Neighbour { mac, device_ipv4: Some(mac), device_ipv6: Some(mac), vlans: vec![] };
+        Plan::new(&spec, &[port.clone(), port], &timing).unwrap()
+    }
+
+    #[test]
+    fn a_lane_that_is_asked_for_sums_waits_for_no_lock() {
+        let mut plan = plan();
+        let board = Board::new(&plan.parts, plan.flows.clone());
+        board.ask(&board.signals.totals_asked);
+        let held = (board.inbox(), board.published());
+        let (told, answered) = channel();
+        let (shared, part) = (&board, &mut plan.parts[0]);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                follow_requests(part, &mut [], &mut [], Instant(1_000), 0, shared, Requests::default()).unwrap();
+                let _ = told.send(());
+            });
+            let in_time = answered.recv_timeout(Duration::from_secs(60)).is_ok();
+            // The thread ends in any case.
+            drop(held);
+            assert!(in_time, "the lane waits for a lock");
+        });
+        assert!(board.answers[0].get(1).is_some());
     }
 }

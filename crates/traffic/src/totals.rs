@@ -1,12 +1,12 @@
 //! Sums of a trial under way, for a display that looks at it once a second.
 //!
-//! Unlike [`crate::Snapshot`] they have no latencies, and an answer never waits: a lane that finds its place taken leaves the answer out.
+//! Unlike [`crate::Snapshot`] they have no latencies, and an answer neither allocates nor waits: a lane writes it into a place that was
+//! allocated before the trial, and a reader that reads meanwhile reads again.
 
 use crate::plan::Part;
 use drophammer_model::quantity::Instant;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// Flows of a lane up to which missing frames are counted. Each costs a look at its state, which delays the frames that are due meanwhile.
@@ -25,70 +25,135 @@ pub struct Totals {
     pub missing: Option<u64>,
 }
 
-/// Sums of one lane.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LaneTotals {
+/// Sums of one lane over all its flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
     at: Instant,
     offered: u64,
     received: u64,
     /// Frames that the tester's own ring refused. They are among the missing ones, but have not left.
     never_left: u64,
+}
+
+/// Sums of one lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneTotals {
+    sums: Sums,
     /// Of each flow that has arrived here: number, next expected sequence number, distinct frames. `None` for too many flows.
     flows: Option<Vec<(usize, u64, u64)>>,
 }
 
-/// The last answer of a lane.
+/// The last answer of a lane. Only this lane writes it.
 #[derive(Default)]
+#[repr(align(128))]
 pub(crate) struct Answer {
+    /// Number of the request that it answers; written after the counts.
     number: AtomicU64,
-    totals: Mutex<LaneTotals>,
+    /// The same, written before the counts: while they change, the two differ.
+    begun: AtomicU64,
+    at: AtomicU64,
+    offered: AtomicU64,
+    received: AtomicU64,
+    never_left: AtomicU64,
+    /// Flows of the lane, in the order of its analyzer; `None` for too many.
+    flows: Option<Vec<FlowPlace>>,
+}
+
+/// Counts of one flow.
+#[derive(Default)]
+struct FlowPlace {
+    /// Number of the flow.
+    flow: usize,
+    next: AtomicU64,
+    received: AtomicU64,
 }
 
 impl Answer {
-    /// Number of the request that it answers.
-    pub(crate) fn number(&self) -> u64 {
-        self.number.load(Ordering::Acquire)
+    /// A place for a lane that receives flows of these numbers.
+    fn of(flows: Option<Vec<usize>>) -> Answer {
+        let places = |flows: Vec<usize>| {
+            // Followed by unused room: see `plan::spaced`.
+            let mut places = Vec::with_capacity(flows.len() + 64usize.div_ceil(size_of::<FlowPlace>()));
+            places.extend(flows.into_iter().map(|flow| FlowPlace { flow, ..FlowPlace::default() }));
+            places
+        };
+        Answer { flows: flows.map(places), ..Answer::default() }
     }
 
-    /// Called by the lane: answers request `number`. A reader takes the answer only when its number is there, so the place is free
-    /// unless two threads ask.
-    pub(crate) fn put(&self, number: u64, totals: LaneTotals) {
-        if let Ok(mut place) = self.totals.try_lock() {
-            *place = totals;
+    /// Number of the request that it answers.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Called by the lane: answers request `number`. `flows` are the next expected sequence number and the distinct frames of each flow.
+    fn put(&self, number: u64, sums: Sums, flows: impl Iterator<Item = (u64, u64)>) {
+        self.begun.store(number, Ordering::Relaxed);
+        // A reader that sees any of the following counts also sees that they change.
+        fence(Ordering::Release);
+        self.at.store(sums.at.0, Ordering::Relaxed);
+        self.offered.store(sums.offered, Ordering::Relaxed);
+        self.received.store(sums.received, Ordering::Relaxed);
+        self.never_left.store(sums.never_left, Ordering::Relaxed);
+        for (place, (next, received)) in self.flows.iter().flatten().zip(flows) {
+            place.next.store(next, Ordering::Relaxed);
+            place.received.store(received, Ordering::Relaxed);
         }
+        // A reader that sees the number also sees the counts.
         self.number.store(number, Ordering::Release);
     }
 
-    /// The answer.
-    pub(crate) fn get(&self) -> LaneTotals {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The answer to request `number` or a later one. `None` if it is not there, or the lane is writing another one.
+    pub(crate) fn get(&self, number: u64) -> Option<LaneTotals> {
+        let answered = self.number.load(Ordering::Acquire);
+        if answered < number {
+            return None;
+        }
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let sums = Sums {
+            at: Instant(count(&self.at)),
+            offered: count(&self.offered),
+            received: count(&self.received),
+            never_left: count(&self.never_left),
+        };
+        let flow = |place: &FlowPlace| (place.flow, count(&place.next), count(&place.received));
+        let arrived = |places: &Vec<FlowPlace>| places.iter().map(flow).filter(|(_, next, _)| *next > 0).collect();
+        let flows = self.flows.as_ref().map(arrived);
+        fence(Ordering::Acquire);
+        (self.begun.load(Ordering::Relaxed) == answered).then_some(LaneTotals { sums, flows })
     }
 }
 
 impl Part {
-    /// Sums at `now`.
-    pub(crate) fn totals(&mut self, now: Instant) -> LaneTotals {
+    /// A place for its sums; called before the trial starts.
+    pub(crate) fn answer(&self) -> Answer {
+        let flows = || self.analyzer.flows().map(|(flow, ..)| flow).collect();
+        Answer::of((self.analyzer.flow_count() <= MOST_FLOWS).then(flows))
+    }
+
+    /// Answers request `number` with the sums at `now`.
+    pub(crate) fn tell_totals(&mut self, answer: &Answer, number: u64, now: Instant) {
         let Part { generators, analyzer } = self;
-        let flows = (analyzer.flow_count() <= MOST_FLOWS).then(|| {
-            analyzer.settle();
-            let all = analyzer.flows().map(|(flow, _, state)| (flow, state.next_expected(), state.received()));
-            all.filter(|(_, next, _)| *next > 0).collect()
-        });
-        let refused = generators.iter().map(|generator| generator.refused_by_tester()).sum();
-        LaneTotals {
+        let refused: u64 = generators.iter().map(|generator| generator.refused_by_tester()).sum();
+        let handed_over: u64 = generators.iter().map(|generator| generator.handed_over()).sum();
+        let sums = Sums {
             at: now,
-            offered: generators.iter().map(|generator| generator.handed_over()).sum::<u64>().saturating_sub(refused),
+            offered: handed_over.saturating_sub(refused),
             received: analyzer.distinct(),
             never_left: refused,
-            flows,
+        };
+        if answer.flows.is_none() {
+            answer.put(number, sums, std::iter::empty());
+            return;
         }
+        analyzer.settle();
+        answer.put(number, sums, analyzer.flows().map(|(_, _, state)| (state.next_expected(), state.received())));
     }
 }
 
 impl Totals {
     /// Adds up the lanes of a trial that started at `start`.
     pub(crate) fn of(start: Instant, lanes: &[LaneTotals]) -> Totals {
-        let sum = |count: fn(&LaneTotals) -> u64| lanes.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&Sums) -> u64| lanes.iter().map(|lane| count(&lane.sums)).sum::<u64>();
         // Frames of one flow may arrive on several lanes.
         let mut flows: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for (flow, next, received) in lanes.iter().filter_map(|lane| lane.flows.as_ref()).flatten() {
@@ -97,13 +162,13 @@ impl Totals {
         }
         let gaps: u64 = flows.values().map(|(next, received)| next.saturating_sub(*received)).sum();
         Totals {
-            elapsed: lanes.iter().map(|lane| lane.at.since(start)).max().unwrap_or_default(),
-            offered: sum(|lane| lane.offered),
-            received: sum(|lane| lane.received),
+            elapsed: lanes.iter().map(|lane| lane.sums.at.since(start)).max().unwrap_or_default(),
+            offered: sum(|sums| sums.offered),
+            received: sum(|sums| sums.received),
             missing: lanes
                 .iter()
                 .all(|lane| lane.flows.is_some())
-                .then(|| gaps.saturating_sub(sum(|lane| lane.never_left))),
+                .then(|| gaps.saturating_sub(sum(|sums| sums.never_left))),
         }
     }
 }
@@ -114,7 +179,7 @@ mod tests {
 
     fn lane(at: u64, offered: u64, flows: Option<Vec<(usize, u64, u64)>>) -> LaneTotals {
         let received = flows.iter().flatten().map(|(.., received)| received).sum();
-        LaneTotals { at: Instant(at), offered, received, never_left: 0, flows }
+        LaneTotals { sums: Sums { at: Instant(at), offered, received, never_left: 0 }, flows }
     }
 
     #[test]
@@ -122,19 +187,51 @@ mod tests {
         let lanes = [lane(2_000, 30, Some(vec![(0, 10, 4), (1, 7, 7)])), lane(3_000, 0, Some(vec![(0, 12, 6)]))];
         let totals = Totals { elapsed: Duration::from_nanos(2_500), offered: 30, received: 17, missing: Some(2) };
         assert_eq!(Totals::of(Instant(500), &lanes), totals);
-        let refused = LaneTotals { never_left: 1, ..lanes[0].clone() };
-        assert_eq!(Totals::of(Instant(500), &[refused, lanes[1].clone()]).missing, Some(1));
+        let mut refused = lanes.clone();
+        refused[0].sums.never_left = 1;
+        assert_eq!(Totals::of(Instant(500), &refused).missing, Some(1));
         assert_eq!(Totals::of(Instant(500), &[lanes[0].clone(), lane(0, 5, None)]).missing, None);
     }
 
+    /// Sums that are all `n`.
+    fn sums(n: u64) -> Sums {
+        Sums { at: Instant(n), offered: n, received: n, never_left: n }
+    }
+
     #[test]
-    fn an_answer_never_waits() {
-        let answer = Answer::default();
-        let reader = answer.totals.lock().unwrap();
-        answer.put(1, lane(1, 1, None));
-        drop(reader);
-        assert_eq!((answer.number(), answer.get()), (1, LaneTotals::default()));
-        answer.put(2, lane(1, 1, None));
-        assert_eq!((answer.number(), answer.get().offered), (2, 1));
+    fn an_answer_is_there_when_all_of_it_is_written() {
+        let answer = Answer::of(Some(vec![4, 9]));
+        assert_eq!(answer.get(1), None, "nobody has answered");
+        answer.put(1, sums(1), [(0, 0), (7, 5)].into_iter());
+        assert_eq!(answer.get(1), Some(LaneTotals { sums: sums(1), flows: Some(vec![(9, 7, 5)]) }));
+        assert_eq!(answer.get(2), None, "the second request has no answer");
+        // The lane begins to answer it, for another reader, while this one reads the first answer.
+        answer.begun.store(2, Ordering::Relaxed);
+        assert_eq!(answer.get(1), None);
+        answer.put(2, sums(2), [(1, 1), (8, 5)].into_iter());
+        assert_eq!(answer.get(1), Some(LaneTotals { sums: sums(2), flows: Some(vec![(4, 1, 1), (9, 8, 5)]) }));
+        let of_many = Answer::of(None);
+        of_many.put(1, sums(1), std::iter::empty());
+        assert_eq!(of_many.get(1), Some(LaneTotals { sums: sums(1), flows: None }));
+    }
+
+    #[test]
+    fn a_reader_never_has_parts_of_two_answers() {
+        const ANSWERS: u64 = 20_000;
+        let answer = Answer::of(Some((0..64).collect()));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..=ANSWERS {
+                    answer.put(n, sums(n), std::iter::repeat_n((n, n), 64));
+                }
+            });
+            while answer.number() < ANSWERS {
+                if let Some(read) = answer.get(1) {
+                    let n = read.sums.offered;
+                    let flows = (0..64).map(|flow| (flow, n, n)).collect();
+                    assert_eq!(read, LaneTotals { sums: sums(n), flows: Some(flows) });
+                }
+            }
+        });
     }
 }

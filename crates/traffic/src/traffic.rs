@@ -33,7 +33,7 @@ impl Traffic {
     /// Traffic that has not started.
     pub fn new(plan: Plan) -> Traffic {
         let lanes = plan.parts.len();
-        let board = Arc::new(Board::new(lanes, plan.flows.clone()));
+        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone()));
         Traffic {
             plan,
             board,

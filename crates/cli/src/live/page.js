@@ -7,10 +7,23 @@ const byId = (id) => document.getElementById(id);
 const token = location.hash.slice(1);
 let after = 0;
 let ended = false;
+// What the run said last, which stands aside while the run does not answer.
+let said = byId("now").textContent;
 const trials = [];
 let rates = [];
 
 const grouped = (value) => Math.round(value).toLocaleString("en-US");
+
+function showNow(text) {
+  const now = byId("now");
+  // An unchanged text is not set, so that it can be selected and is not read aloud again.
+  if (now.textContent !== text) now.textContent = text;
+}
+
+function say(text) {
+  said = text;
+  showNow(text);
+}
 
 function row(body, cells, most) {
   const tr = document.createElement("tr");
@@ -85,19 +98,18 @@ function figure(f) {
 }
 
 function show(event) {
-  const now = byId("now");
   switch (event.event) {
     case "started":
       byId("title").textContent = event.title;
       document.title = `${event.suite} - Drophammer`;
       break;
     case "bring_up":
-      now.textContent = `${event.dut} (${event.kind}) is being brought up`;
+      say(`${event.dut} (${event.kind}) is being brought up`);
       break;
     case "test":
       byId("progress").max = event.of;
       byId("progress").value = event.number - 1;
-      now.textContent = `${event.number} of ${event.of}: ${event.title} on ${event.dut}, ${left(event.left_s)}`;
+      say(`${event.number} of ${event.of}: ${event.title} on ${event.dut}, ${left(event.left_s)}`);
       break;
     case "rates":
       // A trial whose end has no event of its own.
@@ -132,8 +144,17 @@ function show(event) {
       rates = [];
       byId("progress").value = byId("progress").max;
       byId("stop").hidden = true;
-      now.textContent = event.interrupted ? "stopped; what was measured is in the report" : "done; the report is in the folder of the run";
+      say(event.interrupted ? "stopped; what was measured is in the report" : "done; the report is in the folder of the run");
       break;
+  }
+}
+
+// What is new; null if the run does not answer.
+async function news() {
+  try {
+    return await (await fetch(`events?after=${after}`)).json();
+  } catch {
+    return null;
   }
 }
 
@@ -142,17 +163,19 @@ async function ask() {
     let more = true;
     // After the last event nobody answers any more.
     while (more && !ended) {
-      const answer = await (await fetch(`events?after=${after}`)).json();
+      const answer = await news();
+      showNow(answer ? said : "the run does not answer");
+      if (!answer) break;
       more = answer.events.length > 0;
       after = answer.last;
       answer.events.forEach(show);
       draw();
       drawRates();
     }
-  } catch {
-    if (!ended) byId("now").textContent = "the run does not answer";
+  } finally {
+    // Also after an error in drawing, which is an error of the page and stands in the browser's console.
+    if (!ended) setTimeout(ask, 1000);
   }
-  if (!ended) setTimeout(ask, 1000);
 }
 
 if (token) {
@@ -161,7 +184,7 @@ if (token) {
   stop.addEventListener("click", async () => {
     if (!confirm("Stop the run? What was measured is kept.")) return;
     const answer = await fetch("stop", { method: "POST", headers: { "X-Drophammer-Token": token } });
-    byId("now").textContent = (await answer.text()).trim();
+    say((await answer.text()).trim());
     stop.disabled = answer.ok;
   });
 }

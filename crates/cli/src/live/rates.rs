@@ -6,6 +6,7 @@
 use drophammer_model::trial::TrialSpec;
 use drophammer_rig::{Live, Totals};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Lanes answer within microseconds, unless their processor is taken from them or the trial has not started.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A frame that was sent this long ago is no longer under way.
+/// A frame that was sent this long ago is no longer under way, unless its trial waits longer for late frames.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// A trial under way.
@@ -27,34 +28,62 @@ pub struct Trial {
     size: String,
     /// Time from the first to the last departure.
     sending: Duration,
-    /// True if frames must not arrive, so that those that do not are no loss.
-    denied: bool,
+    /// False if frames must not arrive, or are in the background and need not, so that those that do not are no loss.
+    all_arrive: bool,
+    /// How long a frame may be under way.
+    under_way: Duration,
+    /// Its sums at the last events, the oldest first: those of which frames may be under way, and the last ones before.
+    past: VecDeque<Totals>,
     /// Its sums so far; `None` if they are not known.
-    look: Box<dyn Fn() -> Option<Totals> + Send>,
+    look: Look,
 }
+
+type Look = Box<dyn Fn() -> Option<Totals> + Send>;
 
 impl Trial {
     /// The trial `spec` of `test` on `dut`, whose counts are at `live`.
     pub fn new(dut: &str, test: &str, spec: &TrialSpec, live: &Live) -> Trial {
         let live = live.clone();
+        Trial::of(dut, test, spec, Box::new(move || live.totals(PATIENCE)))
+    }
+
+    fn of(dut: &str, test: &str, spec: &TrialSpec, look: Look) -> Trial {
+        // The wait for late frames covers the delay of links between routers.
+        let drain = Duration::try_from_secs_f64(spec.drain_s).unwrap_or_default();
         Trial {
             dut: dut.to_owned(),
             test: test.to_owned(),
             purpose: spec.purpose.clone(),
             size: spec.size.to_string(),
             sending: spec.sending_time(),
-            denied: spec.flows.iter().any(|flow| flow.denied),
-            look: Box::new(move || live.totals(PATIENCE)),
+            all_arrive: !spec.flows.iter().any(|flow| flow.denied || flow.background),
+            under_way: drain.max(UNDER_WAY),
+            past: VecDeque::new(),
+            look,
         }
     }
 
-    /// The event for `now`, after `before`.
-    fn event(&self, before: Totals, now: Totals) -> Value {
+    /// The sums at the last event; zero before the first.
+    fn before(&self) -> Totals {
+        self.past.back().copied().unwrap_or_default()
+    }
+
+    /// The event for `now`, after the last one.
+    fn event(&mut self, now: Totals) -> Value {
+        let before = self.before();
         let since = now.elapsed.saturating_sub(before.elapsed);
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / since.as_secs_f64().max(1e-9);
-        // A frame is lost if later ones of its flow have arrived, or if it was sent before the last event and is not there yet.
-        let not_there = before.offered.saturating_sub(now.received);
-        let not_there = if self.denied || since < UNDER_WAY { 0 } else { not_there };
+        // A frame is lost if later ones of its flow have arrived, or if it is not there and can no longer be under way.
+        let under_way = self.under_way;
+        let long_ago = |past: &Totals| now.elapsed.saturating_sub(past.elapsed) >= under_way;
+        while self.past.get(1).is_some_and(long_ago) {
+            self.past.pop_front();
+        }
+        let not_there = match self.past.front() {
+            Some(past) if self.all_arrive && long_ago(past) => past.offered.saturating_sub(now.received),
+            _ => 0,
+        };
+        self.past.push_back(now);
         json!({
             "event": "rates", "dut": self.dut, "test": self.test, "purpose": self.purpose, "size": self.size,
             "elapsed_s": now.elapsed.as_secs_f64(), "left_s": self.sending.saturating_sub(now.elapsed).as_secs_f64(),
@@ -120,20 +149,19 @@ fn follow(
     loop {
         let received = match &under_way {
             None => begun.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some((_, _, _, due)) => begun.recv_timeout(Instant::saturating_duration_since(due, Instant::now())),
+            Some((_, _, due)) => begun.recv_timeout(Instant::saturating_duration_since(due, Instant::now())),
         };
         match received {
-            Ok(next) => under_way = next.map(|(n, trial)| (n, trial, Totals::default(), Instant::now() + period)),
+            Ok(next) => under_way = next.map(|(n, trial)| (n, trial, Instant::now() + period)),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                let Some((number, trial, before, due)) = &mut under_way else { continue };
+                let Some((number, trial, due)) = &mut under_way else { continue };
                 // From now on, so that a thread that was held up does not ask several times at once.
                 *due = Instant::now() + period;
                 let Some(now) = (trial.look)() else { continue };
                 let current = locked(current);
-                if *current == Some(*number) && now.elapsed > before.elapsed {
-                    tell(trial.event(*before, now));
-                    *before = now;
+                if *current == Some(*number) && now.elapsed > trial.before().elapsed {
+                    tell(trial.event(now));
                 }
             }
         }
@@ -143,10 +171,26 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::trial::{AddressRange, FlowSpec, Load};
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A trial of 20 s at 1,000 frames per second, of which the last 10 of each second are lost. Each look is a second later.
-    fn trial(dut: &str, denied: bool) -> Trial {
+    /// 20 s at 1,000 frames per second, after which the trial waits for as long as `drain_s` says.
+    fn spec(drain_s: f64) -> TrialSpec {
+        let range = |first: &str| AddressRange { first: first.parse().unwrap(), step: 1, count: 1 };
+        TrialSpec {
+            purpose: "p".into(),
+            size: "64".parse().unwrap(),
+            flows: vec![FlowSpec::new("all", 0, 1, range("198.18.0.1"), range("198.19.0.1"))],
+            load: Load::Constant { rate_pps: 1_000.0 },
+            duration_s: 20.0,
+            bin_s: None,
+            drain_s,
+            events: vec![],
+        }
+    }
+
+    /// A trial of `spec`, of which the last 10 frames of each second are lost. Each look is a second later.
+    fn trial_of(dut: &str, spec: &TrialSpec) -> Trial {
         let looks = AtomicU64::new(0);
         let look = move || {
             let n = looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -157,32 +201,78 @@ mod tests {
                 missing: Some(10 * (n - 1)),
             })
         };
-        let (dut, size) = (dut.to_owned(), "64".to_owned());
-        let sending = Duration::from_secs(20);
-        Trial { dut, test: "t".into(), purpose: "p".into(), size, sending, denied, look: Box::new(look) }
+        Trial::of(dut, "t", spec, Box::new(look))
+    }
+
+    fn trial(dut: &str) -> Trial {
+        trial_of(dut, &spec(0.2))
+    }
+
+    fn at(ms: u64, offered: u64, received: u64, missing: Option<u64>) -> Totals {
+        Totals { elapsed: Duration::from_millis(ms), offered, received, missing }
     }
 
     #[test]
     fn an_event_has_the_rates_since_the_last() {
-        let at =
-            |ms, offered, received, missing| Totals { elapsed: Duration::from_millis(ms), offered, received, missing };
-        let (before, now) = (at(1_000, 1_000, 990, Some(5)), at(3_000, 3_000, 1_980, Some(15)));
-        let event = trial("box", false).event(before, now);
+        let mut trial = trial("box");
+        trial.event(at(1_000, 1_000, 990, Some(5)));
         assert_eq!(
-            event,
+            trial.event(at(3_000, 3_000, 1_980, Some(15))),
             json!({
                 "event": "rates", "dut": "box", "test": "t", "purpose": "p", "size": "64", "elapsed_s": 3.0, "left_s": 17.0,
                 "offered_fps": 1_000.0, "received_fps": 495.0, "offered": 3_000, "received": 1_980, "lost": 15,
             })
         );
-        let lost = |denied, before, now| trial("box", denied).event(before, now)["lost"].clone();
-        // What was sent at the last event and has not arrived since is lost, unless it must not arrive or the last event was just now.
-        let silent = at(2_000, 2_000, 600, Some(0));
-        assert_eq!(lost(false, before, silent), json!(400));
-        assert_eq!(lost(true, before, silent), json!(0));
-        assert_eq!(lost(false, at(1_900, 1_000, 600, Some(0)), silent), json!(0));
-        assert_eq!(lost(false, before, at(2_000, 2_000, 600, None)), Value::Null);
-        assert_eq!(trial("box", false).event(before, at(60_000, 1, 1, None))["left_s"], json!(0.0));
+        assert_eq!(trial.event(at(60_000, 1, 1, None))["left_s"], json!(0.0));
+    }
+
+    /// What the last of these events says is lost.
+    fn lost(spec: &TrialSpec, events: &[Totals]) -> Value {
+        let mut trial = trial_of("box", spec);
+        let mut lost = Value::Null;
+        for now in events {
+            lost = trial.event(*now)["lost"].clone();
+        }
+        lost
+    }
+
+    #[test]
+    fn what_was_sent_long_ago_and_is_not_there_is_lost() {
+        let (before, silent) = (at(1_000, 1_000, 600, Some(0)), at(2_000, 2_000, 600, Some(0)));
+        assert_eq!(lost(&spec(0.2), &[before, silent]), json!(400));
+        let between = at(1_400, 2_000, 600, Some(0));
+        assert_eq!(lost(&spec(0.2), &[before, between]), json!(0), "it was sent just now");
+        assert_eq!(lost(&spec(0.0), &[before, between]), json!(0), "however short the trial waits for late frames");
+        assert_eq!(lost(&spec(0.2), &[before, between, silent]), json!(1_400));
+        assert_eq!(lost(&spec(0.2), &[before, at(2_000, 2_000, 600, None)]), Value::Null);
+    }
+
+    #[test]
+    fn frames_that_need_not_arrive_are_no_loss() {
+        let events = [at(1_000, 1_000, 600, Some(0)), at(2_000, 2_000, 600, Some(3))];
+        assert_eq!(lost(&spec(0.2), &events), json!(400));
+        let mut denied = spec(0.2);
+        denied.flows[0].denied = true;
+        assert_eq!(lost(&denied, &events), json!(3));
+        // One frame in a hundred is a broadcast, which routers do not forward. After 100 s these are more than a second's frames.
+        let mut beside = spec(0.2);
+        beside.flows.push(FlowSpec { background: true, ..beside.flows[0].clone() });
+        let events: Vec<Totals> = (1..=200).map(|n| at(1_000 * n, 1_000 * n, 990 * n, Some(0))).collect();
+        assert_eq!(lost(&beside, &events), json!(0));
+    }
+
+    #[test]
+    fn frames_on_a_long_line_are_not_lost_before_their_time() {
+        // A line of 3 s, which is part of the wait for late frames. It goes down after 10 s.
+        let events: Vec<Totals> =
+            (1..=14).map(|n: u64| at(1_000 * n, 1_000 * n, 1_000 * n.saturating_sub(3).min(7), Some(0))).collect();
+        for n in 1..=11 {
+            assert_eq!(lost(&spec(3.2), &events[..n]), json!(0), "after {n} s");
+        }
+        assert_eq!(lost(&spec(3.2), &events), json!(3_000));
+        let mut trial = trial_of("box", &spec(3.2));
+        events.iter().for_each(|now| drop(trial.event(*now)));
+        assert_eq!(trial.past.len(), 5, "only what is needed is kept");
     }
 
     #[test]
@@ -190,7 +280,7 @@ mod tests {
         let (told, events) = channel();
         let mut rates = Rates::every(Duration::from_millis(1), move |event| drop(told.send(event))).unwrap();
         for dut in ["one", "two", "three"] {
-            rates.begin(trial(dut, false));
+            rates.begin(trial(dut));
             let first = events.recv().unwrap();
             assert_eq!(
                 (&first["dut"], &first["elapsed_s"], &first["offered_fps"]),
@@ -210,11 +300,11 @@ mod tests {
         let (told, events) = channel();
         let mut rates = Rates::every(Duration::from_millis(1), move |event| drop(told.send(event))).unwrap();
         let (asked, looked) = channel();
-        let silent = Trial { look: Box::new(move || asked.send(()).ok().and(None)), ..trial("silent", false) };
+        let silent = Trial { look: Box::new(move || asked.send(()).ok().and(None)), ..trial("silent") };
         rates.begin(silent);
         looked.recv().unwrap();
         looked.recv().unwrap();
-        rates.begin(trial("box", false));
+        rates.begin(trial("box"));
         assert_eq!(events.recv().unwrap()["dut"], json!("box"));
     }
 }

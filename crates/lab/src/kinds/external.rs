@@ -22,6 +22,8 @@ use std::time::Duration;
 
 #[path = "external_free.rs"]
 mod free;
+#[path = "external_logs.rs"]
+mod logs;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
@@ -185,19 +187,18 @@ fn masked(mask: &Mask, error: LabError) -> LabError {
     }
 }
 
-/// Hides secrets in the log of a command of the user, which may print them.
-fn mask_log(mask: &Mask, log: &Path) -> std::io::Result<()> {
-    let bytes = match std::fs::read(log) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        bytes => bytes?,
-    };
-    let text = String::from_utf8_lossy(&bytes);
-    if mask.leaves(&text) { Ok(()) } else { std::fs::write(log, mask.text(&text).as_bytes()) }
-}
-
 impl ExternalDut {
-    /// Runs a command of the user on the host; `None` if there is none of this name.
+    /// Runs a command of the user on the host; `None` if there is none of this name. Its log has no secrets afterwards.
     fn hook(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
+        let status = self.unmasked(key, limit, stop);
+        let log = self.log(key);
+        let hidden = logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log));
+        let status = status?;
+        hidden.map(|()| status)
+    }
+
+    /// As [`ExternalDut::hook`], but the log is as the command wrote it.
+    fn unmasked(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
         let log = &self.log(key);
         // `stop` cannot move to the other thread, so it is polled here while that thread runs.
@@ -220,14 +221,17 @@ impl ExternalDut {
             }
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let hidden = mask_log(&self.mask, log).map_err(LabError::file("hide a key in", log));
-        let status = result.map_err(|e| masked(&self.mask, e))?;
-        hidden.map(|()| Some(status))
+        result.map(Some).map_err(|e| masked(&self.mask, e))
     }
 
     /// Runs a command of the user that must succeed.
     fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
-        match self.hook(key, limit, stop)? {
+        let status = self.hook(key, limit, stop)?;
+        self.succeeded(key, status)
+    }
+
+    fn succeeded(&self, key: &str, status: Option<ExitStatus>) -> Result<(), LabError> {
+        match status {
             Some(status) if !status.success() => Err(masked(
                 &self.mask,
                 LabError::Command {
@@ -274,7 +278,14 @@ impl ExternalDut {
         if std::mem::replace(&mut self.torn_down, true) {
             return Ok(());
         }
-        self.must("teardown", self.limit, &|| false)
+        let done = self.must("teardown", self.limit, &|| false);
+        // Processes that the commands have left may have written since, and may do so later.
+        let close = |key: &&str| {
+            let log = self.log(key);
+            logs::close(&self.mask, &log).map_err(LabError::file("hide a key in", &log))
+        };
+        let closed: Vec<_> = self.hooks.keys().map(close).collect();
+        done.and(closed.into_iter().collect())
     }
 }
 
@@ -339,10 +350,18 @@ impl Dut for ExternalDut {
         if !self.hooks.contains_key("counters") {
             return Ok(BTreeMap::new());
         }
-        self.must("counters", ASK, &|| false)?;
-        let path = self.log("counters");
-        let text = std::fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-        Ok(parse_counters(&text))
+        let status = self.unmasked("counters", ASK, &|| false);
+        let log = self.log("counters");
+        // A secret may be a part of a value, so they are read before secrets are hidden.
+        let text = logs::read(&log).map_err(LabError::file("read", &log));
+        logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log))?;
+        self.succeeded("counters", status?)?;
+        Ok(parse_counters(&text?, &self.mask))
+    }
+
+    /// The command decides which counters it writes.
+    fn counters_begin_at_zero(&self) -> bool {
+        false
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
@@ -350,11 +369,11 @@ impl Dut for ExternalDut {
     }
 }
 
-/// Parses lines `name value`; others are skipped.
-fn parse_counters(text: &str) -> BTreeMap<String, u64> {
+/// Parses lines `name value`; others are skipped. Names are recorded, so secrets in them are hidden.
+fn parse_counters(text: &str, mask: &Mask) -> BTreeMap<String, u64> {
     let pair = |line: &str| {
         let (name, value) = line.trim().rsplit_once(char::is_whitespace)?;
-        Some((name.trim().to_owned(), value.parse().ok()?))
+        Some((mask.text(name.trim()).into_owned(), value.parse().ok()?))
     };
     text.lines().filter_map(pair).collect()
 }

@@ -28,17 +28,15 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Whether buffers absorbed packets that the loop cannot carry in the long run. Buffered packets have many rounds
-    /// left, so the loop continues for as long as the load was too high. Beyond the precision of the search this would
-    /// distort the figure.
-    fn is_filling(&self, of: &Circled) -> bool {
-        let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
-        // Where readings take long, little is certain. What went on for twice as long as without queueing is no slow reading.
-        let at_most = of.in_tunnel.at_most.saturating_sub(self.alone);
-        // Whatever the readings say, a link that had more than it carries has filled a buffer.
-        let most = 100.0 + PRECISION.get(self.params).0;
-        let overfull = rows::wan_share(self.circle, self.ip_bytes, of).is_some_and(|percent| percent > most);
-        overfull || of.longer_than(self.alone) > allowed || at_most > allowed + self.alone.max(self.stillness.step)
+    /// Why a load without loss cannot last: buffers absorbed packets.
+    fn filling(&self, of: &Circled) -> Option<String> {
+        let drain = Drain {
+            longer: of.longer_than(self.alone),
+            at_most: of.in_tunnel.at_most.saturating_sub(self.alone),
+            wan_percent: rows::wan_share(self.circle, self.ip_bytes, of),
+        };
+        let precision = PRECISION.get(self.params).0;
+        drain.filling(precision, self.trial_s, self.alone.max(self.stillness.step))
     }
 
     /// Repeats the accounting trial. If packets are lost now, returns a text that says where.
@@ -61,6 +59,36 @@ impl Setting<'_> {
         let done = circled(bed, self.circle, &spec, self.stillness)?;
         bed.settle(PAUSE.get(self.params))?;
         Ok(done)
+    }
+}
+
+/// What a trial without loss says about buffers.
+struct Drain {
+    /// How much longer than without queueing its packets circled, at least.
+    longer: Duration,
+    /// The same, at most: readings of counters take time.
+    at_most: Duration,
+    /// What a direction of the WAN link carried, in per cent of its speed; `None` if it has no speed.
+    wan_percent: Option<f64>,
+}
+
+impl Drain {
+    /// Why the load cannot last, if buffers absorbed packets that the loop does not carry in the long run. Buffered
+    /// packets have many rounds left, so the loop continues for as long as the load was too high. What is within
+    /// `precision` (in per cent) of the trial does not distort the figure. Beyond `alone`, a doubling, no reading is that slow.
+    fn filling(&self, precision: f64, trial_s: f64, alone: Duration) -> Option<String> {
+        let allowed = Duration::from_secs_f64(precision / 100.0 * trial_s);
+        // Whatever the readings say, a link that had more than it carries has filled a buffer.
+        let ms = |time: Duration| (time.as_secs_f64() * 1e3).round();
+        let why = match self.wan_percent {
+            Some(percent) if percent > 100.0 + precision => format!("the load takes {percent:.1} % of the WAN link"),
+            _ if self.longer > allowed => format!("packets went on for {} ms longer than alone", ms(self.longer)),
+            _ if self.at_most > allowed + alone => {
+                format!("packets went on for up to {} ms longer than alone", ms(self.at_most))
+            }
+            _ => return None,
+        };
+        Some(format!("{why}: buffers were filling"))
     }
 }
 
@@ -106,16 +134,17 @@ pub(super) fn highest(
             break;
         }
         match setting.trial(bed, "search", FrameRate(rate), setting.trial_s) {
-            Ok(done) if done.is_lossless() && !setting.is_filling(&done) => {
-                best = done;
-                if lossy.is_none() {
-                    break;
-                }
-            }
             Ok(done) => {
-                lossy = Some(rate);
-                by_tester = false;
-                filling = done.is_lossless().then(|| (done.rate(), done.longer_than(setting.alone)));
+                let absorbed = setting.filling(&done);
+                if done.is_lossless() && absorbed.is_none() {
+                    best = done;
+                    if lossy.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+                (lossy, by_tester) = (Some(rate), false);
+                filling = absorbed.filter(|_| done.is_lossless()).map(|why| (done.rate(), why));
             }
             Err(TestError::Unfit(why)) if retreats < RETREATS => {
                 retreats += 1;
@@ -127,15 +156,8 @@ pub(super) fn highest(
             Err(other) => return Err(other),
         }
     }
-    if let Some((rate, longer)) = filling {
-        note_of(
-            outcome,
-            setting.pattern,
-            format!(
-                "at {rate} nothing was lost, but packets went on for {:.0} ms longer than alone: buffers were filling",
-                longer.as_secs_f64() * 1e3
-            ),
-        );
+    if let Some((rate, why)) = filling {
+        note_of(outcome, setting.pattern, format!("at {rate} nothing was lost, but {why}"));
     }
     if lossy.is_none() && !by_tester {
         let what = if links.is_some_and(|links| links.pps() <= top) {
@@ -179,4 +201,36 @@ pub(super) fn overload(
     rows::overloaded(outcome, setting.circle, setting.pattern, short, long);
     rows::rates(outcome, setting.circle, setting.pattern, "overload", &[short, long]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Duration = Duration::from_millis(300);
+
+    /// Whether this trial of 5 s, whose packets circled longer by these milliseconds, filled buffers; 3 % are allowed.
+    fn fills(longer: u64, at_most: u64, wan_percent: Option<f64>) -> bool {
+        let ms = Duration::from_millis;
+        Drain { longer: ms(longer), at_most: ms(at_most), wan_percent }.filling(3.0, 5.0, ALONE).is_some()
+    }
+
+    #[test]
+    fn what_goes_on_for_longer_than_the_precision_fills_buffers() {
+        assert!(!fills(0, 0, None));
+        assert!(!fills(150, 150, None) && fills(151, 151, None));
+    }
+
+    #[test]
+    fn slow_readings_fill_none_up_to_twice_the_time_without_queueing() {
+        assert!(!fills(0, 450, None) && fills(0, 451, None));
+    }
+
+    #[test]
+    fn a_link_that_had_more_than_it_carries_filled_buffers_whatever_the_readings_say() {
+        assert!(!fills(0, 0, Some(103.0)) && fills(0, 0, Some(104.5)));
+        let drain = Drain { longer: Duration::ZERO, at_most: Duration::ZERO, wan_percent: Some(104.5) };
+        let why = drain.filling(3.0, 5.0, ALONE).unwrap();
+        assert_eq!(why, "the load takes 104.5 % of the WAN link: buffers were filling");
+    }
 }

@@ -8,6 +8,7 @@ use crate::modifier::Modifier;
 use crate::param::ParamType;
 use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
 use crate::registry::TestSpec;
+use crate::size::PacketSize;
 
 const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
 /// Most figures listed in a help text.
@@ -22,7 +23,7 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Option<Vec<Expectation>> {
     let fields = Fields::of(node, "`expect`", &format!("expect: {{{EXAMPLE}}}"), problems)?;
-    let sizes = sizes(params);
+    let sizes = Sizes::Sent(sizes(params));
     let mut expectations = Vec::new();
     let mut whole = true;
     for entry in fields.entries() {
@@ -77,11 +78,40 @@ pub(crate) fn sizes(params: &Params) -> Vec<String> {
     if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() }
 }
 
-/// The figure or the cells of a table that a key names, for a test that sends these sizes.
+/// The sizes that keys of figures may name.
+pub(crate) enum Sizes {
+    /// Those that the test sends.
+    Sent(Vec<String>),
+    /// Any size.
+    Any,
+}
+
+impl Sizes {
+    fn has(&self, size: &str) -> bool {
+        match self {
+            Sizes::Sent(sizes) => sizes.iter().any(|sent| sent == size),
+            Sizes::Any => {
+                let modified =
+                    Modifier::SOME.iter().find_map(|modifier| size.split_once(&format!("_{}", modifier.word())));
+                modified.map_or(size, |(size, _)| size).parse::<PacketSize>().is_ok()
+            }
+        }
+    }
+
+    /// All of them, or examples.
+    fn listed(&self) -> Vec<&str> {
+        match self {
+            Sizes::Sent(sizes) => sizes.iter().map(String::as_str).collect(),
+            Sizes::Any => vec!["64", "ip40", "imix"],
+        }
+    }
+}
+
+/// The figure or the cells of a table that a key names.
 pub(crate) fn named(
     entry: &Entry,
     spec: &TestSpec,
-    sizes: &[String],
+    sizes: &Sizes,
     problems: &mut Problems,
 ) -> Option<(String, Option<Cells>)> {
     if spec.figures.iter().any(|figure| is_figure(figure.key, &entry.key, sizes)) {
@@ -97,13 +127,13 @@ pub(crate) fn named(
 /// Longest key that is examined.
 const LONGEST_KEY: usize = 200;
 
-/// True if `key` has the form of a figure of a test that sends these sizes.
-fn is_figure(pattern: &str, key: &str, sizes: &[String]) -> bool {
-    key.len() <= LONGEST_KEY && matches(pattern, key, &|size| sizes.iter().any(|s| s == size))
+/// True if `key` has the form of a figure with one of these sizes.
+fn is_figure(pattern: &str, key: &str, sizes: &Sizes) -> bool {
+    key.len() <= LONGEST_KEY && matches(pattern, key, &|size| sizes.has(size))
 }
 
 /// Reports a key that is not a figure of this test.
-fn unknown(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, span: &std::ops::Range<usize>) {
+fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, span: &std::ops::Range<usize>) {
     if spec.figures.is_empty() {
         let help = match spec.tables.first().and_then(|table| Some((table, table.numbers().next()?))) {
             Some((table, column)) => format!("name a column of a table, for instance `{}.{column}`", table.key),
@@ -111,14 +141,18 @@ fn unknown(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems
         };
         problems.add(span, format!("{} is no figure of this test", quote(key)), help);
     } else if key.len() <= LONGEST_KEY && spec.figures.iter().any(|f| matches(f.key, key, &|_| true)) {
-        let help = format!("sizes of this test: {}", list(sizes.iter().map(String::as_str)));
-        problems.add(span, format!("{} is about a size that this test does not send", quote(key)), help);
+        let listed = list(sizes.listed());
+        let (problem, help) = match sizes {
+            Sizes::Sent(_) => ("is about a size that this test does not send", format!("sizes of this test: {listed}")),
+            Sizes::Any => ("names no size of frames", format!("sizes are for instance {listed}")),
+        };
+        problems.add(span, format!("{} {problem}", quote(key)), help);
     } else {
         let expanded: Vec<String> = spec
             .figures
             .iter()
             .flat_map(|f| match f.key.contains("{size}") {
-                true => sizes.iter().map(|s| f.key.replace("{size}", s)).collect(),
+                true => sizes.listed().iter().map(|s| f.key.replace("{size}", s)).collect(),
                 false => vec![f.key.to_owned()],
             })
             .take(MOST_LISTED)

@@ -324,7 +324,7 @@ pub struct Addressing {
 pub struct TestConfig {
     /// Name, an entry of the registry.
     pub test: String,
-    /// Distinguishes it from other tests of this name in the suite, if given; unique.
+    /// Distinguishes it from other tests of this name in the suite, if given; unique among them.
     pub id: Option<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,

@@ -3,17 +3,18 @@
 
 use super::TestConfig;
 use super::errors::{Problems, did_you_mean, quote};
-use super::expect;
+use super::expect::{self, Sizes};
 use super::fields::{Fields, items, text};
 use super::raw::{Entry, Node, Value};
 use crate::environment::Published;
 use crate::registry::Registry;
 use crate::visible::is_hidden;
 use serde_json::json;
+use std::collections::HashSet;
 
 const EXAMPLE: &str = "published: [{test: throughput, title: Routers of 1989, source: a report, columns: [router, 64 bytes], rows: [[A, 5782]]}]";
 const FIGURES_EXAMPLE: &str = "{test: throughput, title: Highest rate, source: a report, routers: [A (1989)], figures: {throughput_64_pps: [5782]}}";
-const KEYS: [&str; 9] = ["test", "title", "source", "meaning", "columns", "rows", "routers", "figures", "unit"];
+const KEYS: [&str; 10] = ["test", "id", "title", "source", "meaning", "columns", "rows", "routers", "figures", "unit"];
 /// Most entries.
 const MOST_TABLES: usize = 50;
 /// Most columns of a table, and most routers of figures.
@@ -36,6 +37,7 @@ pub(crate) fn schema() -> serde_json::Value {
             "oneOf": [{ "required": ["columns", "rows"] }, { "required": ["routers", "figures"] }],
             "properties": {
                 "test": { "description": "Name of a test of this suite.", "type": "string" },
+                "id": { "description": "Id of the one test of this name that is meant; all of them if left out.", "type": "string" },
                 "title": line, "source": line,
                 "meaning": { "description": "What the figures mean there.", "type": "string", "maxLength": LONGEST_TEXT },
                 "columns": row,
@@ -62,7 +64,27 @@ pub(crate) fn read(
     let entries = few(node, "`published`", EXAMPLE, MOST_TABLES, problems)?;
     // Every entry is read, so that all errors are reported.
     let read: Vec<_> = entries.iter().map(|item| entry(item, tests, registry, problems)).collect();
-    read.into_iter().collect()
+    let read: Vec<Published> = read.into_iter().collect::<Option<_>>()?;
+    for (at, later) in read.iter().enumerate() {
+        if let Some((key, router)) = read[..at].iter().find_map(|earlier| twice(earlier, later)) {
+            let message = format!("an earlier entry has {} of {} too", quote(key), quote(router));
+            let help = "leave one of them out, or give the router another name, for instance with the source";
+            problems.add(&entries[at].span, message, help);
+        }
+    }
+    Some(read)
+}
+
+/// The figure and the router of which both entries have a value: the report has one cell for it.
+fn twice<'p>(earlier: &'p Published, later: &'p Published) -> Option<(&'p str, &'p str)> {
+    let apart = matches!((&earlier.id, &later.id), (Some(a), Some(b)) if a != b);
+    if apart || earlier.test != later.test {
+        return None;
+    }
+    let values = later.figures.iter().flat_map(|(key, _)| later.values(key).map(move |(router, _)| (key, router)));
+    values
+        .map(|(key, router)| (key.as_str(), router))
+        .find(|(key, router)| earlier.values(key).any(|(known, _)| known == *router))
 }
 
 /// The items of a list of at most `most`.
@@ -125,11 +147,21 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
         return None;
     }
     let test_name = line(test?, "`test`", problems)?;
+    let id = optional(fields, "id", problems)?;
+    let same_name = |known: &&TestConfig| known.test == test_name;
     if let Some(tests) = tests
-        && !tests.iter().any(|known| known.test == test_name)
+        && !tests.iter().any(|known| same_name(&known))
     {
         let message = format!("`published` has figures for {}, which is no test of this suite", quote(&test_name));
         problems.add(&test?.span, message, did_you_mean(&test_name, tests.iter().map(|test| test.test.as_str())));
+        return None;
+    }
+    if let (Some(tests), Some(id), Some(entry)) = (tests, &id, fields.get("id"))
+        && !tests.iter().filter(same_name).any(|known| known.id.as_ref() == Some(id))
+    {
+        let message = format!("no test {} of this suite has the id {}", quote(&test_name), quote(id));
+        let ids = tests.iter().filter(same_name).filter_map(|test| test.id.as_deref());
+        problems.add(&entry.value.span, message, did_you_mean(id, ids));
         return None;
     }
     let mut published = Published {
@@ -137,11 +169,18 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
         source: line(source?, "`source`", problems)?,
         meaning: optional(fields, "meaning", problems)?,
         unit: optional(fields, "unit", problems)?,
+        id,
         test: test_name,
         ..Published::default()
     };
     if of_figures {
         published.routers = cells(heads?, "`routers`", problems)?;
+        let mut seen = HashSet::new();
+        if let Some(again) = published.routers.iter().find(|router| !seen.insert(router.as_str())) {
+            let message = format!("{} is in `routers` twice", quote(again));
+            problems.add(&heads?.span, message, "give each router once");
+            return None;
+        }
         published.figures = figures(body?, &published, tests, registry, problems)?;
     } else {
         published.columns = cells(heads?, "`columns`", problems)?;
@@ -178,15 +217,13 @@ fn figures(
         problems.add(&node.span, "`figures` is empty", format!("write for instance `{FIGURES_EXAMPLE}`"));
         return None;
     }
-    // A figure may be of any of the tests of this name.
-    let tests = tests.map(|tests| tests.iter().filter(|test| test.test == published.test));
-    let sizes: Option<Vec<String>> = tests.map(|tests| tests.flat_map(|test| expect::sizes(&test.params)).collect());
     let read: Vec<_> = fields
         .entries()
         .iter()
         .map(|entry| {
-            let key = match (registry.test(&published.test), &sizes) {
-                (Some(spec), Some(sizes)) => expect::named(entry, spec, sizes, problems)?.0,
+            // A size that this run does not send, perhaps because of the command line, is no mistake: the report shows it without ours.
+            let key = match (registry.test(&published.test), tests) {
+                (Some(spec), Some(_)) => expect::named(entry, spec, &Sizes::Any, problems)?.0,
                 _ => entry.key.clone(),
             };
             Some((key, values(entry, &published.routers, problems)?))

@@ -422,6 +422,10 @@ fn defaults(registry: &Registry) -> Value {
 
 fn param_schema(param: &ParamSpec) -> Value {
     let mut schema = kind_schema(param.kind);
+    if param.most < u64::MAX {
+        let numbers = if param.kind == ParamKind::Counts { &mut schema["items"] } else { &mut schema };
+        numbers["maximum"] = json!(param.most);
+    }
     let mut description = param.help.to_owned();
     if let (Some(quick), Some(conformant)) = (param.quick, param.conformant) {
         description += &match quick == conformant {

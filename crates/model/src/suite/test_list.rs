@@ -71,7 +71,10 @@ pub(crate) fn read(
     if let Some(defaults) = defaults {
         refuse_unused(defaults, &written, written.len() == nodes.len(), registry, problems);
     }
-    refuse_repeated("tests", written.iter().filter_map(|test| test.id), problems);
+    for spec in registry.tests {
+        let ids = written.iter().filter(|test| test.spec.name == spec.name).filter_map(|test| test.id);
+        refuse_repeated(&format!("tests {}", quote(spec.name)), ids, problems);
+    }
     for test in written.iter().filter(|test| test.runs(around.only)) {
         check_needs(test, test.spec.needs, registry, around, problems);
     }

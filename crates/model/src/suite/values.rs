@@ -152,8 +152,12 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
                 }
             }
         }
-        ParamKind::Count => whole(node, &what, 1, u64::MAX, problems).map(ParamValue::Count),
-        ParamKind::Counts => each(node, &what, example, problems, count, ToString::to_string).map(ParamValue::Counts),
+        ParamKind::Count => whole(node, &what, 1, spec.most, problems).map(ParamValue::Count),
+        ParamKind::Counts => {
+            let item = format!("an item of {what}");
+            let count = |node: &Node, problems: &mut Problems| whole(node, &item, 1, spec.most, problems);
+            each(node, &what, example, problems, count, ToString::to_string).map(ParamValue::Counts)
+        }
         ParamKind::CountOr(word) => count_or(node, &what, word, problems).map(ParamValue::Text),
         ParamKind::Rate => {
             let text = quantity_text(node, &what, example, problems)?;
@@ -354,10 +358,6 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
 fn number(text: &str) -> Option<f64> {
     let decimal = text.len() <= MAX_QUANTITY && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if decimal { text.parse::<f64>().ok().filter(|n| n.is_finite()) } else { None }
-}
-
-fn count(node: &Node, problems: &mut Problems) -> Option<u64> {
-    whole(node, "a number", 1, u64::MAX, problems)
 }
 
 fn family(node: &Node, problems: &mut Problems) -> Option<Family> {

@@ -1,6 +1,6 @@
 //! Effects of tester and host on a trial.
 
-use super::{Held, is_zero};
+use super::{Held, is_false, is_zero};
 use serde::{Deserialize, Serialize};
 
 /// State of the tester during a trial. A trial that the tester spoilt is invalid, not lossy.
@@ -91,6 +91,9 @@ pub struct ProcessorRecord {
     /// The longest stall.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_stall_ns: u64,
+    /// The longest stall exceeds the limit of other tests, which this one extends: frames may have been lost by it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stall_tolerated: bool,
     /// The longest stalls, at most 64, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall_times: Vec<Held>,

@@ -52,14 +52,14 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     }
     let of = |facts: &Facts, name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let mut out: Vec<Condition> = Vec::new();
-    // Beds of different size: a line with all ports says more than one for each port that the other lacks.
     let is_port = |name: &str| name.split_once(": ").is_some_and(|(_, what)| what.starts_with(PORT));
-    let everywhere = |name: &str| facts.iter().all(|facts| facts.iter().any(|(known, _)| known == name));
-    for name in names.into_iter().filter(|name| !is_port(name) || everywhere(name)) {
+    for name in names {
         let values: Vec<Option<Value>> = facts.iter().map(|facts| of(facts, name)).collect();
-        let same = values.iter().all(|value| match (value, &values[0]) {
+        // Beds of different size: a line with all ports says more than one for each port that others lack.
+        let counted: Vec<&Option<Value>> = values.iter().filter(|value| value.is_some() || !is_port(name)).collect();
+        let same = counted.iter().all(|value| match (value, counted[0]) {
             (Some(value), Some(first)) => value.same(first),
-            (value, first) => value == first,
+            (value, first) => *value == first,
         });
         if !same {
             out.push(Condition { name: name.to_owned(), values: shown(values) });

@@ -269,7 +269,7 @@ fn section(
             } }
             @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
             @if !beside.is_empty() { (tables::beside(view, &beside)) }
-            @for published in section.published(view) { (tables::published(published)) }
+            @for published in published::tables(view, section) { (tables::published(published)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }

@@ -194,7 +194,7 @@ pub fn published_cells(beside: &Beside, row: Option<&Row>) -> Markup {
     html! { @for at in 0..beside.routers.len() { td.n.pub.first[at == 0] { @match value(at) {
         Some(value) => {
             (value.text)
-            @if let Some(unit) = &value.entry.unit { " " small { (unit) } }
+            @if let Some(unit) = value.unit() { " " small { (unit) } }
             @if let Some(n) = beside.value_note(at, value) { " " sup { (n) } }
         }
         None => { span.muted { (DASH) } }

@@ -45,6 +45,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
         test: test.into(),
         attempt: 1,
         filtered: false,
+        filter_rules: None,
         classed: false,
         links_down: false,
         time: "2026-11-21T03:45:10Z".into(),

@@ -262,7 +262,7 @@ fn each_test_leaves_the_bed_as_it_was() {
             );
         }
         let spec = drophammer_methods::find(&record.test).unwrap().spec();
-        // Figures at lower loads are those of a router that forwards next to nothing.
+        // Figures at lower loads are those of a router that forwards next to nothing, or does not converge in time.
         for figure in spec.figures.iter().filter(|figure| !figure.key.contains("_at_{load}_")) {
             // `longest_match_{family}_{size}_percent`
             let ends = figure.key.find('{').zip(figure.key.rfind('}'));

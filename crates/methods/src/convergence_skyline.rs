@@ -41,7 +41,7 @@ const BIN: Param<Duration> = Param::new(
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
-    "loads to try in turn, in per cent of the same throughput or of `rate`, for changes up or down that the router does not complete before the next one, and for both while it forwards less than 10 % of the frames to the table at the end of its time",
+    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router does not complete each change before the next one (changes down alone, if those up were complete), or forwards less than 10 % of the frames to the table at the end of its time",
 );
 
 static SPEC: TestSpec = TestSpec {
@@ -189,7 +189,7 @@ impl Cycles {
         })
     }
 
-    /// Of each direction, whether a change was not complete before the next one.
+    /// Of each direction, whether a change was not complete before the next one. Routes go only after all have come.
     fn unfinished(&self, result: &TrialResult) -> [bool; 2] {
         let mut unfinished = [false; 2];
         let Some(group) = result.groups.first() else { return unfinished };
@@ -198,6 +198,8 @@ impl Cycles {
             let found = edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0);
             unfinished[index % 2] |= found.last.is_none();
         }
+        // A table that came only in part has less to go.
+        unfinished[1] |= unfinished[0];
         unfinished
     }
 
@@ -257,11 +259,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         let Some((share, next)) = next else { break Ok(()) };
         let incomplete = [0, 1].map(|way| open[way] && unfinished[way]).contains(&true);
         let (percent, unfinished) = (share * 100.0, if incomplete { UNFINISHED } else { "" });
-        let which = match again {
-            [true, false] => "routes up are ",
-            [false, true] => "routes down are ",
-            _ => "",
-        };
+        let which = if again == [false, true] { "routes down are " } else { "" };
         note(
             outcome,
             format!(

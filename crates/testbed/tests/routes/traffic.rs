@@ -90,11 +90,11 @@ fn a_router_that_forwards_next_to_nothing_has_a_skyline_at_a_lower_load() {
     assert!(noted(&outcome, &["forwarded 9.0 % of the frames"]), "{:?}", outcome.notes);
     assert_eq!(figure(&outcome, "convergence_up_ipv4_s"), None);
     assert!(figure(&outcome, "convergence_up_ipv4_at_5_percent_s").is_some(), "{:?}", outcome.ranks);
-    // With 22 % of the frames the table still goes in time.
+    // With 22 % of the frames the table goes in time, but it had not come.
     assert_eq!(figure(&outcome, "convergence_down_ipv4_s"), None);
-    assert!(figure(&outcome, "convergence_down_ipv4_at_40_percent_s").is_some(), "{:?}", outcome.ranks);
+    assert!(figure(&outcome, "convergence_down_ipv4_at_5_percent_s").is_some(), "{:?}", outcome.ranks);
     let trials: Vec<_> = rows(&outcome, "convergence_skyline").iter().map(|row| row.trials[0]).collect();
-    assert_eq!(trials, [3, 1].map(|at: usize| memory.trials()[at].result.trial));
+    assert_eq!(trials, [3, 3].map(|at: usize| memory.trials()[at].result.trial));
     // A router that forwards everything is tested at one load only, however low.
     let (memory, outcome) = completed("", 2, &test.replace("100 kfps", "20 kfps"));
     assert_eq!(memory.trials().len(), 1);

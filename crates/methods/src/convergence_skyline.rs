@@ -349,7 +349,7 @@ impl Run {
     fn row(&self, index: usize, family: Family, routes: u32) -> Option<EventRow> {
         let Run { result, times } = self;
         let (group, event) = (result.groups.first()?, result.events.get(index)?);
-        let (up, bin_s, resolution_s) = (index % 2 == 0, times.bin_s, times.resolution_s());
+        let (up, bin_s, resolution_s) = (index.is_multiple_of(2), times.bin_s, times.resolution_s());
         let until_s = result.events.get(index + 1).map_or(times.duration_s, |next| next.at_s);
         let found = edge(&group.bins, bin_s, event.at_s, until_s, up);
         let bins = last_bins(&group.bins, bin_s, event.at_s, until_s);

@@ -84,9 +84,8 @@ pub fn tables<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a
 /// The entries about a test: those that name its id, and those that name all tests of its name.
 fn entries<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> + Clone {
     let (test, id) = (section.test.clone(), section.suite_id);
-    let is_meant = move |entry: &&Published| {
-        entry.test == test && entry.id.as_deref().is_none_or(|meant| id.as_deref() == Some(meant))
-    };
+    let is_meant =
+        move |entry: &&Published| entry.test == test && entry.id.as_deref().is_none_or(|meant| id == Some(meant));
     view.run.started.about.published.iter().filter(is_meant)
 }
 

@@ -161,7 +161,7 @@ pub fn figure_value(figure: &Ranked, dut: usize) -> String {
         }
         Some(v) => number(v, &figure.unit),
         None if entry.is_known() => DASH.into(),
-        None => "not run".into(),
+        None => "not measured".into(),
     }
 }
 

@@ -216,7 +216,7 @@ fn a_cut_off_run_reports_what_there_is_and_is_not_green() {
     assert_eq!(files["csv/trials.csv"].lines().filter(|l| l.contains(",frr,throughput,")).count(), 28);
     let xml = Document::parse(&files["junit.xml"]).unwrap();
     assert_eq!(xml.root_element().attribute("errors"), Some("4"));
-    assert!(summary_text(&run, false).contains("not run"));
+    assert!(summary_text(&run, false).contains("not measured"));
 }
 
 #[test]

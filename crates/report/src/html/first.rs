@@ -23,7 +23,11 @@ pub fn screen(view: &View) -> Markup {
     let figures = carrying(view);
     html! {
         @if let Some(line) = verdict_line(view) { p.verdict { (line) } }
-        @if !said.is_empty() { p.conclusion { @for sentence in &said { (sentence) " " } } }
+        @match &said[..] {
+            [] => {}
+            [only] => p.conclusion { (only) },
+            all => ul.conclusion { @for sentence in all { li { (sentence) } } },
+        }
         @if !figures.is_empty() {
             div.keys { @for figure in figures { (key(view, figure)) } }
         }

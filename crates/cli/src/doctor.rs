@@ -91,7 +91,7 @@ pub fn run(json: bool) -> Exit {
 fn refused(subject: &str, what: &str, error: &str) -> Finding {
     let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
     let finding = Finding::good(subject, format!("{what}: {}", why.trim()));
-    let remedy = if remedy.is_empty() { "see docs/honesty.md" } else { remedy.trim() };
+    let remedy = if remedy.is_empty() { "docs/getting-it.md says what Drophammer needs" } else { remedy.trim() };
     finding.missing(remedy)
 }
 
@@ -122,7 +122,12 @@ fn kinds() -> Vec<Finding> {
         if !why.is_empty() {
             finding.state = State::Missing;
             finding.found = why.join("; ");
-            finding.remedies.extend(remedies.into_iter().filter(|remedy| !remedy.is_empty()));
+            for remedy in remedies {
+                // Several missing programs may be in one package.
+                if !remedy.is_empty() && !finding.remedies.contains(&remedy) {
+                    finding.remedies.push(remedy);
+                }
+            }
         }
         if spec.name == "uml"
             && finding.state == State::Good

@@ -141,7 +141,7 @@ impl Netns {
         self.run(|| {
             settings.iter().try_for_each(|(key, value)| {
                 let path = Path::new("/proc/sys").join(key);
-                fs::write(&path, value).map_err(LabError::file("write", &path))
+                fs::write(&path, value).map_err(|e| setting_refused(&path, e))
             })
         })?
     }
@@ -154,6 +154,20 @@ impl Netns {
     /// Path under which other programs can open the namespace while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// Why a setting of the kernel could not be written. Runtimes of containers mount `/proc/sys` read-only, even for a
+/// container that has the capabilities to write there.
+fn setting_refused(path: &Path, error: std::io::Error) -> LabError {
+    if error.kind() != std::io::ErrorKind::ReadOnlyFilesystem {
+        return LabError::file("write", path)(error);
+    }
+    LabError::Forbidden {
+        what: format!("cannot write {}: {error}", path.display()),
+        remedy: "in a container, have /proc/sys writable: `docker run --privileged`, or `--security-opt systempaths=unconfined` beside \
+                 the capabilities of docs/getting-it.md"
+            .into(),
     }
 }
 
@@ -185,4 +199,19 @@ pub(crate) fn ip_json(text: &str) -> Result<Vec<serde_json::Value>, LabError> {
 pub(crate) fn own_namespace() -> Result<File, LabError> {
     let path = Path::new("/proc/thread-self/ns/net");
     File::open(path).map_err(LabError::file("open", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Error;
+
+    #[test]
+    fn a_setting_in_a_container_has_its_remedy() {
+        let path = Path::new("/proc/sys/net/ipv4/ip_forward");
+        let refused = |errno: i32| setting_refused(path, Error::from_raw_os_error(errno)).to_string();
+        let read_only = refused(nix::libc::EROFS);
+        assert!(read_only.contains("ip_forward") && read_only.contains("remedy: in a container"), "{read_only}");
+        assert!(!refused(nix::libc::EINVAL).contains("remedy"));
+    }
 }

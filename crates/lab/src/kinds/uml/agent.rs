@@ -19,11 +19,10 @@ pub(super) const PORT: u16 = 7077;
 
 /// Time limit of a connection. A guest accepts at once or is not there yet.
 const CONNECT: Duration = Duration::from_millis(200);
-/// Time for which a guest that is up may be too busy with frames to accept a connection: its kernel forwards before its
-/// processes run, and works through the backlog after an overload.
-const BUSY: Duration = Duration::from_secs(10);
-/// Time limit of an answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Time for which a guest that is up may be too busy with frames to accept a connection, or to answer: its kernel forwards
+/// before its processes run, and works through the backlog after an overload. In a loop with a satellite link, packets of
+/// the last trial circle for 15 s.
+const BUSY: Duration = Duration::from_secs(60);
 /// Interval of the checks whether a guest that owes an answer is still alive.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -46,13 +45,16 @@ pub(super) fn ask(
     let start = Instant::now();
     loop {
         match ask_once(home, question, &mut alive) {
-            Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {
-                alive()?;
-            }
+            Err(LabError::Io { source, .. }) if is_busy(source.kind()) && start.elapsed() < BUSY => alive()?,
             // If the guest has just ended, report that rather than the missing answer.
             answer => return answer.or_else(|e| alive().and(Err(e))),
         }
     }
+}
+
+/// True for the errors of a connection to a guest that has no time: it accepts nothing, or does not even answer ARP.
+fn is_busy(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
 }
 
 /// Asks a guest that may not be up yet.
@@ -73,7 +75,7 @@ pub(super) fn ask_once(
     loop {
         match reader.read_until(b'\n', &mut line) {
             Ok(_) => break,
-            Err(e) if e.kind() == ErrorKind::WouldBlock && start.elapsed() < ANSWER => alive()?,
+            Err(e) if e.kind() == ErrorKind::WouldBlock && start.elapsed() < BUSY => alive()?,
             Err(e) => return Err(failed(e)),
         }
     }
@@ -84,5 +86,19 @@ pub(super) fn ask_once(
             remedy: "see uml.log in the folder of the run".into(),
         }),
         None => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::errno::Errno;
+
+    #[test]
+    fn a_guest_without_time_is_asked_again() {
+        let kind = |errno: Errno| std::io::Error::from(errno).kind();
+        // Without an answer to ARP, the kernel gives up the connection as unreachable.
+        assert!([Errno::ETIMEDOUT, Errno::EHOSTUNREACH].into_iter().all(|errno| is_busy(kind(errno))));
+        assert!(![Errno::ECONNREFUSED, Errno::ECONNRESET].into_iter().any(|errno| is_busy(kind(errno))));
     }
 }

@@ -124,7 +124,12 @@ impl<'a> Feed<'a> {
         self.speaker.stop(FAREWELL)?;
         self.summary(&told);
         let whole = told.session.losses == 0 && self.has_told_all();
-        Ok(if whole && self.up.is_some() { Exit::Good } else { Exit::Failed })
+        Ok(match self.up {
+            // Without a session, nothing is known of the router.
+            None => Exit::Environment,
+            Some(_) if whole => Exit::Good,
+            Some(_) => Exit::Failed,
+        })
     }
 
     /// Whether the peer has acknowledged all routes, or there are none.
@@ -168,11 +173,7 @@ impl<'a> Feed<'a> {
             self.refused = cause;
         }
         if told.skipped > 0 {
-            let text = format!(
-                "the peer has not negotiated {} unicast in this session; enable this address family on it",
-                self.job.family()
-            );
-            return Err(Failure { exit: Exit::Failed, text });
+            return Err(Failure { exit: Exit::Failed, text: too_long(told.skipped) });
         }
         if self.up.is_some() && !self.has_told_all() && is_done(&told) {
             self.done = Some(elapsed);
@@ -289,6 +290,16 @@ fn is_done(told: &Told) -> bool {
     told.session.established && told.all_acknowledged
 }
 
+/// Why routes were skipped. A session that is up has their family, and the speaker has a next hop for it. So only their
+/// attributes can be the cause. Routes that were not tried yet may be like them.
+fn too_long(skipped: u64) -> String {
+    let routes = if skipped == 1 { "1 route has".into() } else { format!("{} routes have", group_digits(skipped)) };
+    format!(
+        "so far, {routes} attributes too long for the peer's longest message; enable extended messages (RFC 8654) on \
+         the peer, or leave these routes out"
+    )
+}
+
 fn counts(told: &Told, elapsed: Duration) -> Value {
     json!({
         "time_s": milliseconds(elapsed), "state": format!("{:?}", told.session.state), "advertised": told.advertised,
@@ -305,4 +316,18 @@ fn milliseconds(time: Duration) -> f64 {
 fn row(label: &str, cells: &[String]) -> String {
     let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
     format!("{label:<8}{cells}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_routes_are_told_with_their_number_and_the_remedy() {
+        let remedy = "; enable extended messages (RFC 8654) on the peer, or leave these routes out";
+        for (skipped, routes) in [(1, "1 route has"), (12_000, "12,000 routes have")] {
+            let cause = format!("so far, {routes} attributes too long for the peer's longest message");
+            assert_eq!(too_long(skipped), format!("{cause}{remedy}"));
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! `drophammer run --live`: a page on loopback that shows the run while it goes on, and metrics for Prometheus.
 //!
-//! It listens on 127.0.0.1 only. A request with another name in `Host` is refused, so that a page of another site
-//! cannot read it through its own name (DNS rebinding). The stop button sends a token that only the terminal shows. It
-//! is behind the `#` of the address, which browsers do not send.
+//! It listens on 127.0.0.1 only. A request with a name in `Host` that does not mean loopback is refused, so that a page
+//! of another site cannot read it through its own name (DNS rebinding). The stop button sends a token that only the
+//! terminal shows. It is behind the `#` of the address, which browsers do not send.
 
 mod events;
 mod metrics;
@@ -37,6 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Connections that are answered at the same time; further ones wait. A page has one at a time.
 const AT_A_TIME: usize = 32;
 
+/// Names of loopback in `Host`.
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+/// The answer to a request with another name.
+const FOREIGN: &str = "this page answers only to 127.0.0.1, localhost and [::1]; open http://127.0.0.1 with the port \
+                       that the terminal shows, or with the local port of the SSH forward";
+
 /// The page.
 const PAGE: &str = include_str!("live/page.html");
 const SCRIPT: &str = include_str!("live/page.js");
@@ -59,7 +65,6 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when a page has asked for events.
     asked: Condvar,
-    port: u16,
     token: String,
     stop: Arc<AtomicBool>,
 }
@@ -103,7 +108,7 @@ impl Waiting {
     /// No further thread can be started.
     pub fn serve(self, stop: Arc<AtomicBool>) -> io::Result<Live> {
         let state = Mutex::new(State::default());
-        let shared = Arc::new(Shared { state, asked: Condvar::new(), port: self.port, token: self.token, stop });
+        let shared = Arc::new(Shared { state, asked: Condvar::new(), token: self.token, stop });
         let served = shared.clone();
         let listener = self.listener;
         std::thread::Builder::new().name("live".into()).spawn(move || {
@@ -165,10 +170,9 @@ impl Shared {
 
     /// The reply to a request.
     fn reply(&self, request: &Request) -> Reply {
-        let own = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         let host = request.header("host").unwrap_or_default();
-        if !own.iter().any(|own| own == host) {
-            return Reply::plain(403, "this page answers to its own address alone");
+        if !is_loopback(host) {
+            return Reply::plain(403, FOREIGN);
         }
         match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/") => Reply::new(200, "text/html; charset=utf-8", PAGE),
@@ -180,9 +184,10 @@ impl Shared {
                 Reply::new(200, "text/plain; version=0.0.4; charset=utf-8", &text)
             }
             ("POST", "/stop") => {
-                let foreign = |origin: &str| !own.iter().any(|own| origin == format!("http://{own}"));
-                if request.header("origin").is_some_and(foreign) {
-                    return Reply::plain(403, "only its own page may stop the run");
+                let own = format!("http://{host}");
+                if request.header("origin").is_some_and(|origin| origin != own) {
+                    let text = format!("only the run's own page may stop it; open {own}/ and use its button");
+                    return Reply::plain(403, &text);
                 }
                 let given = request.header("x-drophammer-token").unwrap_or_default();
                 if !same(given.as_bytes(), self.token.as_bytes()) {
@@ -214,6 +219,14 @@ impl Shared {
         self.asked.notify_all();
         Reply::new(200, "application/json", &json!({ "last": last, "events": events }).to_string())
     }
+}
+
+/// Whether the value of `Host` names loopback. Any port is right: browsers leave 80 out, and an SSH forward may have
+/// another port than the run. The name of another site is never among these names.
+fn is_loopback(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    LOOPBACK.iter().filter_map(|name| host.strip_prefix(*name)).any(|rest| rest.is_empty() || is_port(rest))
 }
 
 /// Whether they are equal, in a time that depends only on the length.
@@ -266,6 +279,8 @@ mod tests {
             format!("X-Drophammer-Token: {}\r\n", "0".repeat(32)),
             format!("X-Drophammer-Token: {}\r\n", &token[1..]),
             format!("Origin: http://example.org\r\nX-Drophammer-Token: {token}\r\n"),
+            // A page of another server on this machine.
+            format!("Origin: http://localhost:1\r\nX-Drophammer-Token: {token}\r\n"),
         ];
         for headers in refused {
             assert!(post(&headers).starts_with("HTTP/1.1 403 "), "{headers}");
@@ -273,8 +288,57 @@ mod tests {
         let foreign = ask(port, &format!("GET /events HTTP/1.1\r\nHost: example.org:{port}\r\n\r\n"));
         assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
         assert!(get("/stop").starts_with("HTTP/1.1 405 ") && !stop.load(Ordering::Relaxed));
-        let own = format!("Origin: http://127.0.0.1:{port}\r\nX-Drophammer-Token: {token}\r\n");
+        let own = format!("Origin: http://localhost:{port}\r\nX-Drophammer-Token: {token}\r\n");
         assert!(post(&own).starts_with("HTTP/1.1 200 ") && stop.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn the_page_has_its_address_without_a_port_and_behind_a_forward_too() {
+        // Browsers leave port 80 out; `ssh -L 9090:127.0.0.1:8080` gives the page another port.
+        for host in ["127.0.0.1", "localhost", "127.0.0.1:9090", "localhost:9090", "[::1]:9090"] {
+            let waiting = Waiting::on(0).unwrap();
+            let (port, token) = (waiting.port, waiting.token.clone());
+            let stop = Arc::new(AtomicBool::new(false));
+            let _live = waiting.serve(stop.clone()).unwrap();
+            let page = ask(port, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(page.starts_with("HTTP/1.1 200 "), "{host}: {page:.200}");
+            let post = |origin: &str| {
+                let head = format!("POST /stop HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{origin}\r\n");
+                ask(port, &format!("{head}X-Drophammer-Token: {token}\r\n\r\n"))
+            };
+            let foreign = post("127.0.0.1:7");
+            assert!(foreign.starts_with("HTTP/1.1 403 ") && !stop.load(Ordering::Relaxed), "{host}: {foreign}");
+            assert!(foreign.contains(&format!("open http://{host}/ ")), "{host}: {foreign}");
+            assert!(post(host).starts_with("HTTP/1.1 200 ") && stop.load(Ordering::Relaxed), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_does_not_mean_loopback_is_refused_with_the_remedy() {
+        for host in ["127.0.0.1", "127.0.0.1:80", "LOCALHOST:8080", "localhost:", "[::1]", "[::1]:1"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        let foreign = [
+            "",
+            ":80",
+            "example.org",
+            "127.0.0.1.example.org",
+            "localhost.example.org:80",
+            "127.0.0.1:80.example.org",
+            "localhost:80:80",
+            "[::1].example.org",
+            "127.0.0.10",
+            "a@localhost",
+        ];
+        for host in foreign {
+            assert!(!is_loopback(host), "{host}");
+        }
+        let waiting = Waiting::on(0).unwrap();
+        let port = waiting.port;
+        let _live = waiting.serve(Arc::default()).unwrap();
+        let answer = ask(port, &format!("GET / HTTP/1.1\r\nHost: tester.example.org:{port}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert!(answer.contains("open http://127.0.0.1 with the port"), "{answer}");
     }
 
     #[test]

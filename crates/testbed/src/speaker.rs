@@ -56,7 +56,7 @@ pub struct Told {
     pub advertised: u64,
     /// UPDATE messages with them.
     pub updates: u64,
-    /// Routes that could not be sent: the peer does not support the family.
+    /// Routes that could not be sent: their attributes do not fit the peer's longest message.
     pub skipped: u64,
     /// The peer's TCP has acknowledged all data. The peer's BGP may not have read it yet.
     pub all_acknowledged: bool,

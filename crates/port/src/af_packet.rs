@@ -56,7 +56,7 @@ pub struct AfPacket {
     sender: OwnedFd,
     receiver: OwnedFd,
     clock: SystemClock,
-    /// Wall clock minus steady clock at the last sample.
+    /// Wall clock minus steady clock at the last sample, and the bursts that were received since.
     wall_offset: i128,
     offset_age: u32,
     slots: Batch,
@@ -187,6 +187,12 @@ impl AfPacket {
             unseen.begin();
         }
         self
+    }
+
+    /// Samples the difference of the clocks.
+    fn sample_offset(&mut self) {
+        self.offset_age = 0;
+        self.wall_offset = self.clock.wall_offset();
     }
 
     /// True if the error reports that the link is down because we took it down. Each socket reports this once, perhaps after
@@ -347,8 +353,7 @@ impl Port for AfPacket {
                 // The two clocks differ only by clock steps; an occasional sample is enough to follow one.
                 self.offset_age += 1;
                 if self.offset_age >= 4096 {
-                    self.offset_age = 0;
-                    self.wall_offset = self.clock.wall_offset();
+                    self.sample_offset();
                 }
                 let now = self.clock.now();
                 for i in 0..n {
@@ -366,6 +371,9 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
+        // Every trial begins with this call. A clock step before the trial does not make it invalid, so none of its times
+        // may depend on an older sample.
+        self.sample_offset();
         let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
         // Reading resets the kernel's counters, so they are added up here.
         let at_socket = sys::take_statistics(&self.receiver).map_err(|e| self.lost(e))?;
@@ -393,5 +401,24 @@ impl Port for AfPacket {
             let _ = sys::take_error(&self.sender).and_then(|_| sys::take_error(&self.receiver)).map_err(fail)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_step_before_a_trial_is_in_none_of_its_times() {
+        let clock = SystemClock::start();
+        // Without the privilege for packet sockets there is nothing to test.
+        let Ok(mut port) = AfPacket::open("lo", clock) else { return };
+        // The wall clock was set by a second after the last sample, and few frames have arrived since.
+        port.wall_offset -= 1_000_000_000;
+        port.offset_age = 100;
+        port.counters().unwrap();
+        let wrong = (port.wall_offset - clock.wall_offset()).abs();
+        assert!(wrong < 10_000_000, "{wrong} ns");
+        assert_eq!(port.offset_age, 0);
     }
 }

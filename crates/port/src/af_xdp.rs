@@ -447,6 +447,11 @@ impl Port for AfXdp {
         Ok(unsafe { Received::shared(&self.lent, packets, &self.received) })
     }
 
+    /// Frames get the time at which they are taken.
+    fn stamps_arrivals(&self) -> bool {
+        false
+    }
+
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         let others = packet::take_statistics(&self.packets).map_err(|e| self.lost(e))?;
         self.other_drops += u64::from(others.dropped);

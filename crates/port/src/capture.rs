@@ -353,6 +353,10 @@ where
         Ok(frames)
     }
 
+    fn stamps_arrivals(&self) -> bool {
+        self.port.stamps_arrivals()
+    }
+
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         self.port.counters()
     }

@@ -216,7 +216,14 @@ pub trait Port {
     /// [`PortError::Lost`].
     fn receive(&mut self) -> Result<Received<'_>, PortError>;
 
-    /// Counters since the port was opened.
+    /// True if frames carry the time at which they arrived, however long they wait for [`Port::receive`]. Otherwise they
+    /// carry the time of that call, so a receiver that sleeps while frames arrive makes their latency too large.
+    fn stamps_arrivals(&self) -> bool {
+        true
+    }
+
+    /// Counters since the port was opened. A trial reads them before it starts: a port whose times need a sample of another
+    /// clock takes a new one.
     ///
     /// # Errors
     /// [`PortError::Lost`].

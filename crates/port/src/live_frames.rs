@@ -246,6 +246,10 @@ impl Port for LiveFrames {
         Ok(frames)
     }
 
+    fn stamps_arrivals(&self) -> bool {
+        self.packets.stamps_arrivals()
+    }
+
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         self.packets.counters()
     }

@@ -137,6 +137,11 @@ impl Port for Tap {
         Ok(Received::new(&self.memory, slot, &self.arrived))
     }
 
+    /// Frames get the time at which they are taken.
+    fn stamps_arrivals(&self) -> bool {
+        false
+    }
+
     /// The sender is informed of frames that do not fit into the queue of the tap, so none is lost here unnoticed.
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         Ok(PortCounters::default())

@@ -14,6 +14,8 @@ mod streams;
 mod tags;
 #[path = "contract/taps.rs"]
 mod taps;
+#[path = "contract/times.rs"]
+mod times;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
@@ -31,11 +33,12 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
     ("vlan_tags_are_part_of_the_frame", tags::tags),
+    ("a_frame_carries_the_time_of_its_arrival_or_of_its_reading", times::arrivals),
     ("overflow_is_counted", overflow),
     ("the_input_queue_of_a_link_is_used_by_packet_sockets", discipline::through),
     ("what_a_tap_loses_before_the_socket_is_counted", taps::lost),

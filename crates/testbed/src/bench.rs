@@ -351,11 +351,12 @@ impl<'a> Bench<'a> {
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let started = self.rig.start_traffic(spec, &timing, acts.to_vec());
-        let live = started.map_err(|e| TestError::Failed(e.to_string()))?;
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
+        // They are read first, so that an error leaves no traffic under way. Nothing is sent before `finish`.
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
+        let started = self.rig.start_traffic(spec, &timing, acts.to_vec());
+        let live = started.map_err(|e| TestError::Failed(e.to_string()))?;
         self.observer.progress(&Progress::Traffic { dut: &self.dut, test: &self.test, spec, live: &live });
         let other_before = self.sent_beside();
         let start = self.rig.now();

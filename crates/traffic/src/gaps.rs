@@ -23,6 +23,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// The first gap begins at `start`, so that a loop that was held off before it and beyond it is noticed.
+    pub(crate) fn begin(&mut self, start: Instant) {
+        self.last = Some(start);
+    }
+
     #[inline]
     pub(crate) fn look(&mut self, now: Instant) {
         if let Some(last) = self.last {

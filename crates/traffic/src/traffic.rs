@@ -107,8 +107,9 @@ impl Traffic {
         let (state, start) = match (&mut self.lanes[0], self.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {
-                let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
+                // Before the ports take their own samples of the wall clock: a step in between is noticed.
                 self.wall_before = clock.wall_offset();
+                let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 let start = *self.start.insert(clock.now() + lead(clock));
                 self.board.begin(start);
                 state.begin(part, &mut ports, start, (0, &self.board));
@@ -149,6 +150,7 @@ impl Traffic {
             shares[layout.lane_of_queue(queue)].push((layout.port_of(queue), queue, port));
         }
         if self.start.is_none() {
+            // Before the ports, as above.
             self.wall_before = clock.wall_offset();
         }
         let Plan { parts, events, drain_ns, .. } = &mut self.plan;

@@ -143,9 +143,9 @@ impl Runner {
         self.shared.running.load(Ordering::Acquire)
     }
 
-    /// The error that ended the run.
+    /// The error that ended the run. It is returned once: the next stream starts without it.
     pub fn failure(&self) -> io::Result<()> {
-        match self.shared.error.load(Ordering::Acquire) {
+        match self.shared.error.swap(0, Ordering::AcqRel) {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
         }
@@ -170,5 +170,24 @@ impl Drop for Runner {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_kernel_ends_one_stream_and_not_the_next() {
+        let runner = Runner::new().unwrap();
+        let fails = || runner.shared.error.store(libc::ENOMEM, Ordering::Release);
+        // It is found while the stream runs, or when it is stopped. Before the next stream the port stops the runner again.
+        fails();
+        assert_eq!(runner.failure().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        runner.stop().unwrap();
+        fails();
+        assert_eq!(runner.stop().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        runner.stop().unwrap();
+        runner.failure().unwrap();
     }
 }

@@ -103,7 +103,7 @@ impl Earlier {
             if done == suite.tests.len() {
                 (done, found.tally) = (0, taken);
                 found.turns += 1;
-                found.records = at + 1;
+                found.records = at + 1 + remarks(&records[at + 1..], &test.dut);
             }
         }
         // A run of complete turns without a record of its end lacks only that.
@@ -131,6 +131,13 @@ fn may_go_on(started: &Started, digest: &str, environment: &Environment) -> Resu
         Some(((what, then), (_, now))) => Err(Refusal::Machine(format!("its {what} was `{then}`, here it is `{now}`"))),
         None => Ok(()),
     }
+}
+
+/// Number of remarks about `dut` at the beginning of `records`. Those after the last test of a turn belong to the turn:
+/// memory of the routers, an incomplete capture, a DUT that could not be taken down.
+fn remarks(records: &[Record], dut: &str) -> usize {
+    let of_dut = |record: &&Record| matches!(record, Record::Note(note) if note.dut.as_deref() == Some(dut));
+    records.iter().take_while(of_dut).count()
 }
 
 fn trial(record: &Record) -> Option<&TrialRecord> {

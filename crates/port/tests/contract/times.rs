@@ -1,0 +1,22 @@
+//! Whether a frame carries the time at which it arrived or the time at which it was read.
+
+use crate::{Bench, Checked, check, frame};
+use drophammer_port::Clock;
+use std::time::Duration;
+
+/// Time that the frame waits at the port.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A frame that waited is older than its reading, unless the port says that it gives frames the time of their reading.
+pub fn arrivals(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    ports[0].slots().put(0, &frame(false, 60, 3, 0));
+    let sent = ports[0].send(1).map_err(|e| e.to_string())?;
+    check(sent.accepted == 1, || format!("{sent:?}"))?;
+    std::thread::sleep(WAIT);
+    let read_at = bench.clock.now();
+    let came: Vec<_> = ports[1].receive().map_err(|e| e.to_string())?.iter().map(|arrival| arrival.at).collect();
+    let stamped = ports[1].stamps_arrivals();
+    check(stamped == (bench.name != "af_xdp"), || format!("stamps arrivals: {stamped}"))?;
+    check(came.len() == 1 && (came[0] < read_at) == stamped, || format!("{came:?}, read at {read_at:?}"))
+}

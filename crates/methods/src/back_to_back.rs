@@ -15,8 +15,10 @@ use crate::pattern::{Limits, Pattern};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
 use crate::routed;
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::testbed::{LowerBound, TestError, Testbed};
+use crate::throughput_search::{
+    estimate, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
+};
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
@@ -208,6 +210,7 @@ impl Method for BackToBack {
                 faster(outcome, pattern, params, &limits, throughput);
                 return Ok(());
             }
+            let bound = known_bound(bed, pattern);
             let longest = limits.max.frames_in(MAX_BURST.get(params));
             let (mut found, mut trials, mut stopped, mut unfit) = (Vec::new(), Vec::new(), Ok(()), None);
             for repeat in 0..repeats {
@@ -223,7 +226,9 @@ impl Method for BackToBack {
                     }
                 }
             }
-            write(outcome, pattern, params, &limits, throughput, &found, trials, f64::from(index));
+            // The search in which a router died is not among them, so the others must not stand for all.
+            let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
+            write(outcome, pattern, params, &limits, (throughput, bound), (&found, failed), trials, f64::from(index));
             stopped?;
             // One successful search is enough for a result; the row shows the number of searches.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
@@ -288,14 +293,15 @@ fn faster(outcome: &mut Outcome, pattern: &Pattern, params: &Params, limits: &Li
     TABLE.add(outcome, row(pattern, params, limits, throughput), [], marks);
 }
 
+/// Adds the row and the figure. If the router failed after the searches `found`, the figure has no value.
 #[allow(clippy::too_many_arguments)] // everything that a row of RFC 9004 section 6 reports
 fn write(
     outcome: &mut Outcome,
     pattern: &Pattern,
     params: &Params,
     limits: &Limits,
-    throughput: FrameRate,
-    found: &[Found],
+    (throughput, bound): (FrameRate, Option<LowerBound>),
+    (found, failed): (&[Found], bool),
     trials: Vec<u64>,
     x: f64,
 ) {
@@ -325,6 +331,9 @@ fn write(
     if limits.below_line() {
         marks.push(BELOW_LINE.to_owned());
     }
+    if let Some(bound) = bound {
+        marks.push(format!("corrected buffer time unknown, the throughput is at least that: {bound}"));
+    }
     if found.len() < REPEATS.get(params) as usize {
         marks.push(format!("{} of {} searches", found.len(), REPEATS.get(params)));
     }
@@ -337,8 +346,9 @@ fn write(
             max_frames: Some(most),
             stdev_frames: stdev(&values),
             implied_buffer_s: Some(implied),
-            // RFC 9004 section 6: frames that the router forwards during the burst take no buffer.
-            corrected_buffer_s: Some(implied - implied * throughput.pps() / rate),
+            // RFC 9004 section 6: frames that the router forwards during the burst take no buffer. A throughput that is
+            // only a lower bound would make the buffer too large.
+            corrected_buffer_s: bound.is_none().then(|| implied - implied * throughput.pps() / rate),
             searches: found.len() as u64,
             ..row(pattern, params, limits, throughput)
         },
@@ -353,6 +363,6 @@ fn write(
     outcome.ranks.push(RankFigure {
         tester_limited: at_maximum + cut_short > 0,
         resolution: (step as f64 / most.max(1.0)).min(1.0),
-        ..higher(key, title, "frames", Some(average))
+        ..higher(key, title, "frames", (!failed).then_some(average))
     });
 }

@@ -295,14 +295,13 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     // The bound is the router's only if the router was behind at the lowest pace that failed.
     let limited = bad.is_none() || short == bad;
     if let Some(short) = short.filter(|_| limited) {
-        note(
-            outcome,
-            format!(
-                "{family}: at least {} changes per second; the tester itself fell short of {} while the router had room",
-                thousands(good.into()),
-                thousands(short.into())
-            ),
-        );
+        let (bound, short) = (thousands(good.into()), thousands(short.into()));
+        let found = if good > 0 { format!("at least {bound} changes per second") } else { "no figure".into() };
+        note(outcome, format!("{family}: {found}; the tester itself fell short of {short} while the router had room"));
+    }
+    // Nothing is known of the router. A figure without a value would say that the router failed.
+    if good == 0 && limited {
+        return Ok(());
     }
     let key = format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase());
     let title = format!("Sustained update rate, {family}");

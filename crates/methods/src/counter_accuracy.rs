@@ -16,7 +16,7 @@ use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{CountedTrial, TestError, Testbed};
 use crate::trial_count::{TrialCount, over_routes};
-use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_model::outcome::{Outcome, RankFigure, Verdict};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -222,7 +222,7 @@ impl Method for CounterAccuracy {
             Ok(())
         });
         let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
-        judge_all(outcome, &readings, &ports);
+        judge_all(outcome, &readings, &ports, result.is_ok());
         result
     }
 
@@ -254,8 +254,8 @@ struct Reading {
 }
 
 /// Adds the rows of all readings and the verdict. This is done at the end, as octets are counted by one convention in
-/// all trials.
-fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String]) {
+/// all trials. They are `whole` if no trial is missing.
+fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String], whole: bool) {
     let conventions = Conventions::of(readings.iter().map(|reading| (&reading.trial, &reading.facts)));
     let mut off: BTreeMap<String, String> = BTreeMap::new();
     let mut exact: BTreeSet<String> = BTreeSet::new();
@@ -273,7 +273,7 @@ fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String]) {
             add(outcome, reading, finding, ports);
         }
     }
-    conclude(outcome, &off, exact.iter().filter(|name| !off.contains_key(*name)).count());
+    conclude(outcome, &off, exact.iter().filter(|name| !off.contains_key(*name)).count(), whole);
 }
 
 fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[String]) {
@@ -292,9 +292,11 @@ fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[Stri
     TABLE.add(outcome, row, [reading.trial.result.trial], finding.off.then(|| "off".into()));
 }
 
-/// Reports the counters that are off, in the verdict and in notes.
-fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize) {
-    if exact + off.len() == 0 {
+/// Reports the counters that are off, in the verdict and in notes. If trials are missing, more of them may be off.
+fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize, whole: bool) {
+    // Counters that agree in some trials may be off in the missing ones. A figure without a value would say that the
+    // router failed.
+    if exact + off.len() == 0 || (off.is_empty() && !whole) {
         return;
     }
     for (name, how) in off {
@@ -308,5 +310,29 @@ fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize)
     };
     outcome.verdicts.push(Verdict::decided("counters agree with the frames", off.is_empty(), found));
     let value = Some(off.len() as f64);
-    outcome.ranks.push(lower_by_difference("counters_off", "Counters that are off", "", value, 0.5));
+    let figure = lower_by_difference("counters_off", "Counters that are off", "", value, 0.5);
+    outcome.ranks.push(RankFigure { tester_limited: !whole, ..figure });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::statistics::{Figure, RoundFigure};
+
+    #[test]
+    fn a_part_of_the_trials_shows_only_what_is_off() {
+        let concluded = |off: &[&str], whole: bool| {
+            let named = |name: &&str| ((*name).to_owned(), "off by +1".to_owned());
+            let off: BTreeMap<String, String> = off.iter().map(named).collect();
+            let mut outcome = Outcome::default();
+            conclude(&mut outcome, &off, 3, whole);
+            let figures: Vec<RoundFigure> = outcome.ranks.iter().map(RankFigure::round).collect();
+            (figures, outcome.verdicts.iter().map(|verdict| verdict.pass).collect::<Vec<_>>())
+        };
+        let measured = RoundFigure::Measured;
+        assert_eq!(concluded(&[], true), (vec![measured(Figure::exactly(0.0))], vec![true]));
+        assert_eq!(concluded(&["a", "b"], true), (vec![measured(Figure::exactly(2.0))], vec![false]));
+        assert_eq!(concluded(&["a", "b"], false), (vec![measured(Figure::at_least(2.0))], vec![false]));
+        assert_eq!(concluded(&[], false), (vec![], vec![]));
+    }
 }

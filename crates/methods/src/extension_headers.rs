@@ -8,8 +8,10 @@ use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, PAUSE, SEARCH, beside_s,
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_of, percent_ratio};
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::testbed::{LowerBound, TestError, Testbed};
+use crate::throughput_search::{
+    estimate_one, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
+};
 use crate::trial_count::TrialCount;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -299,7 +301,8 @@ struct Found {
     throughput: Option<FrameRate>,
     /// Reason why no throughput is known.
     unknown: Option<String>,
-    limited: bool,
+    /// Why the router may have more than this throughput.
+    bound: Option<LowerBound>,
     at_line_rate: bool,
     latency: Option<TrialResult>,
 }
@@ -307,7 +310,7 @@ struct Found {
 impl Found {
     /// Whether the router may have more than this throughput.
     fn is_bound(&self) -> bool {
-        self.limited || self.at_line_rate
+        self.bound.is_some() || self.at_line_rate
     }
 
     fn latency_us(&self, percent: f64) -> Option<f64> {
@@ -349,10 +352,10 @@ fn headers(
             }
             other => (other?, None),
         };
+        let bound = throughput.and_then(|_| known_bound(bed, &pattern));
         let limits = pattern.limits(bed);
-        let limited = throughput.is_some_and(|rate| limits.tester_limited(rate));
         let at_line_rate = throughput.is_some_and(|rate| limits.at_line_rate(rate));
-        found.push(Found { chain, throughput, unknown, limited, at_line_rate, latency: None });
+        found.push(Found { chain, throughput, unknown, bound, at_line_rate, latency: None });
     }
     let lowest = found.iter().filter_map(|one| one.throughput).map(FrameRate::pps).min_by(f64::total_cmp);
     let rate_pps = lowest.map(|lowest| lowest * LATENCY_LOAD.get(params).0 / 100.0);
@@ -394,8 +397,8 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         let mut marks = Vec::new();
         marks.extend(one.unknown.clone());
         marks.extend((known == Some(0.0)).then(|| "loses frames at every load".to_owned()));
-        marks.extend(one.limited.then(|| "tester-limited".to_owned()));
-        marks.extend((one.at_line_rate && !one.limited).then(|| "line rate".to_owned()));
+        marks.extend(one.bound.map(|bound| bound.to_string()));
+        marks.extend((one.at_line_rate && one.bound.is_none()).then(|| "line rate".to_owned()));
         if bounded && one.chain.is_some() {
             marks.push("share unknown: without headers the router may be faster".to_owned());
         }
@@ -423,7 +426,8 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         if !bounded && share.is_some() {
             let title = format!("Throughput with {chain}, of that without extension headers, {size}");
             let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
-            outcome.ranks.push(RankFigure { tester_limited: one.is_bound(), ..figure });
+            let capped = one.bound == Some(LowerBound::MaxLoad);
+            outcome.ranks.push(RankFigure { tester_limited: one.is_bound() && !capped, capped, ..figure });
         }
         // The router failed if it loses frames at every load, or every frame of the trial.
         if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {

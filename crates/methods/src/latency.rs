@@ -3,6 +3,8 @@
 //!
 //! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
 
+mod ipdv;
+
 use crate::Method;
 use crate::columns;
 use crate::modifiers;
@@ -27,6 +29,7 @@ use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
+use ipdv::IPDV;
 use std::time::Duration;
 
 /// The test.
@@ -53,7 +56,7 @@ static SPEC: TestSpec = TestSpec {
         &TRAFFIC,
         &LABELLED,
         &MODIFIED,
-        &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
+        &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec(), IPDV.spec()],
         &SEARCH
     ],
     figures: &[
@@ -63,7 +66,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
     ],
-    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
+    tables: &[TABLE.shape(), ipdv::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -141,6 +144,9 @@ impl Method for Latency {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         let loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).collect();
         prepare(outcome, &loads, COMPARE_AT.get(params));
+        if IPDV.get(params) {
+            ipdv::TABLE.begin(outcome);
+        }
         let repeats = REPEATS.get(params);
         if repeats > 1 {
             note(
@@ -173,7 +179,10 @@ impl Method for Latency {
                     let purpose = format!("latency {}: {}, trial {}", pattern.size, step.purpose(), repeat + 1);
                     let duration_s = TRIAL_DURATION.seconds(params);
                     let load = Load::Constant { rate_pps: rate.pps() };
-                    let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
+                    let mut spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
+                    if IPDV.get(params) {
+                        ipdv::request(&mut spec.flows);
+                    }
                     results.push(bed.trial(&spec)?);
                     bed.settle(PAUSE.get(params))
                 });
@@ -355,6 +364,7 @@ fn write(
             trials(results),
             lossy.into_iter().chain(unreached.clone()),
         );
+        ipdv::write(outcome, &pattern.size, &group, (step.percent, step.rate.pps()), results);
         let Some(figures) = figures else { continue };
         // A single group needs no name: it contains all frames.
         let name =

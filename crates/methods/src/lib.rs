@@ -68,7 +68,7 @@ pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
 pub use testbed::{
-    CirclingTrial, CountedTrial, HighestLoads, Known, LastGrowth, PortView, Stillness, TestError, Testbed,
+    CirclingTrial, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness, TestError, Testbed,
 };
 pub use trial_count::TrialCount;
 

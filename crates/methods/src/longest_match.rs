@@ -389,7 +389,7 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health, Validity};
+    use drophammer_model::trial::GroupCounts;
 
     /// A second of 1,000 frames, of which `received` arrived at the right port.
     fn result(received: u64) -> TrialResult {
@@ -400,17 +400,8 @@ mod tests {
             receiving_s: 1.0,
             elapsed_s: 1.0,
             groups: vec![group],
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: vec![],
-            background: Default::default(),
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         }
     }
 

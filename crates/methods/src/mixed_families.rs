@@ -10,8 +10,10 @@ use crate::report::{
     note, note_of, percent_of,
 };
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::testbed::{LowerBound, TestError, Testbed};
+use crate::throughput_search::{
+    estimate_one, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
+};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
@@ -195,13 +197,14 @@ impl Method for MixedFamilies {
                 Err(error @ (TestError::NotApplicable(_) | TestError::Unfit(_))) => (None, Some(error)),
                 Err(other) => return Err(other),
             };
+            let bound = throughput.and_then(|_| known_bound(bed, pattern));
             bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
             let highest = pattern.limits(bed).max.pps();
             let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
             let result = trial(bed, pattern, params, "highest load", highest)?;
-            rates(outcome, pattern, (size, share), throughput, &result, missing.as_ref());
+            rates(outcome, pattern, (size, share), (throughput, bound), &result, missing.as_ref());
             if missing.is_none() {
-                rank_throughput(bed, outcome, pattern, (size, share), throughput);
+                rank_throughput(outcome, (size, share), throughput, bound);
             }
             rank_loss(outcome, (size, share), &result, highest);
             let Some(throughput) = throughput else {
@@ -283,7 +286,7 @@ fn rates(
     outcome: &mut Outcome,
     pattern: &Pattern,
     (size, share): (&PacketSize, f64),
-    throughput: Option<FrameRate>,
+    (throughput, bound): (Option<FrameRate>, Option<LowerBound>),
     result: &TrialResult,
     missing: Option<&TestError>,
 ) {
@@ -321,21 +324,21 @@ fn rates(
         out_of_order: sum(|group| group.reordered),
         stray: sum(|group| group.stray),
     };
-    RATES.add(outcome, row, [result.trial], missing.map(|why| format!("throughput unknown: {why}")));
+    let unknown = missing.map(|why| format!("throughput unknown: {why}"));
+    RATES.add(outcome, row, [result.trial], unknown.into_iter().chain(bound.map(|bound| bound.to_string())));
 }
 
 fn rank_throughput(
-    bed: &mut dyn Testbed,
     outcome: &mut Outcome,
-    pattern: &Pattern,
     (size, share): (&PacketSize, f64),
     throughput: Option<FrameRate>,
+    bound: Option<LowerBound>,
 ) {
-    let tester_limited = throughput.is_some_and(|found| pattern.limits(bed).tester_limited(found));
     let title = format!("Throughput with {share} % IPv6, {size}");
     let key = format!("mixed_{size}_{share}_throughput_pps");
     let figure = higher(key, title, "fps", Some(throughput.map_or(0.0, FrameRate::pps)));
-    outcome.ranks.push(RankFigure { tester_limited, ..figure });
+    let capped = bound == Some(LowerBound::MaxLoad);
+    outcome.ranks.push(RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure });
 }
 
 fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {

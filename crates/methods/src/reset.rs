@@ -282,7 +282,7 @@ fn one_reset(
     let mut found = Vec::new();
     let share = setup.rate.pps() / result.groups.len().max(1) as f64;
     for (index, group) in result.groups.iter().enumerate() {
-        let interruption = Interruption::of(&result, index, share, BEFORE_S);
+        let interruption = Interruption::of(&result, index, share, seen.at_s);
         row(outcome, setup.family, kind, share, &result, index, &interruption, &seen, routes_s);
         found.push((group.group.clone(), interruption));
         let series = format!("{}, {} reset, {}", setup.family, kind.word(), group.group);

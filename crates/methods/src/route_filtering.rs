@@ -190,6 +190,11 @@ impl Found {
         self.result.forwarding_rate().pps()
     }
 
+    /// Its rate in % of the rate without filters.
+    fn share(&self, without: &Found) -> Option<f64> {
+        percent_ratio(Some(self.rate_pps()), Some(without.rate_pps()))
+    }
+
     fn latency_us(&self) -> Option<f64> {
         let groups = self.result.groups.iter().filter(|counts| counts.group == PERMITTED);
         groups.filter_map(|counts| counts.latency.percentile(50.0)).max().map(|ns| ns as f64 / 1e3)
@@ -221,7 +226,8 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     let each =
         |direction: FilterDirection| ACTIONS.get(params).into_iter().map(move |action| Some((direction, action)));
     let cases: Vec<_> = std::iter::once(None).chain(directions.into_iter().flat_map(each)).collect();
-    let of = (cases.len() * sizes.len()) as u32;
+    let (number, denying) = (cases.len(), cases.iter().flatten().any(|(_, action)| *action != Action::Allow));
+    let of = (number * sizes.len()) as u32;
     let measured = cases.into_iter().try_for_each(|filter| {
         let what = filter.map_or("none".into(), |(direction, action)| format!("{action}, {direction}"));
         let lists: Vec<FilterList> = filter.iter().map(|(at, action)| list(&table, *at, *action)).collect();
@@ -251,11 +257,18 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     for ((size, _), of_size) in sizes.iter().zip(&found) {
         let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
         leaked += write(outcome, (family, size), all, of_size, throughput);
+        // A case without a result may be the one with the lowest rate. A figure without a value would say that the
+        // router failed.
+        if of_size.len() == number {
+            rank_lowest(outcome, (family, size), of_size);
+        }
     }
-    let title = format!("Frames leaked to denied routes, {family}");
-    let leaked = Some(leaked as f64).filter(|_| found.iter().any(|of_size| of_size.len() > 1));
-    let key = format!("route_filtering_{}_leaked", family.to_string().to_lowercase());
-    outcome.ranks.push(lower_by_difference(key, title, "frames", leaked, 1.0));
+    // Nothing can leak where no filter denies.
+    if denying && found.iter().all(|of_size| of_size.len() == number) {
+        let title = format!("Frames leaked to denied routes, {family}");
+        let key = format!("route_filtering_{}_leaked", family.to_string().to_lowercase());
+        outcome.ranks.push(lower_by_difference(key, title, "frames", Some(leaked as f64), 1.0));
+    }
     note(outcome, format!("{family}: {}, half of them filtered.", table.text()));
     route_tests::note_losses(bed, family, &table.peers(), outcome)?;
     measured
@@ -351,16 +364,11 @@ fn write(
     throughput: Option<FrameRate>,
 ) -> u64 {
     let Some(without) = found.first() else { return 0 };
-    let (mut leaked_frames, mut lowest): (u64, Option<f64>) = (0, None);
+    let mut leaked_frames = 0;
     for (x, one) in found.iter().enumerate() {
-        let share = percent_ratio(Some(one.rate_pps()), Some(without.rate_pps()));
+        let share = one.share(without);
         let ((permitted, passed), (denied, leaked)) = (one.counts(PERMITTED), one.counts(DENIED));
         leaked_frames += leaked;
-        if one.filter.is_some()
-            && let Some(of_expected) = percent_ratio(share, Some(one.expected_percent()))
-        {
-            lowest = Some(lowest.map_or(of_expected, |lowest| lowest.min(of_expected)));
-        }
         let mark = (leaked > 0).then(|| format!("leaked {leaked} frames that it denies"));
         TABLE.add(
             outcome,
@@ -393,10 +401,17 @@ fn write(
         }
         name_leaks(outcome, (family, size), all, one);
     }
+    leaked_frames
+}
+
+/// Ranks the lowest rate of a frame size, of all its cases.
+fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), found: &[Found]) {
+    let Some((without, with)) = found.split_first() else { return };
+    let of_expected = |one: &Found| percent_ratio(one.share(without), Some(one.expected_percent()));
+    let lowest = with.iter().filter_map(of_expected).min_by(f64::total_cmp);
     let word = family.to_string().to_lowercase();
     let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");
     outcome.ranks.push(higher(format!("route_filtering_{word}_{size}_percent"), title, "%", lowest));
-    leaked_frames
 }
 
 fn name_leaks(outcome: &mut Outcome, (family, size): (Family, &PacketSize), all: &Routes, one: &Found) {

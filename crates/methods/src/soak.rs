@@ -187,8 +187,10 @@ impl Method for Soak {
         );
         let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
-        // After any error, the results so far are written.
-        soaked.write(outcome, &pattern, params, rate);
+        // After any error, the results so far are written. The interval in which a router died is not among them, so
+        // the intervals before it must not stand for the whole soak.
+        let failed = matches!(ended, Err(TestError::DutDied(_) | TestError::Failed(_)));
+        soaked.write(outcome, &pattern, params, rate, failed);
         ended
     }
 
@@ -322,7 +324,8 @@ impl Soaked {
         if self.rows.is_empty() { Err(TestError::Unfit(vec!["every interval was invalid".into()])) } else { Ok(()) }
     }
 
-    fn write(&self, outcome: &mut Outcome, pattern: &Pattern, params: &Params, rate: FrameRate) {
+    /// Adds the drifts and the figures. If the router `failed`, the figures have no value.
+    fn write(&self, outcome: &mut Outcome, pattern: &Pattern, params: &Params, rate: FrameRate, failed: bool) {
         if self.invalid > 0 {
             outcome.deviations.push(format!(
                 "{} of {} intervals were invalid",
@@ -361,14 +364,17 @@ impl Soaked {
             // Figures at different loads are not comparable.
             outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
         };
-        if let Some(loss) = percent_of(lost, offered) {
+        let loss = percent_of(lost, offered);
+        if loss.is_some() || failed {
             let title = format!("Loss over the soak, {size}");
-            rank(lower_by_difference("soak_loss_percent", title, "%", Some(loss), crate::report::LEAST_LOSS_PERCENT));
+            let loss = loss.filter(|_| !failed);
+            rank(lower_by_difference("soak_loss_percent", title, "%", loss, crate::report::LEAST_LOSS_PERCENT));
         }
         let growths = [("latency", "median latency", latency), ("memory", "memory", memory)];
         for (key, name, growth) in growths {
             if growth.is_some() {
                 let title = format!("Growth of {name} over the soak, {size}");
+                let growth = growth.filter(|_| !failed);
                 rank(lower_by_difference(format!("soak_{key}_growth_percent"), title, "%", growth, least));
             }
         }

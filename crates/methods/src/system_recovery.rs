@@ -162,7 +162,9 @@ impl Method for SystemRecovery {
                 bed.settle(PAUSE.get(params))
             });
             let times = Times { overload_s, total_s: overload_s + recovery_s, bin_s };
-            write(outcome, pattern, throughput, overload, &results, times);
+            // The trial in which a router died is not among the results, so the others must not stand for all.
+            let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
+            write(outcome, pattern, throughput, overload, &results, times, failed);
             stopped
         })
     }
@@ -212,6 +214,7 @@ struct Times {
     bin_s: f64,
 }
 
+/// Adds the row and the figure. If the router `failed`, the figure has no value.
 fn write(
     outcome: &mut Outcome,
     pattern: &Pattern,
@@ -219,6 +222,7 @@ fn write(
     overload: FrameRate,
     results: &[TrialResult],
     times: Times,
+    failed: bool,
 ) {
     let Some(first) = results.first() else { return };
     let reduced = overload.scaled(0.5);
@@ -278,7 +282,8 @@ fn write(
         let key = format!("system_recovery_{}_ms", pattern.size);
         // Times that differ by no more than a time bin are equal.
         let least_ms = times.bin_s.max(gap_s) * 1e3;
-        outcome.ranks.push(lower_by_difference(key, title, "ms", mean_ms, least_ms));
+        let ranked_ms = mean_ms.filter(|_| !failed);
+        outcome.ranks.push(lower_by_difference(key, title, "ms", ranked_ms, least_ms));
     }
 }
 

@@ -11,6 +11,7 @@ use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
+use drophammer_model::outcome::{CAPPED, TESTER_LIMITED};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::reset::{Reset, ResetSeen};
@@ -66,11 +67,35 @@ pub struct HighestLoads {
     pub maximum: BTreeMap<PatternKey, FrameRate>,
 }
 
+/// Why a throughput is only a lower bound: the router may forward more without loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LowerBound {
+    /// The suite allows no higher load (`max_load`).
+    MaxLoad,
+    /// The tester cannot offer much more.
+    Tester,
+    /// The search ended before its goal, because the tester was unfit or the time was over.
+    Unfinished,
+}
+
+impl std::fmt::Display for LowerBound {
+    /// The mark of a row whose figures it limits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LowerBound::MaxLoad => f.write_str(CAPPED),
+            LowerBound::Tester => f.write_str(TESTER_LIMITED),
+            LowerBound::Unfinished => write!(f, "{TESTER_LIMITED}: the search for the throughput ended early"),
+        }
+    }
+}
+
 /// Facts that one test found on this DUT and later ones use.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Throughput per sending port, by pattern; `None` if the search found none.
     pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
+    /// The throughputs among them that are only lower bounds.
+    pub bounds: BTreeMap<PatternKey, LowerBound>,
     /// Why a throughput search failed, by pattern: it is not repeated.
     pub failed: BTreeMap<PatternKey, String>,
     /// What the tester can offer.

@@ -15,7 +15,7 @@ use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{SearchTrial, Searched, estimate, goal_deviations, goals, search, search_trials};
 use crate::trial_count::{TrialCount, by_size};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{CAPPED, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::refutation::Claim;
@@ -196,7 +196,7 @@ fn write(
         marks.push("tester-limited".into());
     }
     if [zero, partial].into_iter().flatten().any(|r| capped(searched, r)) {
-        marks.push("limited by max_load".into());
+        marks.push(CAPPED.into());
     }
     let pdr = partial.and_then(GoalResult::rate_pps);
     TABLE.add(

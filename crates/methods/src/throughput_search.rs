@@ -6,7 +6,7 @@ use crate::modifiers;
 use crate::parameters::{FINAL_TRIAL, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS, load_was_too_high};
 use crate::report::{deviate, note};
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{LowerBound, TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
@@ -63,6 +63,19 @@ impl Searched {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
     }
 
+    /// Why the throughput is only a lower bound; `None` if it is more than that, or if there is none.
+    pub fn lower_bound(&self) -> Option<LowerBound> {
+        let result = self.results.first()?;
+        let found = self.throughput()?;
+        if self.capped && result.irregular.contains(&Irregular::NoUpperBound) {
+            Some(LowerBound::MaxLoad)
+        } else if result.irregular.contains(&Irregular::Unfinished) {
+            Some(LowerBound::Unfinished)
+        } else {
+            self.limits.tester_limited(found).then_some(LowerBound::Tester)
+        }
+    }
+
     /// Records how the search deviated from what was requested.
     pub fn deviate(&self, pattern: &Pattern, outcome: &mut Outcome) {
         if self.results.iter().any(|result| result.irregular.contains(&Irregular::Unfinished)) {
@@ -83,11 +96,17 @@ impl Searched {
             (None, None) => unfinished.then(|| "it was not found within the time for its search".to_owned()),
         };
         let known = bed.known();
-        match &why {
-            Some(why) => drop(known.failed.insert(pattern.key(), why.clone())),
-            None => drop(known.throughput.insert(pattern.key(), found)),
+        let key = pattern.key();
+        if let Some(why) = why {
+            known.failed.insert(key, why.clone());
+            return Some(why);
         }
-        why
+        match self.lower_bound() {
+            Some(bound) => known.bounds.insert(key.clone(), bound),
+            None => known.bounds.remove(&key),
+        };
+        known.throughput.insert(key, found);
+        None
     }
 }
 
@@ -305,6 +324,16 @@ pub fn known_throughput(
         note(outcome, format!("{size}: the throughput, {found}, is the tester's limit; the router may have more."));
     }
     Ok(found)
+}
+
+/// Why the throughput of [`known_throughput`] is only a lower bound. The test that found it may have had a lower
+/// `max_load`. `None` if it is more than that, or if none is known.
+pub fn known_bound(bed: &mut dyn Testbed, pattern: &Pattern) -> Option<LowerBound> {
+    let key = pattern.key();
+    let known = bed.known();
+    let found = known.throughput.get(&key).copied().flatten()?;
+    let bound = known.bounds.get(&key).copied();
+    bound.or_else(|| pattern.limits(bed).tester_limited(found).then_some(LowerBound::Tester))
 }
 
 /// Expected cost of a search.

@@ -18,7 +18,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{ParamValue, Params};
-use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
 use recorded::{Device, Dut, Recorded, SEARCHES, read};
 use std::time::Duration;
 
@@ -60,17 +60,8 @@ impl Testbed for Bed {
             receiving_s: spec.duration_s,
             elapsed_s: measured.effective_duration_s,
             groups: vec![group],
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: Vec::new(),
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         })
     }
 

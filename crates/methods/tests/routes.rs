@@ -8,7 +8,8 @@ use drophammer_methods::{
     Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
     Testbed, Verified, find,
 };
-use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::filter::FilterList;
+use drophammer_model::outcome::{Cell, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
@@ -31,6 +32,11 @@ struct Router {
     sessions: usize,
     /// Resident memory in MiB per 1,000 routes.
     memory_mib: u64,
+    /// Time in which UPDATEs are sent, in seconds, and the part of it for which the DUT held the session back.
+    sending_s: f64,
+    held_s: f64,
+    /// Trials with this in their purpose are unfit.
+    unfit: &'static str,
     up: BTreeSet<PeerIndex>,
     held: BTreeSet<u32>,
     expected: BTreeSet<u32>,
@@ -55,6 +61,9 @@ impl Router {
             route_s: 0.0,
             sessions: usize::MAX,
             memory_mib: 0,
+            sending_s: 0.0,
+            held_s: 0.0,
+            unfit: "",
             up: BTreeSet::new(),
             held: BTreeSet::new(),
             expected: BTreeSet::new(),
@@ -73,8 +82,20 @@ impl Testbed for Router {
     fn ports(&self) -> &[PortView] {
         self.bed.ports()
     }
+    /// No frame of the group `denied` passes.
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
+        let mut result = self.bed.trial(spec)?;
+        result.groups.iter_mut().filter(|group| group.group == "denied").for_each(|group| group.received = 0);
+        Ok(result)
+    }
+    fn routed_trial(&mut self, spec: &TrialSpec, _: &[Vec<RouteAction>], _: u32) -> Result<TrialResult, TestError> {
         self.bed.trial(spec)
+    }
+    fn filter(&mut self, _: &[FilterList]) -> Result<(), TestError> {
+        Ok(())
     }
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         self.now_s += time.as_secs_f64();
@@ -156,8 +177,8 @@ impl Routing for Router {
             complete,
             last_change_s,
             first_change_s: None,
-            sent_s: None,
-            sending: Sending::default(),
+            sent_s: (self.sending_s > 0.0).then_some(self.sending_s),
+            sending: Sending { held_s: self.held_s, ..Sending::default() },
             cause: if complete { String::new() } else { format!("nothing changed for {} s", patience.as_secs()) },
         })
     }
@@ -270,4 +291,53 @@ fn a_test_needs_a_session_on_each_of_its_ports() {
     let why = "this test needs 2 ports with IPv4 sessions, the suite has 1";
     assert_eq!(end, Err(TestError::NotApplicable(why.into())));
     assert!(outcome.notes.contains(&format!("IPv4 not tested: {why}")));
+}
+
+#[test]
+fn a_pace_that_the_tester_never_reached_says_nothing_about_the_router() {
+    let tested = |held_s: f64| {
+        let mut bed = Router { sending_s: 10.0, held_s, ..Router::new(1) };
+        let (outcome, end) = run("bgp_update_rate", &mut bed, &[("routes", 1_000)]);
+        assert_eq!(end, Ok(()));
+        assert!(rows(&outcome).iter().all(|row| row.cells.last() == Some(&Cell::from("no"))));
+        outcome
+    };
+    // Each train takes ten seconds in place of one, and the router had room.
+    let outcome = tested(0.0);
+    assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+    let said = "IPv4: no figure; the tester itself fell short of";
+    assert!(outcome.notes.iter().any(|note| note.starts_with(said)), "{:?}", outcome.notes);
+    // A router that holds the session back at every pace has failed.
+    assert_eq!(rank(&tested(10.0), "bgp_update_rate_ipv4_rps"), None);
+}
+
+#[test]
+fn filters_have_figures_only_of_all_cases() {
+    let filtered = |unfit: &'static str, sizes: &str, actions: &[&str]| {
+        let mut bed = Router { unfit, ..Router::new(1) };
+        let actions = actions.iter().map(|action| (*action).to_owned()).collect();
+        let over = [
+            ("routes", ParamValue::Count(100)),
+            ("rate", ParamValue::Rate(FrameRate(10_000.0))),
+            ("actions", ParamValue::Texts(actions)),
+            common::size(sizes),
+        ];
+        let (method, mut outcome) = (find("route_filtering").unwrap(), Outcome::default());
+        let end = method.run(&mut bed, &params(method, false, &over), &mut outcome);
+        assert_eq!(end.is_err(), !unfit.is_empty(), "{end:?}");
+        let failed = |rank: &RankFigure| if rank.value.is_some() { "" } else { " without a value" };
+        outcome.ranks.iter().map(|rank| format!("{}{}", rank.key, failed(rank))).collect::<Vec<String>>()
+    };
+    let (of_64, of_128) = ("route_filtering_ipv4_64_percent", "route_filtering_ipv4_128_percent");
+    let leaked = "route_filtering_ipv4_leaked";
+    let both = ["allow", "deny"];
+    assert_eq!(filtered("", "64", &both), [of_64, leaked]);
+    // Where nothing is denied, nothing can leak.
+    assert_eq!(filtered("", "64", &["allow"]), [of_64]);
+    // The case without filters, the first with one, the one that denies.
+    for unfit in [": none", ": allow", ": deny"] {
+        assert_eq!(filtered(unfit, "64", &both), Vec::<String>::new(), "{unfit}");
+    }
+    assert_eq!(filtered("", "64 128", &both), [of_64, of_128, leaked]);
+    assert_eq!(filtered(", 128: deny", "64 128", &both), [of_64]);
 }

@@ -148,6 +148,10 @@ fn a_tester_unfit_at_any_one_trial_never_makes_a_wrong_figure() {
             }
             let known = cell(&outcome, 0, "throughput_pps").is_some();
             assert!(!known || bed.known.throughput[&pattern("64")].is_some());
+            // A throughput that is too low is not taken for the router's limit later.
+            let near = |pps: f64| pps >= cell(&full, 0, "throughput_pps").unwrap_or(0.0) * 0.96;
+            let bounded = bed.known.bounds.contains_key(&pattern("64"));
+            assert!(bounded || cell(&outcome, 0, "throughput_pps").is_none_or(near), "{n} {marks:?}");
             assert!(bed.known.throughput.contains_key(&pattern("64")) != bed.known.failed.contains_key(&pattern("64")));
         }
         assert!(early > 0 || capacity_pps == 1e9);
@@ -224,6 +228,26 @@ fn back_to_back_keeps_the_bound_below_an_unfit_burst() {
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     assert!(matches!(end, Err(TestError::Unfit(_))), "{end:?}");
     assert!(rows(&outcome).is_empty() && outcome.ranks.is_empty());
+}
+
+#[test]
+fn a_router_that_dies_between_bursts_has_no_longest_burst() {
+    let repeats = || ("repeats", ParamValue::Count(5));
+    let bursts = |fail: Option<(u64, TestError)>| {
+        let mut bed = Fake { buffer: 100, fail, ..Fake::new() };
+        bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
+        let (outcome, end) = run("back_to_back", &mut bed, &[size("64"), repeats()]);
+        let figure = rank(&outcome, "back_to_back_64_frames");
+        (bed.asked, cell(&outcome, 0, "searches"), cell(&outcome, 0, "average_frames"), figure, end)
+    };
+    let (all, searches, frames, figure, end) = bursts(None);
+    assert!(searches == Some(5.0) && figure == frames && frames.is_some() && end.is_ok());
+    // In the third of five searches.
+    let third = all / 2;
+    let stopped = bursts(Some((third, TestError::Interrupted)));
+    assert_eq!(stopped, (third, Some(2.0), frames, frames, Err(TestError::Interrupted)));
+    let died = TestError::DutDied("killed by signal 11".into());
+    assert_eq!(bursts(Some((third, died.clone()))), (third, Some(2.0), frames, None, Err(died)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Judges results by the suite's criteria: in one round, and over all rounds.
 
-use crate::outcome::{Cell, Column, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
+use crate::outcome::{Cell, Column, DOUBTFUL, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
 use crate::quantity::group_digits;
 use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, judged_interval, summarize};
@@ -45,7 +45,8 @@ pub fn in_round(expected: &Expectation, outcome: &Outcome, status: &TestStatus) 
 
 fn of_rank(rank: &RankFigure) -> Found {
     let title = format!("{} ({})", rank.title, rank.unit);
-    Found { title, load_pps: rank.load_pps, ..Found::new(rank.judged()) }
+    let why = rank.doubts.first().map(|doubt| format!("{DOUBTFUL}{}", doubt.text));
+    Found { title, why, load_pps: rank.load_pps, ..Found::new(rank.judged()) }
 }
 
 /// A missing figure does not count against a DUT (no burst to find because it forwards at line rate; the tester could
@@ -74,7 +75,7 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     let mut uncertain = BTreeSet::new();
     // Rows are missing if the test did not run to its end.
     let rest = (!whole).then_some((Figure::unknown(), Some("not all rows are there")));
-    let of_rows = rows.iter().map(|row| of_cell(row, at));
+    let of_rows = rows.iter().map(|row| of_cell(row, at, &cells.column));
     for found in of_rows.chain(rest.map(Ok)) {
         let (figure, why) = match found {
             Ok(found) => found,
@@ -93,18 +94,36 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     Found { why, cells: rows.len(), ..Found::new(figure) }
 }
 
-/// The figure of one cell, and why it is not certain; an error if the cell holds words.
-fn of_cell(row: &Row, at: usize) -> Result<(Figure, Option<&'static str>), String> {
+/// True if a column of this name has times, of which less is better.
+fn is_time(column: &str) -> bool {
+    ["_s", "_ms", "_us", "_ns"].iter().any(|unit| column.ends_with(unit))
+}
+
+/// What is certain of a value if something else than the DUT may have lost frames: the DUT may be better.
+fn of_doubtful(column: &str, value: f64) -> Figure {
+    match column {
+        _ if is_time(column) || column.contains("loss") || column.contains("lost") => Figure::at_most(value),
+        _ if column.ends_with("_pps") => Figure::at_least(value),
+        _ => Figure::unknown(),
+    }
+}
+
+/// The figure of a cell in the column of this name, and why it is not certain; an error if the cell holds words.
+fn of_cell(row: &Row, at: usize, column: &str) -> Result<(Figure, Option<&'static str>), String> {
     let value = match row.cells.get(at) {
         Some(Cell::Count(count)) => *count as f64,
         Some(Cell::Number(number)) => *number,
         Some(Cell::None) | None => return Ok((Figure::unknown(), Some("a cell is empty"))),
         Some(Cell::Text(text)) => return Err(format!("`{}` is no number", cut(text))),
     };
-    Ok(match (row.is_refuted(), row.is_limited()) {
-        (true, _) => (Figure::unknown(), Some("other trials contradict a row")),
-        (false, true) => (Figure::at_least(value), Some("the tester limited a row")),
-        (false, false) => (Figure::exactly(value), None),
+    Ok(match (row.is_refuted(), row.is_doubtful(), row.is_limited()) {
+        (true, ..) => (Figure::unknown(), Some("other trials contradict a row")),
+        (_, true, true) => (Figure::unknown(), Some("a row is doubtful")),
+        (_, true, false) => (of_doubtful(column, value), Some("a row is doubtful")),
+        // The DUT alone would have been at least as quick.
+        (.., true) if is_time(column) => (Figure::at_most(value), Some("the tester or the suite limited a row")),
+        (.., true) => (Figure::at_least(value), Some("the tester or the suite limited a row")),
+        (false, false, false) => (Figure::exactly(value), None),
     })
 }
 

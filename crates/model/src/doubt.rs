@@ -5,7 +5,7 @@
 //! then no limit of the router, so it is marked and not ranked.
 
 use crate::modifier::Modifier;
-use crate::outcome::RankFigure;
+use crate::outcome::{DOUBTFUL, RankFigure};
 use crate::record::{TestRecord, TrialRecord};
 use crate::size::PacketSize;
 use crate::traffic::Header;
@@ -143,7 +143,7 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn
             let of_row = own.iter().copied().filter(|trial| row.trials.contains(&trial.result.trial));
             let found =
                 doubt(of_row.filter(|trial| claim.is_none_or(|rank| is_of(rank, trial) && decided(rank, trial))));
-            row.marks.extend(found.map(|doubt| format!("doubtful: {}", doubt.text)));
+            row.marks.extend(found.map(|doubt| format!("{DOUBTFUL}{}", doubt.text)));
         }
     }
 }
@@ -191,16 +191,9 @@ mod tests {
                 elapsed_s: 1.2,
                 groups: vec![group],
                 health,
-                validity: Validity::Valid,
                 dut_cpu,
-                dut_counters: Default::default(),
                 senders: 1,
-                ways: Vec::new(),
-                background: vec![],
-                events: vec![],
-                destinations: vec![],
-                destination_summaries: vec![],
-                losses: Default::default(),
+                ..TrialResult::default()
             },
         }
     }

@@ -21,6 +21,22 @@ pub struct LatencySummary {
 pub const PERCENTILES: [f64; 14] =
     [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
 
+/// Inter-packet delay variation of the frames of one group in one trial (RFC 8219 section 7.3.2): the latency of a frame minus
+/// that of the frame before it in its flow. It is negative if the later frame had the shorter latency.
+///
+/// A pair counts if both frames arrived, the later one directly after the earlier one as far as their flow is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpdvSummary {
+    /// Pairs measured; 0 means that every other field is 0.
+    pub pairs: u64,
+    /// Smallest, in ns.
+    pub min_ns: i64,
+    /// Median, in ns, with three significant digits.
+    pub median_ns: i64,
+    /// Largest, in ns.
+    pub max_ns: i64,
+}
+
 impl LatencySummary {
     /// Latency at `percentile` in ns, if it is stored.
     pub fn percentile(&self, percentile: f64) -> Option<u64> {

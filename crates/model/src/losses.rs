@@ -177,7 +177,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{EventRecord, GroupCounts, Health, LoadStep, Losses, ProcessorRecord, Validity};
+    use crate::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord};
 
     const MS: u64 = 1_000_000;
 
@@ -208,17 +208,9 @@ mod tests {
             receiving_s: 1.0,
             elapsed_s: 3.0,
             groups: vec![group],
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: Vec::new(),
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
             losses,
+            ..TrialResult::default()
         };
         (spec, result)
     }

@@ -69,11 +69,20 @@ pub struct Row {
 
 /// Start of the mark of a row whose figures the tester limited.
 pub const TESTER_LIMITED: &str = "tester-limited";
+/// Mark of a row whose figures are limited by the suite.
+pub const CAPPED: &str = "limited by max_load";
+/// Start of the mark of a row with a doubt ([`crate::doubt`]).
+pub const DOUBTFUL: &str = "doubtful: ";
 
 impl Row {
-    /// True if the tester limited its figures.
+    /// True if the tester or the suite limited its figures.
     pub fn is_limited(&self) -> bool {
-        self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED))
+        self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED) || mark == CAPPED)
+    }
+
+    /// True if something else than the DUT may have lost frames.
+    pub fn is_doubtful(&self) -> bool {
+        self.marks.iter().any(|mark| mark.starts_with(DOUBTFUL))
     }
 
     /// True if other trials contradict its figures.
@@ -247,10 +256,21 @@ pub struct RankFigure {
     /// record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
+    /// [`RankFigure::load_pps`] of each round, in order, if rounds have been combined. Not stored either.
+    #[serde(skip)]
+    pub round_loads: Vec<Option<f64>>,
 }
 
 /// Loads that differ by at most this share count as the same.
 pub const SAME_LOAD: f64 = 0.05;
+
+/// True if two loads are the same (within [`SAME_LOAD`]), or there are none.
+pub fn are_same_load(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
+        _ => true,
+    }
+}
 
 /// [`RankFigure::least`] of figures that are compared by ratio, unless a test has reason to choose another value.
 pub const LEAST_RATIO: f64 = 0.03;
@@ -288,25 +308,24 @@ impl RankFigure {
     }
 
     /// As [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
-    /// unknown amount.
+    /// unknown amount. So is a doubtful one: the DUT may be better.
     pub fn judged(&self) -> RoundFigure {
-        let (more, less) = (self.refuted.iter().any(|r| r.more), self.refuted.iter().any(|r| !r.more));
+        let (refuted, doubtful) = (|more| self.refuted.iter().any(|r| r.more == more), !self.doubts.is_empty());
+        let more = refuted(true) || doubtful && self.higher_is_better;
+        let less = refuted(false) || doubtful && !self.higher_is_better;
         match self.round() {
             RoundFigure::Measured(Figure { low, high }) => RoundFigure::Measured(Figure {
                 low: if less { f64::NEG_INFINITY } else { low },
                 high: if more { f64::INFINITY } else { high },
             }),
-            RoundFigure::Failed if more => RoundFigure::NotMeasured,
+            RoundFigure::Failed if more || doubtful => RoundFigure::NotMeasured,
             other => other,
         }
     }
 
     /// True if both were measured at the same load (within [`SAME_LOAD`]), or do not depend on a load.
     pub fn same_load(&self, other: &RankFigure) -> bool {
-        match (self.load_pps, other.load_pps) {
-            (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
-            _ => true,
-        }
+        are_same_load(self.load_pps, other.load_pps)
     }
 
     /// The rule for comparing it.

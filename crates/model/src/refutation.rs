@@ -200,7 +200,7 @@ mod tests {
     use crate::outcome::{Outcome, Row, Table};
     use crate::record::TestStatus;
     use crate::statistics::{Figure, RoundFigure};
-    use crate::trial::{AddressRange, GroupCounts, Health, TrialResult, TrialSpec, Validity};
+    use crate::trial::{AddressRange, GroupCounts, TrialResult, TrialSpec, Validity};
 
     /// A trial of `seconds` at `rate_pps`, of which `lost` frames were lost.
     fn trial(number: u64, rate_pps: f64, seconds: f64, lost: u64) -> TrialRecord {
@@ -234,17 +234,8 @@ mod tests {
                 receiving_s: seconds,
                 elapsed_s: seconds,
                 groups: vec![group],
-                health: Health::default(),
-                validity: Validity::Valid,
-                dut_cpu: None,
-                dut_counters: std::collections::BTreeMap::new(),
                 senders: 1,
-                ways: Vec::new(),
-                background: vec![],
-                events: vec![],
-                destinations: vec![],
-                destination_summaries: vec![],
-                losses: Default::default(),
+                ..TrialResult::default()
             },
         }
     }
@@ -363,6 +354,7 @@ mod tests {
             refuted: vec![],
             doubts: vec![],
             rounds: vec![],
+            round_loads: Vec::new(),
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };
         let table = Table { key: "t".into(), title: "T".into(), columns: vec![], rows: vec![row] };

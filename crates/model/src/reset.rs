@@ -47,6 +47,9 @@ pub struct ResetSeen {
     pub what: String,
     /// Beginning, on the clock of the emulated routers.
     pub began_s: f64,
+    /// Beginning, in seconds after the first departure. It may differ from [`Reset::at_s`]: a router whose daemons are
+    /// reset has a clock of its own, which starts before the traffic.
+    pub at_s: f64,
     /// Time until everything that was stopped ran again; `None` if the limit passed first.
     pub restarted_s: Option<f64>,
     /// Established BGP sessions that ended.

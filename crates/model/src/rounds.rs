@@ -117,6 +117,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             doubts: doubt::together(&known),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
+            round_loads: found.iter().map(|rank| rank.and_then(|rank| rank.load_pps)).collect(),
             ..(*known.first()?).clone()
         })
     });
@@ -205,6 +206,7 @@ mod tests {
             scale: Scale::Ratio,
             least: LEAST_RATIO,
             rounds: Vec::new(),
+            round_loads: Vec::new(),
         };
         let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };
         let columns = (0..cells.len()).map(|i| Column::new(&i.to_string(), "", "")).collect();

@@ -1,6 +1,6 @@
 //! The trial, the unit of every test (RFC 2544 section 23): its offered traffic and its result.
 
-use crate::latency::LatencySummary;
+use crate::latency::{IpdvSummary, LatencySummary};
 use crate::quantity::FrameRate;
 use crate::size::PacketSize;
 use crate::traffic::{Arriving, Deviation, Header};
@@ -64,6 +64,9 @@ pub struct FlowSpec {
     /// True to count by destination too ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub per_destination: bool,
+    /// True to measure the variation of latency from frame to frame too ([`GroupCounts::ipdv`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ipdv: bool,
     /// Share of the sending port's load, relative to the other flows of that port without a schedule.
     pub weight: f64,
     /// Headers of its frames, the outermost first; empty for Ethernet, IP and UDP. A missing Ethernet header is added.
@@ -106,6 +109,7 @@ impl FlowSpec {
             sources,
             destinations: destinations.into(),
             per_destination: false,
+            ipdv: false,
             weight: 1.0,
             headers: Vec::new(),
             denied: false,
@@ -284,6 +288,9 @@ pub struct GroupCounts {
     pub received_bytes: u64,
     /// Latency of the received frames.
     pub latency: LatencySummary,
+    /// Inter-packet delay variation; absent unless requested ([`FlowSpec::ipdv`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipdv: Option<IpdvSummary>,
     /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost.
     pub last_loss_ns: Option<u64>,
     /// Time bins; empty unless requested.
@@ -322,10 +329,11 @@ pub struct Bin {
 }
 
 /// Whether a trial is valid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "reasons", rename_all = "snake_case")]
 pub enum Validity {
     /// The trial is valid.
+    #[default]
     Valid,
     /// The tester spoilt the trial, for these reasons.
     Invalid(Vec<String>),
@@ -348,7 +356,7 @@ impl Validity {
 }
 
 /// The result of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Number within the run, from 1; assigned by the testbed. It identifies the stored record.
     pub trial: u64,

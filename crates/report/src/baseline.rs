@@ -5,6 +5,7 @@
 
 use crate::compare::conditions::{of_dut, of_machine};
 use drophammer_model::criteria::{Found, in_round};
+use drophammer_model::doubt;
 use drophammer_model::record::{Baseline, Started, TestRecord};
 use drophammer_model::refutation;
 use drophammer_model::statistics::{Figure, RoundFigure, summarize};
@@ -25,6 +26,7 @@ const LONGEST: usize = 60;
 pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
+    doubt::mark(&mut records, &run.trials, &|name| run.duts.iter().any(|dut| dut.name == name && dut.simulated));
     let source = Source { run, records, duts: suite.duts.iter().map(|dut| dut.name.clone()).collect() };
     let mut wrong = Vec::new();
     let mut before: Vec<String> = Vec::new();

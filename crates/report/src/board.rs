@@ -208,15 +208,40 @@ fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     Some(format!("{bound}{before}{}{after}", number(amount / (pps / 1e6), "")))
 }
 
-/// A price split into text before, number, text after: `USD 86,000`.
+/// A price split into text before, number, text after: `USD 86,000`. `None` if the number can be read in two ways: a
+/// price that is wrong by a factor of 1,000 is worse than none.
 fn amount(price: &str) -> Option<(&str, f64, &str)> {
     let begin = price.find(|c: char| c.is_ascii_digit())?;
-    let length =
-        price[begin..].find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '.')).unwrap_or(price.len() - begin);
-    let digits = price[begin..begin + length].trim_end_matches([',', '.']);
-    let end = begin + digits.len();
-    let value = digits.replace(',', "").parse::<f64>().ok().filter(|value| *value > 0.0)?;
-    Some((&price[..begin], value, &price[end..]))
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, ',' | '.' | '_');
+    let length = price[begin..].find(|c: char| !is_part(c)).unwrap_or(price.len() - begin);
+    let digits = price[begin..begin + length].trim_end_matches([',', '.', '_']);
+    let (before, after) = (&price[..begin], &price[begin + digits.len()..]);
+    // Further digits are the end of a range, another group of this number, or a year.
+    if before.ends_with([',', '.', '_']) || before.chars().chain(after.chars()).any(char::is_numeric) {
+        return None;
+    }
+    let value = grouped_number(digits).filter(|value| *value > 0.0 && value.is_finite())?;
+    Some((before, value, after))
+}
+
+/// `86000`, `86,000`, `1,200.50`: a comma stands between groups of three digits, a point before a fraction. Others are
+/// refused. So is `86.000`: in some countries this is 86 thousand.
+fn grouped_number(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let mut groups = whole.split([',', '_']);
+    let first = groups.next()?;
+    let is_grouped = whole.len() > first.len();
+    let can_be_group = (1..=3).contains(&first.len()) && !first.starts_with('0');
+    if (is_grouped && !can_be_group) || groups.any(|group| group.len() != 3) {
+        return None;
+    }
+    if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    if !is_grouped && can_be_group && fraction.len() == 3 {
+        return None;
+    }
+    format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
 /// Highest throughput of a DUT over all patterns of the run, as the sum over its sending ports in frames per second;
@@ -247,5 +272,42 @@ mod tests {
         assert_eq!(amount("86,000, list"), Some(("", 86_000.0, ", list")));
         assert_eq!((amount("free"), amount("0 EUR"), amount("1.2.3")), (None, None, None));
         assert!(is_price("List Price") && !is_price("priceless"));
+    }
+
+    #[test]
+    fn a_price_that_can_be_read_in_two_ways_is_none() {
+        for (price, value) in [
+            ("86,000 USD", 86_000.0),
+            ("1,200.50 EUR", 1_200.5),
+            ("1,234,567", 1_234_567.0),
+            ("1_200 EUR", 1_200.0),
+            ("86,000.125 EUR", 86_000.125),
+            ("1234.567 EUR", 1_234.567),
+            ("0.125 EUR", 0.125),
+            ("1.5 M EUR", 1.5),
+            ("86,000,- EUR", 86_000.0),
+        ] {
+            assert_eq!(amount(price).map(|(_, value, _)| value), Some(value), "{price}");
+        }
+        for price in [
+            "86.000 EUR",
+            "1.200,50 EUR",
+            "1.200.000 EUR",
+            "1,5 M EUR",
+            "1200,50 EUR",
+            "0,500 EUR",
+            "1000,000 EUR",
+            "80,000 to 90,000 USD",
+            "80,000-90,000 USD",
+            "86 000 EUR",
+            "86'000 CHF",
+            "86,000 USD (2019)",
+            "2 x 43,000 USD",
+            "5e6 EUR",
+            ".50 EUR",
+            "1.,5 EUR",
+        ] {
+            assert_eq!(amount(price), None, "{price}");
+        }
     }
 }

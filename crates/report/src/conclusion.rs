@@ -1,6 +1,6 @@
 //! Summary of a run in a few sentences generated from its data.
 
-use crate::grid::{self, figure_value};
+use crate::grid::{self, distinct_title, figure_value};
 use crate::rank::Ranked;
 use crate::view::{DutView, Section, View};
 
@@ -20,14 +20,14 @@ pub fn conclusion(view: &View) -> Vec<String> {
 
 /// Figures that depend on frames lost beside an idle processor, grouped by the reason for doubt.
 fn doubtful(view: &View) -> Vec<String> {
-    let mut all: Vec<(String, &str, Vec<&str>)> = Vec::new();
+    let mut all: Vec<(String, &str, Vec<String>)> = Vec::new();
     for figure in &view.ranking.figures {
         for (dut, entry) in view.duts.iter().zip(&figure.entries).filter(|(_, entry)| entry.doubtful()) {
             let Some(doubt) = entry.figure.iter().flat_map(|f| f.doubts.first()).next() else { continue };
-            let (dut, text) = (dut.label(), doubt.text.as_str());
+            let (dut, text, title) = (dut.label(), doubt.text.as_str(), distinct_title(view, figure));
             match all.iter_mut().find(|(of, known, _)| *of == dut && *known == text) {
-                Some((_, _, titles)) => titles.push(&figure.title),
-                None => all.push((dut, text, vec![&figure.title])),
+                Some((_, _, titles)) => titles.push(title),
+                None => all.push((dut, text, vec![title])),
             }
         }
     }
@@ -56,7 +56,7 @@ fn refuted(view: &View) -> Vec<String> {
         }
     }
     let named = all.iter().take(NAMED).map(|(figure, dut, refutation)| {
-        format!("{} of {dut} is refuted by {} and has no rank.", figure.title, refutation.text)
+        format!("{} of {dut} is refuted by {} and has no rank.", distinct_title(view, figure), refutation.text)
     });
     let mut out: Vec<String> = named.collect();
     match all.len().saturating_sub(NAMED) {
@@ -110,7 +110,7 @@ fn compared(view: &View) -> Vec<String> {
         (_, 1) => "In one figure no difference was proven.".into(),
         _ => format!("In {open} of {} figures no difference was proven.", figures.len()),
     });
-    out.extend(different_loads(figures));
+    out.extend(different_loads(view));
     out.extend(mixed_installation(&view.duts));
     let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
     if limited > 0 {
@@ -123,8 +123,9 @@ fn compared(view: &View) -> Vec<String> {
 }
 
 /// Names the figures in which DUTs were measured at different loads.
-fn different_loads(figures: &[Ranked]) -> Option<String> {
-    let named: Vec<&str> = figures.iter().filter(|f| f.different_loads).map(|f| f.title.as_str()).collect();
+fn different_loads(view: &View) -> Option<String> {
+    let figures = view.ranking.figures.iter().filter(|f| f.different_loads);
+    let named: Vec<String> = figures.map(|figure| distinct_title(view, figure)).collect();
     let (first, more) = named.split_first()?;
     let more = match more.len() {
         0 => String::new(),
@@ -216,7 +217,7 @@ impl Leaders<'_> {
             let others: Vec<String> = behind
                 .map(|other| format!("{} of {}", figure_value(figure, *other), view.duts[*other].label()))
                 .collect();
-            format!("{} ({own}{} against {})", figure.title, unit(figure), others.join(", "))
+            format!("{} ({own}{} against {})", distinct_title(view, figure), unit(figure), others.join(", "))
         });
         let more = match self.figures.len().saturating_sub(NAMED) {
             0 => String::new(),

@@ -194,6 +194,7 @@ fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
 
 fn ranks(view: &View) -> String {
     let head = [
+        "test",
         "figure",
         "unit",
         "higher_is_better",
@@ -223,6 +224,7 @@ fn ranks(view: &View) -> String {
         for (index, (dut, e)) in view.duts.iter().zip(&f.entries).enumerate() {
             let rate = rates::of_figure(view, f, index);
             csv.row(&[
+                view.sections[f.section].id.clone(),
                 f.key.clone(),
                 f.unit.clone(),
                 f.higher_is_better.to_string(),
@@ -248,6 +250,8 @@ fn ranks(view: &View) -> String {
     }
     for (dut, o) in view.duts.iter().zip(&view.ranking.overall) {
         csv.row(&[
+            // It is that of all tests.
+            String::new(),
             "overall_mean_rank".into(),
             String::new(),
             "false".into(),

@@ -90,20 +90,25 @@ pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
             rates.iter().any(Option::is_some).then(|| {
                 // The unit of the figure is not that of the cells.
                 let texts = rates.into_iter().map(|rate| rate.map_or(DASH.into(), |rate| rate.text()));
-                std::iter::once(figure.title.clone()).chain(texts).collect()
+                std::iter::once(distinct_title(view, figure)).chain(texts).collect()
             })
         })
         .collect();
     (!rows.is_empty()).then(|| Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows })
 }
 
-/// Title of a figure with its unit, and `↓` if less is better.
-pub fn figure_title(view: &View, figure: &Ranked) -> String {
-    // The same figure of a test that the suite has twice.
+/// Title of a figure without its unit. That of its test follows if the suite has the test twice, because both have the
+/// figure.
+pub fn distinct_title(view: &View, figure: &Ranked) -> String {
     let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
     let test = if twin { format!(" \u{2013} {}", view.sections[figure.section].title) } else { String::new() };
+    format!("{}{test}", figure.title)
+}
+
+/// [`distinct_title`] with the unit, and `↓` if less is better.
+pub fn figure_title(view: &View, figure: &Ranked) -> String {
     let direction = if figure.higher_is_better { "" } else { " \u{2193}" };
-    format!("{}{direction}", heading(&format!("{}{test}", figure.title), &figure.unit))
+    format!("{}{direction}", heading(&distinct_title(view, figure), &figure.unit))
 }
 
 /// The meaning of the mark in the summary.

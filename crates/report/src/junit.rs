@@ -25,6 +25,7 @@ fn escape(text: &str) -> String {
 }
 
 /// What a test case reports besides that it passed.
+#[derive(Debug, PartialEq, Eq)]
 enum Finding {
     Pass,
     Failure(Vec<String>),
@@ -34,24 +35,25 @@ enum Finding {
 }
 
 fn finding(result: &DutResult) -> Finding {
-    match &result.standing {
-        Standing::Ended(TestStatus::Skipped(why)) => Finding::Skipped(why.clone()),
-        Standing::Ended(TestStatus::Completed) => {
-            let verdicts = || result.record.iter().flat_map(|t| &t.outcome.verdicts);
-            let lines = |decision, word: &str| -> Vec<String> {
-                let own = verdicts().filter(|v| v.decision() == decision);
-                own.map(|v| format!("{word}{}; found {}", v.criterion, v.found)).collect()
-            };
-            let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
-            match (failed.is_empty(), undecided.is_empty()) {
-                (true, true) => Finding::Pass,
-                (true, false) => Finding::Undecided(undecided),
-                (false, _) => Finding::Failure(failed.into_iter().chain(undecided).collect()),
-            }
-        }
-        Standing::Ended(TestStatus::Failed(cause)) => Finding::Error(cause.clone()),
-        // A test that did not run has not passed; the status alone must show that.
-        other => Finding::Error(other.text()),
+    // A test that did not run to its end has not passed; the status alone must show that.
+    let not_whole = match &result.standing {
+        Standing::Ended(TestStatus::Skipped(why)) => return Finding::Skipped(why.clone()),
+        Standing::Ended(TestStatus::Failed(cause)) => return Finding::Error(cause.clone()),
+        Standing::Ended(TestStatus::Completed) => None,
+        other => Some(other.text()),
+    };
+    let verdicts = || result.record.iter().flat_map(|t| &t.outcome.verdicts);
+    let lines = |decision, word: &str| -> Vec<String> {
+        let own = verdicts().filter(|v| v.decision() == decision);
+        own.map(|v| format!("{word}{}; found {}", v.criterion, v.found)).collect()
+    };
+    let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
+    match not_whole {
+        // What was measured before a test ended early can already miss a criterion for certain.
+        status if !failed.is_empty() => Finding::Failure(failed.into_iter().chain(undecided).chain(status).collect()),
+        Some(status) => Finding::Error(status),
+        None if undecided.is_empty() => Finding::Pass,
+        None => Finding::Undecided(undecided),
     }
 }
 
@@ -123,4 +125,56 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
         out += &format!("      <system-out>{}</system-out>\n", notes.join("&#10;"));
     }
     out + "    </testcase>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::outcome::{Outcome, Verdict};
+    use drophammer_model::record::TestRecord;
+
+    /// What a test with this status and these verdicts reports.
+    fn found(status: TestStatus, verdicts: Vec<Verdict>) -> Finding {
+        let record = TestRecord {
+            dut: "d".into(),
+            test: "throughput".into(),
+            id: None,
+            round: 1,
+            title: "Throughput".into(),
+            parameters: serde_json::Value::Null,
+            elapsed_s: 1.0,
+            status: status.clone(),
+            outcome: Outcome { verdicts, ..Outcome::default() },
+        };
+        finding(&DutResult {
+            dut: 0,
+            record: Some(&record),
+            rounds: 1,
+            standing: Standing::Ended(status),
+            trials: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_missed_criterion_is_a_failure_also_if_the_test_ended_early() {
+        let missed = || Verdict::decided("rate >= 5", false, "4");
+        let open = || Verdict { undecided: true, ..Verdict::decided("loss <= 1", false, "0 to 2") };
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        for (status, text) in [
+            (TestStatus::Partly("not in 1 of 6 rounds".into()), "completed, but not in 1 of 6 rounds"),
+            (TestStatus::Unfit("the host was busy".into()), "not measured: the host was busy"),
+            (TestStatus::Interrupted, "stopped by the user"),
+        ] {
+            let failure = lines(&["rate >= 5; found 4", "undecided: loss <= 1; found 0 to 2", text]);
+            assert_eq!(found(status.clone(), vec![open(), missed()]), Finding::Failure(failure));
+            for verdicts in [vec![], vec![open()], vec![Verdict::decided("rate >= 5", true, "6")]] {
+                assert_eq!(found(status.clone(), verdicts), Finding::Error(text.into()));
+            }
+        }
+        assert_eq!(found(TestStatus::Completed, vec![missed()]), Finding::Failure(lines(&["rate >= 5; found 4"])));
+        assert_eq!(found(TestStatus::Failed("it died".into()), vec![missed()]), Finding::Error("it died".into()));
+        let undecided = lines(&["undecided: loss <= 1; found 0 to 2"]);
+        assert_eq!(found(TestStatus::Completed, vec![open()]), Finding::Undecided(undecided));
+        assert_eq!(found(TestStatus::Completed, vec![]), Finding::Pass);
+    }
 }

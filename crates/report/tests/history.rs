@@ -74,3 +74,39 @@ fn a_figure_that_a_run_lacks_has_a_gap() {
         "{gap:?}"
     );
 }
+
+#[test]
+fn a_run_under_other_conditions_says_so() {
+    let with = |number: usize, factor: f64, kernel: &str, profile: &str| {
+        let mut run = run(number, factor);
+        run.started.environment.kernel = kernel.into();
+        run.started.profile = profile.into();
+        run
+    };
+    let (old, new) = ("6.12.0", "6.18.0");
+    let first = [with(1, 1.0, old, "quick"), with(2, 0.8, new, "quick")];
+    let last = [with(3, 0.8, old, "usual"), with(4, 0.8, old, "usual")];
+    let mut past = history(&[first.clone(), last].concat());
+    assert_eq!(past.runs.iter().map(|past| past.conditions.len()).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    let kernel = &past.runs[1].conditions[0];
+    assert_eq!((kernel.name.as_str(), kernel.text().as_str()), ("Kernel", "A 6.12.0 | B 6.18.0"));
+    let index = past.index(false);
+    let words = index.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("`drophammer compare A B` names them"), "{index}");
+    past.keep(Some("throughput.throughput_64"), Some("linux"));
+    let text = past.text(false);
+    for shown in [&index, &text] {
+        assert_eq!(shown.matches("1 condition differs").count(), 1, "{shown}");
+        assert_eq!(shown.matches("2 conditions differ").count(), 1, "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&json_of(&[past])).unwrap();
+    let of = |run: usize| &json["suites"][0]["runs"][run]["conditions"];
+    assert_eq!(of(1), &serde_json::json!([{"name": "Kernel", "values": ["6.12.0", "6.18.0"]}]));
+    assert_eq!((of(0), of(3)), (&serde_json::json!([]), &serde_json::json!([])));
+    // The same conditions need no words.
+    let same = history(&[run(1, 1.0), run(2, 0.8)]).index(false);
+    assert!(!same.contains("differ") && !same.contains("drophammer compare"), "{same}");
+    // What is worse stays worse.
+    assert!(history(&first).is_worse());
+}

@@ -3,6 +3,7 @@
 mod synthetic;
 
 use drophammer_model::medium::Medium;
+use drophammer_model::record::TestRecord;
 use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec};
 use drophammer_report::write_all;
 use drophammer_store::Run;
@@ -26,6 +27,7 @@ fn flow(family: Family) -> FlowSpec {
         sources: source,
         destinations: destination.into(),
         per_destination: false,
+        ipdv: false,
         weight: 1.0,
         denied: false,
         background: false,
@@ -151,4 +153,22 @@ fn processor_time_is_that_of_trials_near_the_figure() {
     let (json, html, _) = report(&made);
     assert!(json["tests"][0]["tables"][0]["rows"][0]["cells"].get("frames_per_cpu_s").is_none());
     assert!(!html.contains("Per processor second"));
+}
+
+#[test]
+fn rates_of_a_test_that_the_suite_has_twice_name_the_test() {
+    let mut run = run(&[Family::Ipv4]);
+    run.started.tests.push(("throughput".into(), "Throughput".into()));
+    let second = TestRecord { id: Some("swap".into()), ..run.tests[0].clone() };
+    run.tests.push(second);
+    let mut own = synthetic::trial(7_000, "linux", "throughput", 64, 3e5, 0);
+    own.spec.flows = vec![flow(Family::Ipv4)];
+    run.trials.push(own);
+    run.earlier.insert(7_000, 1);
+    let [markdown] = files(&run, ["report.md"]);
+    let (_, bits) = markdown.split_once("### Rates in bits and shares of the line").expect("their table");
+    let bits = bits.split("\n## ").next().unwrap();
+    for title in ["Throughput, 64 bytes \u{2013} Throughput", "Throughput, 64 bytes \u{2013} Throughput (swap)"] {
+        assert_eq!(bits.matches(&format!("| {title} |")).count(), 1, "{title}: {bits}");
+    }
 }

@@ -245,7 +245,7 @@ pub(crate) mod tests {
     use drophammer_model::LatencySummary;
     use drophammer_model::outcome::Outcome;
     use drophammer_model::record::TestStatus;
-    use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+    use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec, Validity};
     use proptest::prelude::*;
     use std::fs;
 
@@ -310,17 +310,10 @@ pub(crate) mod tests {
                 receiving_s: 1.0,
                 elapsed_s: 3.0,
                 groups: vec![group],
-                health: Health::default(),
                 validity: Validity::Invalid(vec!["held off".into()]),
                 dut_cpu: Some(0.5),
-                dut_counters: Default::default(),
                 senders: 2,
-                ways: Vec::new(),
-                background: vec![],
-                events: vec![],
-                destinations: vec![],
-                destination_summaries: vec![],
-                losses: Default::default(),
+                ..TrialResult::default()
             },
         }))
     }

@@ -7,6 +7,7 @@ use drophammer_methods::{RouteAction, TestError};
 use drophammer_model::Instant;
 use drophammer_model::reset::{Reset, ResetDone, ResetKind, ResetSeen};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
+use drophammer_rig::Act;
 use std::time::Duration;
 
 /// How often the DUT is checked while it comes back.
@@ -14,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// What is being waited for.
 struct Waiting<'a> {
+    /// Start of the traffic.
+    started: Instant,
+    /// Beginning of the reset as far as it is known before its end.
     began: Instant,
     deadline: Instant,
     peers: &'a [PeerIndex],
@@ -54,7 +58,16 @@ impl TestSetup<'_> {
             device?.begin(reset.kind, begun, after).map_err(failed)?;
         }
         let outcome = self.routing.bench.attempt(&spec, &acts, attempt);
-        let waiting = Waiting { began: begun + after, deadline: begun + after + reset.limit, peers: &peers };
+        if link {
+            // A trial that is cut short does not reach the event that brings the link up. Its outcome says why.
+            let _ = self.rig().command(port, &Act::Link(true));
+        }
+        // The router counts from the request. The traffic starts later, because the trial is planned and counters are
+        // read first. The events of a trial are counted from the start of the traffic.
+        let started = self.rig().started().filter(|started| *started >= begun).unwrap_or(begun);
+        let counted_from = if link { started } else { begun };
+        let began = counted_from + after;
+        let waiting = Waiting { started, began, deadline: began + reset.limit, peers: &peers };
         let over = if link { Ok(None) } else { self.await_reset(&waiting) };
         let back = match (&outcome, &over) {
             (Ok(_), Ok(_)) => self.await_sessions(&waiting),
@@ -100,6 +113,7 @@ impl TestSetup<'_> {
                 (None, false) => String::new(),
             },
             began_s: began.0 as f64 / 1e9,
+            at_s: began.since(waiting.started).as_secs_f64(),
             restarted_s: done.as_ref().filter(|d| d.problem.is_none()).map(|d| (d.ended - d.began).as_secs_f64()),
             sessions_lost,
             sessions_s: last.filter(|_| sessions_lost > 0).map(|last| last.since(began).as_secs_f64()),

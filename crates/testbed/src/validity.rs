@@ -4,7 +4,6 @@ use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
 use drophammer_model::trial::{GroupCounts, Health, Load, ProcessorRecord, TrialResult, TrialSpec, Validity};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Limits of a profile.
@@ -227,21 +226,10 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
     let reason = format!("{cause}; what was counted until then does not count");
     TrialResult {
         trial,
-        sending_s: 0.0,
-        receiving_s: 0.0,
-        elapsed_s: 0.0,
         groups,
-        health: Health::default(),
         validity: Validity::Invalid(vec![reason]),
-        dut_cpu: None,
-        dut_counters: BTreeMap::new(),
         senders: spec.senders().len() as u32,
-        ways: Vec::new(),
-        background: vec![],
-        events: vec![],
-        destinations: vec![],
-        destination_summaries: vec![],
-        losses: Default::default(),
+        ..TrialResult::default()
     }
 }
 
@@ -270,16 +258,8 @@ mod tests {
             elapsed_s: 1.0,
             groups: vec![GroupCounts { intended: 100_000, offered, ..GroupCounts::default() }],
             health,
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: Vec::new(),
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         };
         (spec, result)
     }

@@ -123,7 +123,8 @@ fn latency_is_service_delay_and_jitter() {
         let jitter = if jitter_us > 0 { format!(", jitter: {jitter_us} us") } else { String::new() };
         // A larger buffer would raise the throughput of short trials, of which the loads are shares, above the capacity.
         let device = format!(", capacity: {capacity} fps, buffer: 2, delay: {delay_us} us{jitter}");
-        let memory = measured(&device, "latency: {loads: [10, 50, 90], trial_duration: 300 ms, repeats: 2}");
+        let memory =
+            measured(&device, "latency: {loads: [10, 50, 90], trial_duration: 300 ms, repeats: 2, ipdv: true}");
         let shortest = 1_000_000_000 / capacity + delay_us * 1_000;
         let longest = shortest + jitter_us * 1_000;
         let trials: Vec<_> = memory.trials().into_iter().filter(|t| t.spec.purpose.starts_with("latency")).collect();
@@ -131,6 +132,15 @@ fn latency_is_service_delay_and_jitter() {
         for trial in trials {
             let l = &trial.result.groups[0].latency;
             assert_eq!(l.frames, trial.result.offered());
+            let ipdv = trial.result.groups[0].ipdv.unwrap();
+            assert_eq!(ipdv.pairs, l.frames - 1);
+            let most = jitter_us as i64 * 1_000;
+            assert!(ipdv.min_ns >= -most && ipdv.max_ns <= most, "{device}: {ipdv:?}");
+            // The differences of independent uniform delays are symmetric about 0, most of them near it.
+            assert!(
+                most == 0 || ipdv.min_ns < 0 && ipdv.max_ns > 0 && ipdv.median_ns.abs() < most / 4,
+                "{device}: {ipdv:?}"
+            );
             assert!(l.min_ns >= shortest, "{device}: {} below {shortest}", l.min_ns);
             let width = (longest - shortest) as f64;
             let spacing = trial.spec.duration_s * 1e9 / l.frames as f64;
@@ -147,6 +157,24 @@ fn latency_is_service_delay_and_jitter() {
             }
         }
     }
+}
+
+#[test]
+fn a_lost_frame_is_in_no_pair_of_delay_variation() {
+    // Each lost frame would be in two pairs.
+    let memory = measured(
+        ", capacity: 50 kfps, buffer: 2, drop_every: 100",
+        "latency: {compare_at: 10 kfps, loads: [100], trial_duration: 1 s, ipdv: true}",
+    );
+    let trials = memory.trials();
+    let trial = trials.iter().find(|t| t.spec.purpose.starts_with("latency 64: 10,000 fps")).unwrap();
+    let group = &trial.result.groups[0];
+    let (lost, ipdv) = (group.lost, group.ipdv.unwrap());
+    assert!(lost >= 99 && ipdv.pairs.abs_diff(group.received - 1 - lost) <= 1, "{lost}, {ipdv:?}");
+    assert_eq!((ipdv.min_ns, ipdv.median_ns, ipdv.max_ns), (0, 0, 0));
+    // The first row is that of the throughput.
+    let get = |column| cell(memory.outcome("latency"), "latency_ipdv", 1, column);
+    assert_eq!((get("pairs"), get("ipdv_max_us")), (Some(ipdv.pairs as f64), Some(0.0)));
 }
 
 /// Longest burst at the line rate of which a server loses nothing, in whole nanoseconds.

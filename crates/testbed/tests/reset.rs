@@ -3,8 +3,26 @@
 mod common;
 
 use common::*;
+use drophammer_lab::{Dut, LabError, Resets};
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::record::TestStatus;
+use drophammer_model::quantity::Instant;
+use drophammer_model::record::{Record, TestStatus};
+use drophammer_model::reset::{Reset, ResetKind};
+use drophammer_model::suite::Suite;
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+use drophammer_port::simulated::SimulatedClock;
+use drophammer_port::{Clock, Port};
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::config::hosts_and_routers;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::simulated::{self, ReferenceDut};
+use drophammer_testbed::{Observer, Progress, Session};
+use std::cell::{Cell as Shared, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
 
 /// Resets of the device; 10,000 frames per second.
 fn outcome(device: &str, bgp: &str, test: &str) -> (TestStatus, Outcome) {
@@ -118,4 +136,151 @@ fn sessions_and_routes_come_back_and_are_timed() {
         "BGP routes were away for {without} ms, back after {routes} ms"
     );
     assert_eq!(number(&found, 0, "routes_ms"), None, "static routes are not advertised");
+}
+
+/// Virtual time that passes for the device and the observer too.
+#[derive(Clone)]
+struct SharedClock(Rc<RefCell<SimulatedClock>>);
+
+impl Clock for SharedClock {
+    fn now(&self) -> Instant {
+        self.0.borrow().now()
+    }
+
+    fn wait(&mut self, deadline: Instant) {
+        self.0.borrow_mut().wait(deadline);
+    }
+
+    fn pass(&mut self, deadline: Instant) {
+        self.0.borrow_mut().pass(deadline);
+    }
+
+    fn passes(&self) -> bool {
+        self.0.borrow().passes()
+    }
+
+    fn wall_offset(&self) -> i128 {
+        0
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+/// The reference device, which takes this time to show its counters.
+struct Slow {
+    device: ReferenceDut,
+    clock: SharedClock,
+    time: Duration,
+}
+
+impl Dut for Slow {
+    fn record(&self) -> DutRecord {
+        self.device.record()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        self.device.check()
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        let shown = self.clock.now() + self.time;
+        while self.clock.now() < shown {
+            self.clock.wait(shown);
+        }
+        self.device.counters()
+    }
+
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        self.device.resets()
+    }
+}
+
+/// A user who stops the run at an instant.
+struct User {
+    clock: SharedClock,
+    stops_at: Rc<Shared<Option<Instant>>>,
+}
+
+impl Observer for User {
+    fn record(&mut self, _: &Record) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress<'_>) {}
+
+    fn stopped(&self) -> bool {
+        self.stops_at.get().is_some_and(|at| self.clock.now() >= at)
+    }
+
+    fn time(&self) -> String {
+        "2026-01-01T00:00:00Z".into()
+    }
+}
+
+/// Runs `use_it` on a bed whose device takes `slow` to show its counters. The cell has the instant of a stop.
+fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSetup<'_>, &Shared<Option<Instant>>)) {
+    let dut = &suite.duts[0];
+    let config = simulated::config(dut, &suite.ports, suite.seed);
+    let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
+    let clock = SharedClock(Rc::new(RefCell::new(parts.clock)));
+    let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
+    let ports = Ports::One { ports, clock: Box::new(clock.clone()) };
+    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
+    let mut session = Session::new(suite.seed, suite.profile, 5);
+    let stops_at = Rc::new(Shared::new(None));
+    let mut user = User { clock: clock.clone(), stops_at: stops_at.clone() };
+    let mut device = Slow { device: parts.device, clock, time: slow };
+    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut user);
+    bed.begin_test("reset", bed.left);
+    for _ in 0..100 {
+        if bed.rig().hosts.unresolved().is_some() {
+            bed.settle(Duration::from_millis(20)).unwrap();
+        }
+    }
+    use_it(&mut bed, &stops_at);
+}
+
+#[test]
+fn a_reset_is_timed_where_it_was_although_traffic_started_after_the_request() {
+    let suite = suite(
+        ", delay: 10 us, boot_time: 100 ms",
+        "tests:\n  - reset: {rate: 10 kfps, pause: 1 ms, window: 2 s, resets: [software]}\n",
+    );
+    // Three times as long as the tolerance for loss before a reset.
+    on_slow_device(&suite, Duration::from_millis(60), |bed, _| {
+        let mut found = Outcome::default();
+        drophammer_methods::find("reset").unwrap().run(bed, &suite.tests[0].params, &mut found).unwrap();
+        assert!(near(number(&found, 0, "loss_ms"), 100.0, 0.11), "{:?}", number(&found, 0, "loss_ms"));
+        assert!(near(number(&found, 0, "begins_ms"), 0.0, 0.11), "{:?}", number(&found, 0, "begins_ms"));
+        assert_eq!(rows(&found, "reset")[0].marks, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_link_is_up_again_after_a_reset_that_was_cut_short() {
+    let suite = suite("", "tests: [throughput]\n");
+    on_slow_device(&suite, Duration::ZERO, |bed, stops_at| {
+        let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
+        let spec = TrialSpec {
+            purpose: "link reset".into(),
+            size: "64".parse().unwrap(),
+            flows: vec![FlowSpec::new("all", 0, 1, range(0), range(1))],
+            load: Load::Constant { rate_pps: 1_000.0 },
+            duration_s: 8.0,
+            bin_s: None,
+            drain_s: 0.3,
+            events: vec![],
+        };
+        let second = Duration::from_secs(1);
+        let reset = Reset { kind: ResetKind::Link, at_s: 1.0, down: 5 * second, limit: 10 * second };
+        stops_at.set(Some(bed.rig().now() + 2 * second));
+        assert_eq!(bed.reset_trial(&spec, &reset, 1, 1).map(drop), Err(TestError::Interrupted));
+        assert!(bed.rig().now() < stops_at.get().unwrap() + 2 * second, "the link was to come up later");
+        stops_at.set(None);
+        bed.settle(Duration::from_millis(50)).unwrap();
+        let result = bed.trial(&TrialSpec { duration_s: 0.1, ..spec }).unwrap();
+        assert_eq!((result.offered(), result.lost()), (100, 0));
+    });
 }

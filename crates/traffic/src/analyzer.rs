@@ -6,6 +6,7 @@ mod burst;
 mod deviating;
 mod extras;
 mod home;
+pub(crate) mod ipdv;
 mod received;
 
 pub use received::{GroupReceived, ReceiveBins};
@@ -198,7 +199,7 @@ impl Analyzer {
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
             deviating,
             home: Home { places, register },
-            groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
+            groups: groups.iter().map(|name| GroupReceived::new(bins, ports, varies(spec, name))).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
@@ -316,14 +317,17 @@ impl Analyzer {
                 return Class::Stale;
             }
         }
+        let departure = departure(signature.time, arrival.at);
         if let Some(extras) = self.extras.get_mut(place) {
-            extras.take(sequence);
+            if let Some(variation) = extras.take(sequence, arrival.at.0.saturating_sub(departure)) {
+                group.vary(variation);
+            }
             if elsewhere {
                 extras.elsewhere += 1;
                 group.elsewhere[port] += 1;
             }
         }
-        self.count(queue, group_index, arrival, departure(signature.time, arrival.at));
+        self.count(queue, group_index, arrival, departure);
         Class::Test
     }
 
@@ -452,6 +456,11 @@ impl Analyzer {
     pub(crate) fn extras(&self) -> &[FlowExtras] {
         &self.extras
     }
+}
+
+/// True if the variation of latency from frame to frame is measured in this group.
+fn varies(spec: &TrialSpec, group: &str) -> bool {
+    spec.flows.iter().any(|flow| flow.ipdv && flow.group == group)
 }
 
 /// The destination address of an Ethernet frame in the lower 48 bits; 0 if the frame is too short.

@@ -140,7 +140,7 @@ impl Layout {
 
 /// The ports where `flow` may arrive, if it must be received by one lane; otherwise none.
 fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
-    let asked = flow.per_destination || !flow.also.is_empty();
+    let asked = flow.per_destination || flow.ipdv || !flow.also.is_empty();
     std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)
 }
 

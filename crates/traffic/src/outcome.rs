@@ -5,6 +5,7 @@ mod deviating;
 mod flows;
 mod losses;
 
+use crate::analyzer::ipdv;
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
 use crate::losses::Distance;
@@ -216,6 +217,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         late: sum(|g| g.late),
         received_bytes: sum(|g| g.bytes),
         latency: latency(received.clone()),
+        ipdv: ipdv::summary(received.clone().filter_map(|group| group.ipdv.as_ref())),
         bins: bins.collect(),
         stopped: stopped(senders, index),
         ..GroupCounts::default()

@@ -171,6 +171,20 @@ pub struct GroupReport {
     pub latency_min_ns: u64,
     /// Largest latency in ns.
     pub latency_max_ns: u64,
+    /// Variations of latency from frame to frame; absent unless the group's flows ask for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipdv: Option<IpdvReport>,
+}
+
+/// Variations of latency from a frame to the next one of its flow, as a lane counted them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IpdvReport {
+    /// Those below 0: `(smallest amount of the histogram's step in ns, pairs)`, ascending.
+    pub falls: Vec<(u64, u64)>,
+    /// Those from 0 on, in the same form.
+    pub rises: Vec<(u64, u64)>,
+    /// The smallest and the largest in ns; `None` without a pair.
+    pub range: Option<(i64, i64)>,
 }
 
 /// Counted arrivals at the queues of one port.

@@ -164,7 +164,7 @@ fn show(job: &Job, rate: FrameRate, result: &TrialResult, verdict: Verdict, json
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health, Validity};
+    use drophammer_model::trial::GroupCounts;
 
     fn result(change: impl Fn(&mut TrialResult)) -> TrialResult {
         let group = GroupCounts { intended: 1_000, offered: 1_000, received: 1_000, ..GroupCounts::default() };
@@ -174,17 +174,8 @@ mod tests {
             receiving_s: 1.0,
             elapsed_s: 1.0,
             groups: vec![group],
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: Vec::new(),
-            background: Vec::new(),
-            events: Vec::new(),
-            destinations: Vec::new(),
-            destination_summaries: Vec::new(),
-            losses: Default::default(),
+            ..TrialResult::default()
         };
         change(&mut result);
         result

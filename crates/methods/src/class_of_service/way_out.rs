@@ -121,7 +121,7 @@ mod tests {
     use drophammer_model::Bandwidth;
     use drophammer_model::pattern::{Direction, Distribution};
     use drophammer_model::suite::Profile;
-    use drophammer_model::trial::{Bin, GroupCounts, Health, TrialResult, Validity};
+    use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
 
     /// A trial of one second at 150 % of 1,000 frames per second; `arrived` frames of each class arrive in each bin of
     /// 25 offered ones.
@@ -143,17 +143,8 @@ mod tests {
             receiving_s: 1.0,
             elapsed_s: 1.0,
             groups: classes.iter().map(group).collect(),
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: vec![],
-            background: Default::default(),
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         };
         let pattern = Pattern {
             size: "64".parse().unwrap(),

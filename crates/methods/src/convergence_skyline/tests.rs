@@ -1,5 +1,5 @@
 use super::*;
-use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, Validity};
+use drophammer_model::trial::{Bin, EventRecord, GroupCounts};
 
 /// A trial of one cycle in bins of 100 ms with these shares of delivered frames: up at 0.2 s, down at 2.2 s, end at
 /// 3.2 s.
@@ -13,17 +13,9 @@ fn run(trial: u64, shares: &[f64], lowered: Option<f64>) -> Run {
         receiving_s: 3.2,
         elapsed_s: 3.2,
         groups: vec![group],
-        health: Health::default(),
-        validity: Validity::Valid,
-        dut_cpu: None,
-        dut_counters: Default::default(),
         senders: 1,
-        ways: vec![],
-        background: Default::default(),
         events: vec![event(0.2, "routes up"), event(2.2, "routes down")],
-        destinations: vec![],
-        destination_summaries: vec![],
-        losses: Default::default(),
+        ..TrialResult::default()
     };
     let lowered = lowered.map(Percent);
     let (stall_s, stalled, duration_s) = (0.05, false, 3.2);

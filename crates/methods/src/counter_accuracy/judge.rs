@@ -397,7 +397,7 @@ fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{Health, TrialResult, Validity};
+    use drophammer_model::trial::TrialResult;
 
     /// A trial of 100 frames of 64 bytes from port 0 to port 1, after which the router says these octets.
     fn trial(octets: [u64; 2]) -> (CountedTrial, Facts) {
@@ -409,18 +409,8 @@ mod tests {
             sending_s: 1.0,
             receiving_s: 1.0,
             elapsed_s: 1.0,
-            groups: Vec::new(),
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: vec![],
-            background: Default::default(),
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         };
         let before = after.iter().map(|counter| DutCounter { value: 0, ..counter.clone() }).collect();
         let others = vec![OtherFrames::default(); 2];

@@ -4,6 +4,7 @@ use super::{DENIED, PERMITTED};
 use crate::filter_lists::Case;
 use crate::mlrsearch::Irregular;
 use crate::throughput_search::{SearchTrial, Searched};
+use drophammer_model::outcome::CAPPED;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::trial::{FlowSpec, TrialResult};
 
@@ -43,7 +44,7 @@ impl Measured {
         let at_line_rate = throughput.is_some_and(|found| searched.limits.at_line_rate(found));
         let mut marks = Vec::new();
         marks.extend((at_line_rate && !tester_limited).then(|| "line rate".to_owned()));
-        marks.extend(capped.then(|| "limited by max_load".to_owned()));
+        marks.extend(capped.then(|| CAPPED.to_owned()));
         marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
         match (&searched.error, &searched.unfit) {
             (Some(error), _) => marks.push(format!("the search was stopped: {error}")),

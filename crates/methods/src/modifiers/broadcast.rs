@@ -33,6 +33,7 @@ pub fn flows(tested: &[FlowSpec], size: &PacketSize, load: &Load, duration_s: f6
                 headers: headers(flow.family),
                 background: true,
                 per_destination: false,
+                ipdv: false,
                 also: Vec::new(),
                 weight: 1.0,
                 arrives: None,

@@ -85,6 +85,12 @@ pub(super) fn onset(loads: &[At]) -> Onset {
 }
 
 impl Onset {
+    /// The load below the onset.
+    fn next_lower(&self) -> Option<&At> {
+        let below = self.below?;
+        self.all.iter().find(|at| at.load == below)
+    }
+
     /// In words.
     pub(super) fn text(&self) -> String {
         let Some(highest) = self.all.first() else { return "nothing was measured".into() };
@@ -92,7 +98,7 @@ impl Onset {
             self.all.iter().filter(|at| at.order == Order::Changed).map(|at| format!("{:.1} %", at.load)).collect();
         match (self.begins, self.below) {
             (Some(begins), Some(below)) => {
-                let next = self.all.iter().find(|at| at.load == below).map_or(Order::Unknown, |at| at.order);
+                let next = self.next_lower().map_or(Order::Unknown, |at| at.order);
                 let isolated = self.all.iter().filter(|at| at.order == Order::Changed && at.load < below).count();
                 let also = if isolated > 0 { format!(", and at {isolated} lower loads") } else { String::new() };
                 let at_below =
@@ -123,8 +129,13 @@ impl Onset {
     }
 
     /// Figure to compare: load, its step, and whether it is a lower bound. `None` if there is no certain figure.
+    ///
+    /// If all loads reorder, the figure is the lowest one: a figure of which more is better cannot be an upper bound.
+    /// Its step then reaches down to no load.
     pub(super) fn figure(&self) -> Option<(f64, f64, bool)> {
         match self.begins {
+            // Reordering may begin at the next lower load, or below it.
+            Some(_) if self.next_lower().is_some_and(|at| at.order != Order::Kept) => None,
             Some(begins) => Some((begins, begins - self.below.unwrap_or(0.0), false)),
             None => {
                 let kept = self.all.iter().all(|at| at.order == Order::Kept);
@@ -168,7 +179,7 @@ mod tests {
 
     #[test]
     fn reordering_begins_where_all_higher_loads_have_it() {
-        use Order::{Changed, Doubtful, Kept};
+        use Order::{Changed, Doubtful, Kept, Unknown};
         let of = |orders: [Order; 4]| {
             let loads = [100.0, 75.0, 50.0, 25.0];
             onset(&loads.into_iter().zip(orders).map(|(load, order)| at(load, order)).collect::<Vec<_>>())
@@ -196,6 +207,10 @@ mod tests {
         assert_eq!(doubtful.text(), "not known: order not told apart from the tester at 75.0 % of line rate");
         let edge = of([Changed, Doubtful, Kept, Kept]);
         assert!(edge.text().contains("(order not told apart from the tester there)"), "{}", edge.text());
+        // Reordering may begin at 75 % as well.
+        assert_eq!((edge.begins, edge.figure()), (Some(100.0), None));
+        assert_eq!(of([Changed, Unknown, Kept, Kept]).figure(), None);
+        assert_eq!(of([Changed, Kept, Doubtful, Kept]).figure(), Some((100.0, 25.0, false)));
         assert_eq!(onset(&[]).figure(), None);
     }
 

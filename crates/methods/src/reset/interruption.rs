@@ -1,6 +1,7 @@
 //! The time in which a router did not forward, derived from lost frames (RFC 6201 section 3).
 
-use drophammer_model::trial::{LossEpisode, TrialResult};
+use super::BIN_S;
+use drophammer_model::trial::{GroupCounts, LossEpisode, TrialResult};
 
 /// Loss that begins up to this time before a reset counts as its effect, in seconds, because the two times are read one
 /// after the other.
@@ -38,14 +39,12 @@ impl Interruption {
         let group = &result.groups[index];
         let own = result.losses.episodes.iter().filter(|episode| episode.groups.contains(&index));
         let last_s = group.last_loss_ns.map(seconds);
-        // If an episode has losses of several groups, the loss of each group before the reset is unknown: all of it
-        // counts for the reset.
-        let alone = |episode: &&&LossEpisode| episode.groups.len() == 1;
         let (before, since): (Vec<&LossEpisode>, Vec<&LossEpisode>) =
             own.partition(|episode| seconds(episode.to_ns) < at_s - TOGETHER_S);
-        let lost_before: u64 = before.iter().filter(alone).map(|episode| episode.lost).sum();
+        let first_ns = since.iter().map(|episode| episode.from_ns).min();
+        let lost_before = lost_in(group, &before, first_ns.unwrap_or(u64::MAX));
         let gap_s = 1.0 / rate_pps;
-        let first_s = since.iter().map(|episode| seconds(episode.from_ns)).min_by(f64::total_cmp);
+        let first_s = first_ns.map(seconds);
         let begins_s = first_s.map(|first| first - at_s);
         let lossy = begins_s.is_some_and(|begins| begins < -TOGETHER_S);
         Interruption {
@@ -70,6 +69,23 @@ impl Interruption {
     }
 }
 
+/// Frames that `group` lost in these episodes, which end before its next loss at `next_ns`.
+fn lost_in(group: &GroupCounts, episodes: &[&LossEpisode], next_ns: u64) -> u64 {
+    let lost = |alone: bool| -> u64 {
+        let of = episodes.iter().filter(|episode| (episode.groups.len() == 1) == alone);
+        of.map(|episode| episode.lost).sum()
+    };
+    let (own, shared) = (lost(true), lost(false));
+    // If several groups lost frames together, only the time bins show how many of them this group lost. A bin in which
+    // the next loss begins would count that too.
+    let bin_ns = (BIN_S * 1e9).round() as u64;
+    let ended = usize::try_from(next_ns / bin_ns).unwrap_or(usize::MAX);
+    let bins = || group.bins.iter().take(ended);
+    let offered: u64 = bins().map(|bin| bin.offered).sum();
+    let delivered: u64 = bins().map(|bin| bin.delivered).sum();
+    offered.saturating_sub(delivered).clamp(own, own + shared)
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -77,7 +93,7 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health, Losses, TrialResult, Validity};
+    use drophammer_model::trial::{Bin, Losses};
 
     /// A trial of 4 s at 1,000 fps with these episodes (from, to, frames) in ms.
     fn trial(episodes: &[(u64, u64, u64)]) -> TrialResult {
@@ -102,17 +118,9 @@ mod tests {
             receiving_s: 4.0,
             elapsed_s: 4.0,
             groups: vec![group],
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: 1,
-            ways: vec![],
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
             losses: Losses { episodes: episodes.iter().map(episode).collect(), ..Losses::default() },
+            ..TrialResult::default()
         }
     }
 
@@ -139,6 +147,41 @@ mod tests {
         // No frame arrived when the reset began.
         let found = Interruption::of(&trial(&[(200, 1_799, 1_600)]), 0, 1_000.0, 1.0);
         assert!(found.lossy && found.begins_s.is_none() && found.lost_before == 0, "{found:?}");
+    }
+
+    #[test]
+    fn what_groups_lost_together_before_is_not_the_resets() {
+        // 25 frames of each of two groups in 50 ms. A stall of 10 ms before the reset takes 5 of each.
+        let shared = |episodes: &[(u64, u64, u64)], lossy: &[(usize, u64)]| {
+            let mut result = trial(episodes);
+            let mut bins = vec![Bin { offered: 25, delivered: 25, arrived: 25 }; 80];
+            for (at, lost) in lossy {
+                bins[*at].delivered -= lost;
+            }
+            let lost: u64 = lossy.iter().map(|(_, lost)| lost).sum();
+            result.groups[0] = GroupCounts {
+                offered: 2_000,
+                received: 2_000 - lost,
+                lost,
+                last_loss_ns: result.groups[0].last_loss_ns,
+                bins,
+                ..GroupCounts::default()
+            };
+            result.groups.push(result.groups[0].clone());
+            result.losses.episodes.iter_mut().for_each(|episode| episode.groups = vec![0, 1]);
+            Interruption::of(&result, 1, 500.0, 1.0)
+        };
+        let found = shared(&[(400, 409, 10)], &[(8, 5)]);
+        assert_eq!((found.text(), found.lost_before, found.loss_s), ("went on", 5, 0.0));
+        let found = shared(&[(400, 409, 10), (1_000, 1_199, 200)], &[(8, 5), (20, 25), (21, 25), (22, 25), (23, 25)]);
+        assert_eq!((found.text(), found.lost_before, found.episodes), ("interrupted", 5, 1));
+        assert!(near(Some(found.loss_s), 0.2), "{found:?}");
+        // What was lost in the bin of the first loss after the reset may be its effect.
+        let found = shared(&[(955, 959, 4), (990, 1_199, 210)], &[(19, 7), (20, 25), (21, 25), (22, 25), (23, 25)]);
+        assert!(found.lost_before == 0 && near(Some(found.loss_s), 0.214), "{found:?}");
+        // Nothing was lost before the reset, although the bins of departure and delivery differ.
+        let found = shared(&[(1_000, 1_199, 200)], &[(19, 1), (20, 24), (21, 25), (22, 25), (23, 25)]);
+        assert!(found.lost_before == 0 && near(Some(found.loss_s), 0.2), "{found:?}");
     }
 
     #[test]

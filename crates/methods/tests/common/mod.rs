@@ -11,9 +11,7 @@ use drophammer_model::outcome::{Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
-use drophammer_model::trial::{
-    AddressRange, Bin, Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity,
-};
+use drophammer_model::trial::{AddressRange, Bin, Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -221,17 +219,8 @@ impl Fake {
             receiving_s,
             elapsed_s: receiving_s,
             groups,
-            health: Health::default(),
-            validity: Validity::Valid,
-            dut_cpu: None,
-            dut_counters: Default::default(),
             senders: senders.len() as u32,
-            ways: Vec::new(),
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         }
     }
 }

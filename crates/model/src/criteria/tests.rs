@@ -1,6 +1,7 @@
 //! Criteria over rounds, about cells, and against a baseline.
 
 use super::*;
+use crate::doubt::Doubt;
 use crate::outcome::LEAST_RATIO;
 use crate::statistics::Scale;
 
@@ -22,6 +23,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
         scale: Scale::Ratio,
         least: LEAST_RATIO,
         rounds: Vec::new(),
+        round_loads: Vec::new(),
     }
 }
 
@@ -231,6 +233,38 @@ fn a_row_that_is_not_certain_proves_nothing_that_it_does_not_show() {
     assert_eq!(marked("tester-limited", true, 0.2), Decision::Met);
     assert_eq!(marked("NDR(0) refuted by trial 7", true, 0.1), Decision::Undecided);
     assert_eq!(marked("irregular", false, 0.3), Decision::Met);
+    assert_eq!(marked("limited by max_load", false, 0.3), Decision::Undecided);
+    // The DUT may have lost less.
+    assert_eq!(marked("doubtful: bursts of the tester", false, 0.1), Decision::Undecided);
+    assert_eq!(marked("doubtful: bursts of the tester", false, 0.3), Decision::Met);
+}
+
+#[test]
+fn what_is_certain_of_a_marked_cell_depends_on_its_column() {
+    let found = |column: &str, mark: &str| {
+        let row = Row { cells: vec![Cell::Number(6.0)], marks: vec![mark.into()], ..Row::default() };
+        of_cell(&row, 0, column).unwrap().0
+    };
+    // The tester took most of the time of a step: the DUT needs no longer.
+    assert_eq!(found("step_s", "tester-limited: the tester alone took 4 s"), Figure::at_most(6.0));
+    assert_eq!(found("throughput_pps", "tester-limited"), Figure::at_least(6.0));
+    assert_eq!(found("throughput_pps", "limited by max_load"), Figure::at_least(6.0));
+    assert_eq!(found("throughput_pps", "doubtful: an idle processor"), Figure::at_least(6.0));
+    assert_eq!(found("received", "doubtful: an idle processor"), Figure::unknown());
+}
+
+#[test]
+fn a_doubtful_figure_proves_only_what_a_better_one_would_too() {
+    let doubt = Doubt { round: 1, trial: 3, text: "41 % were lost beside an idle processor".into() };
+    let judged = |value, bound| {
+        let rank = RankFigure { doubts: vec![doubt.clone()], ..rank(value, false) };
+        let found = of_rank(&rank);
+        assert!(found.why.as_ref().is_some_and(|why| why.starts_with("doubtful: 41 %")), "{found:?}");
+        judge_rounds(&[found.figure], true, bound)
+    };
+    assert_eq!(judged(Some(90.0), 100.0), Decision::Undecided);
+    assert_eq!(judged(Some(110.0), 100.0), Decision::Met);
+    assert_eq!(judged(None, 100.0), Decision::Undecided);
 }
 
 #[test]

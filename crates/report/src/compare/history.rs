@@ -1,6 +1,6 @@
 //! The figures of a suite over time: each run compared with the one before it.
 
-use super::{Compared, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
+use super::{Compared, Condition, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
 use crate::format::{plain, shorten};
 use crate::json::escaped;
 use crate::rank::Entry;
@@ -12,6 +12,9 @@ use serde_json::json as value;
 /// The rules in one paragraph for the reader.
 const HOW: &str = "Each run is compared with the one before it, as by `drophammer compare`: among the comparisons of each two runs there is a chance of \
 at most 5 % of any false one, so of twenty changes that are shown one may be none. A slow drift shows in no pair: compare the newest run with the first.";
+/// Explanation of [`Past::differing`].
+const CONDITIONS: &str = "Some runs had other conditions than the run before, so a change may have another cause than the router: \
+`drophammer compare A B` names them, where A and B are the folders of two runs.";
 /// Characters of the longest bar.
 const BAR: f64 = 24.0;
 /// Longest cell, in characters.
@@ -35,6 +38,19 @@ pub struct Past {
     pub run: RunLine,
     /// How it compares with the run before; absent for the first.
     pub count: Option<Count>,
+    /// Conditions that differ from those of the run before: its value, then that of this run. Empty for the first.
+    pub conditions: Vec<Condition>,
+}
+
+impl Past {
+    /// `2 conditions differ`; `None` if none does.
+    fn differing(&self) -> Option<String> {
+        match self.conditions.len() {
+            0 => None,
+            1 => Some("1 condition differs".into()),
+            more => Some(format!("{more} conditions differ")),
+        }
+    }
 }
 
 /// One figure of one DUT.
@@ -70,7 +86,7 @@ pub fn history(runs: &[Run]) -> History {
 
 impl History {
     fn begin(&mut self, first: Compared) {
-        self.runs.extend(first.runs.into_iter().map(|run| Past { run, count: None }));
+        self.runs.extend(first.runs.into_iter().map(|run| Past { run, count: None, conditions: Vec::new() }));
         self.series.extend(first.lines.into_iter().map(|line| {
             let point = Point { entry: line.entries.first().cloned().flatten(), finding: None };
             Series { line, points: vec![point] }
@@ -81,7 +97,8 @@ impl History {
     fn add(&mut self, mut pair: Compared) {
         let count = pair.count(1);
         let before = self.runs.len();
-        self.runs.extend(pair.runs.pop().map(|run| Past { run, count: Some(count) }));
+        let conditions = pair.conditions;
+        self.runs.extend(pair.runs.pop().map(|run| Past { run, count: Some(count), conditions }));
         for line in pair.lines {
             let same = |s: &&mut Series| (&s.line.dut, &s.line.test, &s.line.key) == (&line.dut, &line.test, &line.key);
             let point =
@@ -128,16 +145,19 @@ impl History {
             let count = |of: fn(&Count) -> usize| past.count.map_or("–".to_owned(), |count| of(&count).to_string());
             let worse = Cell::new(count(|count| count.worse));
             let is_worse = past.count.is_some_and(|count| count.worse > 0);
+            let state = [Some(plain(&past.run.state)), past.differing()];
             table.add_row([
                 Cell::new(plain(&past.run.started)),
                 Cell::new(shorten(&plain(&past.run.folder), CELL)),
-                Cell::new(plain(&past.run.state)),
+                Cell::new(state.into_iter().flatten().collect::<Vec<_>>().join("\n")),
                 if is_worse { worse.fg(Color::Red) } else { worse },
                 Cell::new(count(|count| count.better)),
             ]);
         }
         finish(&mut table, &[3, 4], color);
-        format!("{}\n{table}\n", plain(&self.suite))
+        let differ = self.runs.iter().any(|past| !past.conditions.is_empty());
+        let conditions = if differ { format!("{}\n", wrap(CONDITIONS, WIDTH)) } else { String::new() };
+        format!("{}\n{table}\n{conditions}", plain(&self.suite))
     }
 
     /// Each figure over time, with ANSI colours when `color`.
@@ -149,7 +169,12 @@ impl History {
             let mut table = started_table(&["started", "median", "", "against the run before"]);
             for (past, point) in self.runs.iter().zip(&series.points) {
                 let against = point.finding.as_ref().filter(|_| point.entry.is_some());
-                let cell = Cell::new(against.map_or("–".to_owned(), |finding| text::against(line, finding)));
+                let words = |finding: &Finding| {
+                    let is_compared = !matches!(finding.verdict, Verdict::NotCompared(_));
+                    let differing = past.differing().filter(|_| is_compared);
+                    [Some(text::against(line, finding)), differing].into_iter().flatten().collect::<Vec<_>>().join("\n")
+                };
+                let cell = Cell::new(against.map_or("–".to_owned(), words));
                 table.add_row([
                     Cell::new(plain(&past.run.started)),
                     Cell::new(text::entry(line, point.entry.as_ref())),
@@ -177,9 +202,11 @@ impl History {
     pub fn json(&self) -> serde_json::Value {
         let runs = self.runs.iter().map(|past| {
             let count = past.count;
+            let conditions = past.conditions.iter().map(|one| value!({"name": one.name, "values": one.values}));
             value!({
                 "folder": past.run.folder, "started": past.run.started, "state": past.run.state,
                 "worse": count.map(|count| count.worse), "better": count.map(|count| count.better),
+                "conditions": conditions.collect::<Vec<_>>(),
             })
         });
         let series = self.series.iter().map(|series| {

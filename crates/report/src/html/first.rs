@@ -85,14 +85,15 @@ fn key(view: &View, figure: &Ranked) -> Markup {
         format!("{:.1}", SCALE.0 + (SCALE.1 - SCALE.0) * share)
     };
     let height = order.len() as f64 * ROW + 8.0;
+    let title = grid::distinct_title(view, figure);
     let direction = if figure.higher_is_better { "more is better" } else { "less is better" };
     html! {
         figure.key {
             figcaption {
-                a href={ "#test-" (view.sections[figure.section].id) } { (figure.title) }
+                a href={ "#test-" (view.sections[figure.section].id) } { (title) }
                 " " small { (figure.unit) " \u{b7} " (direction) }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(figure.title) {
+            svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(title) {
                 @for (row, dut) in order.iter().enumerate() {
                     @let entry = &figure.entries[*dut];
                     @let y = row as f64 * ROW + 18.0;

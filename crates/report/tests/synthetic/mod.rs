@@ -71,16 +71,9 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
                 departure_error: vec![(50.0, 210), (99.0, 5_400)],
                 ..Default::default()
             },
-            validity: Validity::Valid,
             dut_cpu: Some(0.97),
-            dut_counters: Default::default(),
             senders: 2,
-            ways: Vec::new(),
-            background: vec![],
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-            losses: Default::default(),
+            ..TrialResult::default()
         },
     }
 }
@@ -244,6 +237,7 @@ fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure 
         scale: Scale::Ratio,
         least: 0.03,
         rounds: Vec::new(),
+        round_loads: Vec::new(),
     }
 }
 

@@ -166,7 +166,7 @@ impl Analyzer {
         self.settled = false;
         let (mut taken, mut stale) = (0, 0);
         let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
-        let latencies = self.groups[group as usize].latencies();
+        let (latencies, mut ipdv) = self.groups[group as usize].latencies();
         let (flows, extras, late_ns) = (self.flows.as_mut_slice(), self.extras.as_mut_slice(), self.late_ns);
         for looked in looked {
             let place = looked.place as usize;
@@ -192,10 +192,13 @@ impl Analyzer {
                 },
             }
             taken += 1;
-            if let Some(extras) = extras.get_mut(place) {
-                extras.take(flows[place].state.unwrap(looked.frame as u32));
-            }
             let latency = looked.at.saturating_sub(looked.departure);
+            if let Some(extras) = extras.get_mut(place)
+                && let Some(variation) = extras.take(flows[place].state.unwrap(looked.frame as u32), latency)
+                && let Some(ipdv) = &mut ipdv
+            {
+                ipdv.record(variation);
+            }
             latencies.record(latency);
             run.add(looked.length, latency, late_ns, looked.at);
         }
@@ -213,7 +216,7 @@ impl Analyzer {
         let at = arrival.at.0;
         let mut run = Run::new(group, &mut self.bins, departure, at);
         let latency = at.saturating_sub(departure);
-        self.groups[group].latencies().record(latency);
+        self.groups[group].latencies().0.record(latency);
         run.add(arrival.frame.len() as u32, latency, self.late_ns, at);
         self.add(port, &run);
     }

@@ -1,5 +1,6 @@
-//! State of flows with alternate ports or counts by destination.
+//! State of flows with alternate ports, counts by destination or delay variation from frame to frame.
 
+use super::ipdv::Before;
 use drophammer_model::trial::{FlowSpec, PortIndex};
 
 /// State that only some flows need, in a cache line apart from that of the flow.
@@ -12,17 +13,19 @@ pub(crate) struct FlowExtras {
     pub(crate) elsewhere: u64,
     /// Counts by destination, if the flow has them.
     pub(crate) tally: Option<Tally>,
+    /// The last frame, if delay variation is measured.
+    before: Option<Before>,
 }
 
 impl FlowExtras {
     pub(super) fn new(flow: &FlowSpec) -> FlowExtras {
         let tally = flow.per_destination.then(|| Tally::new(flow.destinations.count()));
-        FlowExtras { also: flow.also.clone(), elsewhere: 0, tally }
+        FlowExtras { also: flow.also.clone(), elsewhere: 0, tally, before: flow.ipdv.then(Before::default) }
     }
 
     /// True if `flow` needs this state.
     pub(super) fn asked_for(flow: &FlowSpec) -> bool {
-        flow.per_destination || !flow.also.is_empty()
+        flow.per_destination || flow.ipdv || !flow.also.is_empty()
     }
 
     /// True if its frames may arrive at another port.
@@ -30,12 +33,14 @@ impl FlowExtras {
         !self.also.is_empty()
     }
 
-    /// Counts the distinct frame `sequence`.
+    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much the latency of the frame before it was
+    /// shorter, if that is measured and that frame arrived directly before.
     #[inline]
-    pub(super) fn take(&mut self, sequence: u64) {
+    pub(super) fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
         if let Some(tally) = &mut self.tally {
             tally.take(sequence);
         }
+        self.before.as_mut()?.take(sequence, latency)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Counts of received frames, by group and by port.
 
 use super::Deviations;
+use super::ipdv::Ipdv;
 use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::plan::spaced;
@@ -37,10 +38,12 @@ pub struct GroupReceived {
     latency_sum: u128,
     latency_min: u64,
     latency_max: u64,
+    /// Variations of latency from frame to frame, if they are measured.
+    ipdv: Option<Box<Ipdv>>,
 }
 
 impl GroupReceived {
-    pub(crate) fn new(bins: usize, ports: usize) -> GroupReceived {
+    pub(crate) fn new(bins: usize, ports: usize, ipdv: bool) -> GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
@@ -52,13 +55,21 @@ impl GroupReceived {
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
+            ipdv: ipdv.then(Box::default),
         }
     }
 
-    /// Counts the latency of each frame; everything else is counted in a [`Run`].
+    /// Counts the latency of each frame, and its variation; everything else is counted in a [`Run`].
     #[inline]
-    pub(super) fn latencies(&mut self) -> &mut Latencies {
-        &mut self.latencies
+    pub(super) fn latencies(&mut self) -> (&mut Latencies, Option<&mut Ipdv>) {
+        (&mut self.latencies, self.ipdv.as_deref_mut())
+    }
+
+    /// Counts a variation of latency from one frame to the next.
+    pub(super) fn vary(&mut self, variation: i64) {
+        if let Some(ipdv) = &mut self.ipdv {
+            ipdv.record(variation);
+        }
     }
 
     /// Adds the frames of a run.
@@ -113,6 +124,7 @@ impl GroupReceived {
             latency_sum_ns: self.latency_sum,
             latency_min_ns: self.latency_min,
             latency_max_ns: self.latency_max,
+            ipdv: self.ipdv.as_ref().map(|ipdv| ipdv.report()),
         }
     }
 }

@@ -11,7 +11,8 @@ fn analyzer() -> Analyzer {
     analyzer_of(false)
 }
 
-/// Like [`analyzer`]; with `further`, both flows are counted by destination and may arrive at port 0 as well.
+/// Like [`analyzer`]; with `further`, both flows are counted by destination, have their delay variation measured and may arrive at
+/// port 0 as well.
 fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
@@ -19,6 +20,7 @@ fn analyzer_of(further: bool) -> Analyzer {
         FlowSpec {
             also: if further { vec![0] } else { vec![] },
             per_destination: further,
+            ipdv: further,
             ..FlowSpec::new(group, 0, 1, range, range)
         }
     };
@@ -158,7 +160,10 @@ fn told(analyzer: &mut Analyzer) -> String {
     let groups: Vec<_> = analyzer
         .groups()
         .iter()
-        .map(|g| (g.stray, g.corrupted, g.late, g.bytes, bins(&g.bins), g.elsewhere.clone(), g.latency_summary()))
+        .map(|g| {
+            let variation = g.report(&Deviations::default()).ipdv;
+            (g.stray, g.corrupted, g.late, g.bytes, bins(&g.bins), g.elsewhere.clone(), g.latency_summary(), variation)
+        })
         .collect();
     let flows: Vec<_> = analyzer
         .flows()

@@ -168,6 +168,15 @@ impl Daemon {
         }
     }
 
+    /// As [`Daemon::check`], for a program that may stop work without ending: its log then has a line that begins with `words`.
+    pub(crate) fn check_works(&mut self, words: &str) -> Result<(), LabError> {
+        self.check()?;
+        match end_of(&self.log).lines().find(|line| line.starts_with(words)) {
+            Some(line) => Err(self.died(line)),
+            None => Ok(()),
+        }
+    }
+
     fn died(&self, status: &str) -> LabError {
         let log = self.log_tail();
         let log = if log.is_empty() { log } else { format!("\n{log}") };
@@ -232,8 +241,8 @@ pub(crate) fn shell(
     result.map_err(|e| e.with_log(&tail(log)))
 }
 
-/// The last 12 lines of a log (of its last 8 KiB) after its name; empty if there are none.
-pub(crate) fn tail(log: &Path) -> String {
+/// The last 8 KiB of a log.
+fn end_of(log: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
@@ -242,7 +251,12 @@ pub(crate) fn tail(log: &Path) -> String {
         file.take(8192).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The last 12 lines of a log (of its last 8 KiB) after its name; empty if there are none.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = end_of(log);
     let lines: Vec<_> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     if lines.is_empty() {
         return String::new();
@@ -278,6 +292,21 @@ mod tests {
         let look = || Ok(daemon.check().map_or_else(|e| Look::Ready(e.to_string()), |()| Look::NotYet(String::new())));
         let text = wait::until(Duration::from_secs(10), &|| false, look).unwrap();
         assert!(text.contains("routed") && text.contains('4') && text.contains("cannot read table"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_works_no_more_is_told_by_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sh = command(&find("sh", "dash").unwrap(), "test");
+        sh.args(["-c", "echo up; echo 'Kernel panic: BUG!'; exec sleep 600"]);
+        let mut daemon = Daemon::start("guest", sh, folder.path()).unwrap();
+        let mut look = |words: &'static str| {
+            let found = daemon.check_works(words);
+            Ok(found.map_or_else(|e| Look::Ready(e.to_string()), |()| Look::NotYet(String::new())))
+        };
+        let text = wait::until(Duration::from_secs(10), &|| false, || look("Kernel panic")).unwrap();
+        assert!(text.starts_with("guest ended by itself (Kernel panic: BUG!)"), "{text}");
+        assert!(matches!(look("no such line"), Ok(Look::NotYet(_))));
     }
 
     #[test]

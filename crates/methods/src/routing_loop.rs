@@ -392,7 +392,7 @@ fn measure(
     let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());
     let mut rank = higher(figure, title, "pps", None);
-    let mut stuck = None;
+    let (mut stuck, mut ended) = (None, Ok(()));
     if accounted.is_lossless() {
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
         let found = search::highest(bed, &setting, accounted, outcome)?;
@@ -406,8 +406,12 @@ fn measure(
             rows::load(outcome, circle, pattern, "without loss", &found.best);
             rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
             bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), index, of);
-            search::overload(bed, &setting, found.best.rate(), outcome)?;
-            stuck = setting.sticks(bed, &spec, "overload")?;
+            let overloaded = search::overload(bed, &setting, found.best.rate(), outcome);
+            match overloaded.and_then(|()| setting.sticks(bed, &spec, "overload")) {
+                Ok(found) => stuck = found,
+                // A router that the overload kills has carried the load before.
+                Err(e) => ended = Err(e),
+            }
         }
         if let Some(text) = &stuck {
             note_of(outcome, pattern, text);
@@ -420,7 +424,7 @@ fn measure(
     // A loop that does not decrement a TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
     outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
-    Ok(Found { wrong, stuck })
+    ended.map(|()| Found { wrong, stuck })
 }
 
 #[cfg(test)]

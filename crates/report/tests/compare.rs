@@ -268,6 +268,21 @@ fn beds_of_different_size_are_columns_and_their_ports_one_condition() {
 }
 
 #[test]
+fn a_dut_that_one_run_lacks_is_one_condition() {
+    let both = run(2, 1.0, "both");
+    let mut one = both.clone();
+    let gone = one.duts.iter().position(|dut| dut.name == "linux").unwrap();
+    one.duts.remove(gone);
+    one.started.duts.retain(|dut| dut != "linux");
+    one.tests.retain(|test| test.dut != "linux");
+    one.trials.retain(|trial| trial.dut != "linux");
+    let compared = compare_runs(&[both, one]);
+    let shown: Vec<String> = compared.conditions.iter().map(|c| format!("{}: {}", c.name, c.text())).collect();
+    let named: Vec<&String> = shown.iter().filter(|line| line.contains("linux")).collect();
+    assert_eq!(named, ["DUT linux: A there | B \u{2013}"], "{shown:#?}");
+}
+
+#[test]
 fn a_port_that_one_bed_lacks_is_compared_between_the_others() {
     let with = |backend: &str| {
         let mut run = run(1, 1.0, backend);

@@ -259,6 +259,20 @@ fn a_reset_is_timed_where_it_was_although_traffic_started_after_the_request() {
 }
 
 #[test]
+fn a_reset_before_the_traffic_is_no_result() {
+    let suite = suite(
+        ", delay: 10 us, boot_time: 100 ms",
+        "tests:\n  - reset: {rate: 10 kfps, pause: 1 ms, window: 2 s, resets: [software]}\n",
+    );
+    on_slow_device(&suite, Duration::from_millis(1_200), |bed, _| {
+        let mut found = Outcome::default();
+        let end = drophammer_methods::find("reset").unwrap().run(bed, &suite.tests[0].params, &mut found);
+        assert!(matches!(&end, Err(TestError::Unfit(why)) if why[0].contains("before the traffic began")), "{end:?}");
+        assert_eq!(found.ranks, []);
+    });
+}
+
+#[test]
 fn a_link_is_up_again_after_a_reset_that_was_cut_short() {
     let suite = suite("", "tests: [throughput]\n");
     on_slow_device(&suite, Duration::ZERO, |bed, stops_at| {

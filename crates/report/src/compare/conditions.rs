@@ -43,7 +43,10 @@ type Facts = Vec<(String, Value)>;
 
 /// All conditions that differ, in the order of the first run that has them.
 pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
-    let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines)).collect();
+    // Of a DUT that only some runs have, one line says everything.
+    let has = |view: &View, dut: &str| view.duts.iter().chain(&view.tester).any(|known| known.name == dut);
+    let everywhere = |dut: &str| views.iter().all(|view| has(view, dut));
+    let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines, &everywhere)).collect();
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in facts.iter().flatten() {
         if !names.contains(&name.as_str()) {
@@ -108,7 +111,8 @@ fn deviations(views: &[View]) -> Option<Condition> {
     values.iter().any(Option::is_some).then_some(Condition { name, values })
 }
 
-fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
+/// The conditions of a run; of its DUTs, only of those that are `everywhere`.
+fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> bool) -> Facts {
     let mut out = Vec::new();
     let mut add = |name: &str, value: String| out.push((name.to_owned(), Value::Text(value)));
     let started = &view.run.started;
@@ -122,7 +126,10 @@ fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
     for (name, value) in of_machine(&started.environment) {
         add(&name, value);
     }
-    for dut in view.duts.iter().chain(&view.tester) {
+    for dut in &view.duts {
+        out.push((format!("DUT {}", dut.name), Value::Text("there".into())));
+    }
+    for dut in view.duts.iter().filter(|dut| everywhere(&dut.name)).chain(&view.tester) {
         if let Some(record) = dut.records.first() {
             let configurations =
                 record.config.iter().map(|(file, text)| (format!("configuration {file}"), text.clone()));
@@ -136,14 +143,16 @@ fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
     for section in &view.sections {
         parameters(&mut out, section);
         for result in section.results.iter().filter(|result| !result.standing.is_completed()) {
-            let name = format!("{} on {}", section.title, view.dut(result.dut).name);
-            out.push((name, Value::Text(result.standing.text())));
+            let dut = &view.dut(result.dut).name;
+            if everywhere(dut) {
+                out.push((format!("{} on {dut}", section.title), Value::Text(result.standing.text())));
+            }
         }
     }
     for section in view.all_sections() {
-        rates(&mut out, section, view);
+        rates(&mut out, section, view, everywhere);
     }
-    for line in lines {
+    for line in lines.iter().filter(|line| everywhere(&line.dut)) {
         let Some(entry) = &line.entries[run] else { continue };
         let limit = if entry.tester_limited() { "the tester or the end of the test" } else { "the DUT" };
         out.push((format!("Limit of {} of {}", line.title, line.dut), Value::Text(limit.into())));
@@ -211,11 +220,11 @@ fn parameters(out: &mut Facts, section: &Section) {
 }
 
 /// Limits of the tester: its ceiling, and the load that it can offer.
-fn rates(out: &mut Facts, section: &Section, view: &View) {
+fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&str) -> bool) {
     for table in section.tables.iter().filter(|table| ["tester_ceiling", "offered_load"].contains(&table.key)) {
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
         let Some(rate) = column("ceiling_pps").or(column("offered_pps")) else { continue };
-        for row in &table.rows {
+        for row in table.rows.iter().filter(|row| everywhere(&view.dut(row.dut).name)) {
             let cell = |column: usize| row.cells.get(column).copied();
             let word = |key: &str| match column(key).and_then(cell) {
                 Some(Cell::Text(text)) => text.clone(),

@@ -84,6 +84,11 @@ pub(super) fn modules() -> Result<String, LabError> {
     }
 }
 
+/// Fails once the guest has ended. After a panic of its kernel, its process waits for ever.
+fn works(daemon: &mut Daemon) -> Result<(), LabError> {
+    daemon.check_works("Kernel panic")
+}
+
 impl UmlDut {
     /// Starts a guest and returns once it plays its role.
     pub(super) fn bring_up(
@@ -235,7 +240,7 @@ impl UmlDut {
     }
 
     fn check_process(&mut self) -> Result<(), LabError> {
-        self.daemon.as_mut().map_or(Ok(()), Daemon::check)
+        self.daemon.as_mut().map_or(Ok(()), works)
     }
 
     fn pid(&self) -> Option<u32> {
@@ -251,7 +256,7 @@ impl UmlDut {
     /// Asks the guest; fails once it has ended.
     fn ask(&mut self, question: &str) -> Result<Value, LabError> {
         let UmlDut { daemon, ends, .. } = self;
-        agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), Daemon::check))
+        agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), works))
     }
 
     /// Numbers that the guest reports, by name.

@@ -91,6 +91,8 @@ impl Method for BgpSessionCapacity {
 fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     // Take one peer of each port in rotation, so that every step spreads over all ports.
     let routing = bed.routing()?;
+    // Before the first step: the router may refuse sessions for seconds after those of an earlier test have ended.
+    routing.ready_for_sessions()?;
     let mut by_port: Vec<Vec<usize>> = Vec::new();
     for (index, peer) in routing.peers().iter().enumerate() {
         if by_port.len() <= peer.port {

@@ -101,17 +101,23 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         let routing = bed.routing()?;
         routing.act(&RouteAction::Close { peer: observer })?;
         routing.await_settled(&[], PATIENCE.get(params))?;
+        // Before the times begin: the router may refuse sessions for seconds after one has ended.
+        routing.ready_for_sessions()?;
+        let watched = routing.now_s();
         let watch = routing.watch(observer, origin, &case.all);
+        let expected = routing.now_s();
         routing.expect(watch, case.whole(), true);
         let begun = routing.now_s();
+        // A million routes take time to watch and to expect, and a trace counts from before that.
+        let (since_watch, since_expect) = (begun - watched, begun - expected);
         let up = route_tests::establish(bed, &[observer], params)?.first().map_or(0.0, Duration::as_secs_f64);
         let routing = bed.routing()?;
         let settled = routing.await_settled(&[watch], PATIENCE.get(params))?;
         let verified = routing.verified(watch);
         // Times count from the establishment of the session; routes may follow at once.
         let last_s = verified.last_change_s.map(|at| (at - begun - up).max(0.0)).filter(|_| settled.complete);
-        let first_s =
-            routing.trace(watch).times.into_iter().flatten().min_by(f64::total_cmp).map(|at| (at - up).max(0.0));
+        let first = routing.trace(watch).times.into_iter().flatten().min_by(f64::total_cmp);
+        let first_s = first.map(|at| (at - since_expect - up).max(0.0));
         times.extend(last_s);
         let incomplete = (!settled.complete).then(|| complaint(routing, watch, &settled));
         TABLE.add(
@@ -130,7 +136,8 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         );
         if repeat == 0 {
             for (at, routes) in bed.routing()?.trace(watch).skyline {
-                PLOT.curve(outcome, &family.to_string(), xy((at - up).max(0.0), f64::from(routes)));
+                let at = (at - since_watch - up).max(0.0);
+                PLOT.curve(outcome, &family.to_string(), xy(at, f64::from(routes)));
             }
         }
     }

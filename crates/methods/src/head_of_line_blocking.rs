@@ -293,7 +293,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
             congested_pps: forwarded(&full),
             line_pps: rates.line_pps,
             offered_pps: offered,
-            sources_pps: (calm.offered_load().pps(), loaded.offered_load().pps()),
+            sources_pps: (block.offered_pps(ports, calm), block.offered_pps(ports, loaded)),
         };
         let verdict = judge(&seen, *least);
         let overload = seen.offered_pps / seen.line_pps;
@@ -322,7 +322,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
                 protocol: pattern.protocol(),
                 ports: block.text(ports),
                 intended_load_pps: rates.source.pps(),
-                offered_load_pps: loaded.offered_load().pps(),
+                offered_load_pps: seen.sources_pps.1,
                 uncongested_offered: free.offered,
                 uncongested_lost: free.lost,
                 uncongested_loss_percent: loss,
@@ -348,8 +348,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
             format!("{text}: head-of-line blocking {}; backpressure {}", verdict.blocking, verdict.backpressure),
         );
         // A port that was not congested proves nothing, and loss without congestion is not caused by blocking.
-        let counts = verdict.congested && !verdict.blocking.starts_with("not known");
-        worst = worst.into_iter().chain(loss.filter(|_| counts)).max_by(f64::total_cmp);
+        worst = worst.into_iter().chain(loss.filter(|_| verdict.counts_loss(&seen))).max_by(f64::total_cmp);
     }
     if let Some(loss) = worst {
         let title = format!("Loss to an uncongested port, {}", pattern.size_text());

@@ -169,6 +169,13 @@ pub trait Routing {
         RoutesSent::default()
     }
 
+    /// Waits until the DUT accepts sessions again after earlier ones have ended. [`Routing::establish`] does this too. A
+    /// test that measures a time around it calls this first, so that the wait is not in the time.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if the control program of the DUT fails.
+    fn ready_for_sessions(&mut self) -> Result<(), TestError>;
+
     /// Brings the sessions of `peers` up and waits until they are established. Returns the time this took per session,
     /// in order.
     ///

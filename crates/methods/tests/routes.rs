@@ -6,7 +6,7 @@ use common::{Fake, cell, params, rank, rows};
 use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{
     Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
-    Testbed, Verified, find,
+    Testbed, Trace, Verified, find,
 };
 use drophammer_model::filter::FilterList;
 use drophammer_model::outcome::{Cell, Outcome, RankFigure};
@@ -37,6 +37,16 @@ struct Router {
     held_s: f64,
     /// Trials with this in their purpose are unfit.
     unfit: &'static str,
+    /// Time for which it refuses sessions after one has ended, in seconds.
+    idle_s: f64,
+    /// Time in which a watch begins, and that in which it changes, in seconds.
+    watch_s: f64,
+    /// Sessions have ended, and the time since has not been waited for.
+    refuses: bool,
+    /// When the watch began, when it changed, and when a new session had all routes.
+    watched_at: f64,
+    expected_at: f64,
+    dumped_at: Option<f64>,
     up: BTreeSet<PeerIndex>,
     held: BTreeSet<u32>,
     expected: BTreeSet<u32>,
@@ -64,6 +74,12 @@ impl Router {
             sending_s: 0.0,
             held_s: 0.0,
             unfit: "",
+            idle_s: 0.0,
+            watch_s: 0.0,
+            refuses: false,
+            watched_at: 0.0,
+            expected_at: 0.0,
+            dumped_at: None,
             up: BTreeSet::new(),
             held: BTreeSet::new(),
             expected: BTreeSet::new(),
@@ -71,6 +87,10 @@ impl Router {
             now_s: 0.0,
             resets: 0,
         }
+    }
+
+    fn time_of(&self, route: u32) -> f64 {
+        self.route_s * f64::from(1 + route % 2)
     }
 
     fn missing(&self) -> usize {
@@ -127,7 +147,15 @@ impl Routing for Router {
         Ok(Arc::new(RouteRange::internet(family, count, 1).unwrap().into()))
     }
 
+    fn ready_for_sessions(&mut self) -> Result<(), TestError> {
+        if std::mem::take(&mut self.refuses) {
+            self.now_s += self.idle_s;
+        }
+        Ok(())
+    }
+
     fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
+        self.ready_for_sessions()?;
         for peer in peers {
             if self.up.len() == self.sessions {
                 self.now_s += within.as_secs_f64();
@@ -136,6 +164,10 @@ impl Routing for Router {
             self.up.insert(*peer);
         }
         self.now_s += 0.5;
+        if !self.held.is_empty() {
+            self.pending_s = self.held.iter().map(|route| self.time_of(*route)).sum();
+            self.dumped_at = Some(self.now_s + self.pending_s);
+        }
         Ok(vec![Duration::from_millis(500); peers.len()])
     }
 
@@ -145,10 +177,14 @@ impl Routing for Router {
 
     fn watch_part(&mut self, _: PeerIndex, _: PeerIndex, _: &Arc<Routes>, _: Range<u32>) -> WatchIndex {
         self.expected.clear();
+        self.watched_at = self.now_s;
+        self.now_s += self.watch_s;
         0
     }
 
     fn expect(&mut self, _: WatchIndex, part: Range<u32>, present: bool) {
+        self.expected_at = self.now_s;
+        self.now_s += self.watch_s;
         if present {
             self.expected.extend(part);
         } else {
@@ -157,9 +193,17 @@ impl Routing for Router {
     }
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
-        let RouteAction::Routes { change, part, .. } = action else { panic!("{action:?}") };
+        let (change, part) = match action {
+            RouteAction::Routes { change, part, .. } => (change, part),
+            RouteAction::Close { peer } => {
+                self.up.remove(peer);
+                self.refuses = true;
+                return Ok(());
+            }
+            RouteAction::Link { .. } => panic!("{action:?}"),
+        };
         for route in part.clone() {
-            self.pending_s += self.route_s * f64::from(1 + route % 2);
+            self.pending_s += self.time_of(route);
             match change {
                 Change::Advertise if self.held.len() < self.limit => drop(self.held.insert(route)),
                 Change::Advertise => {}
@@ -185,11 +229,20 @@ impl Routing for Router {
 
     fn verified(&self, _: WatchIndex) -> Verified {
         let (expected, missing) = (self.expected.len() as u64, self.missing() as u64);
-        Verified { expected, present: expected - missing, missing, ..Verified::default() }
+        let last_change_s = self.dumped_at;
+        Verified { expected, present: expected - missing, missing, last_change_s, ..Verified::default() }
+    }
+
+    /// All routes of a new session arrive at once.
+    fn trace(&self, _: WatchIndex) -> Trace {
+        let Some(at) = self.dumped_at else { return Trace::default() };
+        let routes = self.held.len() as u32;
+        Trace { skyline: vec![(at - self.watched_at, routes)], times: vec![Some(at - self.expected_at)] }
     }
 
     fn reset(&mut self, _: Duration) -> Result<(), TestError> {
         self.resets += 1;
+        self.refuses |= !self.up.is_empty();
         self.up.clear();
         self.held.clear();
         self.expected.clear();
@@ -281,6 +334,36 @@ fn sessions_are_counted_up_to_the_first_that_does_not_come_up() {
     let mut bed = Router::new(5);
     let (outcome, _) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
     assert_eq!((rank(&outcome, "bgp_sessions"), rank(&outcome, "bgp_sessions_s")), (Some(10.0), Some(2.0)));
+}
+
+#[test]
+fn the_wait_after_the_sessions_of_an_earlier_test_is_in_no_step() {
+    let mut bed = Router { idle_s: 3.0, ..Router::new(5) };
+    for _ in 0..2 {
+        let (outcome, end) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+        assert_eq!(end, Ok(()));
+        assert_eq!(rank(&outcome, "bgp_sessions_s"), Some(2.0));
+        assert!((0..4).all(|row| cell(&outcome, row, "step_s") == Some(0.5)));
+    }
+    // The second run has waited.
+    assert!(bed.now_s > 2.0 * 2.0 + 3.0, "{}", bed.now_s);
+}
+
+#[test]
+fn a_dump_is_timed_from_the_establishment_of_the_session() {
+    let mut bed = Router { route_s: 1e-3, idle_s: 3.0, watch_s: 0.25, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
+    assert_eq!(end, Ok(()));
+    let near = |found: Option<f64>| found.is_some_and(|found| (found - 0.15).abs() < 1e-9);
+    // Half of the routes take 1 ms, half of them 2 ms. Neither the wait for the session nor the time of the watch counts.
+    for row in 0..2 {
+        let times = ["first_s", "last_s"].map(|column| cell(&outcome, row, column));
+        assert!(times.into_iter().all(near), "{times:?}");
+    }
+    assert!(near(rank(&outcome, "bgp_dump_ipv4_s")), "{:?}", outcome.ranks);
+    let points = &outcome.plots[0].series[0].points;
+    assert!(points.len() == 1 && near(Some(points[0].x)) && points[0].y == 100.0, "{points:?}");
+    assert!(bed.now_s > 2.0 * 3.0, "{}", bed.now_s);
 }
 
 #[test]

@@ -88,7 +88,10 @@ impl TestSetup<'_> {
             other => other?,
         }
         if seen.began_s < started.0 as f64 / 1e9 {
-            let why = format!("the router was reset before the traffic began, because the tester needed more than {} s", reset.at_s);
+            let why = format!(
+                "the router was reset before the traffic began, because the tester needed more than {} s",
+                reset.at_s
+            );
             return Err(TestError::Unfit(vec![why + " to prepare the trial"]));
         }
         Ok((result, seen))

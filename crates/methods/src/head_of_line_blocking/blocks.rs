@@ -2,7 +2,7 @@
 
 use crate::pattern::Pattern;
 use crate::testbed::{PortView, TestError};
-use drophammer_model::trial::{FlowSpec, PortIndex};
+use drophammer_model::trial::{FlowSpec, PortIndex, TrialResult};
 
 /// Two ports that send and two that receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,16 @@ impl Block {
     /// Group of the frames to port `to`.
     pub fn group(ports: &[PortView], to: PortIndex) -> String {
         format!("to {}", ports[to].name)
+    }
+
+    /// Mean load of the two sources in a trial with any aim, in frames per second.
+    pub fn offered_pps(self, ports: &[PortView], result: &TrialResult) -> f64 {
+        if result.sending_s <= 0.0 {
+            return 0.0;
+        }
+        let groups = [self.both, self.uncongested, self.congested].map(|to| Block::group(ports, to));
+        let own = result.groups.iter().filter(|counts| groups.contains(&counts.group));
+        own.map(|counts| counts.offered).sum::<u64>() as f64 / result.sending_s / 2.0
     }
 
     /// For people: `p1, p2 to p3, p4`.

@@ -34,7 +34,7 @@ pub(super) struct Seen {
     pub line_pps: f64,
     /// Offered to it, in frames per second.
     pub offered_pps: f64,
-    /// Load of both sources, without and with congestion, in frames per second.
+    /// Load of each of the two sources of the block, without and with congestion, in frames per second.
     pub sources_pps: (f64, f64),
 }
 
@@ -43,27 +43,44 @@ pub(super) struct Seen {
 pub(super) struct Verdict {
     /// True if the output port was overloaded.
     pub congested: bool,
+    /// True if congestion made the uncongested port lose more frames than chance explains.
+    pub lost_more: bool,
     /// `yes: 12 frames were lost`, `no`, or `not known` and why.
     pub blocking: String,
     /// The same for backpressure.
     pub backpressure: String,
 }
 
+impl Verdict {
+    /// Whether the loss to the uncongested port is one under congestion that the router does not have without it. Added
+    /// delay alone does not show that.
+    pub fn counts_loss(&self, seen: &Seen) -> bool {
+        let none_without = seen.calm.lost == 0 || seen.loaded.lost == 0;
+        self.congested && (self.lost_more || none_without) && !self.blocking.starts_with("not known")
+    }
+}
+
 /// Frames count as held up if they wait longer than without congestion by at least `least`.
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
-        let why =
-            "not known: more left by the congested port than its line carries, so it was not congested".to_owned();
-        return Verdict { congested: false, blocking: why.clone(), backpressure: why };
+        return not_congested(
+            "not known: more left by the congested port than its line carries, so it was not congested",
+        );
     }
     if seen.offered_pps <= seen.line_pps {
-        let why = "not known: the tester offered no more than the line carries".to_owned();
-        return Verdict { congested: false, blocking: why.clone(), backpressure: why };
+        return not_congested("not known: the tester offered no more than the line carries");
     }
-    Verdict { congested: true, blocking: blocking(seen, least), backpressure: backpressure(seen) }
+    let Seen { calm, loaded, .. } = seen;
+    let lost_more = chance_of_more((loaded.lost, loaded.offered), (calm.lost, calm.offered)) < CHANCE;
+    let blocking = blocking(seen, lost_more, least);
+    Verdict { congested: true, lost_more, blocking, backpressure: backpressure(seen) }
 }
 
-fn blocking(seen: &Seen, least: Duration) -> String {
+fn not_congested(why: &str) -> Verdict {
+    Verdict { congested: false, lost_more: false, blocking: why.to_owned(), backpressure: why.to_owned() }
+}
+
+fn blocking(seen: &Seen, lost_more: bool, least: Duration) -> String {
     let Seen { calm, loaded, .. } = seen;
     let delay = loaded.median_ns.zip(calm.median_ns).map(|(with, without)| with.saturating_sub(without));
     let held_up = delay.filter(|ns| u128::from(*ns) >= least.as_nanos().max(1));
@@ -71,7 +88,7 @@ fn blocking(seen: &Seen, least: Duration) -> String {
     if loaded.lost == 0 {
         return held_up.map_or("no".into(), |delay| format!("yes: {delay}"));
     }
-    if chance_of_more((loaded.lost, loaded.offered), (calm.lost, calm.offered)) >= CHANCE {
+    if !lost_more {
         let lost = "not known: the router loses as many of these frames without congestion";
         return held_up.map_or(lost.into(), |delay| format!("yes: {delay}"));
     }
@@ -133,6 +150,25 @@ mod tests {
         assert_eq!(blocking_of(lossy, 100), "yes: 300 frames lost");
         // A single frame may be chance.
         assert!(blocking_of(Uncongested { lost: 1, ..lossy }, 0).starts_with("not known"));
+    }
+
+    #[test]
+    fn loss_that_is_no_more_than_without_congestion_does_not_count() {
+        let counts = |lost: u64, calm_lost: u64, median_ns: u64| {
+            let calm = Uncongested { lost: calm_lost, ..seen().calm };
+            let loaded = Uncongested { lost, median_ns: Some(median_ns), ..seen().loaded };
+            let seen = Seen { calm, loaded, ..seen() };
+            judge(&seen, LEAST).counts_loss(&seen)
+        };
+        let late = 1_010_000;
+        // The delay is added by congestion, and the loss is not.
+        let both = Uncongested { lost: 300, median_ns: Some(late), ..seen().loaded };
+        assert_eq!(blocking_of(both, 290), "yes: 1000 µs of added delay");
+        assert!(!counts(300, 290, late) && !counts(300, 290, 10_000));
+        assert!(counts(300, 100, late) && counts(300, 0, 10_000) && counts(1, 0, late));
+        assert!(counts(0, 0, 10_000) && counts(0, 0, late) && counts(0, 290, 10_000));
+        let free = Seen { offered_pps: 2_000.0, ..seen() };
+        assert!(!judge(&free, LEAST).counts_loss(&free));
     }
 
     #[test]

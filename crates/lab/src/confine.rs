@@ -18,8 +18,13 @@ use std::time::Duration;
 pub(crate) struct Confinement {
     /// In words, for the record.
     pub(crate) text: String,
-    /// Kernel threads that do the receive work; empty if they are unavailable.
-    threads: Vec<u32>,
+    /// Kernel threads that do the receive work, with their names.
+    threads: Vec<(u32, String)>,
+    /// Processor time of threads that ended with their link; `None` if there are no such threads, or the time of one is
+    /// not known.
+    ended: Option<Duration>,
+    /// True if they run before other work of their processor.
+    favoured: bool,
     /// True if they are bound to the DUT's processor, and the tester does not share it.
     pub(crate) alone: bool,
 }
@@ -27,22 +32,73 @@ pub(crate) struct Confinement {
 impl Confinement {
     /// Nothing confined yet.
     pub(crate) fn none() -> Confinement {
-        Confinement { text: String::new(), threads: Vec::new(), alone: false }
+        Confinement { text: String::new(), threads: Vec::new(), ended: None, favoured: false, alone: false }
     }
 
     /// Processor time of the forwarding; `None` if it has no threads of its own.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        if self.threads.is_empty() {
-            return None;
-        }
-        self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
+        with_times(self.ended?, &self.threads)
     }
 
     /// Times of the threads that forward; `None` if it has no threads of its own.
     pub(crate) fn threads(&self) -> Option<Vec<ThreadTimes>> {
-        let times: Vec<ThreadTimes> = self.threads.iter().map(|t| probe::thread_times(*t)).collect::<Option<_>>()?;
-        (!times.is_empty()).then_some(times)
+        self.ended?;
+        self.threads.iter().map(|(pid, _)| probe::thread_times(*pid)).collect()
     }
+
+    /// The link of `interface` is about to go down, and the kernel then ends the threads of the interface: keeps the
+    /// time that they have used.
+    pub(crate) fn link_leaves(&mut self, interface: &str) {
+        let all = std::mem::take(&mut self.threads);
+        let (leaving, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, name)| is_of(name, interface));
+        self.threads = staying;
+        self.ended = self.ended.and_then(|ended| with_times(ended, &leaving));
+    }
+
+    /// The link of `interface` is up again, for which the kernel made these threads: confines them as their
+    /// predecessors were.
+    pub(crate) fn link_returned(&mut self, interface: &str, threads: Vec<(u32, String)>, cpu: usize) {
+        if self.ended.is_none() {
+            return;
+        }
+        if threads.is_empty() {
+            // Without threads, the receive work runs at the sender. An interface that never was down keeps its own.
+            if !self.threads.iter().any(|(_, name)| is_of(name, interface)) {
+                (self.ended, self.alone) = (None, false);
+            }
+            return;
+        }
+        self.link_leaves(interface);
+        for (pid, _) in &threads {
+            self.alone &= cpu::pin(*pid, cpu).is_ok();
+        }
+        self.favoured = self.favoured && favour("-p", threads.iter().map(|(pid, _)| *pid));
+        self.threads.extend(threads);
+    }
+}
+
+/// `sum` and the processor time of these threads; `None` if that of one is not known.
+fn with_times(sum: Duration, threads: &[(u32, String)]) -> Option<Duration> {
+    threads.iter().try_fold(sum, |sum, (pid, _)| Some(sum + probe::thread_time(*pid)?))
+}
+
+/// Sets an interface up that was down, and returns the kernel threads that this created for it: (process id, name).
+pub(crate) fn set_up_again(
+    netns: &Netns,
+    interface: &str,
+    lock: Option<&File>,
+) -> Result<Vec<(u32, String)>, LabError> {
+    // Routers of a system, and other labs, have threads of the same names.
+    let _locked = lock.map(hold).transpose()?;
+    let before = napi_threads();
+    netns.ip(&[format!("link set {interface} up")])?;
+    Ok(napi_threads().into_iter().filter(|t| is_of(&t.1, interface) && !before.contains(t)).collect())
+}
+
+/// True if the thread called `name` receives for `interface`.
+fn is_of(name: &str, interface: &str) -> bool {
+    let named = name.strip_prefix("napi/").and_then(|name| name.strip_prefix(interface));
+    named.is_some_and(|number| number.starts_with('-'))
 }
 
 /// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: threaded NAPI, pinned where
@@ -73,16 +129,13 @@ pub(crate) fn confine(
                 Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
                 Err(e) => format!("on the processor that the scheduler chooses ({e})"),
             };
-            let priority = if root && favour("-p", threads.iter().map(|(pid, _)| *pid)) {
-                ", before other work there (nice -20)"
-            } else {
-                ""
-            };
+            let favoured = root && favour("-p", threads.iter().map(|(pid, _)| *pid));
+            let priority = if favoured { ", before other work there (nice -20)" } else { "" };
             let text = format!(
                 "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
                            {place}{priority}{shared}"
             );
-            return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect(), alone });
+            return Ok(Confinement { text, threads, ended: Some(Duration::ZERO), favoured, alone });
         }
         Err(why) => why,
     };
@@ -102,7 +155,7 @@ pub(crate) fn confine(
                            {shared}"
         ),
     };
-    Ok(Confinement { text, threads: Vec::new(), alone: false })
+    Ok(Confinement { text, ..Confinement::none() })
 }
 
 /// Gives the threads priority over other work of their processor, such as the kernel's own softirq thread: if that and
@@ -149,8 +202,7 @@ fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result
 /// Checks that each interface has its thread; the error says which one has none.
 fn complete(threads: &[(u32, String)], interfaces: &[String]) -> Result<(), String> {
     for interface in interfaces {
-        let prefix = format!("napi/{interface}-");
-        if !threads.iter().any(|(_, name)| name.starts_with(&prefix)) {
+        if !threads.iter().any(|(_, name)| is_of(name, interface)) {
             return Err(format!("the kernel thread of {interface} cannot be seen from here"));
         }
     }
@@ -200,6 +252,36 @@ mod tests {
         assert!(complete(&[thread(7, "napi/d1-8193"), thread(8, "napi/d11-8194")], &interfaces).is_ok());
         let error = complete(&[thread(8, "napi/d11-8194")], &interfaces).unwrap_err();
         assert!(error.contains("of d1 "), "{error}");
+    }
+
+    #[test]
+    fn the_time_of_a_thread_that_ended_with_its_link_counts_on() {
+        let thread = |pid, name: &str| (pid, name.to_owned());
+        let start = || Command::new("sleep").arg("600").spawn().unwrap();
+        let cpu = CpuPlan::make().unwrap().dut;
+        let mut first = start();
+        let threads = vec![thread(first.id(), "napi/d1-8193"), thread(std::process::id(), "napi/d11-8194")];
+        let mut confinement = Confinement { threads, ended: Some(Duration::ZERO), alone: true, ..Confinement::none() };
+        let before = confinement.cpu_time().unwrap();
+        confinement.link_leaves("d1");
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let down = confinement.cpu_time().unwrap();
+        assert!(down >= before, "{down:?} after {before:?}");
+        assert_eq!(confinement.threads, [thread(std::process::id(), "napi/d11-8194")]);
+
+        let mut second = start();
+        confinement.link_returned("d1", vec![thread(second.id(), "napi/d1-8195")], cpu);
+        // Nothing changes for an interface that was not down.
+        confinement.link_returned("d1", Vec::new(), cpu);
+        let up = confinement.cpu_time().unwrap();
+        assert!(up >= down && confinement.threads.len() == 2 && confinement.alone, "{up:?} after {down:?}");
+
+        confinement.link_leaves("d1");
+        confinement.link_returned("d1", Vec::new(), cpu);
+        assert!(confinement.cpu_time().is_none() && !confinement.alone, "nobody knows who receives");
+        second.kill().unwrap();
+        second.wait().unwrap();
     }
 
     #[test]

@@ -195,13 +195,17 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// A link to another router of its system goes down: removes from its end what the lab cannot remove from outside.
+    /// A link to another router of its system goes down: removes from its end what the lab cannot remove from outside,
+    /// and keeps what ends with the link.
     ///
     /// # Errors
     /// The reason why that failed.
     fn link_leaves(&mut self, _interface: usize) -> Result<(), LabError> {
         Ok(())
     }
+
+    /// An end of a link between two routers is up again: these kernel threads (process id, name) receive there.
+    fn receives_in(&mut self, _interface: usize, _threads: Vec<(u32, String)>) {}
 
     /// A link to another router of its system is up again: restores what only the lab can restore.
     ///
@@ -298,7 +302,11 @@ type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 pub(crate) struct NamespaceDut {
     pub(crate) topology: Topology,
     daemons: Vec<Daemon>,
+    /// Servers beside the router, such as an SNMP agent: a reset of the router leaves them alone.
+    helpers: Vec<Daemon>,
     resetting: Option<Resetting>,
+    /// True if the lab configures its daemons after their start: daemons that are started again would not forward.
+    needs_lab: bool,
     record: DutRecord,
     role: RouterRole,
     /// Its management link, if configured, and how it is asked over it.
@@ -345,7 +353,7 @@ impl Dut for NamespaceDut {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         let forwarding = self.topology.cpu_time()?;
-        self.daemons.iter().try_fold(forwarding, |sum, d| {
+        self.processes().try_fold(forwarding, |sum, d| {
             let children = probe::family_tree(d.pid()).into_iter().skip(1);
             Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
         })
@@ -353,7 +361,7 @@ impl Dut for NamespaceDut {
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
         let mut threads = self.topology.threads()?;
-        for daemon in &self.daemons {
+        for daemon in self.processes() {
             threads.extend(probe::process_threads(daemon.pid())?);
             let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
             threads.extend(children.filter_map(probe::process_threads).flatten());
@@ -372,7 +380,11 @@ impl Dut for NamespaceDut {
     }
 
     fn router_memory(&mut self) -> Option<Vec<u64>> {
-        let daemons: Option<Vec<u64>> = self.daemons.iter().map(|daemon| probe::proportional(daemon.pid())).collect();
+        // A reset has the daemons, and the helpers alone are not the router.
+        if self.resetting.is_some() {
+            return None;
+        }
+        let daemons: Option<Vec<u64>> = self.processes().map(|daemon| probe::proportional(daemon.pid())).collect();
         daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
     }
 
@@ -391,6 +403,15 @@ impl Dut for NamespaceDut {
         }
         let (Some(ask), Some(bgp)) = (&self.session, &self.role.bgp) else { return Ok(None) };
         Ok(bgp.core.iter().find_map(|peer| ask(self, peer)))
+    }
+
+    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
+        self.topology.link_leaves(interface);
+        Ok(())
+    }
+
+    fn receives_in(&mut self, interface: usize, threads: Vec<(u32, String)>) {
+        self.topology.link_returned(interface, threads);
     }
 
     fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
@@ -415,7 +436,8 @@ impl Dut for NamespaceDut {
     }
 
     fn resets(&mut self) -> Option<&mut dyn Resets> {
-        if self.daemons.is_empty() && self.resetting.is_none() { None } else { Some(self) }
+        let daemons = !self.daemons.is_empty() || self.resetting.is_some();
+        if daemons && !self.needs_lab { Some(self) } else { None }
     }
 
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
@@ -467,7 +489,7 @@ impl Dut for NamespaceDut {
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         // In the reverse order of their start: later daemons need earlier ones.
-        while let Some(daemon) = self.daemons.pop() {
+        while let Some(daemon) = self.helpers.pop().or_else(|| self.daemons.pop()) {
             daemon.stop();
         }
         self.topology.take_down()

@@ -172,7 +172,7 @@ impl Agent {
             command.arg(format!("udp:{}:{PORT}", management::ROUTER));
         }
         command.env("SNMP_PERSISTENT_DIR", &state).env("SNMPCONFPATH", &state);
-        router.daemon(NEED.0, command, work_dir)?;
+        router.helper(NEED.0, command, work_dir)?;
         let netns = management::duplicate(router.netns())?;
         let operator = Operator { netns, cpu: lab.shared().cpus.for_questions(), over: "loopback".into() };
         let agent = Agent { operator, indexes: indexes(router.netns(), ports)? };

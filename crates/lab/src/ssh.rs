@@ -54,7 +54,7 @@ pub(crate) fn start(
     // In the foreground, its log to standard error, without passwords and without root.
     command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid"));
     command.arg("-p").arg(PORT.to_string());
-    router.daemon(NEED.0, command, work_dir)?;
+    router.helper(NEED.0, command, work_dir)?;
     router.wait(stop, |dut| {
         let greeted = dut.netns().run(|| greets(Ipv4Addr::LOCALHOST.into()))?;
         Ok(greeted.err().map(|e| format!("dropbear sends no banner: {e}")))

@@ -260,9 +260,10 @@ impl Dut for SystemDut {
         let ends = self.core.ends(link)?;
         if !up {
             ends.iter().try_for_each(|end| self.routers[end.router].link_leaves(end.interface))?;
-            return self.core.set(link, up);
+            return self.core.set(link, up, |_, _| {});
         }
-        self.core.set(link, up)?;
+        let SystemDut { core, routers, .. } = self;
+        core.set(link, up, |end, threads| routers[end.router].receives_in(end.interface, threads))?;
         ends.iter().try_for_each(|end| self.routers[end.router].link_returned(end.interface))?;
         wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
     }

@@ -259,6 +259,16 @@ impl Topology {
         self.confinement.threads()
     }
 
+    /// The link of interface `index` is about to go down.
+    pub(crate) fn link_leaves(&mut self, index: usize) {
+        self.confinement.link_leaves(&dut_interface(index));
+    }
+
+    /// The link of interface `index` is up again, with these kernel threads: (process id, name).
+    pub(crate) fn link_returned(&mut self, index: usize, threads: Vec<(u32, String)>) {
+        self.confinement.link_returned(&dut_interface(index), threads, self.cpu);
+    }
+
     /// The first interface of the DUT that is not up with carrier. An interface whose other end the tester has switched
     /// off does not count.
     pub(crate) fn link_not_up(&self) -> Option<String> {

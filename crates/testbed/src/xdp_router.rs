@@ -3,7 +3,7 @@
 use drophammer_port::xdp_router::{Counter, XdpRouter};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -28,13 +28,22 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
         Ok((name, router))
     };
     let routers = interfaces.iter().map(attach).collect::<Result<Vec<_>, String>>()?;
-    let failed = |e: std::io::Error| format!("cannot listen on {}: {e}", Path::new(socket).display());
-    let listener = UnixListener::bind(socket).map_err(failed)?;
+    let socket = Path::new(socket);
+    let failed = |e: std::io::Error| format!("cannot listen on {}: {e}", socket.display());
+    let listener = listen(socket).map_err(failed)?;
     for stream in listener.incoming() {
         // A client that disconnected does not end the fast path.
         drop(answer(stream.map_err(failed)?, &routers));
     }
     Ok(())
+}
+
+/// Listens on a socket. A fast path that was ended leaves its socket behind, and the next one is to take its place.
+fn listen(socket: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::remove_file(socket) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => UnixListener::bind(socket),
+    }
 }
 
 fn answer(mut stream: UnixStream, routers: &[(String, XdpRouter)]) -> std::io::Result<()> {
@@ -55,4 +64,26 @@ fn counters(routers: &[(String, XdpRouter)]) -> Value {
         Counter::ALL.iter().map(|counter| (counter.name().to_owned(), json!(router.count(*counter)))).collect()
     };
     routers.iter().map(|(name, router)| (name.clone(), Value::Object(of(router)))).collect::<Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_was_left_behind_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        drop(listen(&socket).unwrap());
+        assert!(socket.exists());
+        let _again = listen(&socket).unwrap();
+        UnixStream::connect(&socket).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_made_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(listen(folder.path()).is_err());
+        assert!(listen(&folder.path().join("missing/control")).is_err());
+    }
 }

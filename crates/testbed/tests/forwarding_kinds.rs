@@ -7,10 +7,15 @@
 mod common;
 
 use common::program::{as_device, one_test, run_in_lab};
+use common::read_suite;
 use drophammer_lab::Lab;
+use drophammer_model::Instant;
 use drophammer_model::record::TrialRecord;
+use drophammer_model::reset::ResetKind;
 use drophammer_model::trial::GroupCounts;
+use drophammer_testbed::real;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Frames of each flow.
 const FRAMES: u64 = 400;
@@ -94,6 +99,38 @@ fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     ensure((6 * FRAMES..6 * FRAMES + 50).contains(&in_all), || format!("{kind}: {in_all} frames received"))
 }
 
+/// A fast path that is ended or killed comes back and answers. Flows that the lab gave a switch do not come back, so
+/// that kind cannot be reset.
+fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let suite = read_suite(&suite(kind));
+    let up = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false);
+    let mut dut = up.map_err(|e| e.to_string())?;
+    if kind == "ovs" {
+        ensure(dut.resets().is_none(), || "a switch without its flows is no router".into())?;
+        return dut.take_down().map_err(|e| e.to_string());
+    }
+    for how in [ResetKind::Software, ResetKind::Process] {
+        let resets = dut.resets().ok_or("the fast path can be reset")?;
+        resets.begin(how, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        let done = loop {
+            if let Some(done) = dut.resets().and_then(|resets| resets.done(Instant(0))) {
+                break done;
+            }
+            ensure(std::time::Instant::now() < deadline, || "the reset does not end".into())?;
+            std::thread::yield_now();
+        };
+        // The reset is over once the fast path answers.
+        let counters = dut.counters().map_err(|e| e.to_string())?;
+        ensure(done.problem.is_none() && counters.contains_key("xdp.d0.forwarded_ipv4"), || {
+            format!("{how:?}: {done:?}")
+        })?;
+        dut.check().map_err(|e| e.to_string())?;
+    }
+    dut.take_down().map_err(|e| e.to_string())
+}
+
 fn main() -> ExitCode {
     if let Some(code) = as_device() {
         return code;
@@ -101,6 +138,6 @@ fn main() -> ExitCode {
     one_test("routers_beside_the_kernel_forward_each_frame_right", |lab| {
         // Only root may load the XDP program.
         let kinds: &[&str] = if lab.is_root() { &["xdp", "ovs"] } else { &["ovs"] };
-        kinds.iter().try_for_each(|kind| forwards(lab, kind))
+        kinds.iter().try_for_each(|kind| forwards(lab, kind).and_then(|()| comes_back(lab, kind)))
     })
 }

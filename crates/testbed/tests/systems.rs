@@ -19,6 +19,7 @@ use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config, real};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -212,8 +213,38 @@ fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
     })
 }
 
+/// The processor time of all routers is known and did not decrease since `before`.
+fn cpu_time(setup: &mut TestSetup<'_>, before: Duration) -> Result<Duration, String> {
+    let time = setup.bench().device.cpu_time().ok_or("no processor time")?;
+    ensure(time >= before, || format!("processor time {time:?} after {before:?}")).map(|()| time)
+}
+
+/// Number of the kernel threads that receive at the links. All have the same priority, and run on `processor` alone, if
+/// they are bound to one.
+fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usize, String> {
+    let threads = setup.bench().device.threads().ok_or("no times of threads")?;
+    let read = |id: u32, file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+    let ids = threads.iter().map(|thread| thread.id);
+    let receiving: Vec<u32> = ids.filter(|id| read(*id, "comm").starts_with("napi/")).collect();
+    let mut priorities = BTreeSet::new();
+    for id in &receiving {
+        let status = read(*id, "status");
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
+        let bound = processor.is_none_or(|processor| allowed == Some(processor.to_string().as_str()));
+        ensure(bound, || format!("thread {id} may run on {allowed:?}"))?;
+        // Its nice value is the 17th field behind the name.
+        let stat = read(*id, "stat");
+        let nice = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(16));
+        priorities.extend(nice.map(str::to_owned));
+    }
+    ensure(priorities.len() == 1, || format!("threads with priorities {priorities:?}"))?;
+    Ok(receiving.len())
+}
+
 fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
+    // Only root may bind the threads.
+    let processor = Some(lab.cpus().dut).filter(|_| lab.is_root());
     let suite = suite(kind, topology);
     let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
     let routers = suite.duts[0].topology.map_or(1, |topology| topology.routers);
@@ -248,10 +279,19 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
         ensure(none.is_err_and(|e| e.to_string().contains("1-2, 1-3")), || "a link that there is not".into())?;
         let hops = |setup: &mut TestSetup<'_>| [(0, 1), (1, 0), (0, 2)].map(|(a, b)| setup.bench().device.hops(a, b));
         ensure(hops(&mut setup) == [2, 2, 2], || "two routers on the way".into())?;
+        let (used, threads) = (cpu_time(&mut setup, Duration::ZERO)?, receiving(&mut setup, processor)?);
         setup.bench().device.set_core_link(links[0], false).map_err(text)?;
+        // The time of daemons is exact only while none of their threads has ended.
+        let floor = |used: Duration| if kind == "linux" { used } else { Duration::ZERO };
+        let used = cpu_time(&mut setup, floor(used))?;
+        let left = receiving(&mut setup, processor)?;
+        ensure(left + 2 == threads, || format!("{left} of {threads} threads with a link down"))?;
         ensure(hops(&mut setup) == [3, 3, 2], || "one more around the link that is down".into())?;
         all(&mut setup).map_err(|e| format!("with link {} down: {e}", links[0]))?;
         setup.bench().device.set_core_link(links[0], true).map_err(text)?;
+        cpu_time(&mut setup, floor(used))?;
+        let back = receiving(&mut setup, processor)?;
+        ensure(back == threads, || format!("{back} of {threads} threads with the link up again"))?;
         all(&mut setup).map_err(|e| format!("with link {} up again: {e}", links[0]))?;
         if kind != "linux" {
             return Ok(());

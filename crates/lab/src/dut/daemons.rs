@@ -121,13 +121,29 @@ fn cannot(what: &str) -> LabError {
 impl NamespaceDut {
     /// Starts a daemon in the DUT's namespace, on the DUT's processor.
     pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
+        let daemon = self.started(name, command, work_dir)?;
+        self.daemons.push(daemon);
+        Ok(())
+    }
+
+    /// As [`NamespaceDut::daemon`], for a server beside the router that a reset of the router leaves alone.
+    pub(crate) fn helper(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
+        let helper = self.started(name, command, work_dir)?;
+        self.helpers.push(helper);
+        Ok(())
+    }
+
+    fn started(&self, name: &str, command: Command, work_dir: &Path) -> Result<Daemon, LabError> {
         let cpu = self.topology.cpu();
-        let started = self.netns().run(|| {
+        self.netns().run(|| {
             cpu::pin(0, cpu)?;
             Daemon::start(name, command, work_dir)
-        })?;
-        self.daemons.push(started?);
-        Ok(())
+        })?
+    }
+
+    /// Its daemons in the order of their start, then its helpers.
+    pub(super) fn processes(&self) -> impl Iterator<Item = &Daemon> {
+        self.daemons.iter().chain(&self.helpers)
     }
 
     /// Further daemons are started once the last one listens on this socket.
@@ -139,7 +155,7 @@ impl NamespaceDut {
 
     /// Asks every process of every daemon; a process that has just ended gives no answer.
     pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
-        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
+        let processes = self.processes().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
         let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
             true => daemon.name().to_owned(),
             false => probe::child_name(daemon.name(), pid),
@@ -148,6 +164,6 @@ impl NamespaceDut {
     }
 
     pub(super) fn check_daemons(&mut self) -> Result<(), LabError> {
-        self.daemons.iter_mut().try_for_each(Daemon::check)
+        self.daemons.iter_mut().chain(&mut self.helpers).try_for_each(Daemon::check)
     }
 }

@@ -46,13 +46,15 @@ impl NamespaceDut {
             confinement: topology.confinement().into(),
             ..DutRecord::default()
         };
-        let (daemons, after_sessions) = (Vec::new(), Vec::new());
+        let (daemons, helpers, after_sessions) = (Vec::new(), Vec::new(), Vec::new());
         let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
         let role = role.clone();
         Ok(NamespaceDut {
             topology,
             daemons,
+            helpers,
             resetting: None,
+            needs_lab: false,
             record,
             role,
             after_sessions,
@@ -115,6 +117,11 @@ impl NamespaceDut {
         self.netns().ip(&router::route_lines(&self.role))
     }
 
+    /// The lab configures its daemons after their start, so they cannot be reset alone.
+    pub(crate) fn needs_lab(&mut self) {
+        self.needs_lab = true;
+    }
+
     /// The user's configuration decides which routes the kernel gets: do not wait for those of the role.
     pub(crate) fn routes_of_the_user(&mut self) {
         self.role.routes.clear();
@@ -156,7 +163,7 @@ impl NamespaceDut {
             Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
         });
         result.map_err(|e| {
-            let logs: Vec<_> = self.daemons.iter().map(Daemon::log_tail).filter(|l| !l.is_empty()).collect();
+            let logs: Vec<_> = self.processes().map(Daemon::log_tail).filter(|l| !l.is_empty()).collect();
             e.with_log(&logs.join("\n"))
         })
     }

@@ -84,9 +84,6 @@ static SPEC: KindSpec = KindSpec {
 /// Kind `external`.
 pub struct External;
 
-/// Time limit of commands that run between trials.
-const ASK: Duration = Duration::from_secs(10);
-
 impl DutKind for External {
     fn spec(&self) -> &'static KindSpec {
         &SPEC
@@ -146,10 +143,10 @@ impl DutKind for External {
             torn_down: false,
         };
         router.refuse_unless_it_can_be_pinged()?;
-        router.must("setup", limit, stop)?;
+        router.must("setup", stop)?;
         wait::until(limit, stop, || match router.link_down()? {
             Some(name) => Ok(Look::NotYet(format!("{name} has no carrier"))),
-            None if !router.hook("alive", ASK, stop)?.is_none_or(|status| status.success()) => {
+            None if !router.hook("alive", stop)?.is_none_or(|status| status.success()) => {
                 Ok(Look::NotYet(format!("the command `alive` fails{}", router.log_of("alive"))))
             }
             None => Ok(Look::Ready(())),
@@ -168,6 +165,7 @@ struct ExternalDut {
     environment: Vec<(String, String)>,
     mask: Mask,
     work_dir: PathBuf,
+    /// Time limit of each command, also between trials: a router may answer slowly after a flood.
     limit: Duration,
     torn_down: bool,
 }
@@ -189,8 +187,8 @@ fn masked(mask: &Mask, error: LabError) -> LabError {
 
 impl ExternalDut {
     /// Runs a command of the user on the host; `None` if there is none of this name. Its log has no secrets afterwards.
-    fn hook(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
-        let status = self.unmasked(key, limit, stop);
+    fn hook(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
+        let status = self.unmasked(key, stop);
         let log = self.log(key);
         let hidden = logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log));
         let status = status?;
@@ -198,7 +196,7 @@ impl ExternalDut {
     }
 
     /// As [`ExternalDut::hook`], but the log is as the command wrote it.
-    fn unmasked(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
+    fn unmasked(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
         let log = &self.log(key);
         // `stop` cannot move to the other thread, so it is polled here while that thread runs.
@@ -208,7 +206,7 @@ impl ExternalDut {
         let result = std::thread::scope(|scope| {
             let worker = scope.spawn(move || {
                 let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
-                let run = || process::shell(text, &self.shared.mark, &self.environment, log, limit, &stop);
+                let run = || process::shell(text, &self.shared.mark, &self.environment, log, self.limit, &stop);
                 let result = self.shared.on_host(run).and_then(|r| r);
                 // The receiver is gone only if this thread is already being joined.
                 let _ = done.send(());
@@ -225,8 +223,8 @@ impl ExternalDut {
     }
 
     /// Runs a command of the user that must succeed.
-    fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
-        let status = self.hook(key, limit, stop)?;
+    fn must(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
+        let status = self.hook(key, stop)?;
         self.succeeded(key, status)
     }
 
@@ -278,7 +276,7 @@ impl ExternalDut {
         if std::mem::replace(&mut self.torn_down, true) {
             return Ok(());
         }
-        let done = self.must("teardown", self.limit, &|| false);
+        let done = self.must("teardown", &|| false);
         // Processes that the commands have left may have written since, and may do so later.
         let close = |key: &&str| {
             let log = self.log(key);
@@ -343,14 +341,14 @@ impl Dut for ExternalDut {
                 remedy: "check the cable and the router".into(),
             });
         }
-        self.must("alive", ASK, &|| false)
+        self.must("alive", &|| false)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         if !self.hooks.contains_key("counters") {
             return Ok(BTreeMap::new());
         }
-        let status = self.unmasked("counters", ASK, &|| false);
+        let status = self.unmasked("counters", &|| false);
         let log = self.log("counters");
         // A secret may be a part of a value, so they are read before secrets are hidden.
         let text = logs::read(&log).map_err(LabError::file("read", &log));

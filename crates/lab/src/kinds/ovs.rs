@@ -186,6 +186,8 @@ impl DutKind for Ovs {
         // Returns once the switch has made the bridge.
         let words = [vec![format!("--db={database}")], bridge(role)].concat();
         tell(&router, "ovs-vsctl", &words)?;
+        // What follows is not in the database: flows, and addresses and routes behind internal ports.
+        router.needs_lab();
         let managed = format!("unix:{}", socket(&format!("{BRIDGE}.mgmt")).display());
         let flows = files.join("flows.txt").display().to_string();
         tell(&router, "ovs-ofctl", &["-O".into(), OPENFLOW.into(), "add-flows".into(), managed, flows])?;

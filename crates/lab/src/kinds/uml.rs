@@ -104,6 +104,14 @@ struct Job {
     scheduler: Scheduler,
 }
 
+impl Job {
+    /// True if the kernel must be told that labels have a TTL of their own. Without labels, the module with that
+    /// setting is not loaded.
+    fn label_ttl_is_own(&self) -> bool {
+        self.pipe && !(self.role.labels.is_empty() && self.role.pushed.is_empty())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Routing {
@@ -224,7 +232,7 @@ fn memory(dut: &DutConfig) -> u64 {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
-    use drophammer_model::role::{LabelRoute, Place};
+    use drophammer_model::role::{LabelRoute, Place, PushedRoute};
     use drophammer_model::suite::{ParamValue, Params};
     use drophammer_model::topology::{Shape, System, Topology, Wan};
     use std::time::Duration;
@@ -232,6 +240,20 @@ mod tests {
     fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
         let params = params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         DutConfig { name: "guest".into(), kind: SPEC.name.into(), params: Params(params), topology: None }
+    }
+
+    fn job(role: RouterRole) -> Job {
+        Job {
+            routing: Routing::Frr,
+            role,
+            files: Vec::new(),
+            own: false,
+            modules: "/usr/lib/uml/modules".into(),
+            pipe: false,
+            raw: false,
+            delays: Vec::new(),
+            scheduler: Scheduler::Prio,
+        }
     }
 
     #[test]
@@ -259,6 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn labels_have_a_ttl_of_their_own_only_where_there_are_labels() {
+        let (at, via): (_, std::net::IpAddr) = (Place { port: 1, vlan: None }, "198.19.1.2".parse().unwrap());
+        let none = Job { pipe: true, ..job(RouterRole::of(&two_ports())) };
+        let mut swapped = none.clone();
+        swapped.role.labels = vec![LabelRoute { label: 100, out: vec![200], via, at }];
+        let mut pushed = none.clone();
+        pushed.role.pushed = vec![PushedRoute { prefix: ("10.99.0.0".parse().unwrap(), 24), out: vec![400], via, at }];
+        let uniform = Job { pipe: false, ..pushed.clone() };
+        let jobs = [none, swapped, pushed, uniform];
+        assert_eq!(jobs.map(|job| job.label_ttl_is_own()), [false, true, true, false]);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_the_remedy() {
         let refused = |params: &[(&str, ParamValue)]| {
             Uml.check(&dut(params), &RouterRole::of(&two_ports_with_bgp(1))).unwrap_err().to_string()
@@ -281,17 +316,7 @@ mod tests {
         let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
         let link = System::of(&ports, &topology).unwrap().links[2];
         let delays = vec![LinkDelay::of(&link, 2).unwrap()];
-        let job = Job {
-            routing: Routing::Frr,
-            role,
-            files,
-            own: false,
-            modules: "/usr/lib/uml/modules".into(),
-            pipe: false,
-            raw: false,
-            delays,
-            scheduler: Scheduler::Prio,
-        };
+        let job = Job { files, delays, ..job(role) };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
     }

@@ -66,6 +66,7 @@ impl DutKind for Xdp {
         let mut command = router.netns().command(&program);
         command.arg(SUBCOMMAND).arg(&socket).args((0..role.interfaces.len()).map(router::dut_interface));
         router.daemon(SPEC.name, command, work_dir)?;
+        router.listens(&socket);
         router.wait(stop, |_| {
             Ok(question(&socket, "counters").err().map(|e| format!("the fast path does not answer: {e}")))
         })?;

@@ -4,6 +4,7 @@
 //! processor, as at a link to the tester ([`crate::confine`]). Each end also has the input queue of the suite, because
 //! it sends into the other end's ring. On a link with a speed, each end has a token bucket instead.
 
+use crate::confine;
 use crate::enter::Shared;
 use crate::kinds::KINDS;
 use crate::link_delay::LinkDelay;
@@ -149,12 +150,21 @@ impl CoreLinks {
     }
 
     /// Takes all links of this name down at both ends, or up, and then waits for carrier. Routers with their own
-    /// kernels do that themselves.
-    pub(super) fn set(&mut self, name: CoreLinkName, up: bool) -> Result<(), LabError> {
+    /// kernels do that themselves. `returned` gets each end that is up, with the kernel threads that now receive there.
+    pub(super) fn set(
+        &mut self,
+        name: CoreLinkName,
+        up: bool,
+        mut returned: impl FnMut(CoreEnd, Vec<(u32, String)>),
+    ) -> Result<(), LabError> {
         let ends = if self.inside { Vec::new() } else { self.ends(name)? };
-        let word = if up { "up" } else { "down" };
         for end in ends {
-            self.netns[end.router].ip(&[format!("link set {} {word}", dut_interface(end.interface))])?;
+            let (netns, interface) = (&self.netns[end.router], dut_interface(end.interface));
+            if up {
+                returned(end, confine::set_up_again(netns, &interface, self.shared.lock.as_ref())?);
+            } else {
+                netns.ip(&[format!("link set {interface} down")])?;
+            }
         }
         if up {
             self.down.remove(&name);

@@ -102,6 +102,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(told == "setup 198.19.1.1/24\nteardown 198.19.1.1/24\n", &told)?;
 
     managed(work, &mut params, &mut attempt)?;
+    limited(work, params.clone(), &mut attempt)?;
     fs::write(&journal, told).map_err(|e| e.to_string())?;
 
     params.insert("setup".into(), text("echo no console; exit 7".into()));
@@ -136,6 +137,22 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
     dut.take_down().map_err(|e| e.to_string())?;
     params.retain(|key, _| key != "management" && key != "snmp_community_file");
     Ok(())
+}
+
+/// The user's time limit holds for the commands that run between trials, too.
+fn limited(work: &Path, mut params: BTreeMap<String, ParamValue>, attempt: &mut Attempt<'_>) -> Checked {
+    let slow = work.join("slow");
+    let command = ParamValue::Text(format!("test ! -e {} || sleep 6", slow.display()));
+    params.extend(["alive", "counters"].map(|key| (key.to_owned(), command.clone())));
+    params.insert("timeout".into(), ParamValue::Duration(Duration::from_secs(2)));
+    let mut dut = attempt(&params)?;
+    dut.check().map_err(|e| e.to_string())?;
+    dut.counters().map_err(|e| e.to_string())?;
+    fs::write(&slow, "").map_err(|e| e.to_string())?;
+    ensure(dut.check().is_err(), "`alive` ends at the limit")?;
+    ensure(dut.counters().is_err(), "`counters` ends at the limit")?;
+    dut.take_down().map_err(|e| e.to_string())?;
+    ensure(attempt(&params).is_err(), "`alive` ends at the limit while the router starts")
 }
 
 fn default_route_interface() -> Option<String> {

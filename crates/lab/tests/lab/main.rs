@@ -115,6 +115,7 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
     }
     // Only once, because it takes the full time limit for a router to become ready.
     cases.push(("never-ready", if root { "root" } else { "user" }));
+    cases.push(("reset-beside", if root { "root" } else { "user" }));
     cases
 }
 
@@ -247,6 +248,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         "loop" => joined(&lab),
         "reset-frr" => resets::reset(&mut lab, "frr", work),
         "reset-bird" => resets::reset(&mut lab, "bird", work),
+        "reset-beside" => resets::beside(&mut lab, work),
         "broken" => broken(&mut lab, work),
         "never-ready" => never_ready(&mut lab, work),
         "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {

@@ -1,9 +1,11 @@
 //! Daemons that are ended and come back with the same state.
 
-use super::{Checked, ensure, up};
-use drophammer_lab::{Dut, Lab};
+use super::{Checked, ensure, ports, up};
+use drophammer_lab::{Dut, Lab, find};
 use drophammer_model::Instant;
 use drophammer_model::reset::{ResetDone, ResetKind};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -52,4 +54,35 @@ pub fn reset(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     ensure(start.elapsed() < Duration::from_secs(10), "taken down at once")?;
     let none = up(lab, "linux", work)?.resets().is_none();
     ensure(none, "the kernel has no daemon to restart")
+}
+
+/// A router of `kind` with an SNMP agent and an SSH server.
+fn with_servers(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, String> {
+    let params = Params(["snmp", "ssh"].map(|key| (key.to_owned(), ParamValue::Flag(true))).into());
+    let config = DutConfig { name: format!("{kind}-served"), kind: kind.into(), params, topology: None };
+    let found = find(kind).ok_or("no such kind")?;
+    found.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
+}
+
+/// Servers beside a router are not the router: a reset neither ends them nor waits for them.
+pub fn beside(lab: &mut Lab, work: &Path) -> Checked {
+    let mut linux = with_servers(lab, "linux", work)?;
+    ensure(linux.resets().is_none(), "servers beside the kernel are no daemons of the router")?;
+    linux.take_down().map_err(|e| e.to_string())?;
+    let mut bird = with_servers(lab, "bird", work)?;
+    // The SSH server has further processes while it answers, so only names are compared.
+    let runs = |names: &BTreeSet<String>| ["bird", "snmpd", "dropbear"].map(|name| names.contains(name));
+    let before = daemons(&mut *bird).0;
+    ensure(runs(&before) == [true; 3], &format!("before the reset: {before:?}"))?;
+    let resets = bird.resets().ok_or("it can be reset")?;
+    resets.begin(ResetKind::Process, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
+    let during = daemons(&mut *bird).0;
+    ensure(runs(&during) == [false, true, true], &format!("during the reset: {during:?}"))?;
+    ensure(bird.router_memory().is_none(), "the memory of a router without its daemons is not known")?;
+    let done = over(&mut *bird)?;
+    ensure(done.problem.is_none() && done.what == "bird", &format!("{done:?}"))?;
+    let after = daemons(&mut *bird).0;
+    ensure(runs(&after) == [true; 3], &format!("after the reset: {after:?}"))?;
+    bird.known_counters().map_err(|e| format!("the agent answers: {e}"))?;
+    bird.take_down().map_err(|e| e.to_string())
 }

@@ -128,7 +128,7 @@ impl Guest {
             whole_frames(job.role.interfaces.len())?;
         }
         labels(&job.role)?;
-        if job.pipe {
+        if job.label_ttl_is_own() {
             write_sysctl("net/mpls/ip_ttl_propagate", "0")?;
         }
         delays(&job.delays)?;

@@ -3,7 +3,7 @@
 use super::job::Job;
 use drophammer_model::quantity::{Instant, group_digits};
 use drophammer_model::trial::{GroupCounts, TrialResult};
-use drophammer_rig::Snapshot;
+use drophammer_rig::{FlowCounts, Snapshot};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,9 +12,23 @@ use std::io::{self, Write};
 #[derive(Default)]
 struct Last {
     at: Option<Instant>,
-    offered: u64,
+    /// Frames offered, by flow.
+    offered: BTreeMap<usize, u64>,
     received: u64,
     latencies: BTreeMap<u64, u64>,
+}
+
+impl Last {
+    /// Frames lost so far. A frame is lost if later frames of its flow have arrived before it, or if it was sent before
+    /// the last line and has not arrived yet. Arrivals of one flow would hide the loss of another, so each flow counts
+    /// for itself.
+    fn lost(&self, now: &Snapshot) -> u64 {
+        let of_flow = |(flow, counts): (&usize, &FlowCounts)| {
+            let sent = self.offered.get(flow).copied().unwrap_or(0);
+            counts.received.missing.max(sent.saturating_sub(counts.received.frames))
+        };
+        now.flows.iter().map(of_flow).sum()
+    }
 }
 
 /// Shows traffic while it runs.
@@ -105,8 +119,7 @@ impl<'a> Display<'a> {
     fn row(&mut self, now: &Snapshot) -> Row {
         let seconds = now.at.since(self.last.at.unwrap_or(self.start)).as_secs_f64().max(1e-9);
         let (offered, received) = (now.sum(|f| f.offered), now.sum(|f| f.received.frames));
-        // A frame is lost if later frames have arrived before it, or if it was sent before the last line and has not arrived yet.
-        let missing = now.sum(|f| f.received.missing).max(self.last.offered.saturating_sub(received));
+        let offered_before: u64 = self.last.offered.values().sum();
         let mut latencies: BTreeMap<u64, u64> = BTreeMap::new();
         for (ns, frames) in now.groups.iter().flat_map(|group| &group.latencies) {
             *latencies.entry(*ns).or_default() += frames;
@@ -116,16 +129,17 @@ impl<'a> Display<'a> {
             latencies.iter().map(|(ns, n)| (*ns, n - before(ns))).filter(|(_, n)| *n > 0).collect();
         let latency = [50.0, 99.0, 100.0].map(|p| percentile(&news, p));
         let row = Row {
-            offered_fps: (offered - self.last.offered) as f64 / seconds,
+            offered_fps: (offered - offered_before) as f64 / seconds,
             received_fps: (received - self.last.received) as f64 / seconds,
-            lost: missing,
+            lost: self.last.lost(now),
             reordered: (now.sum(|f| f.received.order_unknown) == 0).then(|| now.sum(|f| f.received.reordered)),
             latency_ns: match latency {
                 [Some(p50), Some(p99), Some(max)] => Some([p50, p99, max]),
                 _ => None,
             },
         };
-        self.last = Last { at: Some(now.at), offered, received, latencies };
+        let by_flow = now.flows.iter().map(|(flow, counts)| (*flow, counts.offered)).collect();
+        self.last = Last { at: Some(now.at), offered: by_flow, received, latencies };
         row
     }
 
@@ -228,6 +242,42 @@ fn counts(g: &GroupCounts) -> [(&'static str, u64); 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::BlastArgs;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BlastArgs,
+    }
+
+    /// Of each flow: frames offered, frames received, and frames missing below the highest number that has arrived.
+    fn snapshot(second: u64, flows: &[(u64, u64, u64)]) -> Snapshot {
+        let counts = |(flow, &(offered, received, missing)): (usize, &(u64, u64, u64))| {
+            let mut counts = FlowCounts { offered, ..FlowCounts::default() };
+            (counts.received.frames, counts.received.missing) = (received, missing);
+            (flow, counts)
+        };
+        let flows = flows.iter().enumerate().map(counts).collect();
+        Snapshot { at: Instant(second * 1_000_000_000), flows, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn arrivals_of_a_flow_hide_no_loss_of_another() {
+        let line = Line::try_parse_from(["blast", "a", "b", "--flows", "8"]).unwrap();
+        let job = Job::read(&line.args).unwrap();
+        let mut display = Display::new(&job, true, Instant(0));
+        let mut lost = Vec::new();
+        for second in 1..=3 {
+            let sent = 100 * second;
+            let mut flows = [(sent, sent, 0); 8];
+            // One frame of the first flow is lost in each second, and all frames of the last flow.
+            flows[0] = (sent, sent - second, second);
+            flows[7] = (sent, 0, 0);
+            lost.push(display.row(&snapshot(second, &flows)).lost);
+        }
+        assert_eq!(lost, [1, 102, 203]);
+    }
 
     #[test]
     fn percentiles_are_those_of_the_frames() {

@@ -1,7 +1,7 @@
 //! `blast --until-loss`: the rate goes up step by step until frames are lost.
 //!
 //! A step in which the tester itself fell short shows nothing about the path between the interfaces. It is repeated; if
-//! that does not help, the rate before it is a lower bound.
+//! that does not help, the highest rate at which every frame arrived is a lower bound.
 
 use super::job::Job;
 use super::{Failure, ended, timing};
@@ -67,16 +67,16 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
             if stop.load(Ordering::Relaxed) {
                 break 'rates;
             }
-            let verdict = judge(&result);
+            // A step may have sent up to a hundredth less than requested.
+            let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
+            let verdict = found.verdict(&result, sent);
             // Without a reader of standard output the command ends.
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
             }
-            // A step may have sent up to a hundredth less than requested.
-            let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
             match verdict {
                 Verdict::Passed => {
-                    found.passed = Some(sent);
+                    found.pass(sent);
                     break;
                 }
                 Verdict::Lost => {
@@ -100,6 +100,22 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
 }
 
 impl Found {
+    /// The verdict on a step that sent at the rate `sent`. With a small `--step`, a step that left frames unsent may be
+    /// slower than one in which every frame arrived. Its loss is then no upper bound.
+    fn verdict(&self, result: &TrialResult, sent: FrameRate) -> Verdict {
+        match judge(result) {
+            Verdict::Lost if self.passed.is_some_and(|passed| sent <= passed) => Verdict::Spoilt,
+            other => other,
+        }
+    }
+
+    /// Notes that every frame arrived at the rate `sent`, which may be lower than that of an earlier step.
+    fn pass(&mut self, sent: FrameRate) {
+        if self.passed.is_none_or(|passed| sent > passed) {
+            self.passed = Some(sent);
+        }
+    }
+
     fn text(&self) -> String {
         let spoilt = "could not be tested: the tester did not offer it, or lost frames itself; see docs/honesty.md";
         match *self {
@@ -197,6 +213,22 @@ mod tests {
             });
             assert_eq!(judge(&spoilt), Verdict::Spoilt);
         }
+    }
+
+    #[test]
+    fn the_bounds_do_not_contradict_each_other() {
+        let (whole, lossy) = (result(|_| {}), result(|r| r.groups[0].lost = 1));
+        let mut found = Found::default();
+        assert_eq!(found.verdict(&lossy, FrameRate(99_696.0)), Verdict::Lost);
+        found.pass(FrameRate(100_000.0));
+        found.pass(FrameRate(99_900.0));
+        assert_eq!(found.passed, Some(FrameRate(100_000.0)));
+        assert_eq!(found.verdict(&lossy, FrameRate(99_696.0)), Verdict::Spoilt);
+        assert_eq!(found.verdict(&lossy, FrameRate(100_000.0)), Verdict::Spoilt);
+        assert_eq!(found.verdict(&lossy, FrameRate(100_001.0)), Verdict::Lost);
+        assert_eq!(found.verdict(&whole, FrameRate(99_696.0)), Verdict::Passed);
+        found.pass(FrameRate(100_400.0));
+        assert_eq!(found.passed, Some(FrameRate(100_400.0)));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::Method;
 use crate::parameters::{params, shorter};
 use crate::report::note;
-use crate::route_outage::{Outage, OutageReport};
+use crate::route_outage::{Event, Outage, OutageReport};
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
 use crate::routes_sent;
@@ -108,7 +108,8 @@ fn converge(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
         route_tests::establish(bed, &[source, origin], params).map(drop)
     })?;
     route_tests::note_losses(bed, family, &[source, origin], outcome)?;
-    let Some(outage) = Outage::of(&result, rate.pps(), Some(result.events.first().map_or(BEFORE_S, |e| e.at_s))) else {
+    let advertised = Event::Advertised(result.events.first().map_or(BEFORE_S, |event| event.at_s));
+    let Some(outage) = Outage::of(&result, rate.pps(), advertised) else {
         return Err(TestError::Failed("nothing was counted per route".into()));
     };
     REPORT.add(outcome, "FIB convergence", &family.to_string(), &case.all, &outage, &result);

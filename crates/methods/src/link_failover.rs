@@ -5,7 +5,7 @@ use crate::Method;
 use crate::parameters::{params, shorter};
 use crate::report::note;
 use crate::route_forwarding::{least_probes, load_paths};
-use crate::route_outage::{Outage, OutageReport};
+use crate::route_outage::{Event, Outage, OutageReport};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
 use crate::routes_sent;
@@ -140,7 +140,8 @@ fn fail(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let result = result?;
     // The session of the best path is expected to end.
     route_tests::note_losses(bed, family, &[source, alternate], outcome)?;
-    let Some(outage) = Outage::of(&result, rate.pps(), None) else {
+    let failed = Event::Failed(result.events.first().map_or(BEFORE_S, |event| event.at_s));
+    let Some(outage) = Outage::of(&result, rate.pps(), failed) else {
         return Err(TestError::Failed("nothing was counted per route".into()));
     };
     REPORT.add(outcome, "Outage", &format!("{family}, {label}"), &case.all, &outage, &result);

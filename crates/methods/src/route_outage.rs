@@ -8,6 +8,33 @@ use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::{DestinationCounts, Family, GroupCounts, TrialResult};
 
+/// The event of a trial, in seconds after the first departure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The routes are advertised. Until then every one is unreachable, and that time does not count.
+    Advertised(f64),
+    /// The best paths fail. Until then every route is reachable.
+    Failed(f64),
+}
+
+impl Event {
+    /// Time before the event for which no frame arrives, in seconds.
+    fn silent_s(self) -> f64 {
+        match self {
+            Event::Advertised(at_s) => at_s,
+            Event::Failed(_) => 0.0,
+        }
+    }
+
+    /// Time before the event for which every frame arrives, in seconds.
+    fn reachable_s(self) -> f64 {
+        match self {
+            Event::Advertised(_) => 0.0,
+            Event::Failed(at_s) => at_s,
+        }
+    }
+}
+
 /// Outage of the routes of one flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outage {
@@ -15,6 +42,10 @@ pub struct Outage {
     pub sorted_s: Vec<f64>,
     /// Routes, by index within the flow, whose frames still did not arrive at the end.
     pub unreachable: Vec<u32>,
+    /// Number of routes to which no frame was offered.
+    pub unsent: usize,
+    /// Number of routes in `sorted_s` whose last frame was lost, which may have been by chance.
+    pub unsure: usize,
     /// Total number of routes.
     pub routes: usize,
     /// Frames per second to each route.
@@ -24,35 +55,65 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Derives the outage from the first flow of a trial that offered `rate_pps` for all routes together. With
-    /// `event_s`, in seconds after the first departure, every route was unreachable until then, and that time does not
-    /// count. `None` if frames were not counted per route.
-    pub fn of(result: &TrialResult, rate_pps: f64, event_s: Option<f64>) -> Option<Outage> {
-        result.destinations.first().map(|counts| Outage::count(counts, rate_pps, event_s))
+    /// Derives the outage from the first flow of a trial that offered `rate_pps` for all routes together. `None` if
+    /// frames were not counted per route.
+    pub fn of(result: &TrialResult, rate_pps: f64, event: Event) -> Option<Outage> {
+        result.destinations.first().map(|counts| Outage::count(counts, rate_pps, event))
     }
 
-    fn count(counts: &DestinationCounts, rate_pps: f64, event_s: Option<f64>) -> Outage {
+    fn count(counts: &DestinationCounts, rate_pps: f64, event: Event) -> Outage {
         let routes = counts.offered.len();
         let rate_per_route = rate_pps / routes.max(1) as f64;
-        let before_s = event_s.unwrap_or(0.0);
-        let mut outage =
-            Outage { sorted_s: Vec::new(), unreachable: Vec::new(), routes, rate_per_route, loss_derived_s: 0.0 };
+        let judge = Judge::new(counts, rate_per_route, event);
+        let mut outage = Outage {
+            sorted_s: Vec::new(),
+            unreachable: Vec::new(),
+            unsent: 0,
+            unsure: 0,
+            routes,
+            rate_per_route,
+            loss_derived_s: 0.0,
+        };
         let (mut lost_in_all, mut offered_in_all) = (0u64, 0u64);
-        for (index, (offered, received)) in counts.offered.iter().zip(&counts.received).enumerate() {
-            let lost = offered - received;
+        for (index, offered) in counts.offered.iter().enumerate() {
+            let lost = counts.lost(index);
             lost_in_all += u64::from(lost);
             offered_in_all += u64::from(*offered);
-            if *received == 0 && *offered > 0 {
-                outage.unreachable.push(index as u32);
-            } else {
-                outage.sorted_s.push((f64::from(lost) / rate_per_route - before_s).max(0.0));
+            let fate = judge.fate(index);
+            match fate {
+                Fate::Unsent => outage.unsent += 1,
+                Fate::Unreachable => outage.unreachable.push(index as u32),
+                Fate::Reachable | Fate::Unsure => {
+                    outage.unsure += usize::from(fate == Fate::Unsure);
+                    outage.sorted_s.push((f64::from(lost) / rate_per_route - event.silent_s()).max(0.0));
+                }
             }
         }
         outage.sorted_s.sort_by(f64::total_cmp);
         if offered_in_all > 0 {
-            outage.loss_derived_s = (lost_in_all as f64 / rate_pps - before_s).max(0.0);
+            outage.loss_derived_s = (lost_in_all as f64 / rate_pps - event.silent_s()).max(0.0);
         }
         outage
+    }
+
+    /// True if every route has a time. Otherwise the test has no figure.
+    fn is_whole(&self) -> bool {
+        self.unreachable.is_empty() && self.unsent == 0
+    }
+
+    /// What a reader must know of the times.
+    fn marks(&self) -> Vec<String> {
+        let mut marks = Vec::new();
+        if !self.unreachable.is_empty() {
+            marks.push("times are those of the reachable routes".into());
+        }
+        if self.unsent > 0 {
+            marks.push(format!("routes to which no frame was sent: {}", thousands(self.unsent as u64)));
+        }
+        if self.unsure > 0 {
+            marks.push(format!("routes with a time whose last frame was lost: {}", thousands(self.unsure as u64)));
+        }
+        marks
     }
 
     /// The outage, in seconds, that the share `share` of the reachable routes does not exceed.
@@ -65,6 +126,82 @@ impl Outage {
     /// Time between two frames to the same route, which is the resolution of an outage.
     pub fn resolution_s(&self) -> f64 {
         1.0 / self.rate_per_route
+    }
+}
+
+/// What the frames to a route tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// No frame was sent to it.
+    Unsent,
+    /// Its last frame arrived.
+    Reachable,
+    /// Its last frame was lost, which may have been by chance.
+    Unsure,
+    /// Its frames did not arrive until the end.
+    Unreachable,
+}
+
+/// Tells the routes that are unreachable at the end from those that lose a frame by chance.
+struct Judge<'a> {
+    counts: &'a DestinationCounts,
+    rate_per_route: f64,
+    /// Most frames that arrive if a route is unreachable from the event on. The event takes a moment, so one frame may
+    /// arrive after it.
+    most_received: f64,
+    /// Most frames that a reachable route loses, judged by the routes whose last frame arrived.
+    most_lost: u32,
+}
+
+/// Frames by which the loss of a route may exceed that of the others: one lost by chance, and one because the frames to
+/// each route have their own distance from the event.
+const MARGIN: u32 = 2;
+
+impl<'a> Judge<'a> {
+    fn new(counts: &'a DestinationCounts, rate_per_route: f64, event: Event) -> Judge<'a> {
+        let most_received = event.reachable_s() * rate_per_route + 1.0;
+        let judge = Judge { counts, rate_per_route, most_received, most_lost: MARGIN };
+        let reached = (0..counts.offered.len()).filter(|i| judge.lost_last(*i) == Some(false));
+        let most = reached.map(|i| counts.lost(i)).max().unwrap_or(0);
+        Judge { most_lost: most.saturating_add(MARGIN), ..judge }
+    }
+
+    fn fate(&self, i: usize) -> Fate {
+        let (received, lost) = (self.counts.received[i], self.counts.lost(i));
+        if self.counts.offered[i] == 0 {
+            return Fate::Unsent;
+        }
+        if received == 0 {
+            return Fate::Unreachable;
+        }
+        let lost_last = self.lost_last(i);
+        if lost_last == Some(false) {
+            return Fate::Reachable;
+        }
+        let never_back = f64::from(received) <= self.most_received;
+        let lost_again = lost_last == Some(true) && lost > self.most_lost;
+        // A single lost frame proves nothing.
+        if lost > 1 && (never_back || lost_again) {
+            Fate::Unreachable
+        } else if lost_last == Some(true) {
+            Fate::Unsure
+        } else {
+            Fate::Reachable
+        }
+    }
+
+    /// True if the last frame to a route was lost; `None` if the trial does not tell which frames were lost.
+    fn lost_last(&self, i: usize) -> Option<bool> {
+        match *self.counts.last_lost_us.get(i)? {
+            DestinationCounts::NEVER => Some(false),
+            // The greatest time stands for all later ones.
+            us if us == DestinationCounts::NEVER - 1 => None,
+            us => {
+                // Frames go to all routes in rounds. Times are rounded down to a microsecond.
+                let round = (f64::from(us) + 1.0) * self.rate_per_route / 1e6;
+                Some((round as u32).saturating_add(1) >= self.counts.offered[i])
+            }
+        }
     }
 }
 
@@ -140,7 +277,6 @@ impl OutageReport {
 
     fn write(&self, outcome: &mut Outcome, family: Family, case: &str, outage: &Outage, result: &TrialResult) {
         let ms = |share: f64| outage.percentile_s(share).map(|s| s * 1e3);
-        let some_left = !outage.unreachable.is_empty();
         self.table.add(
             outcome,
             OutageRow {
@@ -158,7 +294,7 @@ impl OutageReport {
                 reordered: reordered(result),
             },
             [result.trial],
-            some_left.then(|| "times are those of the reachable routes".into()),
+            outage.marks(),
         );
         let count = outage.sorted_s.len();
         let steps = count.min(POINTS);
@@ -204,10 +340,10 @@ pub fn list_unreachable(
 
 fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &Outage) {
     let name = family.to_string().to_lowercase();
-    let whole = outage.unreachable.is_empty();
+    let whole = outage.is_whole();
     let exact_ms = outage.resolution_s() * 1e3;
     for (word, share) in [("median", 0.5), ("max", 1.0)] {
-        // A router that never reached all routes has no time.
+        // A router that does not forward to all routes in the end has no time, nor has one that got no frames to some.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times that differ by no more than one frame to a route are equal.
@@ -227,7 +363,7 @@ mod tests {
             received: vec![300, 250, 0, 299],
             ..DestinationCounts::default()
         };
-        let outage = Outage::count(&counts, 400.0, Some(1.0));
+        let outage = Outage::count(&counts, 400.0, Event::Advertised(1.0));
         assert_eq!(outage.unreachable, [2]);
         let expected = [0.0, 0.01, 0.5];
         assert!(outage.sorted_s.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{outage:?}");
@@ -242,13 +378,109 @@ mod tests {
             let (offered, received) = (vec![100; 4], vec![100 - lost; 4]);
             let counts = DestinationCounts { offered, received, ..DestinationCounts::default() };
             let mut outcome = Outcome::default();
-            rank(&mut outcome, "outage", "Outage", Family::Ipv4, &Outage::count(&counts, 40.0, None));
+            let outage = Outage::count(&counts, 40.0, Event::Failed(1.0));
+            rank(&mut outcome, "outage", "Outage", Family::Ipv4, &outage);
             (outcome.ranks[1].value.unwrap(), outcome.ranks[1].least)
         };
         // A frame to each route every 100 ms.
         for (lost, ms) in [(0, 0.0), (1, 100.0), (10, 1_000.0)] {
             let (value, least) = least(lost);
             assert!((value - ms).abs() < 1e-6 && (least - 100.0).abs() < 1e-6, "{lost}: {value}, {least}");
+        }
+    }
+
+    /// Counts of routes that get 10 frames per second each: '.' is a frame that arrives, 'x' one that is lost.
+    fn seen(routes: &[String], event: Event) -> Outage {
+        let count = routes.len() as u32;
+        let mut counts = DestinationCounts::default();
+        for (place, frames) in (0u32..).zip(routes) {
+            let lost = (0u32..).zip(frames.bytes()).filter(|(_, frame)| *frame == b'x');
+            let lost_us: Vec<u32> = lost.map(|(round, _)| (round * count + place) * 100_000 / count).collect();
+            counts.offered.push(frames.len() as u32);
+            counts.received.push((frames.len() - lost_us.len()) as u32);
+            counts.first_lost_us.push(lost_us.first().copied().unwrap_or(DestinationCounts::NEVER));
+            counts.last_lost_us.push(lost_us.last().copied().unwrap_or(DestinationCounts::NEVER));
+        }
+        Outage::count(&counts, f64::from(count) * 10.0, event)
+    }
+
+    /// A route from runs of such frames.
+    fn route(runs: &[(&str, usize)]) -> String {
+        runs.iter().map(|(frame, times)| frame.repeat(*times)).collect()
+    }
+
+    #[track_caller]
+    fn about(found_s: &[f64], expected_s: &[f64]) {
+        let near = found_s.iter().zip(expected_s).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near && found_s.len() == expected_s.len(), "{found_s:?}, not {expected_s:?}");
+    }
+
+    fn has_figures(outage: &Outage) -> bool {
+        let mut outcome = Outcome::default();
+        rank(&mut outcome, "outage", "Outage", Family::Ipv4, outage);
+        outcome.ranks.iter().all(|rank| rank.value.is_some())
+    }
+
+    #[test]
+    fn a_route_that_is_not_back_at_the_end_is_unreachable_though_frames_arrived_before_the_failure() {
+        let routes = [
+            route(&[(".", 10), ("x", 5), (".", 35)]),
+            route(&[(".", 10), ("x", 40)]),
+            // The failure took effect a frame later.
+            route(&[(".", 11), ("x", 39)]),
+            // Back, and lost again.
+            route(&[(".", 10), ("x", 5), (".", 15), ("x", 20)]),
+            route(&[(".", 50)]),
+        ];
+        let outage = seen(&routes, Event::Failed(1.0));
+        assert_eq!((outage.unreachable.as_slice(), outage.unsure), (&[1, 2, 3][..], 0));
+        about(&outage.sorted_s, &[0.0, 0.5]);
+        assert_eq!(outage.marks(), ["times are those of the reachable routes"]);
+        assert!(!has_figures(&outage));
+        // Back for the very last frame.
+        let outage = seen(&[route(&[(".", 10), ("x", 39), (".", 1)])], Event::Failed(1.0));
+        assert!(has_figures(&outage) && outage.marks().is_empty(), "{outage:?}");
+        about(&outage.sorted_s, &[3.9]);
+        // None is back, and the old path carried traffic for a while.
+        let lost = route(&[(".", 15), ("x", 35)]);
+        let outage = seen(&[lost.clone(), lost], Event::Failed(1.0));
+        assert_eq!(outage.unreachable, [0, 1]);
+    }
+
+    #[test]
+    fn a_frame_that_is_lost_by_chance_at_the_end_does_not_make_a_route_unreachable() {
+        let routes = [
+            route(&[(".", 10), ("x", 5), (".", 35)]),
+            route(&[(".", 49), ("x", 1)]),
+            route(&[(".", 10), ("x", 5), (".", 34), ("x", 1)]),
+        ];
+        let outage = seen(&routes, Event::Failed(1.0));
+        assert!(has_figures(&outage), "{outage:?}");
+        about(&outage.sorted_s, &[0.1, 0.5, 0.6]);
+        assert_eq!(outage.marks(), ["routes with a time whose last frame was lost: 2"]);
+    }
+
+    #[test]
+    fn an_advertised_route_that_is_lost_again_until_the_end_is_unreachable() {
+        let routes = [
+            route(&[("x", 5), ("x", 3), (".", 32)]),
+            route(&[("x", 5), ("x", 2), (".", 10), ("x", 23)]),
+            route(&[("x", 5), ("x", 3), (".", 31), ("x", 1)]),
+            route(&[("x", 40)]),
+        ];
+        let outage = seen(&routes, Event::Advertised(0.5));
+        assert_eq!((outage.unreachable.as_slice(), outage.unsure), (&[1, 3][..], 1));
+        about(&outage.sorted_s, &[0.3, 0.4]);
+        assert!(!has_figures(&outage));
+    }
+
+    #[test]
+    fn a_route_to_which_no_frame_was_sent_has_no_time_and_leaves_no_figure() {
+        for event in [Event::Failed(1.0), Event::Advertised(0.5)] {
+            let outage = seen(&[route(&[("x", 6), (".", 20)]), String::new(), String::new()], event);
+            assert_eq!((outage.sorted_s.len(), outage.unreachable.len(), outage.unsent), (1, 0, 2));
+            assert_eq!(outage.marks(), ["routes to which no frame was sent: 2"]);
+            assert!(!has_figures(&outage));
         }
     }
 }

@@ -355,7 +355,7 @@ fn a_dump_is_timed_from_the_establishment_of_the_session() {
     let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
     assert_eq!(end, Ok(()));
     let near = |found: Option<f64>| found.is_some_and(|found| (found - 0.15).abs() < 1e-9);
-    // Half of the routes take 1 ms, half of them 2 ms. Neither the wait for the session nor the time of the watch counts.
+    // Half of the routes take 1 ms, half of them 2 ms. The wait for the session and the time of the watch do not count.
     for row in 0..2 {
         let times = ["first_s", "last_s"].map(|column| cell(&outcome, row, column));
         assert!(times.into_iter().all(near), "{times:?}");

@@ -149,6 +149,17 @@ fn loss_without_congestion_is_not_that_of_blocking() {
 }
 
 #[test]
+fn loss_without_congestion_is_no_figure_of_frames_that_are_only_held_up() {
+    // As above, with room for the whole excess of 20 ms.
+    let memory = congested(&lines(", drop_share: 5, input_queue: 20000"), 4, "trial_duration: 20 ms");
+    assert!(get(&memory, 0, "calm_lost") > 30.0 && get(&memory, 0, "uncongested_lost") > 30.0);
+    let [blocking, _] = verdicts(&memory, 0);
+    assert!(blocking.starts_with("yes: ") && blocking.ends_with(" µs of added delay"), "{blocking}");
+    assert!(!blocking.contains("frames lost"), "{blocking}");
+    assert_eq!(figure(&memory), None);
+}
+
+#[test]
 fn a_way_out_without_a_speed_is_not_congested_and_a_bottleneck_makes_one() {
     let memory = congested("", 4, "");
     assert!(verdicts(&memory, 0).iter().all(|text| text.starts_with("not known: more left by the congested port")));

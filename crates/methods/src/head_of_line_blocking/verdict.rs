@@ -52,8 +52,8 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the loss to the uncongested port is one under congestion that the router does not have without it. Added
-    /// delay alone does not show that.
+    /// Whether the loss to the uncongested port counts: congestion must have caused it. Added delay does not show that,
+    /// because the router may lose as many frames without congestion.
     pub fn counts_loss(&self, seen: &Seen) -> bool {
         let none_without = seen.calm.lost == 0 || seen.loaded.lost == 0;
         self.congested && (self.lost_more || none_without) && !self.blocking.starts_with("not known")

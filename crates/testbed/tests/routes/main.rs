@@ -14,6 +14,7 @@ mod meshed;
 mod order;
 mod outages;
 mod pressure;
+mod refusals;
 mod routed;
 mod traffic;
 

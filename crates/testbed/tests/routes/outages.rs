@@ -85,6 +85,44 @@ fn the_outage_of_a_cut_link_is_what_the_forwarding_table_takes() {
 }
 
 #[test]
+fn routes_that_have_not_moved_when_traffic_ends_are_unreachable_and_leave_no_figure() {
+    // A frame to each route every 5 ms, until 300 ms after the failure.
+    let test = "link_failover: {routes: 500, window: 300 ms, rate: 100 kfps, drain: 100 ms}";
+    // None has moved by then; or those up to the 240th, of which the last six had perhaps no frame in time.
+    for (delay_ms, each_us, left) in [(500, 0, 500..=500), (60, 1_000, 259..=265)] {
+        let device = format!(", fib_delay: {delay_ms} ms, fib_time_per_route: {each_us} us");
+        let (_, outcome) = completed(&device, 4, test);
+        let unreachable = full(&outcome, "link_failover", "unreachable")[0] as usize;
+        assert!(left.contains(&unreachable), "{device}: {unreachable}");
+        assert_eq!(texts(&outcome, "link_failover_unreachable").len(), unreachable);
+        match column(&outcome, "link_failover", "max_ms")[0] {
+            Some(max_ms) => about(max_ms, 285.0, 15.0),
+            None => assert_eq!(unreachable, 500),
+        }
+        for word in ["median", "max"] {
+            assert_eq!(figure(&outcome, &format!("link_failover_ipv4_{word}_ms")), None, "{device}");
+        }
+    }
+}
+
+#[test]
+fn routes_to_which_no_frame_was_sent_have_no_outage_and_leave_no_figure() {
+    let test = "link_failover: {routes: 500, failure: session, window: 200 ms, rate: 400 fps, drain: 100 ms}";
+    let (memory, outcome) = completed("", 4, test);
+    // One frame to each of most routes, and none of them lost.
+    let trial = &memory.trials().last().unwrap().result;
+    let sent = trial.offered() as usize;
+    assert!((470..500).contains(&sent) && trial.lost() == 0, "{sent}");
+    assert_eq!(points(&outcome, "link_failover", "IPv4, session ended").len(), sent);
+    assert_eq!(full(&outcome, "link_failover", "unreachable"), [0.0]);
+    let mark = format!("routes to which no frame was sent: {}", 500 - sent);
+    assert_eq!(rows(&outcome, "link_failover")[0].marks, [mark]);
+    for word in ["median", "max"] {
+        assert_eq!(figure(&outcome, &format!("link_failover_ipv4_{word}_ms")), None);
+    }
+}
+
+#[test]
 fn without_a_third_port_there_is_no_alternate() {
     let memory = run_all("", 2, "{}", &format!("  - {}\n", failover("")));
     let TestStatus::Skipped(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };

@@ -106,8 +106,9 @@ fn a_run_is_stopped_and_nothing_is_left() {
 
     // Ctrl-C ends only `watch`.
     let mut watch = drophammer().args(["watch", folder]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let shown = BufReader::new(watch.stdout.take().unwrap()).lines();
-    assert!(shown.map_while(Result::ok).any(|line| line.contains("offered")), "a trial is shown");
+    // It would end if nobody read its output any more.
+    let mut shown = BufReader::new(watch.stdout.take().unwrap()).lines();
+    assert!(shown.by_ref().map_while(Result::ok).any(|line| line.contains("offered")), "a trial is shown");
     kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(watch.wait().unwrap().signal(), Some(Signal::SIGINT as i32));
     assert!(goes_on(&out) && !is_gone(pid));

@@ -129,7 +129,7 @@ fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> b
     for dut in &view.duts {
         out.push((format!("DUT {}", dut.name), Value::Text("there".into())));
     }
-    for dut in view.duts.iter().filter(|dut| everywhere(&dut.name)).chain(&view.tester) {
+    for dut in view.duts.iter().filter(|dut| everywhere(dut.name)).chain(&view.tester) {
         if let Some(record) = dut.records.first() {
             let configurations =
                 record.config.iter().map(|(file, text)| (format!("configuration {file}"), text.clone()));
@@ -143,7 +143,7 @@ fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> b
     for section in &view.sections {
         parameters(&mut out, section);
         for result in section.results.iter().filter(|result| !result.standing.is_completed()) {
-            let dut = &view.dut(result.dut).name;
+            let dut = view.dut(result.dut).name;
             if everywhere(dut) {
                 out.push((format!("{} on {dut}", section.title), Value::Text(result.standing.text())));
             }
@@ -224,7 +224,7 @@ fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&s
     for table in section.tables.iter().filter(|table| ["tester_ceiling", "offered_load"].contains(&table.key)) {
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
         let Some(rate) = column("ceiling_pps").or(column("offered_pps")) else { continue };
-        for row in table.rows.iter().filter(|row| everywhere(&view.dut(row.dut).name)) {
+        for row in table.rows.iter().filter(|row| everywhere(view.dut(row.dut).name)) {
             let cell = |column: usize| row.cells.get(column).copied();
             let word = |key: &str| match column(key).and_then(cell) {
                 Some(Cell::Text(text)) => text.clone(),

@@ -54,7 +54,8 @@ impl TestSetup<'_> {
         let begun = self.rig().now();
         if !link {
             let device = self.routing.bench.device.resets();
-            let device = device.ok_or_else(|| TestError::NotApplicable("this router has no daemons to restart".into()));
+            let device =
+                device.ok_or_else(|| TestError::NotApplicable("the daemons of this router cannot be restarted".into()));
             device?.begin(reset.kind, begun, after).map_err(failed)?;
         }
         let outcome = self.routing.bench.attempt(&spec, &acts, attempt);

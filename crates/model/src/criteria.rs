@@ -94,9 +94,10 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     Found { why, cells: rows.len(), ..Found::new(figure) }
 }
 
-/// True if a column of this name has times, of which less is better.
+/// True if a column of this name has times, of which less is better. The time for which a buffer holds a burst is none.
 fn is_time(column: &str) -> bool {
-    ["_s", "_ms", "_us", "_ns"].iter().any(|unit| column.ends_with(unit))
+    let more_is_better = ["buffer", "burst", "at_least"].iter().any(|word| column.contains(word));
+    ["_s", "_ms", "_us", "_ns"].iter().any(|unit| column.ends_with(unit)) && !more_is_better
 }
 
 /// What is certain of a value if something else than the DUT may have lost frames: the DUT may be better.

@@ -1,6 +1,8 @@
 //! The test `reset` on the reference device, which does nothing for a known time after a reset and loses all its state.
 
 mod common;
+#[path = "common/shared_clock.rs"]
+mod shared_clock;
 
 use common::*;
 use drophammer_lab::{Dut, LabError, Resets};
@@ -12,14 +14,14 @@ use drophammer_model::record::{Record, TestStatus};
 use drophammer_model::reset::{Reset, ResetKind};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
-use drophammer_port::simulated::SimulatedClock;
 use drophammer_port::{Clock, Port};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, ReferenceDut};
 use drophammer_testbed::{Observer, Progress, Session};
-use std::cell::{Cell as Shared, RefCell};
+use shared_clock::SharedClock;
+use std::cell::Cell as Shared;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -138,36 +140,6 @@ fn sessions_and_routes_come_back_and_are_timed() {
     assert_eq!(number(&found, 0, "routes_ms"), None, "static routes are not advertised");
 }
 
-/// Virtual time that passes for the device and the observer too.
-#[derive(Clone)]
-struct SharedClock(Rc<RefCell<SimulatedClock>>);
-
-impl Clock for SharedClock {
-    fn now(&self) -> Instant {
-        self.0.borrow().now()
-    }
-
-    fn wait(&mut self, deadline: Instant) {
-        self.0.borrow_mut().wait(deadline);
-    }
-
-    fn pass(&mut self, deadline: Instant) {
-        self.0.borrow_mut().pass(deadline);
-    }
-
-    fn passes(&self) -> bool {
-        self.0.borrow().passes()
-    }
-
-    fn wall_offset(&self) -> i128 {
-        0
-    }
-
-    fn is_virtual(&self) -> bool {
-        true
-    }
-}
-
 /// The reference device, which takes this time to show its counters.
 struct Slow {
     device: ReferenceDut,
@@ -224,7 +196,7 @@ fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSe
     let dut = &suite.duts[0];
     let config = simulated::config(dut, &suite.ports, suite.seed);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let clock = SharedClock(Rc::new(RefCell::new(parts.clock)));
+    let clock = SharedClock::new(parts.clock);
     let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
     let ports = Ports::One { ports, clock: Box::new(clock.clone()) };
     let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));

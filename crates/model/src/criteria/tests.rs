@@ -248,6 +248,8 @@ fn what_is_certain_of_a_marked_cell_depends_on_its_column() {
     // The tester took most of the time of a step: the DUT needs no longer.
     assert_eq!(found("step_s", "tester-limited: the tester alone took 4 s"), Figure::at_most(6.0));
     assert_eq!(found("throughput_pps", "tester-limited"), Figure::at_least(6.0));
+    assert_eq!(found("implied_buffer_s", "tester-limited: the longest burst"), Figure::at_least(6.0));
+    assert_eq!(found("circling_at_least_ms", "tester-limited"), Figure::at_least(6.0));
     assert_eq!(found("throughput_pps", "limited by max_load"), Figure::at_least(6.0));
     assert_eq!(found("throughput_pps", "doubtful: an idle processor"), Figure::at_least(6.0));
     assert_eq!(found("received", "doubtful: an idle processor"), Figure::unknown());

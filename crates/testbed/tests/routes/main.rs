@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/shared_clock.rs"]
+mod shared_clock;
 
 mod bed;
 mod bgp;

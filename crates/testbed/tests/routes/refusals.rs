@@ -1,50 +1,19 @@
 //! A router that refuses sessions for a while after some have ended: no time of a test contains the wait.
 
+use super::shared_clock::SharedClock;
 use super::*;
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::Testbed;
-use drophammer_model::Instant;
 use drophammer_model::environment::DutRecord;
-use drophammer_port::simulated::SimulatedClock;
 use drophammer_port::{Clock, Port};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::Session;
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated;
-use std::cell::{Cell as Shared, RefCell};
+use std::cell::Cell as Shared;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Virtual time that passes for the device too.
-#[derive(Clone)]
-struct SharedClock(Rc<RefCell<SimulatedClock>>);
-
-impl Clock for SharedClock {
-    fn now(&self) -> Instant {
-        self.0.borrow().now()
-    }
-
-    fn wait(&mut self, deadline: Instant) {
-        self.0.borrow_mut().wait(deadline);
-    }
-
-    fn pass(&mut self, deadline: Instant) {
-        self.0.borrow_mut().pass(deadline);
-    }
-
-    fn passes(&self) -> bool {
-        self.0.borrow().passes()
-    }
-
-    fn wall_offset(&self) -> i128 {
-        0
-    }
-
-    fn is_virtual(&self) -> bool {
-        true
-    }
-}
 
 /// A device that must be waited for after sessions have ended.
 struct Refusing {
@@ -76,7 +45,7 @@ fn on_refusing_device(suite: &Suite, use_it: impl FnOnce(&mut TestSetup<'_>, &Sh
     let dut = &suite.duts[0];
     let config = simulated::config(dut, &suite.ports, suite.seed);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let clock = SharedClock(Rc::new(RefCell::new(parts.clock)));
+    let clock = SharedClock::new(parts.clock);
     let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
     let ports = Ports::One { ports, clock: Box::new(clock.clone()) };
     let families = [Family::Ipv4, Family::Ipv6];

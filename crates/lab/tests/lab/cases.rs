@@ -1,0 +1,56 @@
+//! The scenarios, and the users as whom each one runs.
+
+use drophammer_lab::kinds::uml;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Scenario and user of each case; `root` is true if this process is root.
+pub fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
+    let all = [
+        "linux",
+        "frr",
+        "bird",
+        "twice",
+        "loop",
+        "broken",
+        "killed",
+        "reset-frr",
+        "reset-bird",
+        "bgp-frr",
+        "bgp-bird",
+        "bgp-refused",
+        "peers-frr",
+        "peers-bird",
+        "ovs",
+        "ovs-killed",
+        "uml",
+        "uml-killed",
+        "bgp-uml",
+        "vlans",
+        "own-frr",
+        "own-bird",
+        "own-uml",
+        "own-linux",
+        "system",
+        "system-killed",
+    ];
+    let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
+    if root {
+        cases.extend(["external", "external-refused", "bgp-openbgpd", "peers-openbgpd"].map(|name| (name, "root")));
+        cases.extend(all.map(|name| (name, "nobody")));
+    }
+    if let Some(why) = uml::unfit_processor() {
+        println!("    scenarios with uml are left out: {why}");
+        cases.retain(|(name, _)| !name.contains("uml"));
+    }
+    // User Mode Linux and Open vSwitch need taps, which some systems give to root alone.
+    let taps = fs::metadata("/dev/net/tun").is_ok_and(|device| device.mode() & 0o006 == 0o006);
+    if root && !taps {
+        println!("    scenarios with uml and ovs as nobody are left out: only root may open /dev/net/tun");
+        cases.retain(|(name, user)| *user == "root" || !(name.contains("uml") || name.contains("ovs")));
+    }
+    // Only once, because it takes the full time limit for a router to become ready.
+    cases.push(("never-ready", if root { "root" } else { "user" }));
+    cases.push(("reset-beside", if root { "root" } else { "user" }));
+    cases
+}

@@ -109,15 +109,20 @@ fn end_of_trial(rates: Option<&mut Rates>, record: &Record) {
     }
 }
 
-/// Ctrl-C and SIGTERM set the flag; the second one ends the program at once (the lab ends with it).
+/// Ctrl-C, SIGTERM and SIGHUP set the flag. A second Ctrl-C or SIGTERM ends the program at once (the lab ends with it).
+/// A second SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when the
+/// shell ends.
 ///
 /// # Errors
 /// Errors of installing a handler.
 pub fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    // The handlers of a signal run in this order: the first signal does not see its own flag.
+    for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+    }
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)

@@ -127,6 +127,27 @@ fn a_run_is_stopped_and_nothing_is_left() {
 }
 
 #[test]
+fn a_terminal_that_hangs_up_twice_ends_a_run_with_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (started, out) = detached(dir.path(), LONG, &[]);
+    assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
+    let pid = process(&out);
+    // The shell passes the signal on, and the kernel sends it again when the shell ends.
+    wait_until("the end of the process", || {
+        is_gone(pid) || {
+            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGHUP);
+            std::thread::sleep(Duration::from_millis(5));
+            false
+        }
+    });
+    let records = records(&out);
+    let last = records.last().unwrap();
+    assert_eq!((kind_of(last), last["interrupted"].as_bool()), ("ended", Some(true)));
+    assert!(out.join("report.html").exists());
+    assert_eq!(run(&["watch", out.to_str().unwrap()]).status.code(), Some(130));
+}
+
+#[test]
 fn a_run_that_is_killed_is_told_and_goes_on_in_the_background() {
     let dir = tempfile::tempdir().unwrap();
     let (started, out) = detached(dir.path(), LONG, &[]);

@@ -270,12 +270,12 @@ pub trait Dut {
         false
     }
 
-    /// Frames that it sent since it was brought up and that the tester's end of the link had no room for: loss of the
-    /// tester. `None` if not known.
+    /// Frames that it sent since it was brought up and that the tester's end of the link had no room for, by port: loss of
+    /// the tester. `None` if not known.
     ///
     /// # Errors
     /// Those of reading it.
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         Ok(None)
     }
 
@@ -298,6 +298,9 @@ pub trait Dut {
 type AskIdle = Box<dyn Fn() -> Option<String>>;
 type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 
+/// Adds counters to those of the kernel.
+type Count = Box<dyn Fn(&mut BTreeMap<String, u64>) -> Result<(), LabError>>;
+
 /// A router in a namespace: links, and daemons if it has any.
 pub(crate) struct NamespaceDut {
     pub(crate) topology: Topology,
@@ -305,6 +308,8 @@ pub(crate) struct NamespaceDut {
     /// Servers beside the router, such as an SNMP agent: a reset of the router leaves them alone.
     helpers: Vec<Daemon>,
     resetting: Option<Resetting>,
+    /// Adds what its daemons count: a reset of the router begins these counters again.
+    daemon_counters: Option<Count>,
     /// True if the lab configures its daemons after their start: daemons that are started again would not forward.
     needs_lab: bool,
     record: DutRecord,
@@ -352,21 +357,11 @@ impl Dut for NamespaceDut {
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
-        let forwarding = self.topology.cpu_time()?;
-        self.processes().try_fold(forwarding, |sum, d| {
-            let children = probe::family_tree(d.pid()).into_iter().skip(1);
-            Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
-        })
+        self.time_of_all()
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        let mut threads = self.topology.threads()?;
-        for daemon in self.processes() {
-            threads.extend(probe::process_threads(daemon.pid())?);
-            let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
-            threads.extend(children.filter_map(probe::process_threads).flatten());
-        }
-        Some(threads)
+        self.threads_of_all()
     }
 
     /// As this machine's kernel counts them, with the bytes that veth interfaces count.
@@ -380,12 +375,7 @@ impl Dut for NamespaceDut {
     }
 
     fn router_memory(&mut self) -> Option<Vec<u64>> {
-        // A reset has the daemons, and the helpers alone are not the router.
-        if self.resetting.is_some() {
-            return None;
-        }
-        let daemons: Option<Vec<u64>> = self.processes().map(|daemon| probe::proportional(daemon.pid())).collect();
-        daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
+        self.memory_of_all()
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {
@@ -453,6 +443,7 @@ impl Dut for NamespaceDut {
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.topology.counters()?;
+        self.add_daemon_counters(&mut counters)?;
         if self.counted {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
@@ -479,7 +470,7 @@ impl Dut for NamespaceDut {
         management::ask(link, self.agent.as_ref(), self.ssh, questions, interval)
     }
 
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         self.topology.lost_by_tester().map(Some)
     }
 

@@ -91,8 +91,8 @@ impl Ends {
         }
     }
 
-    /// Frames that the process sent and the tester's end of the link had no room for.
-    pub fn lost_by_tester(&self) -> Result<Option<u64>, LabError> {
+    /// Frames that the process sent and the tester's end of the link had no room for, by port.
+    pub fn lost_by_tester(&self) -> Result<Option<Vec<u64>>, LabError> {
         match self {
             Ends::Veth(topology) => topology.lost_by_tester().map(Some),
             // The tester's port counts frames that the tap received and the port did not.

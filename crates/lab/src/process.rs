@@ -183,8 +183,8 @@ impl Daemon {
         LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
     }
 
-    /// Waits until it has ended by itself, and kills it at the limit.
-    pub(crate) fn await_end(mut self, limit: Duration) {
+    /// Waits until it has ended by itself, for `limit` at most. What runs longer is left to [`Daemon::end`].
+    pub(crate) fn await_end(&mut self, limit: Duration) {
         let child = &mut self.child;
         let look =
             || Ok(if matches!(child.try_wait(), Ok(None)) { Look::NotYet(String::new()) } else { Look::Ready(()) });
@@ -307,6 +307,30 @@ mod tests {
         let text = wait::until(Duration::from_secs(10), &|| false, || look("Kernel panic")).unwrap();
         assert!(text.starts_with("guest ended by itself (Kernel panic: BUG!)"), "{text}");
         assert!(matches!(look("no such line"), Ok(Look::NotYet(_))));
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_end_in_time_ends_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sh = command(&find("sh", "dash").unwrap(), "test");
+        sh.args(["-c", "sleep 600 & echo $!; wait"]);
+        let mut daemon = Daemon::start("guest", sh, folder.path()).unwrap();
+        let told = || {
+            let text = std::fs::read_to_string(folder.path().join("guest.log")).unwrap_or_default();
+            let child = text.strip_suffix('\n').and_then(|line| line.parse::<u32>().ok());
+            Ok(child.map_or(Look::NotYet("no child".into()), Look::Ready))
+        };
+        let child = wait::until(Duration::from_secs(10), &|| false, told).unwrap();
+        daemon.await_end(Duration::from_millis(20));
+        daemon.check().unwrap();
+        daemon.end(false);
+        let ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            let state = stat.rsplit(") ").next().unwrap_or_default();
+            let gone = state.is_empty() || state.starts_with(['Z', 'X']);
+            Ok(if gone { Look::Ready(()) } else { Look::NotYet(format!("the child lives: {stat}")) })
+        };
+        wait::until(Duration::from_secs(10), &|| false, ended).unwrap();
     }
 
     #[test]

@@ -278,7 +278,7 @@ impl Dut for ProgramDut {
         Ok(counters)
     }
 
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         self.ends.lost_by_tester()
     }
 

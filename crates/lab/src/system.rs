@@ -344,10 +344,10 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// Loss between two routers is loss of the system.
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+    /// Loss between two routers is loss of the system. The ports of the routers follow each other.
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         let lost: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.lost_by_tester()).collect();
-        Ok(lost?.into_iter().collect::<Option<Vec<u64>>>().map(|lost| lost.iter().sum()))
+        Ok(lost?.into_iter().collect::<Option<Vec<_>>>().map(|lost| lost.concat()))
     }
 
     fn drops_at_tester_tx_are_dut(&self) -> bool {

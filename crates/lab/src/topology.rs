@@ -1,5 +1,9 @@
 //! The links between tester and DUT.
 
+mod settings;
+
+pub(crate) use settings::{ROUTER, ROUTER_IPV6};
+
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
 use crate::link_delay::LinkDelay;
@@ -8,35 +12,12 @@ use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_li
 use crate::{Lab, LabError, Netns, probe, router};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
+use settings::{BARE_IPV6, router_settings};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-
-/// Settings of the DUT's namespace: a router that sends nothing by itself beyond what routers must.
-pub(crate) const ROUTER: [(&str, &str); 4] = [
-    ("net/ipv4/ip_forward", "1"),
-    ("net/ipv4/conf/all/forwarding", "1"),
-    // The kernel uses the larger value of `all` and the interface's.
-    ("net/ipv4/conf/all/rp_filter", "0"),
-    ("net/ipv4/conf/default/rp_filter", "0"),
-];
-
-/// The same for IPv6, if the kernel has it.
-pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
-    ("net/ipv6/conf/all/disable_ipv6", "0"),
-    ("net/ipv6/conf/default/disable_ipv6", "0"),
-    ("net/ipv6/conf/all/forwarding", "1"),
-    ("net/ipv6/conf/default/accept_dad", "0"),
-    ("net/ipv6/conf/default/accept_ra", "0"),
-    ("net/ipv6/conf/default/autoconf", "0"),
-    ("net/ipv6/conf/default/router_solicitations", "0"),
-];
-
-/// Settings of the namespace of a DUT that handles all packets itself: they keep the kernel out.
-const BARE_IPV6: [(&str, &str); 2] =
-    [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 
 /// Bytes by which the MTU of a tester's interface exceeds that of its port: room for the tags of a frame of full size.
 pub(crate) fn room_for_tags(stacks: impl Iterator<Item = usize>) -> u32 {
@@ -112,6 +93,15 @@ pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
     keep_segments_apart(netns, &links)
 }
 
+/// What the record says of the neighbours of a router in a loop. The kernel hides their settings in the namespaces of
+/// ordinary users.
+fn neighbours_text(kept: &Result<(), LabError>) -> &'static str {
+    match kept {
+        Ok(()) => "",
+        Err(_) => "; neighbours are asked for every half minute: only root may change that",
+    }
+}
+
 impl Topology {
     /// Makes the namespace `name`, and its links with MTU, VLAN sub-interfaces and addresses of `role`, and confines
     /// them.
@@ -123,7 +113,7 @@ impl Topology {
 
     /// The first half of [`Topology::make`]: a router's namespace, with links to the tester's ports from `first` on.
     pub(crate) fn begin(lab: &Lab, name: &str, ports: &[Interface], first: usize) -> Result<Topology, LabError> {
-        Topology::joined(lab, name, ports, first, &ROUTER, &ROUTER_IPV6)
+        Topology::joined(lab, name, ports, first, router_settings(), &ROUTER_IPV6)
     }
 
     /// The second half, once all interfaces of the role exist.
@@ -135,8 +125,8 @@ impl Topology {
         }
         if router::in_a_loop(role) {
             self.dut.sysctl(&router::LOOP.map(|(key, value)| (key.to_owned(), value)))?;
-            // An ordinary user's namespace may lack these.
-            let _ = self.dut.sysctl(&router::neighbour_settings(role));
+            let kept = self.dut.sysctl(&router::neighbour_settings(role));
+            self.confinement.text += neighbours_text(&kept);
         }
         self.dut.ip(&policy_lines(role))?;
         // Linux before 6.3 by default forwards IPv6 to only 4,096 destinations at a time. An ordinary user's namespace
@@ -148,7 +138,7 @@ impl Topology {
     /// As [`Topology::make`], for a DUT that uses the links alone: no addresses, and a kernel that neither sends nor
     /// forwards.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
-        let mut topology = Topology::joined(lab, name, &role.interfaces, 0, &[], &BARE_IPV6)?;
+        let mut topology = Topology::joined(lab, name, &role.interfaces, 0, Vec::new(), &BARE_IPV6)?;
         topology.set_up(lab, role.interfaces.len(), " arp off multicast off", &[])?;
         let names: Vec<_> = (0..role.interfaces.len()).map(dut_interface).collect();
         keep_segments_apart(&topology.dut, &names)?;
@@ -161,7 +151,7 @@ impl Topology {
         name: &str,
         ports: &[Interface],
         first: usize,
-        settings: &[(&str, &'static str)],
+        mut settings: Vec<(String, &'static str)>,
         settings_ipv6: &[(&str, &'static str)],
     ) -> Result<Topology, LabError> {
         let shared = lab.shared();
@@ -178,7 +168,7 @@ impl Topology {
             up: true,
         };
         let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { settings_ipv6 } else { &[] };
-        let settings: Vec<_> = settings.iter().chain(ipv6).map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        settings.extend(ipv6.iter().map(|(key, value)| ((*key).to_owned(), *value)));
         topology.dut.sysctl(&settings)?;
 
         let mut lines = Vec::new();
@@ -279,13 +269,13 @@ impl Topology {
     }
 
     /// Frames that the DUT sent and the tester's end of the link had no room for (its receive ring or backlog, or it
-    /// was switched off): veth counts them at the sender. They are loss of the tester, not of the DUT.
+    /// was switched off), by port: veth counts them at the sender. They are loss of the tester, not of the DUT.
     ///
     /// # Errors
     /// Those of reading the counters.
-    pub(crate) fn lost_by_tester(&self) -> Result<u64, LabError> {
-        (0..self.interfaces.len())
-            .try_fold(0, |sum, i| Ok(sum + probe::interface_counter(&self.dut, &dut_interface(i), "tx_dropped")?))
+    pub(crate) fn lost_by_tester(&self) -> Result<Vec<u64>, LabError> {
+        let lost = |port| probe::interface_counter(&self.dut, &dut_interface(port), "tx_dropped");
+        (0..self.interfaces.len()).map(lost).collect()
     }
 
     /// Counters of the DUT, and of the tester's interfaces, since these count the drops at the DUT's receive ring.
@@ -439,5 +429,17 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = self.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_are_not_kept_are_told() {
+        let refused = LabError::io("cannot write")(std::io::Error::from_raw_os_error(nix::libc::ENOENT));
+        assert!(neighbours_text(&Err(refused)).starts_with("; neighbours are asked for"));
+        assert_eq!(neighbours_text(&Ok(())), "");
     }
 }

@@ -4,6 +4,7 @@
 //! frames other than test frames are counted too, so that the comparison is exact to the frame.
 
 mod judge;
+mod octets;
 
 use crate::Method;
 use crate::columns;
@@ -24,7 +25,8 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load};
-use judge::{Conventions, Facts, Finding};
+use judge::{Facts, Finding};
+use octets::Conventions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -185,8 +187,9 @@ impl Method for CounterAccuracy {
         note(
             outcome,
             "Expected is what the tester sent to the router's port and received from it between two readings of the counters, ARP, \
-             Neighbor Discovery, ICMP and routing protocols included. Where frames were lost it is not known which counter must have \
-             them: its count may then be anything from \"expected\" to \"expected, at most\".",
+             Neighbor Discovery, ICMP and routing protocols included. Where frames were lost, it is not known which counter must have \
+             them: a row with \"expected, at most\" may have any count between the two. Frames that a source counts as discarded \
+             on arrival may be missing in its other counters of received frames and packets, and in its octets.",
         );
         let traffics = traffics(params);
         let mut readings: Vec<Reading> = Vec::new();

@@ -25,7 +25,7 @@ use kinds::{Ends, Fault, KINDS, Kind};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
-use verdict::{Tally, counters};
+use verdict::{Tally, counters, loses_more};
 
 /// The test.
 pub struct ErrorFrames;
@@ -150,7 +150,8 @@ impl Bed {
         self.pattern.trial(ports, purpose, Load::Constant { rate_pps: self.rate.pps() }, self.duration_s)
     }
 
-    /// Sources differ from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
+    /// Sources take turns, from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
+    /// If there are more frames than addresses, some frames share a source.
     fn wrong(&self, kind: &Kind, place: usize) -> Vec<drophammer_model::beside::ExtraFrame> {
         let of = |port: usize| self.ports[port].addressing(kind.family);
         let (Some(from), Some(to)) = (of(FROM), of(TO)) else { return Vec::new() };
@@ -242,7 +243,8 @@ impl Method for ErrorFrames {
             };
             let tally = Tally::of(&other.extra);
             let mut faults = tally.faults(kind);
-            if result.lost() > alone.lost() {
+            let (beside, without) = ((result.lost(), result.offered()), (alone.lost(), alone.offered()));
+            if loses_more(beside, without) {
                 faults.push(format!("{} good frames lost", result.lost()));
             }
             sent += 1;

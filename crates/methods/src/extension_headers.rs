@@ -1,19 +1,20 @@
 //! IPv6 packets with extension headers (RFC 5180 section 5.3): the cost of each header and of a chain of them, and the
 //! treatment of hop-by-hop options, the only header that routers on the path process.
 
+mod hop_by_hop;
+
 use crate::Method;
 use crate::columns;
-use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT, note_unasked};
+use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT};
 use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, PAUSE, SEARCH, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_of, percent_ratio};
+use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_ratio};
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
 use crate::throughput_search::{
     estimate_one, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
 };
 use crate::trial_count::TrialCount;
-use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::ExtensionHeader;
@@ -113,7 +114,7 @@ static SPEC: TestSpec = TestSpec {
             help: "median latency with these headers at `latency_load`, in % of that without",
         },
     ],
-    tables: &[TABLE.shape(), HOP_BY_HOP.shape()],
+    tables: &[TABLE.shape(), hop_by_hop::TABLE.shape()],
     needs: &[],
 };
 
@@ -133,25 +134,7 @@ columns! {
     }
 }
 
-columns! {
-    /// Packets with hop-by-hop options at one load.
-    struct HopByHopRow {
-        frame_size: PacketSize = "Frame size",
-        percent: f64 = "Load asked for" ["%"],
-        offered_pps: f64 = "Offered per port" ["fps"],
-        rate_pps: f64 = "Forwarding rate" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
-        without_loss_percent: Option<f64> = "Loss without the options" ["%"],
-        latency_p50_us: Option<f64> = "Median latency" ["µs"],
-        cpu_percent: Option<f64> = "CPU of the router" ["%"],
-        without_cpu_percent: Option<f64> = "CPU without the options" ["%"],
-        asked: u64 = "Questions",
-        answered: u64 = "Answered",
-    }
-}
-
 const TABLE: TableSpec<HeaderRow> = TableSpec::new("extension_headers", "Packets with extension headers");
-const HOP_BY_HOP: TableSpec<HopByHopRow> = TableSpec::new("hop_by_hop", "Packets with hop-by-hop options");
 const BARS: PlotSpec = PlotSpec {
     key: "extension_headers",
     title: "Throughput with extension headers",
@@ -241,7 +224,7 @@ impl Method for ExtensionHeaders {
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
-        HOP_BY_HOP.begin(outcome);
+        hop_by_hop::TABLE.begin(outcome);
         BARS.begin(outcome);
         note(
             outcome,
@@ -251,7 +234,7 @@ impl Method for ExtensionHeaders {
         let plain = FRAME_SIZES.get(params).into_iter().map(|size| pattern(size, Vec::new(), params)).collect();
         for_each_pattern(bed, plain, outcome, |bed, plain, outcome, index| {
             headers(bed, plain, params, outcome, index)?;
-            hop_by_hop(bed, plain, params, outcome)
+            hop_by_hop::measure(bed, plain, params, outcome)
         })
     }
 
@@ -322,7 +305,12 @@ fn latency_us(result: &TrialResult, percent: f64) -> Option<f64> {
     result.groups.iter().filter_map(|group| group.latency.percentile(percent)).max().map(|ns| ns as f64 / 1e3)
 }
 
-/// Throughput with each chain, then latency at one load.
+/// The same packets with the headers of `chain`.
+fn extended(plain: &Pattern, chain: Option<Chain>) -> Pattern {
+    Pattern { extensions: chain.map_or(Vec::new(), Chain::headers), ..plain.clone() }
+}
+
+/// Throughput with each chain, then latency at one load. What was measured before an error is written.
 fn headers(
     bed: &mut dyn Testbed,
     plain: &Pattern,
@@ -333,11 +321,10 @@ fn headers(
     let chains = chains(params);
     let of = (FRAME_SIZES.get(params).len() * 2 * chains.len()) as u32;
     let mut step = index * 2 * chains.len() as u32;
-    let extended =
-        |chain: Option<Chain>| Pattern { extensions: chain.map_or(Vec::new(), Chain::headers), ..plain.clone() };
     let mut found: Vec<Found> = Vec::new();
+    let mut stopped = Ok(());
     for chain in chains {
-        let pattern = extended(chain);
+        let pattern = extended(plain, chain);
         bed.progress(&format!("throughput, {}", pattern.size_text()), step, of);
         step += 1;
         if let Some(why) = pattern.flows(bed.ports()).err() {
@@ -345,24 +332,44 @@ fn headers(
             continue;
         }
         let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
+            Ok(throughput) => (throughput, None),
             // Without this chain the others can still be measured, but not without the baseline.
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
             Err(TestError::Unfit(why)) if chain.is_some() => {
                 (None, Some(format!("no throughput, the tester was unfit: {}", why.join("; "))))
             }
-            other => (other?, None),
+            // A chain that kills the router must not erase the results of those before it.
+            Err(error) => {
+                stopped = Err(error);
+                break;
+            }
         };
         let bound = throughput.and_then(|_| known_bound(bed, &pattern));
         let limits = pattern.limits(bed);
         let at_line_rate = throughput.is_some_and(|rate| limits.at_line_rate(rate));
         found.push(Found { chain, throughput, unknown, bound, at_line_rate, latency: None });
     }
+    if stopped.is_ok() {
+        stopped = latencies(bed, plain, params, outcome, &mut found, (step, of));
+    }
+    write(outcome, &plain.size, &found, index);
+    stopped
+}
+
+/// Latency with each chain that has a throughput, at the same load. `step` of `of` steps of the test are done.
+fn latencies(
+    bed: &mut dyn Testbed,
+    plain: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+    found: &mut [Found],
+    (mut step, of): (u32, u32),
+) -> Result<(), TestError> {
     let lowest = found.iter().filter_map(|one| one.throughput).map(FrameRate::pps).min_by(f64::total_cmp);
-    let rate_pps = lowest.map(|lowest| lowest * LATENCY_LOAD.get(params).0 / 100.0);
-    let mut stopped = Ok(());
+    let Some(lowest) = lowest else { return Ok(()) };
+    let rate_pps = lowest * LATENCY_LOAD.get(params).0 / 100.0;
     for one in found.iter_mut().filter(|one| one.throughput.is_some()) {
-        let Some(rate_pps) = rate_pps else { break };
-        let pattern = extended(one.chain);
+        let pattern = extended(plain, one.chain);
         bed.progress(&format!("latency, {}", pattern.size_text()), step, of);
         step += 1;
         let purpose = format!("extension headers {}: latency", pattern.size_text());
@@ -373,15 +380,11 @@ fn headers(
             Err(TestError::Unfit(why)) => {
                 note_of(outcome, &pattern, format!("no latency, the tester was unfit: {}", why.join("; ")));
             }
-            Err(other) => {
-                stopped = Err(other);
-                break;
-            }
+            Err(other) => return Err(other),
         }
         bed.settle(PAUSE.get(params))?;
     }
-    write(outcome, &plain.size, &found, index);
-    stopped
+    Ok(())
 }
 
 fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) {
@@ -435,64 +438,4 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));
         }
     }
-}
-
-/// Packets with hop-by-hop options at each load, compared with as many packets without.
-fn hop_by_hop(bed: &mut dyn Testbed, plain: &Pattern, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let loads = HOP_BY_HOP_LOADS.get(params);
-    let with = Pattern { extensions: vec![ExtensionHeader::HopByHop], ..plain.clone() };
-    if let Some(why) = with.flows(bed.ports()).err() {
-        note_of(outcome, &with, format!("not tested: {why}"));
-        return Ok(());
-    }
-    for (Percent(percent), step) in loads.iter().zip(0..) {
-        let limits = with.limits(bed);
-        let wanted = limits.line.pps() * percent / 100.0;
-        // The tester may not reach this load.
-        let rate_pps = wanted.min(limits.max.pps()).min(plain.limits(bed).max.pps());
-        let mut ask = |bed: &mut dyn Testbed, pattern: &Pattern| {
-            let what = format!("hop-by-hop options, {percent} % of line rate, {}", pattern.size_text());
-            bed.progress(&what, step, loads.len() as u32);
-            let purpose = format!("extension headers {}: {percent} % of line rate", pattern.size_text());
-            let load = Load::Constant { rate_pps };
-            let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
-            let (interval, afterwards) = (INTERVAL.get(params), AFTERWARDS.get(params));
-            let asked = bed.asked_trial(&spec, &Inquiry { questions: MANAGEMENT.get(params), interval, afterwards });
-            bed.settle(PAUSE.get(params))?;
-            match asked {
-                Ok(found) => Ok(Some(found)),
-                Err(TestError::Unfit(why)) => {
-                    let why = why.join("; ");
-                    note_of(outcome, pattern, format!("{percent} % left out, the tester was unfit: {why}"));
-                    Ok(None)
-                }
-                Err(other) => Err(other),
-            }
-        };
-        let without = ask(bed, plain)?;
-        let Some((result, answered)) = ask(bed, &with)? else { continue };
-        note_unasked(outcome, params, &answered);
-        let short = (rate_pps < wanted * 0.999).then(|| "the tester cannot offer this load".to_owned());
-        let silent = (result.received() == 0).then(|| "forwards no packet with hop-by-hop options".to_owned());
-        let without = without.map(|(result, _)| result);
-        let cpu = |result: &TrialResult| result.dut_cpu.map(|share| share * 100.0);
-        let loss = |result: &TrialResult| percent_of(result.lost(), result.offered());
-        let count = |of: fn(&Answered) -> u64| answered.iter().map(of).sum();
-        let row = HopByHopRow {
-            frame_size: plain.size.clone(),
-            percent: *percent,
-            offered_pps: result.offered_load().pps(),
-            rate_pps: result.forwarding_rate().pps(),
-            loss_percent: loss(&result),
-            without_loss_percent: without.as_ref().and_then(loss),
-            latency_p50_us: latency_us(&result, 50.0),
-            cpu_percent: cpu(&result),
-            without_cpu_percent: without.as_ref().and_then(cpu),
-            asked: count(|one| one.during.asked),
-            answered: count(|one| one.during.times.len() as u64),
-        };
-        let trials = without.iter().chain([&result]).map(|result| result.trial);
-        HOP_BY_HOP.add(outcome, row, trials, short.into_iter().chain(silent));
-    }
-    Ok(())
 }

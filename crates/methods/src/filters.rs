@@ -11,6 +11,7 @@ mod ranks;
 use crate::Method;
 use crate::columns;
 use crate::filter_lists::{Case, MOST_CONDITIONS, Position, destination};
+use crate::lossy::Lossy;
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit};
@@ -178,13 +179,18 @@ impl Method for Filters {
                 drophammer_model::traffic::DISCARD
             ),
         );
+        let mut lossy = Lossy::default();
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let mut all = Vec::new();
             let stopped = measure(bed, pattern, params, &cases, index, outcome, &mut all);
             write(outcome, pattern, bed.ports(), &all, index);
             rank(outcome, pattern, &all);
+            if stopped.is_ok() && all.first().is_some_and(Measured::is_lossy) {
+                lossy.leave_out(outcome, pattern);
+            }
             stopped
-        })
+        })?;
+        lossy.end()
     }
 
     fn estimate(&self, params: &Params) -> Duration {
@@ -236,6 +242,9 @@ fn measure(
             Some(error) => return Err(error),
             None => {}
         }
+    }
+    if all[0].is_lossy() {
+        return Ok(());
     }
     if all[0].throughput.is_none() {
         let why = all[0].marks.join("; ");

@@ -135,7 +135,8 @@ impl Method for Flood {
         let peers = speakers(bed, params, outcome)?;
         for_each_pattern(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
             let targets = TARGETS.get(params);
-            let mut unfit = None;
+            // A size without one of its floods is not finished.
+            let mut unfit = Ok(());
             for (at, target) in targets.iter().enumerate() {
                 let of = (FRAME_SIZES.get(params).len() * targets.len()) as u32;
                 bed.progress(&format!("flood, {}", pattern.size_text()), index * targets.len() as u32 + at as u32, of);
@@ -147,13 +148,13 @@ impl Method for Flood {
                     Err(TestError::Unfit(why)) => {
                         let highest = pattern.limits(bed).max;
                         note_unfit(outcome, pattern, &format!("flood to {target} left out,"), highest, &why);
-                        unfit = Some(why);
+                        unfit = Err(TestError::Unfit(why));
                     }
                     Err(other) => return Err(other),
                 }
                 bed.settle(PAUSE.get(params))?;
             }
-            unfit.filter(|_| targets.len() == 1).map_or(Ok(()), |why| Err(TestError::Unfit(why)))
+            unfit
         })
     }
 

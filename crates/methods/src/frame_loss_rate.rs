@@ -69,7 +69,7 @@ const PLOT: PlotSpec = PlotSpec {
     key: "frame_loss_rate",
     title: "Frame loss rate",
     kind: PlotKind::Line,
-    x: "offered load, % of line rate",
+    x: "intended load, % of line rate",
     y: "loss, %",
     log_y: false,
 };
@@ -139,7 +139,8 @@ impl Method for FrameLossRate {
                     [result.trial],
                     near_ceiling.into_iter().chain(unreached),
                 );
-                let dot = xy_of(line_percent, loss, result.trial);
+                // The offered load differs a little from round to round, and then the curve has no median.
+                let dot = xy_of(rate_pps / limits.line.pps() * 100.0, loss, result.trial);
                 PLOT.curve(outcome, &pattern.size_text(), dot.clone());
                 PLOT.dot(outcome, &pattern.size_text(), dot);
                 // Without the highest load there is no figure: a lower load is not comparable.

@@ -7,6 +7,7 @@ mod ipdv;
 
 use crate::Method;
 use crate::columns;
+use crate::lossy::Lossy;
 use crate::modifiers;
 use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
@@ -154,6 +155,7 @@ impl Method for Latency {
                 format!("Percentiles are medians of {repeats} trials, the minimum and maximum are over all of them."),
             );
         }
+        let mut lossy = Lossy::default();
         let each = watched(|bed, pattern, outcome, index| {
             let compare_at = COMPARE_AT.get(params);
             let throughput = match known_throughput(bed, pattern, params, outcome) {
@@ -166,7 +168,8 @@ impl Method for Latency {
             };
             let steps = steps(&loads, compare_at, throughput);
             if steps.is_empty() {
-                return Err(TestError::NotApplicable("no throughput was found to take loads from".into()));
+                lossy.leave_out(outcome, pattern);
+                return Ok(());
             }
             let (mut measured, mut unfit) = (0, Vec::new());
             for (at, step) in steps.iter().enumerate() {
@@ -203,7 +206,8 @@ impl Method for Latency {
             }
             if measured == 0 { Err(TestError::Unfit(unfit)) } else { Ok(()) }
         });
-        for_each_size(bed, params, outcome, each)
+        for_each_size(bed, params, outcome, each)?;
+        lossy.end()
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -30,6 +30,7 @@ mod labelled;
 pub mod latency;
 pub mod link_failover;
 pub mod longest_match;
+mod lossy;
 pub mod mixed_families;
 pub mod mlrsearch;
 pub mod modifiers;

@@ -57,7 +57,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec {
             key: "longest_match_{family}_stale_frames",
-            help: "frames that did not take the shorter mask after the longer ones were withdrawn, over all frame sizes",
+            help: "frames that did not arrive by the shorter mask after the longer ones were withdrawn, lost ones included, over all frame sizes",
         },
         FigureSpec {
             key: "longest_match_{family}_{size}_percent",
@@ -226,7 +226,8 @@ struct Found<'a> {
     shares: Vec<Option<f64>>,
     /// Frames at the other port in the first two states, which took a mask that was too short.
     wrong: u64,
-    /// The same in the third: these took a route that is withdrawn.
+    /// Frames that did not arrive at the port of their covering prefix in the third: they took a route that is
+    /// withdrawn, or were lost.
     stale: u64,
 }
 
@@ -253,14 +254,17 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     found.state(bed, params, outcome, "table alone", &table, count(&table))?;
     masks.change(bed, params, Change::Advertise, unfollowed)?;
     found.state(bed, params, outcome, "table and covering prefixes", &table, count(&table) + count(&masks))?;
-    table.change(bed, params, Change::Withdraw, unfollowed)?;
-    // The other states have the figures of the router. This one costs the tester more, because it aims at a list of routes.
-    let followed = match found.state(bed, params, outcome, WITHDRAWN, &covered, count(&masks)) {
+    // The figures of the first two states stand, however the third one ends.
+    let withdrawn = table
+        .change(bed, params, Change::Withdraw, unfollowed)
+        .and_then(|_| found.state(bed, params, outcome, WITHDRAWN, &covered, count(&masks)));
+    let (followed, ended) = match withdrawn {
+        // This state costs the tester more, because it aims at a list of routes.
         Err(e @ TestError::Unfit(_)) => {
             note(outcome, format!("{family}, {WITHDRAWN}: not measured for all frame sizes: {e}"));
-            false
+            (false, Ok(()))
         }
-        other => other.map(|()| true)?,
+        other => (other.is_ok(), other),
     };
     route_tests::note_losses(bed, family, &peers, outcome)?;
     note(
@@ -273,7 +277,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         ),
     );
     let word = family.to_string().to_lowercase();
-    let stale = followed.then_some(("stale", "Frames by a route that is withdrawn", found.stale));
+    let stale = followed.then_some(("stale", "Frames that did not arrive by the covering prefix", found.stale));
     let wrong = ("wrong", "Frames by a mask that is too short", found.wrong);
     for (what, title, frames) in std::iter::once(wrong).chain(stale) {
         let key = format!("longest_match_{word}_{what}_frames");
@@ -285,7 +289,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
         outcome.ranks.push(higher(key, title, "%", *share));
     }
-    Ok(())
+    ended
 }
 
 impl Found<'_> {
@@ -324,7 +328,9 @@ impl Found<'_> {
             let routes = aimed.case.all.len().into();
             let astray = write(outcome, family, size, state, routes, &result, whole);
             if state == WITHDRAWN {
-                self.stale += astray;
+                // A router without the covering prefixes drops the frames and sends none astray. Stray frames are
+                // among the lost ones, but for second copies.
+                self.stale += result.lost().max(astray);
             } else {
                 self.wrong += astray;
             }

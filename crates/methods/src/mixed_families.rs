@@ -96,7 +96,7 @@ columns! {
         ipv4_loss_percent: Option<f64> = "IPv4 loss" ["%"],
         ipv6_loss_percent: Option<f64> = "IPv6 loss" ["%"],
         l2_percent: Option<f64> = "Received, layer 2" ["%"],
-        out_of_order: u64 = "Out of order",
+        out_of_order: Option<u64> = "Out of order",
         stray: u64 = "Stray",
     }
 }
@@ -110,7 +110,7 @@ columns! {
         load_pps: f64 = "Load per port" ["fps"],
         received: u64 = "Received",
         lost: u64 = "Lost",
-        out_of_order: u64 = "Out of order",
+        out_of_order: Option<u64> = "Out of order",
         stray: u64 = "Stray",
         corrupted: u64 = "Corrupted",
         duplicated: u64 = "Duplicated",
@@ -198,15 +198,17 @@ impl Method for MixedFamilies {
                 Err(other) => return Err(other),
             };
             let bound = throughput.and_then(|_| known_bound(bed, pattern));
+            // The next trial may end the test, and the throughput is known before it.
+            if missing.is_none() {
+                rank_throughput(outcome, (size, share), throughput, bound);
+            }
             bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
             let highest = pattern.limits(bed).max.pps();
             let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
             let result = trial(bed, pattern, params, "highest load", highest)?;
             rates(outcome, pattern, (size, share), (throughput, bound), &result, missing.as_ref());
-            if missing.is_none() {
-                rank_throughput(outcome, (size, share), throughput, bound);
-            }
             rank_loss(outcome, (size, share), &result, highest);
+            bed.settle(PAUSE.get(params))?;
             let Some(throughput) = throughput else {
                 return match missing {
                     // A share without two of its results because of the tester is not finished.
@@ -228,7 +230,7 @@ impl Method for MixedFamilies {
             if share == 0.0 {
                 pure = mean.map(|us| (load, us));
             }
-            Ok(())
+            bed.settle(PAUSE.get(params))
         })
     }
 
@@ -269,9 +271,8 @@ fn trial(
 ) -> Result<TrialResult, TestError> {
     let purpose = format!("mixed families {}: {what}, {:.0} fps per port", pattern.size_text(), rate.pps());
     let load = Load::Constant { rate_pps: rate.pps() };
-    let result = bed.trial(&pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?)?;
-    bed.settle(PAUSE.get(params))?;
-    Ok(result)
+    let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+    bed.trial(&spec)
 }
 
 fn of_family(result: &TrialResult, family: Family) -> Option<&GroupCounts> {
@@ -302,7 +303,6 @@ fn rates(
         .sum();
     let received_bytes: u64 = result.groups.iter().map(|group| group.received_bytes).sum();
     let lossless = result.lost() == 0;
-    let sum = |of: fn(&GroupCounts) -> u64| result.groups.iter().map(of).sum::<u64>();
     let row = RateRow {
         frame_size: size.clone(),
         ipv6_percent: share,
@@ -321,8 +321,8 @@ fn rates(
         } else {
             (sent_bytes > 0.0).then(|| received_bytes as f64 / sent_bytes * 100.0)
         },
-        out_of_order: sum(|group| group.reordered),
-        stray: sum(|group| group.stray),
+        out_of_order: result.groups.iter().map(GroupCounts::known_reordered).sum(),
+        stray: result.sum(|group| group.stray),
     };
     let unknown = missing.map(|why| format!("throughput unknown: {why}"));
     RATES.add(outcome, row, [result.trial], unknown.into_iter().chain(bound.map(|bound| bound.to_string())));
@@ -375,7 +375,7 @@ fn latency(
             load_pps: load.pps(),
             received: group.received,
             lost: group.lost,
-            out_of_order: group.reordered,
+            out_of_order: group.known_reordered(),
             stray: group.stray,
             corrupted: group.corrupted,
             duplicated: group.duplicated,
@@ -397,4 +397,36 @@ fn latency(
     let figure = lower(format!("mixed_{size}_{share}_latency_us"), title, "µs", slowest);
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::suite::Profile;
+
+    #[test]
+    fn an_order_that_is_not_known_is_not_shown_as_kept() {
+        let (_, pattern) = patterns(&Params::defaults(SPEC.params, Profile::Quick)).remove(1);
+        let of_order = |order_unknown: u64| {
+            let group = |family: Family, order_unknown| GroupCounts {
+                group: family.to_string(),
+                offered: 1_000,
+                received: 1_000,
+                reordered: 3,
+                order_unknown,
+                ..GroupCounts::default()
+            };
+            let groups = vec![group(Family::Ipv4, 0), group(Family::Ipv6, order_unknown)];
+            let result = TrialResult { trial: 1, sending_s: 1.0, groups, senders: 1, ..TrialResult::default() };
+            let (mut outcome, rate) = (Outcome::default(), FrameRate(2_000.0));
+            rates(&mut outcome, &pattern, (&pattern.size, 15.0), (Some(rate), None), &result, None);
+            latency(&mut outcome, (&pattern.size, 15.0), rate, &result, None);
+            let of_all = RATES.rows(&outcome.tables).remove(0).out_of_order;
+            let of_families = FAMILIES.rows(&outcome.tables).into_iter().map(|row| row.out_of_order);
+            (of_all, of_families.collect::<Vec<Option<u64>>>())
+        };
+        assert_eq!(of_order(0), (Some(6), vec![Some(3), Some(3)]));
+        // The frames of a flow came to several queues of a port.
+        assert_eq!(of_order(1_000), (None, vec![Some(3), None]));
+    }
 }

@@ -14,8 +14,10 @@ use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
 use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
 use crate::routed;
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
+use crate::testbed::{LowerBound, TestError, Testbed};
+use crate::throughput_search::{
+    estimate, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
+};
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -148,15 +150,14 @@ struct Found {
 }
 
 impl Found {
-    /// Whether the forwarding rate is limited by the tester as much as by the router. Without loss at the highest
-    /// available load, the router was not overloaded.
-    fn at_least(&self, throughput: Option<FrameRate>, excess: f64, limits: &Limits) -> bool {
+    /// Whether the router may forward more than it did in this step. Without loss, it was not overloaded.
+    fn at_least(&self, bound: Option<LowerBound>, limits: &Limits) -> bool {
         let rate = self.result.forwarding_rate();
         let lossless = self.result.lost() == 0;
         limits.tester_limited(rate)
             || match self.step {
-                Step::Throughput => throughput.is_some_and(|rate| limits.tester_limited(rate)),
-                Step::Excess => lossless && self.cannot(throughput, excess),
+                Step::Throughput => bound.is_some(),
+                Step::Excess => lossless,
                 Step::Flood => {
                     let below = self.asked.pps() < limits.line.pps();
                     below && (lossless || rate.pps() >= TESTER_LIMITED_SHARE * self.asked.pps())
@@ -199,8 +200,8 @@ impl Method for Overload {
             format!(
                 "Rates are frames per second per sending port. In the words of Bradner's table of 1989: maximum frame rate \"theor\", \
                  tester's ceiling \"hammer\", throughput \"max\" (his may have lost some frames), overload by {excess} % \"+25%\", \
-                 flood \"flood\". Columns under \"At least\" are limits of the tester: the router may have more (\"device is faster \
-                 than the test setup\").",
+                 flood \"flood\". Columns under \"At least\" are lower bounds: the router may have more (\"device is faster than the test \
+                 setup\").",
             ),
         );
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
@@ -218,7 +219,7 @@ impl Method for Overload {
             if let Some(why) = &missing_text {
                 note_of(outcome, pattern, format!("only the flood, as there is no throughput to overload: {why}"));
             }
-            let row = Size { pattern, excess, throughput, missing: missing_text };
+            let row = Size { pattern, excess, throughput, bound: known_bound(bed, pattern), missing: missing_text };
             let limits = pattern.limits(bed);
             let mut found: Vec<Found> = Vec::new();
             for (at, step) in STEPS.into_iter().enumerate() {
@@ -313,21 +314,23 @@ struct Size<'a> {
     pattern: &'a Pattern,
     excess: f64,
     throughput: Option<FrameRate>,
+    /// Why the throughput is only a lower bound.
+    bound: Option<LowerBound>,
     /// Why there is no throughput.
     missing: Option<String>,
 }
 
 impl Size<'_> {
     fn write(&self, outcome: &mut Outcome, limits: &Limits, found: &[Found]) {
-        let Size { pattern, excess, throughput, .. } = *self;
+        let Size { pattern, excess, throughput, bound, .. } = *self;
         let of = |step: Step| found.iter().find(|one| one.step == step).map(|one| &one.result);
         let offered = |step| of(step).map(|result| result.offered_load().pps());
         let rate = |step| of(step).map(|result| result.forwarding_rate().pps());
         let loss = |step| of(step).map(|result| result.loss_ratio() * 100.0);
         let as_fast = |rate: FrameRate| limits.tester_limited(rate) || rate.pps() >= limits.line.pps() * 0.9999;
-        let bounds = found.iter().filter(|one| one.at_least(throughput, excess, limits));
+        let bounds = found.iter().filter(|one| one.at_least(bound, limits));
         let least: Vec<String> = bounds.map(|one| name(one.step, excess)).collect();
-        let mut marks = Vec::new();
+        let mut marks: Vec<String> = bound.iter().map(LowerBound::to_string).collect();
         if found.iter().any(|one| one.cannot(throughput, excess)) {
             marks.push(format!("+{excess} % cannot be offered"));
         }
@@ -361,29 +364,34 @@ impl Size<'_> {
     }
 
     fn figures(&self, outcome: &mut Outcome, limits: &Limits, found: &[Found]) {
-        let Size { pattern, excess, throughput, .. } = *self;
+        let Size { pattern, excess, bound, .. } = *self;
         for one in found.iter().filter(|one| one.step != Step::Throughput) {
             let Found { step, asked, result, answered } = one;
             let key = if *step == Step::Excess { "overload" } else { "flood" };
             let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
             let rate = result.forwarding_rate();
             let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
+            let at_least = one.at_least(bound, limits);
+            // The load followed from a throughput that the suite limited.
+            let by_suite = *step == Step::Excess && bound == Some(LowerBound::MaxLoad);
+            let capped = at_least && by_suite && !limits.tester_limited(rate);
             // The requested load is recorded, because the offered load of a flood differs from trial to trial.
-            let (tester_limited, load_pps) = (one.at_least(throughput, excess, limits), Some(asked.pps()));
-            outcome.ranks.push(RankFigure { tester_limited, load_pps, ..figure });
-            if *step == Step::Flood && !answered.is_empty() {
-                let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
-                let least = shares.min_by(f64::total_cmp);
+            let load_pps = Some(asked.pps());
+            outcome.ranks.push(RankFigure { tester_limited: at_least && !capped, capped, load_pps, ..figure });
+            // If no question was asked, there is no figure: one without a value would say that the router failed.
+            let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
+            if let Some(least) = shares.min_by(f64::total_cmp).filter(|_| *step == Step::Flood) {
                 let title = format!("Questions answered during the flood, {}", pattern.size_text());
-                outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", least));
+                outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", Some(least)));
             }
         }
     }
 }
 
-/// "ok" or "dead", or how often it answered.
+/// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first question.
 pub(crate) fn state(answers: &Answers) -> String {
     match (answers.times.len() as u64, answers.asked) {
+        (_, 0) => "not asked".into(),
         (0, _) => "dead".into(),
         (answered, asked) if answered >= asked => "ok".into(),
         (answered, asked) => format!("{answered} of {asked}"),
@@ -432,5 +440,17 @@ fn answer_rows(outcome: &mut Outcome, pattern: &Pattern, load: &str, result: &Tr
             );
         }
         ANSWERS.add(outcome, row, [result.trial], marks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_that_was_not_asked_is_not_dead() {
+        let of = |answered: usize, asked| state(&Answers { asked, times: vec![Duration::from_millis(1); answered] });
+        let states = [of(0, 0), of(0, 3), of(2, 3), of(3, 3)];
+        assert_eq!(states, ["not asked", "dead", "2 of 3", "ok"]);
     }
 }

@@ -5,9 +5,11 @@
 //! So the order depends on the load.
 
 mod onset;
+mod sequence;
 
 use crate::Method;
 use crate::columns;
+use crate::lossy::Lossy;
 use crate::parameters::{LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
 use crate::pattern::arrivals::watched;
 use crate::pattern::{Limits, Pattern};
@@ -29,6 +31,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
 use onset::{At, Order, judge, onset};
+use sequence::out_of_sequence;
 use std::time::Duration;
 
 /// The test.
@@ -177,10 +180,14 @@ impl Method for PacketOrder {
         );
         let loads = loads(params);
         let of = FRAME_SIZES.get(params).len() as u32 * loads.len() as u32;
+        let mut lossy = Lossy::default();
         let each = watched(|bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
-            let whole = whole(bed, pattern, params, outcome, &limits)?;
+            let Some(whole) = whole(bed, pattern, params, outcome, &limits)? else {
+                lossy.leave_out(outcome, pattern);
+                return Ok(());
+            };
             let without = bed.loop_order(&pattern.key().on_loop());
             note_of(outcome, pattern, loop_text(without));
             let (mut found, mut unfit) = (Vec::new(), Vec::new());
@@ -221,7 +228,8 @@ impl Method for PacketOrder {
             ended?;
             if found.iter().all(|at| at.disagree.1 == 0) { Err(TestError::Unfit(unfit)) } else { Ok(()) }
         });
-        with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns(params), outcome, each))
+        with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns(params), outcome, each))?;
+        lossy.end()
     }
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
@@ -265,19 +273,18 @@ impl Method for PacketOrder {
     }
 }
 
-/// The rate that loads are a share of.
+/// The rate that loads are a share of; `None` for the throughput of a router that loses frames at every load.
 fn whole(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
     params: &Params,
     outcome: &mut Outcome,
     limits: &Limits,
-) -> Result<FrameRate, TestError> {
+) -> Result<Option<FrameRate>, TestError> {
     match LOAD_OF.get(params) {
-        Of::Line => Ok(limits.line),
-        Of::Highest => Ok(limits.max),
-        Of::Throughput => known_throughput(bed, pattern, params, outcome)?
-            .ok_or_else(|| TestError::NotApplicable("no throughput was found to take loads from".into())),
+        Of::Line => Ok(Some(limits.line)),
+        Of::Highest => Ok(Some(limits.max)),
+        Of::Throughput => known_throughput(bed, pattern, params, outcome),
     }
 }
 
@@ -404,7 +411,7 @@ fn row(
             reordered_percent: share(reordered),
             least_percent: extremes(&percents).map(|(least, _)| least),
             most_percent: extremes(&percents).map(|(_, most)| most),
-            out_of_sequence_percent: share(known(results, |g| g.received.saturating_sub(g.in_sequence))),
+            out_of_sequence_percent: share(out_of_sequence(results)),
             reordered_3_percent: share(known(results, |g| g.reordered_3)),
             max_extent: reordered.and(results.iter().flat_map(|r| &r.groups).map(|g| g.max_reordering_extent).max()),
             worst_flow: worst.as_ref().map(|(name, _)| name.clone()),

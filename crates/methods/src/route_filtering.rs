@@ -61,7 +61,7 @@ static SPEC: TestSpec = TestSpec {
     figures: &[
         FigureSpec {
             key: "route_filtering_{family}_{size}_percent",
-            help: "lowest forwarding rate of all cases, in % of what must pass of the rate without filters",
+            help: "lowest rate of the frames that must pass, of all cases, in % of what must pass of the rate without filters",
         },
         FigureSpec {
             key: "route_filtering_{family}_leaked",
@@ -188,6 +188,14 @@ impl Found {
 
     fn rate_pps(&self) -> f64 {
         self.result.forwarding_rate().pps()
+    }
+
+    /// Its rate without the frames that leaked: these do not make up for lost ones.
+    fn passed_pps(&self) -> f64 {
+        let TrialResult { sending_s, receiving_s, senders, .. } = self.result;
+        let groups = self.result.groups.iter().filter(|counts| counts.group == PERMITTED).cloned().collect();
+        let permitted = TrialResult { sending_s, receiving_s, senders, groups, ..TrialResult::default() };
+        permitted.forwarding_rate().pps()
     }
 
     /// Its rate in % of the rate without filters.
@@ -404,10 +412,13 @@ fn write(
     leaked_frames
 }
 
-/// Ranks the lowest rate of a frame size, of all its cases.
+/// Ranks the lowest rate of frames that must pass, of all cases of a frame size.
 fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), found: &[Found]) {
     let Some((without, with)) = found.split_first() else { return };
-    let of_expected = |one: &Found| percent_ratio(one.share(without), Some(one.expected_percent()));
+    let of_expected = |one: &Found| {
+        let share = percent_ratio(Some(one.passed_pps()), Some(without.rate_pps()));
+        percent_ratio(share, Some(one.expected_percent()))
+    };
     let lowest = with.iter().filter_map(of_expected).min_by(f64::total_cmp);
     let word = family.to_string().to_lowercase();
     let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");

@@ -1,5 +1,6 @@
 //! Traffic to routes: streams that aim at every route of a part while the routing changes.
 
+use crate::lossy::NO_THROUGHPUT;
 use crate::parameters::{DISTRIBUTION, DRAIN, SEARCH, joined};
 use crate::pattern::Pattern;
 use crate::report::note;
@@ -283,9 +284,8 @@ pub fn load_of(
     }
     let Percent(percent) = LOAD.get(params);
     let throughput = known_throughput(bed, pattern, params, outcome)?;
-    let throughput = throughput.ok_or_else(|| {
-        TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into())
-    })?;
+    let throughput = throughput
+        .ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; `rate` gives a load that is no share of it")))?;
     let rate = throughput.scaled(percent / 100.0);
     let of = match pattern.distribution {
         Distribution::NonMeshed | Distribution::Crossed => {

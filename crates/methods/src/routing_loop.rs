@@ -276,13 +276,14 @@ impl Method for RoutingLoop {
             ),
         );
         let mut learnt = false;
-        let (mut right, mut wrong, mut stuck) = (0, Vec::new(), Vec::new());
-        let ended = for_each_at_low_load(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
+        let (mut right, mut wrong, mut stuck, mut carried) = (0, Vec::new(), Vec::new(), Vec::new());
+        let measured = for_each_at_low_load(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
             if !std::mem::replace(&mut learnt, true) {
                 learn(bed, &circle, pattern, params)?;
             }
             let size = measure(bed, &circle, pattern, params, outcome, index)?;
             stuck.extend(size.stuck.map(|text| format!("{}: {text}", pattern.size_text())));
+            carried.extend(size.carried);
             match size.wrong {
                 None => right += 1,
                 Some(text) => {
@@ -292,6 +293,14 @@ impl Method for RoutingLoop {
             }
             Ok(())
         });
+        // Overload comes last: a loop that it breaks has been measured with all sizes before.
+        let ended = match measured {
+            Ok(()) | Err(TestError::Unfit(_)) => {
+                let overloaded = overload_each(bed, &circle, &carried, params, outcome, &mut stuck);
+                measured.and(overloaded)
+            }
+            Err(other) => Err(other),
+        };
         if right > 0 || !wrong.is_empty() {
             outcome.verdicts.push(verdict(right, self.patterns(params).len(), &wrong));
         }
@@ -349,16 +358,31 @@ fn ip_bytes(pattern: &Pattern) -> Result<u16, TestError> {
     }
 }
 
-/// Results of one size, in words.
+/// Results of one size.
 #[derive(Default)]
 struct Found {
-    /// Faults of the counters.
+    /// Faults of the counters, in words.
     wrong: Option<String>,
     /// How the loop stopped carrying even the lowest load.
     stuck: Option<String>,
+    /// What it carried; `None` if there is no load without loss.
+    carried: Option<Carried>,
 }
 
-/// Measures one size: whether counters are right, then the highest load without loss, then overload.
+/// What the overload of a size starts from.
+struct Carried {
+    pattern: Pattern,
+    /// The highest load without loss.
+    highest: FrameRate,
+    /// The trial of the accounting, which shows later whether the loop still works.
+    accounting: TrialSpec,
+    /// Length of a trial in seconds.
+    trial_s: f64,
+    /// When the last packet of the accounting was in the tunnel, at the latest.
+    alone: Duration,
+}
+
+/// Measures one size: whether counters are right, then the highest load without loss.
 fn measure(
     bed: &mut dyn Testbed,
     circle: &Circle,
@@ -373,7 +397,7 @@ fn measure(
         let mtu = narrowest.unwrap_or_default();
         return Err(TestError::NotApplicable(format!("the tunnel carries packets up to {mtu} bytes")));
     }
-    let of = SIZES.get(params).len() as u32;
+    let of = steps(params);
     let stillness = circle.stillness(params, ip_bytes);
     bed.progress(&format!("routing loop, {}: every counter", pattern.size_text()), index, of);
     let rate = RATE.get(params);
@@ -392,7 +416,7 @@ fn measure(
     let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());
     let mut rank = higher(figure, title, "pps", None);
-    let (mut stuck, mut ended) = (None, Ok(()));
+    let (mut stuck, mut carried) = (None, None);
     if accounted.is_lossless() {
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
         let found = search::highest(bed, &setting, accounted, outcome)?;
@@ -400,21 +424,16 @@ fn measure(
         // If the loop gets stuck after a load that is too high, all later trials lose packets too, and the search shows
         // nothing.
         stuck = if found.was_lossy { setting.sticks(bed, &spec, "the search")? } else { None };
-        if stuck.is_none() {
-            rank.value = Some(found.best.rate().pps() * each_way as f64);
-            rank.tester_limited = found.tester_limited;
-            rows::load(outcome, circle, pattern, "without loss", &found.best);
-            rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
-            bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), index, of);
-            let overloaded = search::overload(bed, &setting, found.best.rate(), outcome);
-            match overloaded.and_then(|()| setting.sticks(bed, &spec, "overload")) {
-                Ok(found) => stuck = found,
-                // A router that the overload kills has carried the load before.
-                Err(e) => ended = Err(e),
+        match &stuck {
+            Some(text) => note_of(outcome, pattern, text),
+            None => {
+                rank.value = Some(found.best.rate().pps() * each_way as f64);
+                rank.tester_limited = found.tester_limited;
+                rows::load(outcome, circle, pattern, "without loss", &found.best);
+                rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
+                let (pattern, highest) = (pattern.clone(), found.best.rate());
+                carried = Some(Carried { pattern, highest, accounting: spec, trial_s, alone });
             }
-        }
-        if let Some(text) = &stuck {
-            note_of(outcome, pattern, text);
         }
     } else {
         note_of(outcome, pattern, "packets are missing at the lowest load, so there is none without loss");
@@ -424,7 +443,39 @@ fn measure(
     // A loop that does not decrement a TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
     outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
-    ended.map(|()| Found { wrong, stuck })
+    Ok(Found { wrong, stuck, carried })
+}
+
+/// Number of steps for the display of progress: each size without loss and under overload.
+fn steps(params: &Params) -> u32 {
+    2 * SIZES.get(params).len() as u32
+}
+
+/// Measures each size under overload, and whether the loop works on afterwards; adds to `stuck` if it does not.
+fn overload_each(
+    bed: &mut dyn Testbed,
+    circle: &Circle,
+    carried: &[Carried],
+    params: &Params,
+    outcome: &mut Outcome,
+    stuck: &mut Vec<String>,
+) -> Result<(), TestError> {
+    let patterns = carried.iter().map(|carried| carried.pattern.clone()).collect();
+    for_each_at_low_load(bed, patterns, outcome, |bed, pattern, outcome, index| {
+        let Carried { highest, accounting, trial_s, alone, .. } = &carried[index as usize];
+        let ip_bytes = ip_bytes(pattern)?;
+        let stillness = circle.stillness(params, ip_bytes);
+        let setting =
+            search::Setting { circle, pattern, params, stillness, trial_s: *trial_s, ip_bytes, alone: *alone };
+        let done = SIZES.get(params).len() as u32 + index;
+        bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), done, steps(params));
+        search::overload(bed, &setting, *highest, outcome)?;
+        if let Some(text) = setting.sticks(bed, accounting, "overload")? {
+            note_of(outcome, pattern, &text);
+            stuck.push(format!("{}: {text}", pattern.size_text()));
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

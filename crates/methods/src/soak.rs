@@ -9,6 +9,7 @@ mod drift;
 
 use crate::Method;
 use crate::columns;
+use crate::lossy::NO_THROUGHPUT;
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES, SEARCH, params, unpaused_s};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, lower_by_difference, note, note_of, percent_of, xy_of};
@@ -268,8 +269,8 @@ fn rate(
         return Ok(rate);
     }
     let throughput = known_throughput(bed, pattern, params, outcome)?;
-    let found = throughput
-        .ok_or_else(|| TestError::NotApplicable("no throughput was found to take a share of; give `rate`".into()))?;
+    // The router failed. If the test did not apply, criteria for it would be dropped.
+    let found = throughput.ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; give `rate`")))?;
     Ok(found.scaled(LOAD.get(params).0 / 100.0))
 }
 

@@ -5,6 +5,7 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
+use crate::lossy::Lossy;
 use crate::modifiers;
 use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
@@ -133,9 +134,11 @@ impl Method for SystemRecovery {
         let bin_s = BIN.seconds(params);
         let repeats = REPEATS.get(params);
         prepare(outcome, overload_s);
+        let mut lossy = Lossy::default();
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
-                return Err(TestError::NotApplicable("no throughput was found to overload".into()));
+                lossy.leave_out(outcome, pattern);
+                return Ok(());
             };
             let limits = pattern.limits(bed);
             let overload = FrameRate((throughput.pps() * 1.1).min(limits.max.pps()));
@@ -166,7 +169,8 @@ impl Method for SystemRecovery {
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, throughput, overload, &results, times, failed);
             stopped
-        })
+        })?;
+        lossy.end()
     }
 
     fn estimate(&self, params: &Params) -> Duration {

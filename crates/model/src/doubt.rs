@@ -124,10 +124,22 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
 }
 
 /// Marks the figures of `tests` that rest on such trials, and their rows in tables. Simulated DUTs are left out,
-/// because they lose frames by configuration.
-pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn Fn(&str) -> bool) {
-    for test in tests.iter_mut().filter(|test| !is_simulated(&test.dut)) {
-        let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
+/// because they lose frames by configuration. A suite may have a test several times: `occurrence` is the index, from 0,
+/// of a trial's test among those of the same name on its DUT in its round.
+pub fn mark(
+    tests: &mut [TestRecord],
+    trials: &[TrialRecord],
+    occurrence: &dyn Fn(&TrialRecord) -> usize,
+    is_simulated: &dyn Fn(&str) -> bool,
+) {
+    let same = |a: &TestRecord, b: &TestRecord| (&a.dut, &a.test, a.round) == (&b.dut, &b.test, b.round);
+    let before = |at: usize| tests[..at].iter().filter(|earlier| same(earlier, &tests[at])).count();
+    let places: Vec<usize> = (0..tests.len()).map(before).collect();
+    for (test, place) in tests.iter_mut().zip(places).filter(|(test, _)| !is_simulated(&test.dut)) {
+        let own = |trial: &&TrialRecord| {
+            let is_of_test = trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
+            is_of_test && occurrence(trial) == place
+        };
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
         // In a test with the modifier, trials with filters belong to its figures alone.
         let modified = test.outcome.ranks.iter().any(with_filters);
@@ -264,9 +276,27 @@ mod tests {
             ]}
         });
         let mut tests = [serde_json::from_value::<TestRecord>(record).unwrap()];
-        mark(&mut tests, &[overload(7, 200, 0.57)], &|_| false);
+        mark(&mut tests, &[overload(7, 200, 0.57)], &|_| 0, &|_| false);
         let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
         assert_eq!(doubts, [1, 0]);
+    }
+
+    #[test]
+    fn trials_of_another_test_of_the_same_name_decide_nothing() {
+        let record = |id: &str| {
+            serde_json::json!({
+                "dut": "d", "test": "forwarding_rate", "id": id, "title": "", "parameters": {}, "elapsed_s": 1.0,
+                "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [{
+                    "key": "forwarding_rate_64_pps", "title": "", "unit": "", "value": 1.0, "higher_is_better": true,
+                    "tester_limited": false, "resolution": 0.0
+                }]}
+            })
+        };
+        // The first loses frames beside an idle processor, the second beside a busy one.
+        let trials = [overload(7, 200, 0.57), overload(8, 200, 0.97), overload(9, 200, 0.97)];
+        let mut tests = ["ip", "push"].map(|id| serde_json::from_value::<TestRecord>(record(id)).unwrap());
+        mark(&mut tests, &trials, &|trial| usize::from(trial.result.trial > 7), &|_| false);
+        assert_eq!(tests.map(|test| test.outcome.ranks[0].doubts.len()), [1, 0]);
     }
 
     #[test]
@@ -284,7 +314,7 @@ mod tests {
         });
         for (filtered, expected) in [(true, [0, 1]), (false, [1, 0])] {
             let mut tests = [serde_json::from_value::<TestRecord>(record.clone()).unwrap()];
-            mark(&mut tests, &[TrialRecord { filtered, ..overload(7, 200, 0.57) }], &|_| false);
+            mark(&mut tests, &[TrialRecord { filtered, ..overload(7, 200, 0.57) }], &|_| 0, &|_| false);
             let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
             assert_eq!(doubts, expected, "filtered: {filtered}");
         }

@@ -1,10 +1,11 @@
 //! One record of a test out of the records of all rounds, so that a report shows each test once.
 
+mod plots;
 mod tables;
 
 use crate::criteria::{absent, verdicts};
 use crate::doubt;
-use crate::outcome::{Outcome, Plot, Point, RankFigure, Series, Table};
+use crate::outcome::{Outcome, Plot, RankFigure, Table};
 use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
@@ -14,8 +15,8 @@ use std::collections::BTreeSet;
 /// Numbers in tables become the medians over the rounds that completed. Rows belong together by their keys, such as
 /// frame size and load; one that some rounds lack says so. A table without any row that all rounds have shows the rows
 /// of the first one, with a note. Figures for ranks keep the value of each round besides the
-/// median. Points of curves become medians with minimum and maximum; single dots are all kept. `round` is the number of
-/// rounds.
+/// median. Points of curves become medians with minimum and maximum; single dots are all kept. A note names curves that
+/// some rounds lack, or that show one round because the rounds have no x in common. `round` is the number of rounds.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
@@ -48,7 +49,9 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     }
     for key in keys(outcomes.iter().flat_map(|o| &o.plots).map(|plot| plot.key.as_str())) {
         let plots: Vec<&Plot> = outcomes.iter().filter_map(|o| o.plots.iter().find(|p| p.key == key)).collect();
-        outcome.plots.push(combine_plots(&plots));
+        let (plot, remarks) = plots::combine(&plots);
+        outcome.plots.push(plot);
+        outcome.notes.extend(remarks);
     }
     Some(TestRecord {
         round: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
@@ -65,7 +68,14 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
         rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
     let Some(first) = open.first() else { return TestStatus::Completed };
     if open.len() == rounds.len() {
-        return first.status.clone();
+        // A round to which the test did not apply must not hide what happened in the others.
+        let (failed, other): (Vec<&TestRecord>, Vec<&TestRecord>) = open
+            .iter()
+            .copied()
+            .filter(|record| !matches!(record.status, TestStatus::Skipped(_)))
+            .partition(|record| matches!(record.status, TestStatus::Failed(_)));
+        let most = if failed.len() >= other.len() { failed } else { other };
+        return most.first().unwrap_or(first).status.clone();
     }
     let why = |record: &&TestRecord| match &record.status {
         TestStatus::Failed(why) | TestStatus::Unfit(why) | TestStatus::Skipped(why) | TestStatus::Partly(why) => {
@@ -135,57 +145,10 @@ fn median(values: &mut [f64]) -> Option<f64> {
     (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
 }
 
-fn combine_plots(plots: &[&Plot]) -> Plot {
-    let first = plots[0];
-    let names = keys(plots.iter().flat_map(|plot| &plot.series).map(|series| series.name.as_str()));
-    let mut combined = Vec::new();
-    for name in names {
-        for dots in [false, true] {
-            let own: Vec<&Series> = plots
-                .iter()
-                .filter_map(|plot| plot.series.iter().find(|series| series.name == name && series.dots == dots))
-                .collect();
-            combined.extend(combine_series(&own));
-        }
-    }
-    let log_y = plots.iter().any(|plot| plot.log_y);
-    Plot { series: combined, log_y, ..first.clone() }
-}
-
-fn combine_series(all: &[&Series]) -> Option<Series> {
-    let first = *all.first()?;
-    if first.reference {
-        return Some(first.clone());
-    }
-    if first.dots {
-        let points = all.iter().flat_map(|series| series.points.iter().cloned()).collect();
-        return Some(Series { points, ..first.clone() });
-    }
-    let at = |point: &Point| (point.x, point.label.clone());
-    let is_same = |series: &&Series| {
-        series.points.len() == first.points.len()
-            && series.points.iter().zip(&first.points).all(|(a, b)| at(a) == at(b))
-    };
-    if !all.iter().all(is_same) {
-        // Curves with different x values have no median: show those of the first round.
-        return Some(first.clone());
-    }
-    let points = (0..first.points.len()).map(|at| {
-        let points: Vec<&Point> = all.iter().map(|series| &series.points[at]).collect();
-        let mut values: Vec<f64> = points.iter().map(|point| point.y).collect();
-        let y = median(&mut values).unwrap_or(f64::NAN);
-        let ends = |pick: fn(&(f64, f64)) -> f64| points.iter().filter_map(move |point| point.range.as_ref().map(pick));
-        let least = ends(|range| range.0).chain(values.first().copied()).fold(f64::INFINITY, f64::min);
-        let most = ends(|range| range.1).chain(values.last().copied()).fold(f64::NEG_INFINITY, f64::max);
-        Point { y, range: Some((least, most)), ..points[0].clone() }
-    });
-    Some(Series { points: points.collect(), ..first.clone() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Row};
+    use crate::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Point, Row, Series};
     use crate::statistics::Scale;
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
@@ -278,18 +241,34 @@ mod tests {
     }
 
     #[test]
-    fn curves_become_medians_with_their_least_and_most() {
-        let with = |round, y| {
-            let series = Series {
-                name: "s".into(),
-                reference: false,
-                dots: false,
-                points: vec![Point { x: 1.0, y, ..Point::default() }],
+    fn a_round_that_was_skipped_hides_no_failure() {
+        let skipped = || TestStatus::Skipped("no throughput was found".into());
+        let failed = || TestStatus::Failed("the DUT died".into());
+        let unfit = || TestStatus::Unfit("the host was busy".into());
+        let of = |all: &[TestStatus]| {
+            let with = |(status, round): (&TestStatus, u32)| TestRecord {
+                status: status.clone(),
+                ..record(round, None, false, &[])
             };
+            let records: Vec<TestRecord> = all.iter().zip(1..).map(with).collect();
+            status(&records.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[skipped(), skipped()]), skipped());
+        assert_eq!(of(&[skipped(), failed(), failed()]), failed());
+        assert_eq!(of(&[skipped(), unfit(), skipped()]), unfit());
+        assert_eq!(of(&[unfit(), failed(), failed()]), failed());
+        assert_eq!(of(&[failed(), unfit(), unfit()]), unfit());
+    }
+
+    #[test]
+    fn a_curve_that_shows_one_round_has_a_note() {
+        let with = |round, x| {
+            let points = vec![Point { x, y: 9.0, ..Point::default() }];
+            let series = Series { name: "s".into(), reference: false, dots: false, points };
             let mut record = record(round, None, false, &[]);
             record.outcome.plots.push(Plot {
                 key: "p".into(),
-                title: String::new(),
+                title: "Plot".into(),
                 kind: PlotKind::Line,
                 x: String::new(),
                 y: String::new(),
@@ -299,8 +278,8 @@ mod tests {
             });
             record
         };
-        let combined = all(&[with(1, 9.0), with(2, 4.0), with(3, 5.0)]);
-        let point = &combined.outcome.plots[0].series[0].points[0];
-        assert_eq!((point.y, point.range), (5.0, Some((4.0, 9.0))));
+        assert!(all(&[with(1, 1.0), with(2, 1.0)]).outcome.notes.is_empty());
+        let notes = all(&[with(1, 1.0), with(2, 2.0)]).outcome.notes;
+        assert_eq!(notes, ["Plot, s: the rounds have different x; the curve is that of one round"]);
     }
 }

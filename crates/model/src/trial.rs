@@ -266,8 +266,9 @@ pub struct GroupCounts {
     pub reordered_3: u64,
     /// Frames in sequence as the 2001 core router test counts: sequence exactly one above that of the frame before it.
     pub in_sequence: u64,
-    /// Received frames of flows whose frames arrived at several queues of a port. Their order is unknown, so they are
-    /// not in the counts of reordering and sequence above.
+    /// Received frames of flows whose frames arrived at several queues of a port, or at a port whose network card has
+    /// more receive queues than the port reads. Their order is unknown, so they are not in the counts of reordering and
+    /// sequence above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub order_unknown: u64,
     /// Received frames that arrived later than the late threshold after departure; part of `received`.
@@ -291,7 +292,8 @@ pub struct GroupCounts {
     /// Inter-packet delay variation; absent unless requested ([`FlowSpec::ipdv`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv: Option<IpdvSummary>,
-    /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost.
+    /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost, or if the time is not
+    /// known ([`Health::refused_by_tester`]).
     pub last_loss_ns: Option<u64>,
     /// Time bins; empty unless requested.
     pub bins: Vec<Bin>,
@@ -418,8 +420,7 @@ pub struct WayCounts {
 }
 
 impl GroupCounts {
-    /// RFC 4737 type-P-reordered frames; `None` if frames arrived at several queues, between which the order is
-    /// unknown.
+    /// RFC 4737 type-P-reordered frames; `None` if the order of some frames is unknown ([`GroupCounts::order_unknown`]).
     pub fn known_reordered(&self) -> Option<u64> {
         (self.order_unknown == 0).then_some(self.reordered)
     }

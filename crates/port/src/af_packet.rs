@@ -12,6 +12,7 @@ mod unseen;
 
 use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
+use crate::device::{CardDrops, merges_queues};
 use crate::netlink;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
@@ -70,6 +71,8 @@ pub struct AfPacket {
     receive_drops: u64,
     /// For a tap: frames dropped on the way to the socket.
     unseen: Option<Unseen>,
+    /// Frames dropped by the network card.
+    card_drops: CardDrops,
     link: Arc<Link>,
     /// Value of the link's `switched` when a socket last reported that the link is down.
     seen_switched: u32,
@@ -155,6 +158,8 @@ impl AfPacket {
                 queue,
                 backend: SPEC.name,
                 refusal_is_device_loss: matches!(driver.as_str(), "veth" | "tun"),
+                // The kernel spreads frames over the sockets by its own hash, so each gets frames of every receive queue.
+                merges_queues: merges_queues(interface, 1),
                 driver,
                 mac: MacAddr(mac),
                 mtu,
@@ -172,6 +177,7 @@ impl AfPacket {
             receive_headers,
             receive_drops: 0,
             unseen,
+            card_drops: CardDrops::open(interface, queue),
             seen_switched: link.switched.load(Ordering::Relaxed),
             link,
         })
@@ -379,7 +385,7 @@ impl Port for AfPacket {
         let at_socket = sys::take_statistics(&self.receiver).map_err(|e| self.lost(e))?;
         self.receive_drops += u64::from(at_socket.dropped);
         let unseen = self.unseen.as_mut().map_or(0, |unseen| unseen.update(at_interface, at_socket.seen));
-        Ok(PortCounters { receive_drops: self.receive_drops + unseen })
+        Ok(PortCounters { receive_drops: self.receive_drops + unseen + self.card_drops.update() })
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
@@ -407,6 +413,7 @@ impl Port for AfPacket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Described;
 
     #[test]
     fn a_clock_step_before_a_trial_is_in_none_of_its_times() {
@@ -420,5 +427,17 @@ mod tests {
         let wrong = (port.wall_offset - clock.wall_offset()).abs();
         assert!(wrong < 10_000_000, "{wrong} ns");
         assert_eq!(port.offset_age, 0);
+    }
+
+    #[test]
+    fn a_frame_that_the_card_dropped_is_lost_by_the_tester() {
+        let Ok(mut port) = AfPacket::open("lo", SystemClock::start()) else { return };
+        let system = Described::new("af_packet");
+        system.interface("eth1", 1, &[]);
+        system.drops("eth1", [7, 0, 0]);
+        port.card_drops = CardDrops::of(system.class(), &["eth1".to_owned()]);
+        let before = port.counters().unwrap().receive_drops;
+        system.drops("eth1", [10, 3, 0]);
+        assert_eq!(port.counters().unwrap().receive_drops - before, 3);
     }
 }

@@ -17,6 +17,7 @@ use crate::af_packet::{driver, slot_size};
 use crate::batch::SocketSlots;
 use crate::bpf;
 use crate::clock::SystemClock;
+use crate::device::{CardDrops, merges_queues, receive_queues};
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
@@ -116,6 +117,8 @@ pub struct AfXdp {
     calls: u32,
     /// Frames lost at the packet socket or, not on veth, dropped by the device on sending.
     other_drops: u64,
+    /// Frames dropped by the network card.
+    card_drops: CardDrops,
 }
 
 // SAFETY: the message headers point into boxes that the port owns and never moves, what is lent lies in memory of which it holds a
@@ -151,13 +154,6 @@ impl<'a> Interface<'a> {
         })?;
         Ok(Interface { name, index, mac: MacAddr(mac), mtu, chunk })
     }
-
-    /// Receive queues of the device.
-    fn receive_queues(&self) -> u32 {
-        let entries = std::fs::read_dir(format!("/sys/class/net/{}/queues", self.name)).into_iter().flatten().flatten();
-        let receive = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"));
-        u32::try_from(receive.count()).unwrap_or(1).max(1)
-    }
 }
 
 fn failed(interface: &str, reason: String) -> PortError {
@@ -190,7 +186,7 @@ impl AfXdp {
     /// [`PortError::Open`] as with [`AfXdp::open`], and if the device has fewer queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfXdp>, PortError> {
         let place = Interface::find(interface)?;
-        let (count, there) = (queues.max(1), place.receive_queues());
+        let (count, there) = (queues.max(1), receive_queues(interface));
         if count > there {
             let remedy = format!("`ethtool -L {interface} combined {count}`, or fewer queues");
             return Err(failed(interface, format!("{count} queues, but it has {there} to receive; {remedy}")));
@@ -257,6 +253,8 @@ impl AfXdp {
                 mtu: place.mtu,
                 // Frames in the ring of a veth pair wait for the router: the ring is the router's input queue.
                 refusal_is_device_loss: driver == "veth",
+                // Frames at queues that are not opened come through the packet socket, later than those in the ring.
+                merges_queues: merges_queues(place.name, queue.count),
             },
             attached,
             socket,
@@ -276,6 +274,7 @@ impl AfXdp {
             slot,
             calls: 0,
             other_drops: 0,
+            card_drops: CardDrops::open(place.name, queue),
         }
     }
 
@@ -458,6 +457,7 @@ impl Port for AfXdp {
         let ring = sys::statistics(&self.socket).map_err(|e| self.lost(e))?;
         // In copy mode, a frame without a free chunk is already included in `rx_dropped`.
         let no_chunk = if self.zero_copy { ring.rx_fill_ring_empty_descs } else { 0 };
-        Ok(PortCounters { receive_drops: self.other_drops + ring.rx_dropped + ring.rx_ring_full + no_chunk })
+        let at_ring = ring.rx_dropped + ring.rx_ring_full + no_chunk;
+        Ok(PortCounters { receive_drops: self.other_drops + at_ring + self.card_drops.update() })
     }
 }

@@ -11,6 +11,7 @@ pub mod batch;
 mod bpf;
 pub mod capture;
 pub mod clock;
+mod device;
 pub mod discard;
 pub mod kernel_generator;
 pub mod live_frames;
@@ -122,6 +123,9 @@ pub struct PortInfo {
     /// True if a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device reads): it counts as
     /// offered, and as lost in the device. False if a refusal means that the tester's own ring is full: such a frame was not offered.
     pub refusal_is_device_loss: bool,
+    /// True if frames of several receive queues of a network card come together here. They may change places on the way, so the order
+    /// in which the device sent them is not known.
+    pub merges_queues: bool,
 }
 
 /// Result of sending a burst.
@@ -138,7 +142,7 @@ pub struct Sent {
 /// Counters of the tester's own receive path since the port was opened; each queue has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that the tester lost after the device had delivered them (socket or ring overflow).
+    /// Frames that the tester lost after the device had delivered them (its network card, ring or socket overflowed).
     pub receive_drops: u64,
 }
 

@@ -117,6 +117,7 @@ pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2]
             mac: macs[i],
             mtu,
             refusal_is_device_loss: false,
+            merges_queues: false,
         },
         clock,
         slots: Batch::new(BURST, slot_size),

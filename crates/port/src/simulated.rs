@@ -162,6 +162,7 @@ pub fn world_of_queues(
                 mac: macs[port],
                 mtu,
                 refusal_is_device_loss: false,
+                merges_queues: false,
             },
             slots: Batch::apart(BURST, slot),
             drained: true,

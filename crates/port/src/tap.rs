@@ -77,6 +77,7 @@ impl Tap {
                 mac: MacAddr(mac),
                 mtu,
                 refusal_is_device_loss: false,
+                merges_queues: false,
             },
             file: device.into(),
             clock,

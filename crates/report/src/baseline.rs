@@ -26,7 +26,8 @@ const LONGEST: usize = 60;
 pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
-    doubt::mark(&mut records, &run.trials, &|name| run.duts.iter().any(|dut| dut.name == name && dut.simulated));
+    let is_simulated = |name: &str| run.duts.iter().any(|dut| dut.name == name && dut.simulated);
+    doubt::mark(&mut records, &run.trials, &|trial| run.occurrence(trial), &is_simulated);
     let source = Source { run, records, duts: suite.duts.iter().map(|dut| dut.name.clone()).collect() };
     let mut wrong = Vec::new();
     let mut before: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
 //! Summary of a run in a few sentences generated from its data.
 
-use crate::grid::{self, distinct_title, figure_value};
+use crate::grid::{self, distinct_title, marked_value};
 use crate::rank::Ranked;
-use crate::view::{DutView, Section, View};
+use crate::view::{DutResult, DutView, Section, Standing, View};
 
 /// Maximum number of figures named in one sentence.
 const NAMED: usize = 5;
@@ -78,7 +78,12 @@ fn compared(view: &View) -> Vec<String> {
         ];
     }
     // A run that was stopped has fewer rounds than planned.
-    let begun = |section: &Section<'_>| section.results.iter().map(|result| result.rounds).min();
+    let rounds_of = |result: &DutResult<'_>| match result.standing {
+        // The test has not ended in any round.
+        Standing::CutOff | Standing::NotReached => 0,
+        Standing::Ended(_) | Standing::NotRun => result.rounds,
+    };
+    let begun = |section: &Section<'_>| section.results.iter().map(rounds_of).min();
     let rounds = view.sections.iter().filter_map(begun).max().unwrap_or(0).min(rounds as usize);
     if rounds < 2 {
         return vec![
@@ -210,12 +215,12 @@ impl Leaders<'_> {
     fn text(&self, view: &View) -> String {
         let unit = |figure: &Ranked| if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
         let named = self.figures.iter().take(NAMED).map(|figure| {
-            let values: Vec<String> = self.duts.iter().map(|dut| figure_value(figure, *dut)).collect();
+            let values: Vec<String> = self.duts.iter().map(|dut| marked_value(figure, *dut)).collect();
             let same = values.iter().all(|value| *value == values[0]);
             let own = if same { values[0].clone() } else { list(&values) };
             let behind = figure.entries[self.duts[0]].better_than.iter();
             let others: Vec<String> = behind
-                .map(|other| format!("{} of {}", figure_value(figure, *other), view.duts[*other].label()))
+                .map(|other| format!("{} of {}", marked_value(figure, *other), view.duts[*other].label()))
                 .collect();
             format!("{} ({own}{} against {})", distinct_title(view, figure), unit(figure), others.join(", "))
         });

@@ -6,7 +6,7 @@ use crate::view::{MergedPlot, MergedTable, Section, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::trial::Validity;
 use drophammer_model::visible::{is_hidden, visible};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The names of the files that belong to tables and plots, in the order of [`View::all_sections`] and within each section.
 #[derive(Debug, Default)]
@@ -277,7 +277,7 @@ fn ranks(view: &View) -> String {
     csv.0
 }
 
-const TRIAL_HEAD: [&str; 37] = [
+const TRIAL_HEAD: [&str; 39] = [
     "trial",
     "dut",
     "test",
@@ -315,6 +315,8 @@ const TRIAL_HEAD: [&str; 37] = [
     "kernel_generators",
     "dut_used_ns",
     "tester_on_dut_ns",
+    "round",
+    "section",
 ];
 
 /// Offered rate per sending port that a trial intended, averaged over its sending time; absent if it had none.
@@ -333,6 +335,12 @@ pub fn intended_load(t: &drophammer_model::record::TrialRecord) -> Option<f64> {
 
 fn trials(view: &View) -> String {
     let mut csv = Csv::new(&TRIAL_HEAD.map(str::to_owned));
+    // The name of a test does not say which one, if the suite has it twice.
+    let mut sections: HashMap<u64, &str> = HashMap::new();
+    for section in view.all_sections() {
+        let own = section.results.iter().flat_map(|result| &result.trials);
+        sections.extend(own.map(|trial| (trial.result.trial, section.id.as_str())));
+    }
     for t in &view.run.trials {
         let r = &t.result;
         let reasons = match &r.validity {
@@ -380,6 +388,8 @@ fn trials(view: &View) -> String {
                 r.health.kernel_generators.to_string(),
                 r.health.dut_used_ns.map(|ns| ns.to_string()).unwrap_or_default(),
                 r.health.tester_on_dut_ns.map(|ns| ns.to_string()).unwrap_or_default(),
+                t.round.to_string(),
+                sections.get(&r.trial).copied().unwrap_or_default().to_owned(),
             ]);
         }
     }

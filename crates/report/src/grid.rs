@@ -123,21 +123,22 @@ pub fn has_limited(view: &View) -> bool {
 /// `1,234,567  #1`, `=1` for a tie.
 fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
-    let value = figure_value(figure, dut);
     // Where the tester was the limit of all, there is nothing to rank.
     if all_limited(view, figure, dut) {
-        return value + " \u{2020}";
+        return figure_value(figure, dut) + " \u{2020}";
     }
     match entry.rank {
         // One DUT is not ranked against itself.
-        Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
+        Some(rank) if ranked_kind(view, dut) => {
+            format!("{}  {}{rank}", marked_value(figure, dut), if entry.tied { "=" } else { "#" })
+        }
         _ => measured(figure, dut),
     }
 }
 
 /// The value, and whether it is refuted or doubtful.
 pub fn measured(figure: &Ranked, dut: usize) -> String {
-    let (entry, value) = (&figure.entries[dut], figure_value(figure, dut));
+    let (entry, value) = (&figure.entries[dut], marked_value(figure, dut));
     match (entry.refuted(), entry.doubtful()) {
         (true, _) => format!("{value}  refuted"),
         (false, true) => format!("{value}  doubtful"),
@@ -156,17 +157,36 @@ pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
 }
 
-/// The value, with `≥` if the tester was the limit and more is better; words if there is none. If less is better the
-/// direction is not known: a loss of 0 % at the highest load that the tester could offer may be more at a higher load.
+/// Whether the tester was the limit of a figure of which less is better, and that is at least its value: a loss of 0 %
+/// at the highest load that the tester could offer may be more at a higher load.
+pub fn may_be_worse(figure: &Ranked, dut: usize) -> bool {
+    let entry = &figure.entries[dut];
+    let is_bound = entry.summary.is_some_and(|summary| summary.median.high == f64::INFINITY);
+    entry.tester_limited() && is_bound && !figure.higher_is_better
+}
+
+/// The mark of a value that looks measured although the tester was the limit; empty for others.
+pub fn limit_mark(figure: &Ranked, dut: usize) -> &'static str {
+    if may_be_worse(figure, dut) { " (tester-limited)" } else { "" }
+}
+
+/// [`figure_value`] with [`limit_mark`].
+pub fn marked_value(figure: &Ranked, dut: usize) -> String {
+    figure_value(figure, dut) + limit_mark(figure, dut)
+}
+
+/// The value; with `≥` or `≤` if the median over the rounds is a bound; words if there is no value. A limited loss has
+/// no sign, because `≥ 0 %` says nothing: [`limit_mark`] goes with it.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
-    match entry.value() {
-        Some(v) if entry.tester_limited() && figure.higher_is_better => {
-            format!("\u{2265} {}", number(v, &figure.unit))
-        }
-        Some(v) => number(v, &figure.unit),
-        None if entry.is_known() => DASH.into(),
-        None => "not measured".into(),
+    let Some(value) = entry.value() else {
+        return if entry.is_known() { DASH.into() } else { "not measured".into() };
+    };
+    let text = number(value, &figure.unit);
+    match entry.summary.map(|summary| summary.median) {
+        Some(median) if median.low == f64::NEG_INFINITY => format!("\u{2264} {text}"),
+        Some(median) if median.high == f64::INFINITY && figure.higher_is_better => format!("\u{2265} {text}"),
+        _ => text,
     }
 }
 

@@ -36,11 +36,11 @@ enum Finding {
 
 fn finding(result: &DutResult) -> Finding {
     // A test that did not run to its end has not passed; the status alone must show that.
-    let not_whole = match &result.standing {
-        Standing::Ended(TestStatus::Skipped(why)) => return Finding::Skipped(why.clone()),
+    let (skipped, not_whole) = match &result.standing {
+        Standing::Ended(TestStatus::Skipped(why)) => (Some(why), Some(result.standing.text())),
         Standing::Ended(TestStatus::Failed(cause)) => return Finding::Error(cause.clone()),
-        Standing::Ended(TestStatus::Completed) => None,
-        other => Some(other.text()),
+        Standing::Ended(TestStatus::Completed) => (None, None),
+        other => (None, Some(other.text())),
     };
     let verdicts = || result.record.iter().flat_map(|t| &t.outcome.verdicts);
     let lines = |decision, word: &str| -> Vec<String> {
@@ -48,12 +48,17 @@ fn finding(result: &DutResult) -> Finding {
         own.map(|v| format!("{word}{}; found {}", v.criterion, v.found)).collect()
     };
     let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
-    match not_whole {
+    match (skipped, not_whole) {
         // What was measured before a test ended early can already miss a criterion for certain.
-        status if !failed.is_empty() => Finding::Failure(failed.into_iter().chain(undecided).chain(status).collect()),
-        Some(status) => Finding::Error(status),
-        None if undecided.is_empty() => Finding::Pass,
-        None => Finding::Undecided(undecided),
+        (_, status) if !failed.is_empty() => {
+            Finding::Failure(failed.into_iter().chain(undecided).chain(status).collect())
+        }
+        (Some(why), _) if undecided.is_empty() => Finding::Skipped(why.clone()),
+        // A criterion must not pass because nothing was measured.
+        (Some(_), status) => Finding::Undecided(undecided.into_iter().chain(status).collect()),
+        (None, Some(status)) => Finding::Error(status),
+        (None, None) if undecided.is_empty() => Finding::Pass,
+        (None, None) => Finding::Undecided(undecided),
     }
 }
 
@@ -176,5 +181,10 @@ mod tests {
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2"]);
         assert_eq!(found(TestStatus::Completed, vec![open()]), Finding::Undecided(undecided));
         assert_eq!(found(TestStatus::Completed, vec![]), Finding::Pass);
+        // A criterion that nothing was measured for stays open, and the reason follows.
+        let skipped = || TestStatus::Skipped("no throughput was found".into());
+        assert_eq!(found(skipped(), vec![]), Finding::Skipped("no throughput was found".into()));
+        let undecided = lines(&["undecided: loss <= 1; found 0 to 2", "skipped: no throughput was found"]);
+        assert_eq!(found(skipped(), vec![open()]), Finding::Undecided(undecided));
     }
 }

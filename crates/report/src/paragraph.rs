@@ -62,7 +62,10 @@ fn of_figure(view: &View, figure: &Ranked) -> Option<String> {
     let values: Vec<String> = known
         .iter()
         .take(VALUES)
-        .map(|dut| format!("{}{unit} on {}", figure_value(figure, *dut), view.duts[*dut].label()))
+        .map(|dut| {
+            let (value, mark) = (figure_value(figure, *dut), grid::limit_mark(figure, *dut));
+            format!("{value}{unit}{mark} on {}", view.duts[*dut].label())
+        })
         .collect();
     if values.is_empty() {
         return None;

@@ -13,7 +13,8 @@ use std::collections::HashSet;
 pub fn combined(run: &Run) -> Run {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
-    doubt::mark(&mut records, &run.trials, &|name| run.duts.iter().any(|dut| dut.name == name && dut.simulated));
+    let is_simulated = |name: &str| run.duts.iter().any(|dut| dut.name == name && dut.simulated);
+    doubt::mark(&mut records, &run.trials, &|trial| run.occurrence(trial), &is_simulated);
     let mut tests: Vec<(&TestRecord, usize, Vec<&TestRecord>)> = Vec::new();
     let mut seen: Vec<(&TestRecord, usize)> = Vec::new();
     for record in &records {

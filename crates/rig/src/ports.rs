@@ -122,7 +122,12 @@ impl Ports {
                 _ => queues.push(1),
             }
         }
-        Layout::queues(&queues, 1 + self.further_processors().len())
+        let layout = Layout::queues(&queues, 1 + self.further_processors().len());
+        let merging: Vec<PortIndex> = (0..self.queues())
+            .filter(|queue| self.queue_info(*queue).merges_queues)
+            .map(|queue| layout.port_of(queue))
+            .collect();
+        merging.into_iter().fold(layout, Layout::merging)
     }
 
     /// Processors of all threads but the first.
@@ -174,6 +179,57 @@ impl Ports {
                 let processors = &processors[1..=others.len()];
                 traffic.drive_lanes(ports, *clock, processors, &mut own, &mut others, until)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_port::memory::{self, MemoryPort};
+    use drophammer_port::{Batch, PortCounters, PortError, Received, Sent};
+    use drophammer_wire::MacAddr;
+
+    /// A port with other properties.
+    struct Other {
+        info: PortInfo,
+        inner: MemoryPort,
+    }
+
+    impl Port for Other {
+        fn info(&self) -> &PortInfo {
+            &self.info
+        }
+
+        fn slots(&mut self) -> &mut Batch {
+            self.inner.slots()
+        }
+
+        fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+            self.inner.send(frames)
+        }
+
+        fn receive(&mut self) -> Result<Received<'_>, PortError> {
+            self.inner.receive()
+        }
+
+        fn counters(&mut self) -> Result<PortCounters, PortError> {
+            self.inner.counters()
+        }
+    }
+
+    #[test]
+    fn a_port_that_merges_queues_of_a_card_has_no_known_order() {
+        let clock = SystemClock::start();
+        for merges in [[false, false], [false, true], [true, true]] {
+            let ends = memory::pair([1, 2].map(MacAddr::local), 1_500, clock);
+            let port = |(inner, merges_queues): (MemoryPort, bool)| {
+                let info = PortInfo { merges_queues, ..inner.info().clone() };
+                Box::new(Other { info, inner }) as Box<dyn Port + Send>
+            };
+            let ports = Ports::real(ends.into_iter().zip(merges).map(port).collect(), clock, &[]);
+            let merging = (0..2).filter(|port| merges[*port]);
+            assert_eq!(ports.layout(), merging.fold(Layout::one(2), Layout::merging));
         }
     }
 }

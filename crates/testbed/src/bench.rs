@@ -1,6 +1,7 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
 mod core_links;
+mod own_losses;
 mod through;
 
 use crate::extra::{self, Compiled};
@@ -20,7 +21,7 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
+use drophammer_rig::{Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -394,14 +395,12 @@ impl<'a> Bench<'a> {
         result.health.other_sent = Some(self.sent_beside() - other_before + extra);
         self.host.end(host, &self.rig, &mut *self.device, &mut result);
         result.elapsed_s = self.rig.now().since(start).as_secs_f64();
-        // Frames that the device sent into a link that was taken down are expected losses.
-        let unplugged = acts.iter().flatten().any(|(_, act)| matches!(act, Act::Link(false)));
         let mut unread = Vec::new();
         match self.device.lost_by_tester() {
-            Ok(now) if !unplugged => {
-                result.health.receive_drops += now.unwrap_or(0).saturating_sub(lost_before.unwrap_or(0))
+            Ok(now) => {
+                let lost = own_losses::lost_between(lost_before.as_deref(), now.as_deref(), acts);
+                result.health.receive_drops += lost;
             }
-            Ok(_) => {}
             Err(e) => unread.push(format!("what the tester lost itself cannot be read: {e}")),
         }
         match self.device.counters() {

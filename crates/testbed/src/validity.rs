@@ -169,6 +169,18 @@ pub(crate) fn bear_stall(
     tolerance
 }
 
+/// True for a trial that is made to find out when frames are lost, or to which destinations.
+fn reads_times(spec: &TrialSpec) -> bool {
+    !spec.events.is_empty()
+        || matches!(spec.load, Load::Steps { .. })
+        || spec.flows.iter().any(|flow| flow.per_destination)
+}
+
+/// True for a group that lost frames at times that are not known.
+fn has_unknown_times(group: &GroupCounts) -> bool {
+    group.lost > 0 && group.last_loss_ns.is_none()
+}
+
 /// Judges a trial; `latency` says whether its latency is measured.
 pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: Tolerance) -> Validity {
     let mut reasons = Vec::new();
@@ -192,6 +204,12 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
             intended
         ));
     }
+    if health.refused_by_tester > 0 && reads_times(spec) && result.groups.iter().any(has_unknown_times) {
+        reasons.push(format!(
+            "the tester's own ring refused {} frames, so many that the times of other losses are not known",
+            health.refused_by_tester
+        ));
+    }
     if health.clock_step_ns.abs() > CLOCK_STEP_NS {
         reasons.push(format!("the wall clock was set by {} µs", health.clock_step_ns / 1000));
     }
@@ -200,7 +218,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
         reasons.push(format!("the tester was held off the processor for {}", show_duration(gap)));
     }
     let late = late_share(health);
-    if matches!(spec.load, Load::Constant { .. } | Load::Steps { .. }) && late > tolerance.late {
+    if matches!(spec.load, Load::Constant { .. } | Load::Steps { .. } | Load::Flows) && late > tolerance.late {
         let percent = late * 100.0;
         reasons
             .push(format!("the tester sent {percent:.0} % of the frames more than 1 ms late, so they came in bunches"));
@@ -293,6 +311,34 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_that_is_read_for_times_must_tell_when_frames_were_lost() {
+        let judged = |change: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
+            let health = Health { refused_by_tester: 70_000, ..Health::default() };
+            let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
+            result.groups[0].lost = 1;
+            change(&mut spec, &mut result);
+            judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
+        };
+        let event = || TimedEvent { at_s: 0.5, event: 0, label: "link down".into() };
+        assert!(judged(&|_, _| {}).is_valid(), "only the number of lost frames is read");
+        assert!(!judged(&|spec, _| spec.load = Load::Steps { steps: Vec::new() }).is_valid());
+        assert!(!judged(&|spec, _| spec.flows[0].per_destination = true).is_valid());
+        match judged(&|spec, _| spec.events.push(event())) {
+            Validity::Invalid(reasons) => assert!(reasons[0].contains("refused 70000 frames"), "{reasons:?}"),
+            Validity::Valid => panic!("must be invalid"),
+        }
+        let with_event = |change: fn(&mut TrialResult)| {
+            judged(&|spec, result| {
+                spec.events.push(event());
+                change(result);
+            })
+        };
+        assert!(with_event(|result| result.groups[0].last_loss_ns = Some(5)).is_valid(), "the times are known");
+        assert!(with_event(|result| result.groups[0].lost = 0).is_valid(), "there are no times");
+        assert!(with_event(|result| result.health.refused_by_tester = 0).is_valid(), "the tester refused nothing");
+    }
+
+    #[test]
     fn each_fault_of_the_tester_has_its_reason() {
         let constant = || Load::Constant { rate_pps: 1e5 };
         let reason = |load, sending_s, health, word: &str| match judged(load, sending_s, health) {
@@ -308,6 +354,8 @@ mod tests {
             |frames| Health { departure_errors: vec![(1_048_575, 90), (2_097_151, frames)], ..Health::default() };
         assert!(judged(constant(), 1.0, late(10)).is_valid());
         reason(constant(), 1.0, late(11), "11 % of the frames more than 1 ms late");
+        assert!(judged(Load::Flows, 1.0, late(10)).is_valid());
+        reason(Load::Flows, 1.0, late(11), "11 % of the frames more than 1 ms late");
         assert!(judged(Load::Maximum { limit_pps: 1e5 }, 1.0, late(90)).is_valid(), "what is too much comes late");
         // The trial took a second.
         let waited = |ns| Health { tester_waited_ns: Some(ns), ..Health::default() };

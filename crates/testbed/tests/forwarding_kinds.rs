@@ -113,6 +113,10 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     for how in [ResetKind::Software, ResetKind::Process] {
         let resets = dut.resets().ok_or("the fast path can be reset")?;
         resets.begin(how, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
+        // Counters that begin again at 0 would seem to go backwards, and nobody answers until the process is back.
+        let during = dut.counters().map_err(|e| format!("{how:?}: {e}"))?;
+        let known = |prefix: &str| during.keys().any(|name| name.starts_with(prefix));
+        ensure(known("slow_path.") && !known("xdp."), || format!("{how:?}: {during:?}"))?;
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         let done = loop {
             if let Some(done) = dut.resets().and_then(|resets| resets.done(Instant(0))) {

@@ -118,7 +118,7 @@ pub struct Analyzer {
     port_groups: Vec<usize>,
     /// Port of each queue.
     ports: Vec<PortIndex>,
-    /// Whether frames of each flow have arrived at several queues. Empty if no port has several.
+    /// Whether frames of each flow have arrived at several queues, or may have changed places in the card. Empty if that is impossible.
     spread: Vec<bool>,
     /// Time bins of departures and of arrivals.
     bins: [Bins; 2],
@@ -184,6 +184,8 @@ impl Analyzer {
         let unjudged: Vec<_> = own().map(|(_, flow)| Unjudged::of(flow)).collect();
         let all_judged = unjudged.iter().all(|u| *u == Unjudged::default());
         let deviating = flows.iter().map(|_| None).collect();
+        let mut spread = if layout.may_lose_order() { spaced(own().count()) } else { Vec::new() };
+        spread.iter_mut().zip(own()).for_each(|(spread, (_, flow))| *spread = layout.merges(flow.to));
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),
@@ -206,7 +208,7 @@ impl Analyzer {
             stale: 0,
             hosts: port_of.iter().map(|port| hosts[*port]).collect(),
             arrivals: vec![Arrivals::default(); port_of.len()],
-            spread: if layout.has_queues() { spaced(own().count()) } else { Vec::new() },
+            spread,
             ports: port_of,
             distinct: 0,
             background: spec.flows.iter().any(|flow| flow.background),
@@ -446,8 +448,8 @@ impl Analyzer {
         self.flows.iter().map(|f| f.to.into())
     }
 
-    /// True if frames of the flow at `place` of [`Analyzer::flows`] have arrived at several queues. Their order is unknown
-    /// then.
+    /// True if frames of the flow at `place` of [`Analyzer::flows`] have arrived at several queues, or may have changed places in the card.
+    /// Their order is unknown then.
     pub(crate) fn is_spread(&self, place: usize) -> bool {
         self.spread.get(place).copied().unwrap_or(false)
     }

@@ -106,8 +106,6 @@ impl Part {
     pub(crate) fn counts(&mut self, now: Instant) -> LaneCounts {
         let Part { generators, analyzer } = self;
         analyzer.settle();
-        let mut never_left: BTreeMap<u32, u64> = BTreeMap::new();
-        generators.iter().flat_map(|g| g.own_refusals()).for_each(|flow| *never_left.entry(flow).or_default() += 1);
         let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
         let mut ports = analyzer.arrivals().iter().map(|at| (0, at.frames)).collect::<Vec<_>>();
         for generator in &*generators {
@@ -131,7 +129,7 @@ impl Part {
             received: received.collect(),
             sent: generators.iter().flat_map(|g| g.offered()).collect(),
             quiet: generators.iter().flat_map(|g| g.transmits(now)).filter(|(_, t)| *t != Transmit::Started).collect(),
-            never_left: never_left.into_iter().collect(),
+            never_left: generators.iter().flat_map(|g| g.refused_by_flow()).collect(),
             groups,
             ports,
         }

@@ -1,6 +1,6 @@
 //! Which frames of a flow have arrived, how often, and in which order.
 
-use drophammer_wire::signature::unwrap_sequence;
+use drophammer_wire::signature::{SEQUENCES, unwrap_sequence};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -36,6 +36,10 @@ struct Jump {
 /// Jumps remembered per flow. Extents of packets that arrive more than that many further jumps later are lower bounds.
 const JUMPS: usize = 64;
 
+/// Places by which a frame may be late for its sequence number to be told from that of a frame behind a gap. Routers lose more
+/// frames in a row than they hold back, so most of the numbers are left for frames to come.
+const LATE: u64 = 1 << 24;
+
 /// State of one flow. Sequence numbers are unwrapped and start at 0.
 ///
 /// A frame in order touches these 48 bytes and nothing else; the state for loss, duplicates and reordering is kept apart.
@@ -69,6 +73,8 @@ pub(crate) const RUN: u64 = 4_096;
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct OutOfOrder {
+    /// Frames of the flow.
+    frames: u64,
     /// Distinct frames whose number does not follow that of the frame before.
     breaks: u64,
     /// Numbers below NextExp that have not arrived.
@@ -96,6 +102,7 @@ impl FlowState {
             noted: 0,
             window: vec![Line([0; WORDS]); lines as usize].into_boxed_slice(),
             out_of_order: Box::new(OutOfOrder {
+                frames,
                 breaks: 0,
                 missing: 0,
                 duplicated: 0,
@@ -122,10 +129,18 @@ impl FlowState {
         self.follows_last == self.next_expected
     }
 
-    /// Full sequence number of a frame with these lower 28 bits: the one nearest to NextExp.
+    /// Full sequence number of a frame with these lower 28 bits: at most [`LATE`] below NextExp, or above it.
     #[inline]
     pub(crate) fn unwrap(&self, sequence: u32) -> u64 {
-        unwrap_sequence(sequence, self.next_expected)
+        let full = unwrap_sequence(sequence, self.next_expected + SEQUENCES / 2 - LATE);
+        if full < self.next_expected + RUN { full } else { self.far_ahead(full) }
+    }
+
+    /// Full sequence number of a frame that seems to be `full`, far above NextExp. If the flow has no such frame, it is one that is
+    /// later than [`LATE`].
+    #[cold]
+    fn far_ahead(&self, full: u64) -> u64 {
+        if full < self.out_of_order.frames { full } else { full.checked_sub(SEQUENCES).unwrap_or(full) }
     }
 
     /// Distinct frames.

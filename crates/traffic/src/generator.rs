@@ -7,11 +7,13 @@ mod catch_up;
 pub(crate) mod controlled;
 mod kernel;
 pub(crate) mod merge;
+mod refusals;
 mod round;
 mod stream;
 
 use aims::{Addresses, Aim};
 use catch_up::CatchUp;
+use refusals::Refusals;
 pub(crate) use stream::Stream;
 
 use crate::headers;
@@ -72,10 +74,10 @@ struct Skip {
     total: u64,
 }
 
-/// Number of skips, and of own refusals, that are stored. Departures after further skips are computed from the last one
-/// stored.
+/// Number of skips, and of runs of own refusals, that the generators of a queue store together. Departures after further
+/// skips are computed from the last one stored.
 const SKIPS: usize = 65_536;
-/// Number of stored skips on a port with several generators.
+/// Number that each of many generators stores at least.
 const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
@@ -106,13 +108,13 @@ pub struct PortGenerator {
     stop_on_time: bool,
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
-    /// Flow and sequence number of each slot.
+    /// Place of the flow, and sequence number, of each slot.
     slot_frames: [(u32, u64); BURST],
     bin_ns: Option<u64>,
     lateness: LatenessBuckets,
     refused_by_tester: u64,
-    /// Flow and sequence number of the frames that the tester's own ring refused, as far as stored.
-    own_refusals: Vec<(u32, u64)>,
+    /// The same frames by flow.
+    refusals: Refusals,
     last_departure: Instant,
     /// True if the kernel can generate these frames.
     fits_kernel: bool,
@@ -154,7 +156,7 @@ impl PortGenerator {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
-        let Stream { port, queue, flows: own, round, schedule, shared, alone, mut tag } = stream;
+        let Stream { port, queue, flows: own, round, schedule, shared, beside, mut tag } = stream;
         let mut flows = Vec::new();
         for (id, flow) in own.iter().map(|id| (*id, &spec.flows[*id])) {
             let size_round = flow.size.as_ref().unwrap_or(&spec.size).round();
@@ -190,9 +192,9 @@ impl PortGenerator {
         }
         let peak = schedule.peak_pps();
         // Many generators share the memory that a single one may use.
-        let remembered = if alone { SKIPS } else { FEW_SKIPS };
+        let remembered = (SKIPS / (beside + 1)).max(FEW_SKIPS);
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
-        let kernel = alone && schedule.is_whole() && spec.events.is_empty();
+        let kernel = beside == 0 && schedule.is_whole() && spec.events.is_empty();
         Ok(PortGenerator {
             port,
             queue,
@@ -213,7 +215,7 @@ impl PortGenerator {
             bin_ns,
             lateness: [0; 40],
             refused_by_tester: 0,
-            own_refusals: Vec::with_capacity(remembered),
+            refusals: Refusals::new(flows.len(), remembered),
             last_departure: Instant(0),
             fits_kernel: kernel && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
@@ -331,7 +333,8 @@ impl PortGenerator {
     fn fill(&mut self, port: &mut dyn Port, first: usize, at: &[Instant]) {
         let slots = port.slots();
         for (i, at) in at.iter().enumerate() {
-            let flow = &mut self.flows[self.round[self.round_at] as usize];
+            let place = self.round[self.round_at];
+            let flow = &mut self.flows[place as usize];
             self.round_at += 1;
             if self.round_at == self.round.len() {
                 self.round_at = 0;
@@ -349,7 +352,7 @@ impl PortGenerator {
                 Held::Nothing => template.write(slot),
             }
             let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: at.0 as u32 };
-            self.slot_frames[i] = (flow.id, flow.next);
+            self.slot_frames[i] = (place, flow.next);
             let (source, destination) = (flow.sources.take(), flow.destinations.take());
             template.patch(slot, flow.next, source, destination, &signature.emit(self.key));
             flow.next += 1;
@@ -397,9 +400,8 @@ impl PortGenerator {
             } else {
                 // The tester's own ring was full: the frame counts as not offered, so it is never counted as lost.
                 self.refused_by_tester += 1;
-                if self.own_refusals.len() < self.own_refusals.capacity() {
-                    self.own_refusals.push(self.slot_frames[i]);
-                }
+                let (place, sequence) = self.slot_frames[i];
+                self.refusals.add(place as usize, sequence);
                 group.offered -= 1;
                 if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
                     *count -= 1;
@@ -430,7 +432,8 @@ impl PortGenerator {
             round: self.base_round().iter().map(|flow| self.flows[*flow as usize].id).collect(),
             skips: self.skips.iter().map(|skip| (skip.sent, skip.total)).collect(),
             flows: self.flows.iter().map(|f| (f.id, f.next)).collect(),
-            own_refusals: self.own_refusals.clone(),
+            refused: self.refused_by_flow().collect(),
+            own_refusals: self.refusals.runs().iter().map(|r| (self.flows[r.flow].id, r.first, r.frames)).collect(),
             groups,
             stretches: self.stretches(),
             stopped: self.stopped(),
@@ -441,9 +444,10 @@ impl PortGenerator {
         }
     }
 
-    /// Flow of each frame that the tester's own ring refused, the first 65,536.
-    pub(crate) fn own_refusals(&self) -> impl Iterator<Item = u32> {
-        self.own_refusals.iter().map(|(flow, _)| *flow)
+    /// Frames that the tester's own ring refused, by flow: `(flow, frames)`, for flows with any.
+    pub(crate) fn refused_by_flow(&self) -> impl Iterator<Item = (u32, u64)> {
+        let counts = self.flows.iter().zip(self.refusals.frames()).filter(|(_, frames)| **frames > 0);
+        counts.map(|(flow, frames)| (flow.id, *frames))
     }
 
     /// Frames offered so far by flow, with the number of its group: `(flow, group, frames)`. Frames that the tester's own ring

@@ -17,6 +17,8 @@ pub struct Layout {
     port_of: Vec<PortIndex>,
     /// First queue of each port, followed by the number of all queues.
     first: Vec<QueueIndex>,
+    /// Whether each port delivers frames in an order that is not known.
+    merging: Vec<bool>,
     lanes: usize,
 }
 
@@ -41,7 +43,16 @@ impl Layout {
             first.push(port_of.len());
         }
         let lanes = lanes.clamp(1, port_of.len().max(1));
-        Layout { lane_of: (0..port_of.len()).map(|queue| queue % lanes).collect(), port_of, first, lanes }
+        let lane_of = (0..port_of.len()).map(|queue| queue % lanes).collect();
+        Layout { lane_of, port_of, first, merging: vec![false; queues.len()], lanes }
+    }
+
+    /// The same layout where `port`, which must be one of its ports, merges frames of several receive queues of a network card, so that
+    /// the order in which they arrived is not known.
+    #[must_use]
+    pub fn merging(mut self, port: PortIndex) -> Layout {
+        self.merging[port] = true;
+        self
     }
 
     /// Number of lanes.
@@ -89,9 +100,14 @@ impl Layout {
         self.queues_of(port).any(|queue| self.lane_of[queue] != self.lane_of(port))
     }
 
-    /// True if a port has several queues.
-    pub(crate) fn has_queues(&self) -> bool {
-        self.queue_count() > self.ports()
+    /// True if `port`, which must be one of them, merges frames of several receive queues.
+    pub(crate) fn merges(&self, port: PortIndex) -> bool {
+        self.merging[port]
+    }
+
+    /// True if the order of some frames may not be known: a port has several queues, or merges those of a card.
+    pub(crate) fn may_lose_order(&self) -> bool {
+        self.queue_count() > self.ports() || self.merging.contains(&true)
     }
 
     /// The queue of each flow: the flows of a port are assigned to its queues round robin. A flow uses one queue, so its

@@ -24,6 +24,7 @@ pub mod payload;
 pub mod permutation;
 pub mod plan;
 mod recognize;
+mod refusals;
 mod report;
 pub mod schedule;
 pub mod template;

@@ -39,22 +39,28 @@ pub(crate) struct Collector<'a> {
     found: LossRuns,
     most: usize,
     /// Numbers that the tester's own ring refused, ascending; they do not count as lost.
-    never_left: &'a [u64],
+    never_left: &'a [Range<u64>],
 }
 
 impl<'a> Collector<'a> {
     /// Continues the runs that were found in lower numbers.
-    pub(crate) fn new(found: LossRuns, flows: usize, never_left: &'a [u64]) -> Collector<'a> {
+    pub(crate) fn new(found: LossRuns, flows: usize, never_left: &'a [Range<u64>]) -> Collector<'a> {
         Collector { found, most: most(flows), never_left }
     }
 
     /// Adds the frames, from `first` on, whose bits are set in `missing`.
     pub(crate) fn word(&mut self, first: u64, mut missing: u64) {
-        while let [number, rest @ ..] = self.never_left
-            && *number < first + 64
+        let end = first + 64;
+        while let [gone, rest @ ..] = self.never_left
+            && gone.start < end
         {
-            if *number >= first {
-                missing &= !(1 << (number - first));
+            let part = gone.start.max(first)..gone.end.min(end);
+            if !part.is_empty() {
+                missing &= !(u64::MAX >> (64 - (part.end - part.start)) << (part.start - first));
+            }
+            if gone.end > end {
+                // It goes on in the next word.
+                break;
             }
             self.never_left = rest;
         }
@@ -76,12 +82,15 @@ impl<'a> Collector<'a> {
 
     /// Adds all frames of a range.
     pub(crate) fn range(&mut self, mut range: Range<u64>) {
-        while let [number, rest @ ..] = self.never_left
-            && *number < range.end
+        while let [gone, rest @ ..] = self.never_left
+            && gone.start < range.end
         {
-            if *number >= range.start {
-                self.consecutive(range.start..*number);
-                range.start = number + 1;
+            if gone.end > range.start {
+                self.consecutive(range.start..gone.start);
+                range.start = gone.end;
+            }
+            if gone.end > range.end {
+                break;
             }
             self.never_left = rest;
         }
@@ -170,7 +179,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn runs(apart: u64, flows: usize, lost: &[u64], never_left: &[u64], end: u64) -> LossRuns {
+    fn runs(apart: u64, flows: usize, lost: &[u64], never_left: &[Range<u64>], end: u64) -> LossRuns {
         let mut collector = Collector::new(LossRuns { apart, runs: vec![] }, flows, never_left);
         for first in (0..end).step_by(64) {
             let bits =
@@ -183,18 +192,40 @@ mod tests {
     #[test]
     fn losses_that_are_near_are_one_run() {
         let lost = [3, 4, 6, 63, 64, 200];
-        let told =
-            |apart| runs(apart, 1, &lost, &[6], 256).runs.iter().map(|r| (r.first, r.last, r.lost)).collect::<Vec<_>>();
+        let never_left = [6..7, 300..301];
+        let told = |apart| {
+            let found = runs(apart, 1, &lost, &never_left, 256);
+            found.runs.iter().map(|r| (r.first, r.last, r.lost)).collect::<Vec<_>>()
+        };
         assert_eq!(told(0), [(3, 3, 1), (4, 4, 1), (63, 63, 1), (64, 64, 1), (200, 200, 1)]);
         assert_eq!(told(1), [(3, 4, 2), (63, 64, 2), (200, 200, 1)]);
         assert_eq!(told(58), told(1));
         assert_eq!(told(59), [(3, 64, 4), (200, 200, 1)]);
         assert_eq!(told(136), [(3, 200, 5)]);
-        let mut rest =
-            Collector::new(LossRuns { apart: 1, runs: vec![LossRun { first: 7, last: 9, lost: 2 }] }, 1, &[12, 20]);
+        let before = LossRuns { apart: 1, runs: vec![LossRun { first: 7, last: 9, lost: 2 }] };
+        let never_left = [12..13, 20..21];
+        let mut rest = Collector::new(before, 1, &never_left);
         rest.range(10..30);
         let ends: Vec<_> = rest.found().runs.iter().map(|r| (r.first, r.last, r.lost)).collect();
         assert_eq!(ends, [(7, 11, 4), (13, 19, 7), (21, 29, 9)]);
+    }
+
+    #[test]
+    fn frames_that_never_left_are_not_lost_in_whatever_parts_they_are_taken() {
+        // Within a word, over the edge of words, over whole words, and beyond the last one.
+        let never_left: [Range<u64>; 5] = [3..5, 60..70, 100..300, 310..320, 390..500];
+        let lost = |number: &u64| !never_left.iter().any(|gone| gone.contains(number));
+        let expected: Vec<u64> = (0..600).filter(lost).collect();
+        for words in 0..=9u64 {
+            let mut collector = Collector::new(LossRuns::default(), 1, &never_left);
+            (0..words).for_each(|word| collector.word(64 * word, u64::MAX));
+            collector.range(64 * words..450);
+            collector.range((64 * words).max(450)..600);
+            let found = collector.found();
+            let numbers: Vec<u64> = found.runs.iter().flat_map(|run| run.first..=run.last).collect();
+            assert_eq!(numbers, expected, "{words} words");
+            assert!(found.runs.iter().all(|run| run.lost == run.last - run.first + 1), "{:?}", found.runs);
+        }
     }
 
     proptest! {

@@ -33,7 +33,11 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     let by_flow = by_flow(&senders);
     let distance = Distance::of(senders.iter().copied());
     let (flows, copies_apart) = flows::merged(lanes, &distance, &by_flow);
+    let mut times_unknown = vec![false; groups.len()];
     for flow in &flows {
+        let sender = by_flow.get(flow.flow).copied().flatten();
+        let (sent, refused) = sender.map_or((0, 0), |(sender, sent)| (sent, sender.refused_of(flow.flow)));
+        let all_arrived = flow.received + refused >= sent;
         let counts = &mut groups[flow.group];
         counts.received += flow.received;
         counts.duplicated += flow.duplicated;
@@ -42,17 +46,23 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         } else {
             counts.reordered += flow.reordered;
             counts.reordered_3 += flow.reordered_3;
-            counts.in_sequence += flow.in_sequence;
+            // A frame that never left has used its number. If nothing else is missing, all gaps are of such frames.
+            let in_sequence = refused > 0 && all_arrived && flow.reordered == 0;
+            counts.in_sequence += if in_sequence { flow.received } else { flow.in_sequence };
             counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
         }
-        if let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten()
-            && flow.received < sent
-            && let Some(missing) = flow.missing(sent, &sender.never_left(flow.flow)).next_back()
-        {
+        let Some((sender, _)) = sender.filter(|_| !all_arrived) else { continue };
+        let Some(never_left) = sender.never_left(flow.flow) else {
+            times_unknown[flow.group] = true;
+            continue;
+        };
+        if let Some(missing) = flow.missing(sent, &never_left).next_back() {
             let departure = sender.departures(flow.flow).map(|d| d.of(missing));
             counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
+    let unknown = groups.iter_mut().zip(times_unknown).filter(|(_, unknown)| *unknown);
+    unknown.for_each(|(counts, _)| counts.last_loss_ns = None);
     deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
     let tested: Vec<Cow<'_, FlowReport>> =
@@ -82,6 +92,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         background: counts(background),
         health: Health {
             unsent,
+            refused_by_tester: senders.iter().flat_map(|s| &s.refused).map(|(_, frames)| frames).sum(),
             receive_drops: sum(|lane| lane.receive_drops),
             max_gap_ns: worst(|lane| lane.max_gap_ns),
             gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
@@ -116,7 +127,8 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
 fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<WayCounts> {
     let mut ways: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
     for flow in flows {
-        let Some((sender, offered)) = by_flow.get(flow.flow).copied().flatten() else { continue };
+        let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten() else { continue };
+        let offered = sent - sender.refused_of(flow.flow);
         let counts = ways.entry((sender.port, flow.to)).or_default();
         *counts = (counts.0 + offered, counts.1 + flow.received);
     }

@@ -9,6 +9,7 @@ use crate::generator::{LatenessBuckets, PortGenerator};
 use crate::losses::{Collector, Distance, LossRuns};
 use crate::permutation::Permutation;
 use crate::plan::{Layout, Plan};
+use crate::refusals::{self, without};
 use crate::schedule::Schedule;
 use drophammer_model::trial::{Held, PortIndex};
 use serde::{Deserialize, Serialize};
@@ -78,8 +79,11 @@ pub struct SenderReport {
     pub skips: Vec<(u64, u64)>,
     /// Frames sent by flow: `(flow, frames)`.
     pub flows: Vec<(u32, u64)>,
-    /// Flow and sequence number of frames that the tester's own ring refused, the first 65,536.
-    pub own_refusals: Vec<(u32, u64)>,
+    /// Frames that the tester's own ring refused: `(flow, frames)`, for flows with any.
+    pub refused: Vec<(u32, u64)>,
+    /// Which frames these are: `(flow, first sequence number, frames)`, those of a flow ascending. The last ones are left out if
+    /// there are more than the sender has room for.
+    pub own_refusals: Vec<(u32, u64, u64)>,
     /// The stretches in which the schedule was carried out, one after the other, the first 256; none if no flow was started or
     /// stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -244,7 +248,7 @@ pub struct FlowReport {
     /// Highest sequence number plus one.
     pub next_expected: u64,
     /// Sequence numbers below `next_expected` that are missing, ascending. If the flow is counted by destination: all that the
-    /// receiver's window covers. Otherwise the highest ones, more than a sender's own ring refuses in a valid trial.
+    /// receiver's window covers. Otherwise the highest ones, more than the frames that are known to have been refused.
     pub missing: Vec<Range<u64>>,
     /// Lost frames below `next_expected`, as far as the receiver's window covers them; empty if `arrived` is present.
     #[serde(default)]
@@ -312,7 +316,7 @@ impl Plan {
         let senders: Vec<Vec<SenderReport>> =
             self.parts.iter().map(|part| part.generators.iter().map(PortGenerator::report).collect()).collect();
         let distance = Distance::of(senders.iter().flatten());
-        let refused = refused(senders.iter().flatten());
+        let refused = refusals::by_flow(senders.iter().flatten());
         let report =
             |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), Vec<SenderReport>))| {
                 LaneReport {
@@ -335,22 +339,18 @@ impl Plan {
     }
 }
 
-/// Sequence numbers of each flow that the tester's own ring refused, ascending.
-fn refused<'a>(senders: impl Iterator<Item = &'a SenderReport>) -> BTreeMap<u32, Vec<u64>> {
-    let mut refused: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    for (flow, sequence) in senders.flat_map(|sender| &sender.own_refusals) {
-        refused.entry(*flow).or_default().push(*sequence);
-    }
-    refused
-}
-
 impl crate::plan::Part {
     fn group_reports(&self, layout: &Layout) -> Vec<GroupReport> {
         let deviations = self.analyzer.deviations(|port| !layout.is_split(port));
         self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
     }
 
-    fn flow_reports(&self, layout: &Layout, distance: &Distance, refused: &BTreeMap<u32, Vec<u64>>) -> Vec<FlowReport> {
+    fn flow_reports(
+        &self,
+        layout: &Layout,
+        distance: &Distance,
+        refused: &BTreeMap<u32, Vec<Range<u64>>>,
+    ) -> Vec<FlowReport> {
         let analyzer = &self.analyzer;
         let count = analyzer.flows().count().max(1);
         let report =
@@ -358,15 +358,14 @@ impl crate::plan::Part {
                 let extras = analyzer.extras().get(place);
                 let tally = extras.and_then(|f| f.tally.as_ref());
                 let arrived = layout.is_split(to).then(|| state.arrived());
-                let mut losses = Collector::new(
-                    LossRuns { apart: distance.apart(flow), runs: Vec::new() },
-                    count,
-                    refused.get(&(flow as u32)).map_or(&[], Vec::as_slice),
-                );
+                let never_left = refused.get(&(flow as u32)).map(Vec::as_slice).unwrap_or_default();
+                let losses = LossRuns { apart: distance.apart(flow), runs: Vec::new() };
+                let mut losses = Collector::new(losses, count, never_left);
                 if arrived.is_none() {
                     state.each_missing(|first, missing| losses.word(first, missing));
                 }
-                let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) };
+                // Frames that never left fill no more ranges than this, so a lost one is reported too.
+                let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) + never_left.len() };
                 FlowReport {
                     flow,
                     group,
@@ -399,11 +398,6 @@ impl SenderReport {
         let mut buckets: LatenessBuckets = [0; 40];
         buckets.iter_mut().zip(&self.lateness).for_each(|(bucket, n)| *bucket = *n);
         buckets
-    }
-
-    /// Sequence numbers of `flow` that the tester's own ring refused, ascending.
-    pub(crate) fn never_left(&self, flow: usize) -> Vec<u64> {
-        self.own_refusals.iter().filter(|(f, _)| *f as usize == flow).map(|(_, sequence)| *sequence).collect()
     }
 
     /// Nominal departures of `flow`; `None` if it does not leave here.
@@ -484,9 +478,8 @@ impl Departures<'_> {
 impl FlowReport {
     /// Sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, as far as they
     /// are reported.
-    pub(crate) fn missing(&self, sent: u64, never_left: &[u64]) -> impl DoubleEndedIterator<Item = u64> {
-        let never_came = self.next_expected..sent.max(self.next_expected);
-        let gaps = self.missing.iter().cloned().flatten().chain(never_came);
-        gaps.filter(move |s| *s < sent && never_left.binary_search(s).is_err())
+    pub(crate) fn missing(&self, sent: u64, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = u64> {
+        let gaps = self.missing.iter().cloned().chain(std::iter::once(self.next_expected..sent));
+        gaps.flat_map(move |gap| without(gap.start..gap.end.min(sent), never_left)).flatten()
     }
 }

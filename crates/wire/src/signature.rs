@@ -21,6 +21,8 @@ pub const LEN: usize = 12;
 /// Number of distinct flows.
 pub const MAX_FLOWS: u32 = 1 << 20;
 const SEQUENCE_BITS: u32 = 28;
+/// Number of distinct sequence numbers.
+pub const SEQUENCES: u64 = 1 << SEQUENCE_BITS;
 
 /// UDP destination port of test traffic (discard, RFC 863): a host that receives it by accident discards it.
 pub const TEST_PORT: u16 = 9;

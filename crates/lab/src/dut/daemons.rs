@@ -1,10 +1,12 @@
 //! The daemons of a router in a namespace: starting, asking and resetting them.
 
 use super::{NamespaceDut, READY};
+use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::{LabError, Netns, cpu, probe};
 use drophammer_model::Instant;
 use drophammer_model::reset::{ResetDone, ResetKind};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -139,6 +141,52 @@ impl NamespaceDut {
             cpu::pin(0, cpu)?;
             Daemon::start(name, command, work_dir)
         })?
+    }
+
+    /// Adds what its daemons count at each reading of the counters, except during a reset: these counters begin again
+    /// at 0, and a daemon that has ended cannot be asked.
+    pub(crate) fn daemons_count(
+        &mut self,
+        count: impl Fn(&mut BTreeMap<String, u64>) -> Result<(), LabError> + 'static,
+    ) {
+        self.daemon_counters = Some(Box::new(count));
+    }
+
+    pub(super) fn add_daemon_counters(&self, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+        let count = self.daemon_counters.as_ref().filter(|_| self.resetting.is_none());
+        count.map_or(Ok(()), |count| count(counters))
+    }
+
+    /// All processes of the router. `None` during a reset, which has the daemons: the helpers alone are not the router,
+    /// and the times of daemons that are started again begin at 0.
+    fn whole(&self) -> Option<impl Iterator<Item = &Daemon>> {
+        self.resetting.is_none().then(|| self.processes())
+    }
+
+    /// See [`crate::Dut::cpu_time`].
+    pub(super) fn time_of_all(&self) -> Option<Duration> {
+        let forwarding = self.topology.cpu_time()?;
+        self.whole()?.try_fold(forwarding, |sum, d| {
+            let children = probe::family_tree(d.pid()).into_iter().skip(1);
+            Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
+        })
+    }
+
+    /// See [`crate::Dut::threads`].
+    pub(super) fn threads_of_all(&self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = self.topology.threads()?;
+        for daemon in self.whole()? {
+            threads.extend(probe::process_threads(daemon.pid())?);
+            let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
+            threads.extend(children.filter_map(probe::process_threads).flatten());
+        }
+        Some(threads)
+    }
+
+    /// See [`crate::Dut::router_memory`].
+    pub(super) fn memory_of_all(&self) -> Option<Vec<u64>> {
+        let daemons: Option<Vec<u64>> = self.whole()?.map(|daemon| probe::proportional(daemon.pid())).collect();
+        daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
     }
 
     /// Its daemons in the order of their start, then its helpers.

@@ -54,6 +54,7 @@ impl NamespaceDut {
             daemons,
             helpers,
             resetting: None,
+            daemon_counters: None,
             needs_lab: false,
             record,
             role,

@@ -70,12 +70,15 @@ impl DutKind for Xdp {
         router.wait(stop, |_| {
             Ok(question(&socket, "counters").err().map(|e| format!("the fast path does not answer: {e}")))
         })?;
-        router.topology.also_counts(Box::new(move |_, counters| {
+        router.topology.also_counts(Box::new(|_, counters| {
             slow_path::rename(counters);
+            Ok(())
+        }));
+        router.daemons_count(move |counters| {
             let answer = question(&socket, "counters").map_err(LabError::io("the fast path does not answer"))?;
             flatten(SPEC.name, &answer, counters);
             Ok(())
-        }));
+        });
         router.ready(stop)
     }
 }

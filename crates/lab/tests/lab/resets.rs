@@ -74,15 +74,20 @@ pub fn beside(lab: &mut Lab, work: &Path) -> Checked {
     let runs = |names: &BTreeSet<String>| ["bird", "snmpd", "dropbear"].map(|name| names.contains(name));
     let before = daemons(&mut *bird).0;
     ensure(runs(&before) == [true; 3], &format!("before the reset: {before:?}"))?;
+    // Where the threads that forward cannot be seen, it is never known.
+    let times = |dut: &mut dyn Dut| (dut.cpu_time().is_some(), dut.threads().is_some());
+    let known = times(&mut *bird);
     let resets = bird.resets().ok_or("it can be reset")?;
     resets.begin(ResetKind::Process, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
     let during = daemons(&mut *bird).0;
     ensure(runs(&during) == [false, true, true], &format!("during the reset: {during:?}"))?;
     ensure(bird.router_memory().is_none(), "the memory of a router without its daemons is not known")?;
+    ensure(times(&mut *bird) == (false, false), "the times of a router without its daemons are not known")?;
     let done = over(&mut *bird)?;
     ensure(done.problem.is_none() && done.what == "bird", &format!("{done:?}"))?;
     let after = daemons(&mut *bird).0;
     ensure(runs(&after) == [true; 3], &format!("after the reset: {after:?}"))?;
+    ensure(times(&mut *bird) == known, "the times are known again")?;
     bird.known_counters().map_err(|e| format!("the agent answers: {e}"))?;
     bird.take_down().map_err(|e| e.to_string())
 }

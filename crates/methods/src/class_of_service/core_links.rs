@@ -19,6 +19,9 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::FlowSpec;
 use queues::Queues;
 
+/// Verdict on a class if no link was overloaded.
+const NOT_OVERLOADED: &str = "not known: no link between routers dropped a frame, so none was overloaded";
+
 /// Group of the frames of this class between ports of one router, which cross no link.
 fn beside(class: &ServiceClass) -> String {
     format!("{} at one router", class.name)
@@ -141,6 +144,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     let expected = fluid::delivered(&case.plan.demands(each), case.pps, &case.sharing);
     let shares = steady.shares(&expected);
     let overloaded = trial.percent > 100.0;
+    let free = overloaded && of_links.as_ref().is_some_and(|found| !found.overloaded);
     let mut ends = Vec::new();
     for (i, class) in classes.iter().enumerate() {
         let Some(counts) = group(result, &class.name) else { continue };
@@ -151,6 +155,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
             received_pps: steady.arrived[i],
             share: shares.as_ref().map(|shares| shares[i]),
             faults: Vec::new(),
+            unknown: free.then_some(NOT_OVERLOADED),
             marks: Vec::new(),
         };
         if counts.lost > 0 && !overloaded {

@@ -115,6 +115,8 @@ pub(super) struct Fare<'a> {
     /// Share in % of all received frames, and the expected share.
     pub share: Option<(f64, f64)>,
     pub faults: Vec<String>,
+    /// Why the trial says nothing about classes, if they have no fault.
+    pub unknown: Option<&'static str>,
     /// Further remarks for the row.
     pub marks: Vec<String>,
 }
@@ -128,7 +130,7 @@ impl Fare<'_> {
     /// Adds the row of the class, and under overload its bar, the `place`-th of `of` classes.
     pub fn write(self, outcome: &mut Outcome, pattern: &Pattern, trial: &Trial, (place, of): (usize, usize)) {
         let error = self.error();
-        let Fare { class, counts, offered_pps, received_pps, share, faults, marks } = self;
+        let Fare { class, counts, offered_pps, received_pps, share, faults, unknown, marks } = self;
         let wrong: u64 = counts.deviations.values().sum();
         let deviating = (wrong > 0).then(|| format!("{wrong} frames came in another encapsulation, and count as lost"));
         let latency = &counts.latency;
@@ -155,7 +157,7 @@ impl Fare<'_> {
             latency_max_us: us(latency.max_ns as f64),
             jitter_us: p99.and_then(|ns| us(ns.saturating_sub(latency.min_ns) as f64)),
             reordered: counts.known_reordered(),
-            verdict: verdict(&faults),
+            verdict: unknown.filter(|_| faults.is_empty()).map_or_else(|| verdict(&faults), Into::into),
         };
         TABLE.add(outcome, row, [trial.result.trial], faults.into_iter().chain(marks).chain(deviating));
         if let Some((share, expected)) = share.filter(|_| trial.percent > 100.0) {

@@ -10,6 +10,9 @@ use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Params;
 
+/// Verdict on a class at an output port that was not overloaded.
+const NOT_OVERLOADED: &str = "not known: more left than the output port carries, so it was not overloaded";
+
 /// One frame size: a trial without overload, then one at each overload.
 pub(super) fn measure(
     bed: &mut dyn Testbed,
@@ -72,6 +75,9 @@ fn write(
     // Shares of what the router forwarded in total; the total itself is another figure.
     let shares = steady.shares(&sharing.shares(rate, &steady.offered));
     let overloaded = trial.percent > 100.0;
+    // A port that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
+    let more_left = rate > congestion.pps * (1.0 + EXCESS);
+    let free = overloaded && more_left;
     let mut errors: Vec<f64> = Vec::new();
     for (i, class) in classes.iter().enumerate() {
         let Some(counts) = group(result, &class.name) else { continue };
@@ -84,6 +90,7 @@ fn write(
             received_pps: steady.arrived[i],
             share: shares.as_ref().map(|shares| shares[i]),
             faults: Vec::new(),
+            unknown: free.then_some(NOT_OVERLOADED),
             marks: Vec::new(),
         };
         if counts.lost > 0 && !overloaded {
@@ -91,21 +98,20 @@ fn write(
         } else if counts.lost > 0 && content {
             fare.faults.push(format!("lost {} frames, though it offers less than its share", counts.lost));
         }
-        fare.faults.extend(off(fare.error(), *tolerance));
+        fare.faults.extend(off(fare.error(), *tolerance).filter(|_| !free));
         if shares.is_none() {
             fare.faults.push("nothing arrived".into());
         }
         if i == 0 && overloaded && rate < congestion.pps * FULL {
             fare.marks.push(format!("the output port carried {:.1} % of its rate only", rate / congestion.pps * 100.0));
         }
-        if i == 0 && rate > congestion.pps * (1.0 + EXCESS) {
+        if i == 0 && more_left {
             fare.marks.push("more left than the output port carries: it was not overloaded".into());
         }
         errors.extend(fare.error().map(f64::abs));
         fare.write(outcome, pattern, trial, (i, classes.len()));
     }
-    // A port that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
-    if trial.first && rate > congestion.pps * (1.0 + EXCESS) {
+    if trial.first && more_left {
         note_of(outcome, pattern, "no figures: more left than the output port carries, so it was not overloaded");
     } else if trial.first {
         let figures = (rate, errors.into_iter().max_by(f64::total_cmp));
@@ -116,7 +122,7 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::super::SPEC;
-    use super::super::rows::BINS;
+    use super::super::rows::{BINS, TABLE};
     use super::*;
     use drophammer_model::Bandwidth;
     use drophammer_model::pattern::{Direction, Distribution};
@@ -166,10 +172,15 @@ mod tests {
         outcome
     }
 
+    fn verdicts(outcome: &Outcome) -> Vec<String> {
+        TABLE.rows(&outcome.tables).into_iter().map(|row| row.verdict).collect()
+    }
+
     /// An output port that was never too narrow gets no figures: a loss of 0 would prove nothing.
     #[test]
     fn a_way_out_that_was_not_overloaded_has_no_figures() {
         let all = written(25);
+        assert_eq!(verdicts(&all), [NOT_OVERLOADED; 3]);
         assert!(all.ranks.is_empty(), "{:?}", all.ranks);
         assert!(
             all.notes.iter().any(|note| note.contains("more left than the output port carries")),
@@ -178,5 +189,9 @@ mod tests {
         );
         let held_back = written(16);
         assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
+        assert!(verdicts(&held_back).iter().all(|verdict| !verdict.starts_with("not known")));
+        // A frame that is lost is lost, whatever the port carries. Shares are not judged there.
+        let lossy = verdicts(&written(24));
+        assert_eq!(lossy, ["lost 20 frames, though it offers less than its share", NOT_OVERLOADED, NOT_OVERLOADED]);
     }
 }

@@ -1,55 +1,16 @@
 //! Expected value of each counter, and the verdict on it.
 
+use super::octets::{CONVENTIONS, Conventions, Octets};
 use crate::testbed::CountedTrial;
 use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
-use std::collections::BTreeMap;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Bytes that an octet counter may leave out of each frame, and the name of that convention. RFC 2863 counts framing,
-/// so the whole frame; most Linux drivers leave out the FCS, and veth also leaves out the Ethernet header of received
-/// frames.
-const CONVENTIONS: [(u64, &str); 3] =
-    [(0, "octets with FCS"), (4, "octets without FCS"), (18, "octets without Ethernet header and FCS")];
-
-/// The octet convention of each source and direction, by its place in [`CONVENTIONS`]: one for all trials of a test. A
-/// counter that changes its convention is wrong.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Conventions(BTreeMap<(String, bool), usize>);
-
-impl Conventions {
-    /// For each source and direction, the convention that most readings of all these trials agree with, of several the
-    /// one that is closest.
-    pub(super) fn of<'t>(trials: impl IntoIterator<Item = (&'t CountedTrial, &'t Facts)>) -> Conventions {
-        let mut fits: BTreeMap<(String, bool), [(u64, u64); 3]> = BTreeMap::new();
-        for (trial, facts) in trials {
-            for (counter, counted) in growth(trial) {
-                let octets = facts.octets(counter.counts, counter.port).filter(|(frames, _)| *frames > 0);
-                let Some((frames, bytes)) = octets else { continue };
-                let fits = fits.entry((counter.source.clone(), is_incoming(counter))).or_default();
-                for ((without, _), (wrong, off)) in CONVENTIONS.iter().zip(fits) {
-                    let by = counted.abs_diff(bytes.saturating_sub(without * frames));
-                    *wrong += u64::from(by > may_be_off(counter.counts, trial.unsure));
-                    *off = off.saturating_add(by);
-                }
-            }
-        }
-        let best = |fits: [(u64, u64); 3]| (0..3).min_by_key(|at| fits[*at]).unwrap_or_default();
-        Conventions(fits.into_iter().map(|(of, fits)| (of, best(fits))).collect())
-    }
-
-    fn get(&self, counter: &DutCounter) -> usize {
-        self.0.get(&(counter.source.clone(), is_incoming(counter))).copied().unwrap_or_default()
-    }
-}
-
-fn is_incoming(counter: &DutCounter) -> bool {
-    counter.counts == Counts::InOctets
-}
-
 /// Source of counters that are always current.
 const KERNEL: &str = "kernel";
+/// What a counter does that leaves out the frames that its source counts as discarded.
+const APART: &str = "its discards counted apart";
 /// Maximum number of packets that one reading by SNMP takes.
 const QUESTIONS: u64 = 16;
 
@@ -138,7 +99,8 @@ impl Facts {
         FAMILIES.into_iter().filter(|f| family.is_none_or(|family| family == *f)).map(of).sum()
     }
 
-    /// The smallest and largest value that a frame counter may have; `None` for an octet counter.
+    /// The smallest and largest value that a frame counter may have if all frames count that came to its port; `None`
+    /// for an octet counter.
     fn frames(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
         let exactly = |n: u64| Some((n, n));
         let whole = |family, of: &dyn Fn(&PortFacts, Family) -> u64| {
@@ -182,16 +144,23 @@ impl Facts {
         }
     }
 
-    /// Frames and bytes, FCS included, that an octet counter counts; `None` for a frame counter.
-    fn octets(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
+    /// The frames whose octets a counter counts, of which the interface discarded some; `None` for a frame counter.
+    pub(super) fn octets(&self, counts: Counts, port: Option<PortIndex>, discarded: u64) -> Option<Octets> {
         let port = self.ports.get(port?)?;
-        let (test, others) = match counts {
-            Counts::InOctets => (port.into, port.others[0]),
-            Counts::OutOctets => (port.from, port.others[1]),
+        let (test, others, discarded) = match counts {
+            Counts::InOctets => (port.into, port.others[0], discarded),
+            Counts::OutOctets => (port.from, port.others[1], 0),
             _ => return None,
         };
         let bytes: u64 = test.iter().zip(self.bytes).map(|(frames, bytes)| frames * bytes).sum();
-        Some((test.iter().sum::<u64>() + others.frames, bytes + others.octets + 4 * others.frames))
+        let lengths = || test.iter().zip(self.bytes).filter(|(frames, _)| **frames > 0).map(|(_, bytes)| bytes);
+        Some(Octets {
+            frames: test.iter().sum::<u64>() + others.frames,
+            bytes: bytes + others.octets + 4 * others.frames,
+            // Only lost frames can have been discarded. A counter that says more is wrong itself.
+            discarded: discarded.min(self.lost()),
+            lengths: (lengths().min().unwrap_or_default(), lengths().max().unwrap_or_default()),
+        })
     }
 }
 
@@ -226,14 +195,38 @@ impl Finding {
     }
 }
 
+/// Frames that the interfaces of a source count as discarded. RFC 2863 counts a received frame either as discarded or
+/// as passed on, so that neither the other counters of the interface nor those of IP behind it need to have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Discards {
+    /// At the port of a counter.
+    pub(super) at_port: u64,
+    /// At all ports.
+    at_all: u64,
+}
+
+impl Discards {
+    /// Those of the source of `counter`.
+    pub(super) fn of(counter: &DutCounter, grown: &[(&DutCounter, u64)]) -> Discards {
+        let mut found = Discards::default();
+        for (other, by) in grown {
+            if other.counts == Counts::InDiscards && other.source == counter.source {
+                found.at_all = found.at_all.saturating_add(*by);
+                found.at_port += if other.port == counter.port { *by } else { 0 };
+            }
+        }
+        found
+    }
+}
+
 /// By how much a counter may be off because of the frames that passed while the counters were read.
-fn may_be_off(counts: Counts, unsure: OtherFrames) -> u64 {
+pub(super) fn may_be_off(counts: Counts, unsure: OtherFrames) -> u64 {
     let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
     if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames }
 }
 
 /// Distance of `counted` from the range.
-fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
+pub(super) fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
     match counted {
         n if n < least => -((least - n) as i64),
         n if n > most => (n - most) as i64,
@@ -242,7 +235,7 @@ fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
 }
 
 /// The counters after a trial, and the growth of each.
-fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
+pub(super) fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
     let before = |counter: &DutCounter| trial.before.iter().find(|b| b.is(counter)).map_or(0, |b| b.value);
     trial.after.iter().map(|counter| (counter, counter.grown(before(counter)))).collect()
 }
@@ -260,10 +253,8 @@ pub(super) fn findings(
         if counter.counts == Counts::Loopback || counter.port.is_some_and(|port| port >= facts.ports.len()) {
             continue;
         }
-        let apart = grown.iter().find(|(other, _)| {
-            other.counts == Counts::InDiscards && other.port == counter.port && other.source == counter.source
-        });
-        let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts, conventions.get(counter));
+        let discards = Discards::of(counter, &grown);
+        let mut finding = judge(counter, *counted, discards, facts, conventions.get(counter));
         finding.doubt(counter.counts, trial.unsure);
         // A counter of an unused IP version that stayed at 0 is no finding.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
@@ -280,13 +271,15 @@ pub(super) fn findings(
 }
 
 /// The finding for one counter; `convention` is that of its octets.
-fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts, convention: usize) -> Finding {
+fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, convention: usize) -> Finding {
+    let behind = matches!(counter.counts, Counts::IpReceived(_) | Counts::IpHeaderErrors(_));
+    let discarded = if behind { discards.at_all.min(facts.lost()) } else { 0 };
     let finding = |expected: (u64, u64), convention: &str| {
         let difference = beyond(expected, counted);
         let with = if convention.is_empty() { String::new() } else { format!(", {convention}") };
         let verdict = match difference {
             0 if expected.0 == expected.1 => format!("exact{with}"),
-            0 if counter.port.is_none() && facts.lost_wrongly() == 0 => {
+            0 if counter.port.is_none() && facts.lost_wrongly() == 0 && discarded == 0 => {
                 "as the questions to the router allow".to_owned()
             }
             0 => "as the loss allows".to_owned(),
@@ -307,21 +300,24 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts, conve
         // An agent that caches values sees some of its own questions later or earlier than the kernel.
         let asked = if counter.counts == Counts::IpReceived(Some(Family::Ipv4)) { facts.loopback } else { 0 };
         let kept = counter.source != KERNEL && asked > 0;
-        let expected = if kept { (least - asked, most + asked + QUESTIONS) } else { (least, most) };
+        let (least, most) = if kept { (least - asked, most + asked + QUESTIONS) } else { (least, most) };
         let incoming = matches!(counter.counts, Counts::InFrames | Counts::InUnicast);
-        if incoming && discards > 0 && counted + discards == expected.0 {
-            // RFC 2863 counts discarded frames in one counter only.
-            return finding((counted, counted), "its discards counted apart");
+        if incoming && discards.at_port > 0 && least.checked_sub(discards.at_port) == Some(counted) {
+            return finding((counted, counted), APART);
         }
-        return finding(expected, "");
+        return finding((least.saturating_sub(discarded), most), "");
     }
-    let (frames, bytes) = facts.octets(counter.counts, counter.port).unwrap_or_default();
-    if frames == 0 {
+    let octets = facts.octets(counter.counts, counter.port, discards.at_port).unwrap_or_default();
+    if octets.frames == 0 {
         return finding((0, 0), "");
     }
     let by = |(without, name): (u64, &str)| {
-        let octets = bytes.saturating_sub(without * frames);
-        finding((octets, octets), name)
+        let all = octets.all(without);
+        let passed = octets.passed(without);
+        if octets.discarded > 0 && counted != all && beyond(passed, counted) == 0 {
+            return finding(passed, &format!("{name}, {APART}"));
+        }
+        finding((all, all), name)
     };
     let found = by(CONVENTIONS[convention]);
     match CONVENTIONS.into_iter().find(|other| found.off && !by(*other).off) {
@@ -436,6 +432,29 @@ mod tests {
             })
         };
         trials.iter().map(of_trial).collect()
+    }
+
+    #[test]
+    fn frames_that_an_interface_discards_may_be_in_no_other_counter() {
+        // Port 0 discards 5 of 100 frames.
+        let verdicts = |received: u64, discarded: u64, octets: u64| {
+            let (mut trial, mut facts) = trial([octets, 5_700]);
+            facts.ports[1].from[0] = 95;
+            facts.forwarded[0] = 95;
+            trial.after.extend(DutCounter::of_port("snmp", "ifInDiscards", 0, discarded));
+            trial.after.extend(DutCounter::of_device("snmp", "ipSystemStatsInReceives.ipv4", received));
+            let conventions = Conventions::of([(&trial, &facts)]);
+            let found = findings(&trial, &facts, &[Family::Ipv4], &conventions);
+            let of = |name: &str| found.iter().find(|one| one.counter == name).unwrap().verdict.clone();
+            [of("ipSystemStatsInReceives.ipv4"), of("ifHCInOctets")]
+        };
+        let apart = "exact, octets without FCS, its discards counted apart";
+        assert_eq!(verdicts(95, 5, 5_700), ["as the loss allows", apart]);
+        assert_eq!(verdicts(100, 5, 6_000), ["as the loss allows", "exact, octets without FCS"]);
+        assert_eq!(verdicts(94, 5, 5_640), ["off by -1", "off by -360, octets without FCS"]);
+        // Without discards, every frame must be counted. More discards than lost frames explain no more.
+        assert_eq!(verdicts(95, 0, 5_700), ["off by -5", "off by -300, octets without FCS"]);
+        assert_eq!(verdicts(90, 10, 5_400), ["off by -5", "off by -600, octets without FCS"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::kinds::{Action, Answer, Kind};
 use drophammer_model::beside::{Alteration, ExtraFate, IcmpError};
+use drophammer_model::statistics::chance_of_more;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Result of the frames of one kind.
@@ -99,6 +100,16 @@ impl Tally {
     }
 }
 
+/// Maximum chance that a router with the same loss rate in both trials loses this many more good frames beside wrong
+/// ones.
+const CHANCE: f64 = 0.001;
+
+/// Whether a router lost more good frames beside wrong ones than chance explains. A router that now and then loses a
+/// frame at any load loses one more in about half of the trials. Each is `(lost, offered)`.
+pub(super) fn loses_more(beside: (u64, u64), alone: (u64, u64)) -> bool {
+    chance_of_more(beside, alone) < CHANCE
+}
+
 /// Suffixes of traffic counters, which also grow by the answers to wrong frames.
 const TRAFFIC: [&str; 6] = ["_packets", "_bytes", "OutRequests", "OutMsgs", "icmp_errors", "icmp_repeated"];
 
@@ -178,6 +189,15 @@ mod tests {
         assert!(
             !kind("hop limit 1").allows(&v4) && kind("hop limit 1").allows(&IcmpError { family: Family::Ipv6, ..v4 })
         );
+    }
+
+    #[test]
+    fn a_router_that_loses_a_frame_now_and_then_is_not_blamed_for_chance() {
+        let lost = |beside, alone| loses_more((beside, 30_000), (alone, 30_000));
+        assert!(!lost(0, 0) && !lost(5, 3) && !lost(3, 5) && !lost(9, 0));
+        assert!(lost(10, 0) && lost(30, 3));
+        // The same rate, of ten times the frames.
+        assert!(!loses_more((30, 30_000), (3, 3_000)));
     }
 
     #[test]

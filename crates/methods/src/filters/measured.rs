@@ -3,8 +3,8 @@
 use super::{DENIED, PERMITTED};
 use crate::filter_lists::Case;
 use crate::mlrsearch::Irregular;
+use crate::testbed::LowerBound;
 use crate::throughput_search::{SearchTrial, Searched};
-use drophammer_model::outcome::CAPPED;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::trial::{FlowSpec, TrialResult};
 
@@ -15,6 +15,7 @@ pub(super) struct Measured {
     pub(super) upper: Option<f64>,
     /// Load in frames per second that the router sustains in this case, possibly with some loss.
     pub(super) borne: f64,
+    /// True if the tester ended the search, or if its time was over: the throughput is a lower bound.
     pub(super) tester_limited: bool,
     /// True if the highest load of the suite (`max_load`) was too low to find the limit.
     pub(super) capped: bool,
@@ -36,16 +37,14 @@ impl Measured {
         let result = searched.results.first();
         let throughput = searched.throughput();
         let unfinished = result.is_none_or(|r| r.irregular.contains(&Irregular::Unfinished));
-        // A search that the tester ended before its goal has found a bound.
-        let open = searched.unfit.is_some() && unfinished;
-        let tester_limited = throughput.is_some_and(|found| open || searched.limits.tester_limited(found));
+        let bound = searched.lower_bound();
+        let capped = bound == Some(LowerBound::MaxLoad);
+        let tester_limited = bound.is_some() && !capped;
         let upper = result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps);
-        let capped = searched.capped && throughput.is_some() && upper.is_none();
         let at_line_rate = throughput.is_some_and(|found| searched.limits.at_line_rate(found));
         let mut marks = Vec::new();
         marks.extend((at_line_rate && !tester_limited).then(|| "line rate".to_owned()));
-        marks.extend(capped.then(|| CAPPED.to_owned()));
-        marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
+        marks.extend(bound.map(|bound| bound.to_string()));
         match (&searched.error, &searched.unfit) {
             (Some(error), _) => marks.push(format!("the search was stopped: {error}")),
             (None, Some((load, why))) => {
@@ -70,6 +69,11 @@ impl Measured {
             latency: None,
             sorting: None,
         }
+    }
+
+    /// Whether the router loses frames at every load in this case.
+    pub(super) fn is_lossy(&self) -> bool {
+        self.known && self.throughput.is_none()
     }
 
     /// Whether the tester could offer any load in this case.
@@ -119,4 +123,80 @@ fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
     let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
     let highest = forwarded.fold(0.0, f64::max);
     throughput.map_or(0.0, FrameRate::pps).max(highest / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ranks::rank;
+    use super::*;
+    use crate::filter_lists::Position;
+    use crate::mlrsearch::{Bound, GoalResult, SearchEnd, SearchGoal};
+    use crate::pattern::{Limits, Pattern};
+    use drophammer_model::filter::FilterDirection;
+    use drophammer_model::outcome::{CAPPED, Outcome, RankFigure};
+    use drophammer_model::pattern::{Direction, Distribution};
+    use drophammer_model::size::PacketSize;
+    use drophammer_model::trial::Family;
+
+    /// A search that ended with these bounds, and why its result is irregular.
+    fn searched(lower: f64, upper: Option<f64>, irregular: &[Irregular]) -> Searched {
+        let bound = |load_pps| Bound { index: 0, load_pps, offered_pps: load_pps, trials: vec![1] };
+        let result = GoalResult {
+            goal: SearchGoal::quick(),
+            lower: Some(bound(lower)),
+            upper: upper.map(bound),
+            conditional_throughput_pps: None,
+            irregular: irregular.to_vec(),
+            inverted: false,
+            preliminary: None,
+        };
+        let (line, medium) = (FrameRate(1_000.0), Default::default());
+        Searched {
+            results: vec![result],
+            trials: Vec::new(),
+            superseded: Vec::new(),
+            end: SearchEnd::Completed,
+            limits: Limits { line, medium, ceiling: None, max: line, retreated: false },
+            capped: irregular.contains(&Irregular::NoUpperBound),
+            unfit: None,
+            error: None,
+        }
+    }
+
+    /// The share with a filter, and the figures: key, and whether it is a lower bound.
+    fn ranked(without: &Searched, with: &Searched) -> (Option<f64>, Vec<(String, bool)>) {
+        let case = Case { conditions: 10, permit: Some(Position::Last), direction: FilterDirection::Ingress };
+        let all = [Measured::of(None, without), Measured::of(Some(case), with)];
+        let pattern = Pattern {
+            size: "64".parse::<PacketSize>().unwrap(),
+            families: vec![Family::Ipv4],
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            extensions: Vec::new(),
+            modifier: Default::default(),
+            drain_s: 0.1,
+        };
+        let mut outcome = Outcome::default();
+        rank(&mut outcome, &pattern, &all);
+        let figure = |rank: RankFigure| (rank.key, rank.tester_limited || rank.capped);
+        (all[1].share(&all[0]), outcome.ranks.into_iter().map(figure).collect())
+    }
+
+    #[test]
+    fn a_search_that_ran_out_of_time_has_found_a_bound() {
+        let (pps, percent) = ("filters_64_10_pps".to_owned(), "filters_64_10_percent".to_owned());
+        let exact = searched(200.0, Some(202.0), &[]);
+        let bound = searched(180.0, Some(220.0), &[Irregular::Unfinished]);
+        assert_eq!(ranked(&exact, &exact), (Some(100.0), vec![(pps.clone(), false), (percent.clone(), false)]));
+        assert_eq!(ranked(&exact, &bound), (Some(90.0), vec![(pps.clone(), true), (percent, true)]));
+        // Of a lower bound there is no share: the true one may be smaller.
+        assert_eq!(ranked(&bound, &exact), (None, vec![(pps, false)]));
+        let marks = |searched: &Searched| Measured::of(None, searched).marks;
+        assert_eq!(marks(&bound), ["tester-limited: the search for the throughput ended early"]);
+        assert!(marks(&exact).is_empty());
+        assert_eq!(marks(&searched(500.0, None, &[Irregular::NoUpperBound])), [CAPPED]);
+    }
 }

@@ -1,6 +1,7 @@
 //! A table of all rounds out of the tables of each.
 
 use super::{keys, median};
+use crate::criteria::shown;
 use crate::outcome::{Cell, Column, Row, Table};
 use std::collections::{HashMap, HashSet};
 
@@ -107,11 +108,14 @@ fn combine_rows(rows: &[&Row], columns: &[Column], rounds: usize) -> Row {
     let cells = (0..rows[0].cells.len()).map(|at| {
         let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
         let combined = combine_cells(&cells);
-        let some = cells.iter().filter(|cell| matches!(cell, Cell::Count(count) if *count > 0)).count();
-        if combined == Cell::Count(0) && some > 0 {
-            let most = cells.iter().filter_map(|cell| number(cell)).fold(0.0, f64::max);
+        let above = || cells.iter().filter_map(|cell| number(cell)).filter(|number| *number > 0.0);
+        // Loss in % is a number with a fraction, and its median hides lossy rounds as that of a count does.
+        if number(&combined) == Some(0.0) && above().next().is_some() {
+            let (some, most) = (above().count(), shown(above().fold(0.0, f64::max)));
             let title = columns.get(at).map_or("", |column| &column.title);
-            unsteady.push(format!("{title}: up to {most} in {some} of {rounds} rounds"));
+            let unit = columns.get(at).filter(|column| !column.unit.is_empty());
+            let unit = unit.map(|column| format!(" {}", column.unit)).unwrap_or_default();
+            unsteady.push(format!("{title}: up to {most}{unit} in {some} of {rounds} rounds"));
         }
         combined
     });
@@ -226,5 +230,14 @@ mod tests {
         let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>());
         assert_eq!(combined.rows[0].cells, row(0));
         assert_eq!(combined.rows[0].marks, ["leaked: up to 5 in 1 of 3 rounds"]);
+    }
+    #[test]
+    fn a_median_of_no_loss_shows_the_lossy_rounds() {
+        let of_round = |loss| table(&["frame_size", "loss"], &[&[text("64"), Cell::Number(loss)]]);
+        let mut rounds = [0.0, 0.0, 0.0, 0.0, 3.1, 2.8].map(of_round);
+        rounds.iter_mut().for_each(|round| round.columns[1].unit = "%".into());
+        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>());
+        assert_eq!(combined.rows[0].cells, [text("64"), Cell::Number(0.0)]);
+        assert_eq!(combined.rows[0].marks, ["loss: up to 3.1 % in 2 of 6 rounds"]);
     }
 }

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct Health {
     /// Frames that the tester failed to offer in time: intended - offered.
     pub unsent: u64,
+    /// Frames among them that the tester's own ring refused. At the maximum load they are counted too, although nothing is
+    /// unsent there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused_by_tester: u64,
     /// Test frames lost in the tester's own receive path (ring or socket overflow).
     pub receive_drops: u64,
     /// Longest time between two polls of the packet loop, in ns.

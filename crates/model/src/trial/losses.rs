@@ -15,7 +15,7 @@ pub struct Losses {
     /// highest rate. 0 if nothing was lost.
     pub within_ns: u64,
     /// In order of time. Together they contain all lost frames, unless the receiver's window was shorter than the
-    /// trial.
+    /// trial, or the tester's own ring refused more frames than the generator can remember.
     pub episodes: Vec<LossEpisode>,
 }
 

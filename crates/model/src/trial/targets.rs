@@ -125,7 +125,8 @@ pub struct DestinationCounts {
     /// Distinct frames among them that arrived intact at a correct port.
     pub received: Vec<u32>,
     /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if none
-    /// was lost. Empty if the flow had more frames than the analyzer can distinguish (2^31 over the number of flows).
+    /// was lost. Empty if the flow had more frames than the analyzer can distinguish (2^31 over the number of flows), or if
+    /// the tester's own ring refused more than the generator can remember.
     pub first_lost_us: Vec<u32>,
     /// Planned departure of the last lost frame, in the same form.
     pub last_lost_us: Vec<u32>,

@@ -4,8 +4,8 @@
 //! received but no protocol of the kernel accepts, for example those with two VLAN tags. So they are computed as the frames
 //! that the interface received minus those that reached the socket, including those dropped there.
 
+use crate::device::number;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// Frames that a tap received, compared with those that its only socket saw.
 #[derive(Debug)]
@@ -49,9 +49,7 @@ impl Unseen {
 
     /// Frames that the interface received since its creation. Must be read before the socket's count.
     pub fn at_interface(&self) -> Option<u64> {
-        let mut text = [0; 24];
-        let length = self.received.read_at(&mut text, 0).ok()?;
-        std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+        number(&self.received)
     }
 
     /// Number of frames lost between the two, for this count of the interface and this many further frames at the socket.

@@ -73,6 +73,7 @@ fn both_ends(bench: &Bench) -> Result<Option<[Queues; 2]>, String> {
     for (interface, ports) in [("t0", &near), ("t1", &far)] {
         let found: Vec<_> = ports.iter().map(|p| (p.info().interface.as_str(), p.info().queue)).collect();
         let wanted = [0, 1].map(|index| (interface, Queue { index, count: 2 }));
+        check(ports.iter().all(|p| !p.info().merges_queues), || format!("{interface}: no card is behind a veth pair"))?;
         check(found == wanted, || format!("{found:?}"))?;
     }
     Ok(Some([near, far]))

@@ -185,7 +185,8 @@ fn summary(view: &View) -> Markup {
                 (tables::published_notes(&beside))
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
-                    "Figures marked tester-limited were limited by the tester, not the DUT: the DUT reaches at least (\u{2265}) this value."
+                    "Figures marked tester-limited were limited by the tester, not the DUT: a rate or a size is at least (\u{2265}) this value, \
+                     a time at most (\u{2264}), and a loss may be more at a higher load."
                 }
             }
             @if let Some((places, reasons)) = board::places_grid(view) {

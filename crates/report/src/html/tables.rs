@@ -30,7 +30,10 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let entry = &figure.entries[dut];
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
     let best = grid::is_best(figure, dut);
-    let title = entry.tester_limited().then_some("tester-limited: the DUT may do better");
+    let title = entry.tester_limited().then_some(match grid::may_be_worse(figure, dut) {
+        true => "tester-limited: the DUT may do worse at a higher load",
+        false => "tester-limited: the DUT may do better",
+    });
     html! {
         td.n.best[best] title=[title] {
             span.v { (grid::figure_value(figure, dut)) }

@@ -7,8 +7,10 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::{GroupCounts, Load, TrialResult, Validity};
 use maud::{Markup, html};
 
-const HEAD: [(&str, &str); 29] = [
+const HEAD: [(&str, &str); 31] = [
     ("#", "number of the trial within the run"),
+    ("DUT", ""),
+    ("Round", "round of the run"),
     ("Att.", "attempt; above 1 because an earlier attempt was invalid"),
     ("Purpose", ""),
     ("Size", "frame size with FCS, IP packet size or mix"),
@@ -23,7 +25,11 @@ const HEAD: [(&str, &str); 29] = [
     ("Loss", "lost / offered"),
     ("Refused", "offered frames that the DUT's receive ring refused"),
     ("Dup.", "further arrivals of a frame that had arrived"),
-    ("Reord.", "RFC 4737 reordered; not known where frames came to several queues of a port"),
+    (
+        "Reord.",
+        "RFC 4737 reordered; not known where frames came to several queues of a port, or its card has more receive queues than the \
+         port reads (ethtool -L IF combined 1 leaves one)",
+    ),
     ("Corr.", "corrupted"),
     ("Stray", "arrived at a wrong port"),
     ("Late", "received after the late threshold"),
@@ -122,6 +128,8 @@ fn trial(t: &TrialRecord) -> Markup {
             @for (i, g) in r.groups.iter().enumerate() { tr {
                 @if i == 0 {
                     th rowspan=[span] { (r.trial) }
+                    td rowspan=[span] { (t.dut) }
+                    td rowspan=[span] { (t.round) }
                     td rowspan=[span] { (t.attempt) }
                     td.l rowspan=[span] title=(t.time) { (t.spec.purpose) }
                     td rowspan=[span] { (t.spec.size) }

@@ -80,9 +80,8 @@ impl Earlier {
         let Some(Record::Started(started)) = records.first() else { return Err(Refusal::Suite) };
         may_go_on(started, digest, environment)?;
         let turns = turns(suite);
-        let first_dut = records.iter().position(|record| matches!(record, Record::Dut(dut) if dut.name != TESTER));
         let mut found = Earlier { records: 1, of: turns.len(), ..Earlier::default() };
-        if let Some(at) = first_dut {
+        if let Some(at) = records.iter().position(|record| is_about_a_router(suite, record)) {
             found.records = at;
             found.ceilings = Some(ceilings(&records[..at]));
         }
@@ -138,6 +137,17 @@ fn may_go_on(started: &Started, digest: &str, environment: &Environment) -> Resu
 fn remarks(records: &[Record], dut: &str) -> usize {
     let of_dut = |record: &&Record| matches!(record, Record::Note(note) if note.dut.as_deref() == Some(dut));
     records.iter().take_while(of_dut).count()
+}
+
+/// True if the record belongs to a turn. A router that does not come up has no [`Record::Dut`]: its turn begins with a
+/// note.
+fn is_about_a_router(suite: &Suite, record: &Record) -> bool {
+    match record {
+        Record::Dut(dut) => dut.name != TESTER,
+        Record::Test(test) => test.dut != TESTER,
+        Record::Note(note) => suite.duts.iter().any(|dut| dut.name != TESTER && note.dut.as_ref() == Some(&dut.name)),
+        _ => false,
+    }
 }
 
 fn trial(record: &Record) -> Option<&TrialRecord> {

@@ -1,7 +1,15 @@
 //! Tests of forwarding begin when the forwarding plane has all advertised routes, however late that is.
 
+use super::bed::faults;
 use super::*;
-use drophammer_methods::METHODS;
+use drophammer_methods::{Known, METHODS, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_reference::BgpFaults;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::simulated::Reference;
+use std::time::Duration;
 
 const LONGEST: &str =
     "longest_match: {routes: 2000, covering: 300, frames_per_route: 5, rate: 100 kfps, drain: 100 ms, pause: 1 ms}";
@@ -102,6 +110,101 @@ fn what_never_comes_is_named_and_the_rest_measured() {
         outcome.notes
     );
     assert!(full(&outcome, "longest_match", "lost")[0] > 0.0);
+}
+
+/// A router without the covering prefixes sends no frame astray.
+#[test]
+fn frames_that_no_covering_prefix_takes_are_not_right() {
+    let outcome = completed(", blackhole_every: 50", 4, LONGEST).1;
+    let column = |name| full(&outcome, "longest_match", name);
+    let (lost, wrong) = (column("lost"), column("wrong"));
+    assert!(lost[2] > 0.0 && wrong[2] == 0.0, "{lost:?} {wrong:?}");
+    assert_eq!(column("offered")[2], column("right")[2] + lost[2]);
+    assert_eq!(figure(&outcome, "longest_match_ipv4_stale_frames"), Some(lost[2]));
+    // Frames that a route of the table does not carry took no mask that is too short.
+    assert!(lost[1] > 0.0, "{lost:?}");
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
+}
+
+/// A bed whose router fails after the second state of `longest_match`.
+struct Failing<'a, 'b> {
+    bed: &'a mut TestSetup<'b>,
+    device: &'a Reference,
+    /// It dies in the trial of the third state. Otherwise it reads no withdrawal.
+    dies: bool,
+}
+
+impl Testbed for Failing<'_, '_> {
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.bed.trial(spec)
+    }
+
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        if self.dies && spec.purpose.ends_with(": covering prefixes alone") {
+            return Err(TestError::DutDied("killed by signal 11".into()));
+        }
+        let result = self.bed.routed_trial(spec, actions, attempt)?;
+        if !self.dies && spec.purpose.ends_with(": table and covering prefixes") {
+            faults(self.device, BgpFaults { never_reads: true, ..BgpFaults::default() });
+        }
+        Ok(result)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.bed.settle(time)
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        self.bed.routing()
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.bed.ceiling(pattern)
+    }
+
+    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+
+    fn note(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_withdrawal_that_fails_costs_the_states_before_it_nothing() {
+    let test = LONGEST.replace("pause: 1 ms", "pause: 1 ms, patience: 2 s");
+    let suite = suite("", 4, "{}", &format!("  - {test}\n"));
+    let method = METHODS.iter().find(|method| method.spec().name == "longest_match").unwrap();
+    for dies in [false, true] {
+        let mut outcome = Outcome::default();
+        let end = common::with_bed(
+            &suite,
+            &[Family::Ipv4],
+            |_| {},
+            |bed, device| {
+                let mut bed = Failing { bed, device, dies };
+                method.run(&mut bed, &suite.tests[0].params, &mut outcome)
+            },
+        );
+        match end {
+            Err(TestError::DutDied(_)) => assert!(dies),
+            Err(TestError::Failed(why)) => assert!(!dies && why.starts_with("the router did not follow"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rows(&outcome, "longest_match").len(), 2);
+        let keys: Vec<&str> = outcome.ranks.iter().map(|rank| rank.key.as_str()).collect();
+        assert_eq!(keys, ["longest_match_ipv4_wrong_frames", "longest_match_ipv4_64_percent"]);
+    }
 }
 
 #[test]

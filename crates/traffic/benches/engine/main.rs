@@ -60,6 +60,7 @@ impl Sink {
             mac: MacAddr::local(0),
             mtu: 1_500,
             refusal_is_device_loss: false,
+            merges_queues: false,
         };
         Sink { info, slots: Batch::new(BURST, 25 * 64) }
     }

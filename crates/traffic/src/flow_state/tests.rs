@@ -45,6 +45,41 @@ fn the_last_missing_frame_is_found() {
     assert_eq!(after(&[0, 2]).last_missing(5, &[1, 3, 4]), None);
 }
 
+/// A flow of `frames` frames of which the first `next` have been sent, and the last of these has arrived.
+fn under_way(frames: u64, next: u64) -> FlowState {
+    let mut state = FlowState::new(frames, 512);
+    assert_eq!(state.arrive(next - 1), Arrival::New);
+    state
+}
+
+fn carried(sequence: u64) -> u32 {
+    (sequence % SEQUENCES) as u32
+}
+
+#[test]
+fn frames_after_a_long_outage_are_new() {
+    // More than half of the numbers are lost in a row, and they wrap meanwhile.
+    let (before, lost) = (150_000_000, 200_000_000);
+    let mut state = under_way(u64::MAX, before);
+    for sequence in before + lost..before + lost + 3 {
+        assert_eq!(state.unwrap(carried(sequence)), sequence);
+        assert_eq!(state.arrive(sequence), Arrival::New);
+    }
+    assert_eq!((state.received(), state.duplicated()), (4, 0));
+}
+
+#[test]
+fn a_flow_with_fewer_frames_than_numbers_has_no_doubt() {
+    for frames in [200_000_000, SEQUENCES] {
+        let state = under_way(frames, frames - 1);
+        for sequence in [2 * RUN, LATE, frames / 2, frames - LATE, frames - 1] {
+            assert_eq!(state.unwrap(carried(sequence)), sequence, "of {frames}");
+        }
+    }
+    // A number that the flow does not have is not one of its frames.
+    assert!(under_way(1_000, 900).unwrap(carried(SEQUENCES - 1)) >= 1_000);
+}
+
 fn by_definition(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
     let mut seen = HashSet::new();
     let (mut duplicated, mut reordered, mut extent, mut in_sequence, mut three) = (0, 0, 0, 0, 0);
@@ -70,6 +105,16 @@ fn by_definition(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
 }
 
 proptest! {
+    #[test]
+    fn numbers_unwrap_ahead_and_a_little_behind(
+        next in 1u64..1 << 40, late in 0..LATE, ahead in 0..SEQUENCES - LATE
+    ) {
+        let state = under_way(u64::MAX, next);
+        let behind = next.saturating_sub(late);
+        prop_assert_eq!(state.unwrap(carried(behind)), behind);
+        prop_assert_eq!(state.unwrap(carried(next + ahead)), next + ahead);
+    }
+
     #[test]
     fn equals_the_definitions(arrivals in proptest::collection::vec(0u64..120, 0..200)) {
         let state = after(&arrivals);

@@ -19,8 +19,8 @@ pub(crate) struct Stream {
     pub(crate) schedule: Schedule,
     /// True for the load shared by the flows without their own schedule.
     pub(crate) shared: bool,
-    /// True if it is the only stream of its queue.
-    pub(crate) alone: bool,
+    /// Number of other streams of its queue.
+    pub(crate) beside: usize,
     /// Tag of its first template. All templates of a port have different tags.
     pub(crate) tag: u32,
 }
@@ -48,7 +48,7 @@ impl Stream {
             let first = streams.len();
             let mut add = |flows: Vec<usize>, round, schedule, shared| {
                 let templates = flows.iter().map(|f| sizes(spec, *f)).sum::<u32>();
-                streams.push(Stream { port, queue, flows, round, schedule, shared, alone: true, tag });
+                streams.push(Stream { port, queue, flows, round, schedule, shared, beside: 0, tag });
                 tag += templates;
             };
             let leaves = |flow: &usize| queues[*flow] == Some(queue);
@@ -67,8 +67,8 @@ impl Stream {
                     add(vec![flow], vec![0], of_flow(schedule, end), false);
                 }
             }
-            let alone = streams.len() == first + 1;
-            streams[first..].iter_mut().for_each(|stream| stream.alone = alone);
+            let beside = (streams.len() - first).saturating_sub(1);
+            streams[first..].iter_mut().for_each(|stream| stream.beside = beside);
         }
         streams
     }

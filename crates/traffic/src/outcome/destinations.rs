@@ -28,9 +28,30 @@ fn of_flow(
         counts.offered[destination] = rounds + u32::from(u64::from(place) < rest);
         counts.received[destination] = found.map_or(0, |(_, frames)| frames[place as usize]);
     }
-    let never_left = sender.never_left(flow);
+    let arrived = found.map_or(0, |(report, _)| report.received);
+    let nothing_lost = arrived + sender.refused_of(flow) >= sent;
+    let never_left = match sender.never_left(flow) {
+        Some(never_left) => never_left,
+        None if nothing_lost => {
+            // Every frame that left has arrived, whichever they were.
+            counts.offered.clone_from(&counts.received);
+            counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
+            counts.last_lost_us = counts.first_lost_us.clone();
+            return counts;
+        }
+        // Nobody knows the destinations of all lost frames. Such a trial is invalid.
+        None => return counts,
+    };
     let destination_of = |sequence: u64| order.at((sequence % u64::from(order.len())) as u32) as usize;
-    never_left.iter().for_each(|sequence| counts.offered[destination_of(*sequence)] -= 1);
+    for gone in &never_left {
+        let (frames, places) = (gone.end - gone.start, u64::from(order.len()));
+        let rounds = (frames / places) as u32;
+        if rounds > 0 {
+            counts.offered.iter_mut().for_each(|offered| *offered -= rounds);
+        }
+        let rest = gone.start..gone.start + frames % places;
+        rest.for_each(|sequence| counts.offered[destination_of(sequence)] -= 1);
+    }
     if let Some((received, _)) = found
         && let Some(departures) = sender.departures(flow)
         && received.tells_all

@@ -22,7 +22,8 @@ pub(super) fn merged<'a>(
     let flows = by_flow.into_values().map(|reports| {
         let flow = reports[0].flow;
         let sender = senders.get(flow).copied().flatten();
-        let never_left = sender.filter(|_| reports.len() > 1).map_or(Vec::new(), |(sender, _)| sender.never_left(flow));
+        let told = sender.filter(|_| reports.len() > 1).and_then(|(sender, _)| sender.never_left(flow));
+        let never_left = told.unwrap_or_default();
         let losses = LossRuns { apart: distance.apart(flow), runs: Vec::new() };
         let (report, copies) = of_flow(&reports, Collector::new(losses, count, &never_left));
         copies_apart += copies;

@@ -16,16 +16,16 @@ struct Run {
     group: usize,
 }
 
-/// The losses by the times at which the lost frames were scheduled.
+/// The losses by the times at which the lost frames were scheduled, without flows of which these are not known.
 pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
     let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
     for flow in flows {
         let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten() else { continue };
-        if flow.received >= sent {
+        if flow.received + sender.refused_of(flow.flow) >= sent {
             continue;
         }
         let Some(departures) = sender.departures(flow.flow) else { continue };
-        let never_left = sender.never_left(flow.flow);
+        let Some(never_left) = sender.never_left(flow.flow) else { continue };
         let apart = distance.apart(flow.flow);
         let mut found = flow.losses.clone();
         found.apart = found.apart.max(apart);

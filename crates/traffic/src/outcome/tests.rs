@@ -30,6 +30,7 @@ fn caught(port: usize, refuse_every: u64, refusal_is_device_loss: bool) -> Catch
         mac: MacAddr::local(port as u64),
         mtu: 1_500,
         refusal_is_device_loss,
+        merges_queues: false,
     };
     Catch { info, slots: Batch::new(BURST, 2_048), frames: vec![], refuse_every }
 }
@@ -370,6 +371,36 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
         told.push(result.health.copies_apart);
     }
     assert_eq!(told, [0, 10]);
+}
+
+#[test]
+fn the_order_at_a_port_that_merges_queues_of_a_card_is_not_known() {
+    // Frames overtake each other on the way to both ports; those to port 1 may have done so in the tester's card.
+    let flows = [1, 0].map(|to: usize| flow(to as u8, 1 - to, to, false, 1.0));
+    let spec = trial(flows.to_vec(), Load::Constant { rate_pps: 1e5 }, "64");
+    let never = u64::MAX;
+    let faults = Faults {
+        lose: 31,
+        twice: 7,
+        astray: never,
+        corrupt: never,
+        stale: never,
+        late: never,
+        refuse: never,
+        refusal_is_loss: true,
+    };
+    for lanes in [1, 2] {
+        let layout = Layout::round_robin(2, lanes);
+        let known = carried_out(&spec, layout.clone(), &faults, |_| 0);
+        assert!(known.groups.iter().all(|g| g.order_unknown == 0 && g.reordered > 0));
+        let merged = carried_out(&spec, layout.merging(1).for_flows(&spec.flows), &faults, |_| 0);
+        for (g, whole) in merged.groups.iter().zip(&known.groups) {
+            assert_eq!((g.received, g.lost, g.duplicated), (whole.received, whole.lost, whole.duplicated));
+            let unknown = g.group == "g1";
+            assert_eq!(g.order_unknown, if unknown { g.received } else { 0 }, "{lanes} lanes");
+            assert_eq!(g.known_reordered(), (!unknown).then_some(whole.reordered));
+        }
+    }
 }
 
 #[test]

@@ -15,8 +15,6 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -267,9 +265,9 @@ impl UmlDut {
 
     /// Ends every process of the guest and removes the taps, even if the lab's PID namespace has already ended.
     fn remove(&mut self) -> Result<(), LabError> {
-        if let Some(daemon) = self.daemon.take() {
+        if let Some(mut daemon) = self.daemon.take() {
             // The process leads a group; the guest's processes are its children and do not all end with it.
-            let _ = killpg(Pid::from_raw(daemon.pid().cast_signed()), Signal::SIGKILL);
+            daemon.end(false);
         }
         let home = self.ends.netns();
         let there = |name: &&str| home.sys(&format!("class/net/{name}")).exists();
@@ -441,7 +439,7 @@ impl Dut for UmlDut {
         Ok(counters)
     }
 
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         self.ends.lost_by_tester()
     }
 
@@ -450,10 +448,10 @@ impl Dut for UmlDut {
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
-        // A guest that does not answer is ended as well.
+        // A guest that does not answer, or does not halt in time, is ended as well.
         if self.check_process().is_ok()
             && self.ask("halt").is_ok()
-            && let Some(daemon) = self.daemon.take()
+            && let Some(daemon) = &mut self.daemon
         {
             daemon.await_end(HALT);
         }

@@ -255,6 +255,7 @@ impl<'a> Update<'a> {
         let mut walk = Walk { all: attributes, at: 0 };
         let mut multiprotocol = 0;
         let mut only_unreach = true;
+        let mut set_aside = None;
         while let Some(next) = walk.next() {
             let attribute = match next {
                 Ok(attribute) => attribute,
@@ -285,8 +286,19 @@ impl<'a> Update<'a> {
                 update.mark(Treatment::AttributeDiscard, attribute.kind, "occurs twice");
                 update.discarded += 1;
             } else {
-                update.take(&attribute, context)?;
+                match judge::take(&mut update.attributes, &attribute, context) {
+                    Err(judge::Error::Withdraw(reason))
+                        if attribute.kind == kind::NEXT_HOP && update.announced.is_empty() =>
+                    {
+                        set_aside = Some(reason);
+                    }
+                    taken => update.treat(&attribute, taken)?,
+                }
             }
+        }
+        // RFC 4760 section 3: a NEXT_HOP beside MP_REACH_NLRI is ignored if no other route needs it.
+        if let Some(reason) = set_aside.filter(|_| update.reach.is_none()) {
+            update.mark(Treatment::TreatAsWithdraw, kind::NEXT_HOP, reason);
         }
         let announces = !update.announced.is_empty() || update.reach.is_some();
         if announces {
@@ -319,10 +331,10 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// Processes one attribute at its first occurrence.
+    /// Treats the message as an attribute at its first occurrence requires.
     #[inline]
-    fn take(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
-        match judge::take(&mut self.attributes, attribute, context) {
+    fn treat(&mut self, attribute: &Attribute<'a>, taken: Result<(), judge::Error>) -> Result<(), Notification> {
+        match taken {
             Ok(()) => Ok(()),
             Err(judge::Error::Unrecognized) => Err(reset(sub::UNRECOGNIZED_WELL_KNOWN, attribute.whole)),
             Err(judge::Error::Discard(reason)) => {

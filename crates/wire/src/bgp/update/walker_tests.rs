@@ -177,6 +177,23 @@ fn wrong_flags_of_routes_withdraw_them() {
 }
 
 #[test]
+fn a_next_hop_that_no_route_needs_is_ignored() {
+    let reach = [&[0x80, 14, 23, 0, 2, 1, 16][..], &[0x20; 16], &[0, 8, 0x2a]].concat();
+    for next_hop in [&[0x40, 3, 4, 0, 0, 0, 0][..], &[0x40, 3, 2, 1, 2], &[0xc0, 3, 4, 198, 18, 1, 2]] {
+        for order in [[ORIGIN, PATH, next_hop, &reach], [&reach, next_hop, ORIGIN, PATH]] {
+            let attributes = order.concat();
+            assert_eq!(judged(&body(&[], &attributes, &[]), &PLAIN), Ok((Treatment::Whole, None)), "{next_hop:?}");
+            // A route of IPv4 needs it, and the treatment is that of the message.
+            let both = judged(&body(&[], &attributes, ROUTE), &PLAIN);
+            assert_eq!(both, Ok((Treatment::TreatAsWithdraw, Some(3))), "{next_hop:?}");
+        }
+        // Without any route, the routes themselves may be lost.
+        let none = body(&[], &[ORIGIN, PATH, next_hop].concat(), &[]);
+        assert_eq!(judged(&none, &PLAIN), Err((3, 1)), "{next_hop:?}");
+    }
+}
+
+#[test]
 fn families_that_are_not_known_are_passed_over() {
     let bytes = body(&[], &[&[0x80, 14, 7, 0, 25, 70, 0, 0, 1, 2][..], ORIGIN, PATH].concat(), &[]);
     let update = Update::parse(&bytes, &PLAIN).unwrap();

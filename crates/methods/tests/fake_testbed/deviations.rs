@@ -1,0 +1,79 @@
+//! Deviations of tests from their sources: by parameters, and by what the test did.
+
+use crate::common::{Fake, method, params, run, secs, size};
+use drophammer_methods::METHODS;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use std::time::Duration;
+
+#[test]
+fn parameters_that_are_below_the_rfcs_are_named() {
+    let percent = |loads: &[f64]| ParamValue::Numbers(loads.to_vec());
+    let load = ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
+    let cases = [
+        ("throughput", load.clone(), "loads up to 100"),
+        ("latency", load.clone(), "loads up to 100"),
+        ("latency", ("loads", percent(&[10.0])), "no latency at 100 % of the throughput"),
+        ("latency", ("repeats", ParamValue::Count(1)), "1 trials per load instead of 20"),
+        ("forwarding_rate", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 10"),
+        ("system_recovery", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 5"),
+        ("back_to_back", ("repeats", ParamValue::Count(1)), "1 searches per frame size instead of 50"),
+        ("route_flap", ("flapped", ParamValue::Count(10_000)), "10000 flapped routes instead of 50000"),
+        ("route_flap", ("load", ParamValue::Number(50.0)), "a load of 50 % instead of 90 % of the throughput"),
+        ("route_flap", ("rate", ParamValue::Rate(FrameRate(5_000.0))), "a load of 5"),
+        ("convergence_skyline", ("cycles", ParamValue::Count(1)), "1 cycles instead of 3"),
+    ];
+    for (name, change, expected) in cases {
+        let method = method(name);
+        assert_eq!(method.deviations(&params(method, true, &[])), Vec::<String>::new(), "{name}");
+        let found = method.deviations(&params(method, true, &[change]));
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn what_was_not_done_as_asked_is_a_deviation() {
+    let deviations = |name: &str, mut bed: Fake, over: &[(&str, ParamValue)]| {
+        let (outcome, _) = run(name, &mut bed, over);
+        outcome.deviations
+    };
+    for name in ["throughput", "frame_loss_rate", "latency", "system_recovery", "forwarding_rate"] {
+        assert_eq!(deviations(name, Fake::new(), &[size("64")]), Vec::<String>::new(), "{name}");
+        let ceiling = Fake { ceiling: Some(FrameRate(400_000.0)), ..Fake::new() };
+        let found = deviations(name, ceiling, &[size("64")]);
+        assert!(found.iter().any(|d| d.contains("instead of line rate")), "{name}: {found:?}");
+    }
+    // A retreat in the middle of the run.
+    let found = deviations("throughput", Fake { unfit_above_pps: 800_000.0, ..Fake::new() }, &[size("64")]);
+    assert!(found.iter().any(|d| d.contains("instead of line rate")), "{found:?}");
+    // A search without enough time.
+    let found = deviations("throughput", Fake::new(), &[size("64"), ("search_duration_max", secs(1.0))]);
+    assert_eq!(found, ["64 bytes: the search for the throughput ended before its goal was reached"]);
+    // A load that the tester could not offer.
+    let band = Fake { unfit_band_pps: (1_100_000.0, 1_300_000.0), ..Fake::new() };
+    let found = deviations("frame_loss_rate", band, &[size("64")]);
+    assert!(found.len() == 1 && found[0].contains("could not be offered validly"), "{found:?}");
+}
+
+#[test]
+fn quick_runs_say_in_what_they_deviate_and_conformant_ones_have_nothing_to_say() {
+    for method in METHODS {
+        let name = method.spec().name;
+        let conformant = method.deviations(&params(*method, true, &[]));
+        assert!(conformant.is_empty(), "{name}: {conformant:?}");
+        let quick = method.deviations(&params(*method, false, &[]));
+        assert!(!quick.is_empty() || name == "tester_ceiling", "{name}");
+        assert!(method.estimate(&params(*method, false, &[])) > Duration::ZERO);
+        assert!(method.estimate(&params(*method, true, &[])) > method.estimate(&params(*method, false, &[])), "{name}");
+    }
+    let throughput = method("throughput").deviations(&params(method("throughput"), false, &[]));
+    assert!(throughput.iter().any(|d| d.contains("500 ms instead of 60 s")), "{throughput:?}");
+    assert!(throughput.contains(&"wait for late frames of 200 ms instead of 2 s (RFC 2544 section 23 d)".to_owned()));
+    // The wording of common deviations is the same in each test.
+    for name in ["latency", "back_to_back", "system_recovery"] {
+        let other = method(name).deviations(&params(method(name), false, &[]));
+        assert!(throughput.iter().all(|d| other.contains(d)), "{name}: {other:?}");
+        let title = method(name).spec().title.to_lowercase();
+        assert!(other.iter().all(|d| !d.to_lowercase().contains(&title)), "{other:?}");
+    }
+}

@@ -1,0 +1,23 @@
+//! The methods on a testbed whose answers are given.
+
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../recorded/mod.rs"]
+mod recorded;
+
+mod deviations;
+mod head_of_line_blocking;
+mod lower_bounds;
+mod methods;
+mod mlrsearch;
+mod patterns;
+mod recorded_devices;
+mod routes;
+mod trial_counts;
+mod under_load;
+mod unfinished;
+mod unfit;
+mod unmeasured;
+mod wrong_frames;

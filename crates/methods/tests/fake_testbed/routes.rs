@@ -1,0 +1,424 @@
+//! Route tests on a router whose behaviour is known in closed form.
+
+use crate::common::{Fake, cell, params, rank, rows};
+use drophammer_methods::routing::{TableChoice, WatchIndex};
+use drophammer_methods::{
+    Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
+    Testbed, Trace, Verified, find,
+};
+use drophammer_model::filter::FilterList;
+use drophammer_model::outcome::{Cell, Outcome, RankFigure};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two ports with `peers_per_port` routers each, and a DUT that passes routes on at a steady rate up to a limit.
+struct Router {
+    bed: Fake,
+    peers: Vec<PeerView>,
+    /// Routes that the DUT keeps; it ignores further ones.
+    limit: usize,
+    /// Time in which it passes a route on, in seconds; for route i, `1 + i % 2` times that.
+    route_s: f64,
+    /// Sessions that it accepts.
+    sessions: usize,
+    /// Resident memory in MiB per 1,000 routes.
+    memory_mib: u64,
+    /// Time in which UPDATEs are sent, in seconds, and the part of it for which the DUT held the session back.
+    sending_s: f64,
+    held_s: f64,
+    /// Trials with this in their purpose are unfit.
+    unfit: &'static str,
+    /// Time for which it refuses sessions after one has ended, in seconds.
+    idle_s: f64,
+    /// Time in which a watch begins, and that in which it changes, in seconds.
+    watch_s: f64,
+    /// Sessions have ended, and the time since has not been waited for.
+    refuses: bool,
+    /// When the watch began, when it changed, and when a new session had all routes.
+    watched_at: f64,
+    expected_at: f64,
+    dumped_at: Option<f64>,
+    up: BTreeSet<PeerIndex>,
+    held: BTreeSet<u32>,
+    expected: BTreeSet<u32>,
+    pending_s: f64,
+    now_s: f64,
+    resets: u32,
+}
+
+impl Router {
+    fn new(peers_per_port: usize) -> Self {
+        let peer = |i: usize| PeerView {
+            name: format!("p{}.{}", i / peers_per_port + 1, i % peers_per_port + 1),
+            port: i / peers_per_port,
+            family: Family::Ipv4,
+            asn: 65_001 + (i / peers_per_port) as u32,
+            address: std::net::Ipv4Addr::from_bits(0xC612_0000 + i as u32).into(),
+        };
+        Router {
+            bed: Fake::new(),
+            peers: (0..2 * peers_per_port).map(peer).collect(),
+            limit: usize::MAX,
+            route_s: 0.0,
+            sessions: usize::MAX,
+            memory_mib: 0,
+            sending_s: 0.0,
+            held_s: 0.0,
+            unfit: "",
+            idle_s: 0.0,
+            watch_s: 0.0,
+            refuses: false,
+            watched_at: 0.0,
+            expected_at: 0.0,
+            dumped_at: None,
+            up: BTreeSet::new(),
+            held: BTreeSet::new(),
+            expected: BTreeSet::new(),
+            pending_s: 0.0,
+            now_s: 0.0,
+            resets: 0,
+        }
+    }
+
+    fn time_of(&self, route: u32) -> f64 {
+        self.route_s * f64::from(1 + route % 2)
+    }
+
+    fn missing(&self) -> usize {
+        self.expected.difference(&self.held).count()
+    }
+}
+
+impl Testbed for Router {
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+    /// No frame of the group `denied` passes.
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
+        let mut result = self.bed.trial(spec)?;
+        result.groups.iter_mut().filter(|group| group.group == "denied").for_each(|group| group.received = 0);
+        Ok(result)
+    }
+    fn routed_trial(&mut self, spec: &TrialSpec, _: &[Vec<RouteAction>], _: u32) -> Result<TrialResult, TestError> {
+        self.bed.trial(spec)
+    }
+    fn filter(&mut self, _: &[FilterList]) -> Result<(), TestError> {
+        Ok(())
+    }
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.now_s += time.as_secs_f64();
+        self.bed.settle(time)
+    }
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        Ok(self)
+    }
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        Testbed::ceiling(&self.bed, pattern)
+    }
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.bed.progress(what, done, of);
+    }
+    fn note(&mut self, text: &str) {
+        self.bed.note(text);
+    }
+}
+
+impl Routing for Router {
+    fn peers(&self) -> &[PeerView] {
+        &self.peers
+    }
+
+    fn table(&mut self, _: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+        Ok(Arc::new(RouteRange::internet(family, count, 1).unwrap().into()))
+    }
+
+    fn ready_for_sessions(&mut self) -> Result<(), TestError> {
+        if std::mem::take(&mut self.refuses) {
+            self.now_s += self.idle_s;
+        }
+        Ok(())
+    }
+
+    fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
+        self.ready_for_sessions()?;
+        for peer in peers {
+            if self.up.len() == self.sessions {
+                self.now_s += within.as_secs_f64();
+                return Err(TestError::Failed(format!("the BGP session of {} is not up", self.peers[*peer].name)));
+            }
+            self.up.insert(*peer);
+        }
+        self.now_s += 0.5;
+        if !self.held.is_empty() {
+            self.pending_s = self.held.iter().map(|route| self.time_of(*route)).sum();
+            self.dumped_at = Some(self.now_s + self.pending_s);
+        }
+        Ok(vec![Duration::from_millis(500); peers.len()])
+    }
+
+    fn session(&self, peer: PeerIndex) -> SessionView {
+        SessionView { established: self.up.contains(&peer), cause: String::new(), losses: 0 }
+    }
+
+    fn watch_part(&mut self, _: PeerIndex, _: PeerIndex, _: &Arc<Routes>, _: Range<u32>) -> WatchIndex {
+        self.expected.clear();
+        self.watched_at = self.now_s;
+        self.now_s += self.watch_s;
+        0
+    }
+
+    fn expect(&mut self, _: WatchIndex, part: Range<u32>, present: bool) {
+        self.expected_at = self.now_s;
+        self.now_s += self.watch_s;
+        if present {
+            self.expected.extend(part);
+        } else {
+            self.expected.retain(|route| !part.contains(route));
+        }
+    }
+
+    fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
+        let (change, part) = match action {
+            RouteAction::Routes { change, part, .. } => (change, part),
+            RouteAction::Close { peer } => {
+                self.up.remove(peer);
+                self.refuses = true;
+                return Ok(());
+            }
+            RouteAction::Link { .. } => panic!("{action:?}"),
+        };
+        for route in part.clone() {
+            self.pending_s += self.time_of(route);
+            match change {
+                Change::Advertise if self.held.len() < self.limit => drop(self.held.insert(route)),
+                Change::Advertise => {}
+                Change::Withdraw => drop(self.held.remove(&route)),
+            }
+        }
+        Ok(())
+    }
+
+    fn await_settled(&mut self, _: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
+        let complete = self.held == self.expected;
+        let last_change_s = std::mem::take(&mut self.pending_s);
+        self.now_s += last_change_s + if complete { 0.0 } else { patience.as_secs_f64() };
+        Ok(Settled {
+            complete,
+            last_change_s,
+            first_change_s: None,
+            sent_s: (self.sending_s > 0.0).then_some(self.sending_s),
+            sending: Sending { held_s: self.held_s, ..Sending::default() },
+            cause: if complete { String::new() } else { format!("nothing changed for {} s", patience.as_secs()) },
+        })
+    }
+
+    fn verified(&self, _: WatchIndex) -> Verified {
+        let (expected, missing) = (self.expected.len() as u64, self.missing() as u64);
+        let last_change_s = self.dumped_at;
+        Verified { expected, present: expected - missing, missing, last_change_s, ..Verified::default() }
+    }
+
+    /// All routes of a new session arrive at once.
+    fn trace(&self, _: WatchIndex) -> Trace {
+        let Some(at) = self.dumped_at else { return Trace::default() };
+        let routes = self.held.len() as u32;
+        Trace { skyline: vec![(at - self.watched_at, routes)], times: vec![Some(at - self.expected_at)] }
+    }
+
+    fn reset(&mut self, _: Duration) -> Result<(), TestError> {
+        self.resets += 1;
+        self.refuses |= !self.up.is_empty();
+        self.up.clear();
+        self.held.clear();
+        self.expected.clear();
+        Ok(())
+    }
+
+    fn dut(&mut self) -> &mut dyn ControlPlane {
+        self
+    }
+
+    fn now_s(&self) -> f64 {
+        self.now_s
+    }
+}
+
+impl ControlPlane for Router {
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        vec![("bgpd".into(), self.held.len() as u64 * self.memory_mib * 1_048_576 / 1_000)]
+    }
+}
+
+fn run(name: &str, bed: &mut Router, over: &[(&str, u64)]) -> (Outcome, Result<(), TestError>) {
+    let over: Vec<_> = over.iter().map(|(key, count)| (*key, ParamValue::Count(*count))).collect();
+    let (method, mut outcome) = (find(name).unwrap(), Outcome::default());
+    let end = method.run(bed, &params(method, false, &over), &mut outcome);
+    (outcome, end)
+}
+
+#[test]
+fn the_capacity_is_that_of_the_last_whole_step() {
+    let mut bed = Router { limit: 2_500, route_s: 1e-3, memory_mib: 2, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 5_000)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
+    assert_eq!(rank(&outcome, "bgp_load_ipv4_s"), None);
+    assert_eq!(rows(&outcome).len(), 3);
+    // Half of the routes take 1 ms, half of them 2 ms.
+    assert!((cell(&outcome, 1, "step_s").unwrap() - 1.5).abs() < 1e-9);
+    assert!((cell(&outcome, 1, "rate_rps").unwrap() - 1_000.0 / 1.5).abs() < 1e-6);
+    assert_eq!(cell(&outcome, 1, "memory_mib"), Some(4.0));
+    assert_eq!(cell(&outcome, 2, "missing"), Some(500.0));
+    assert_eq!(cell(&outcome, 2, "rate_rps"), None);
+    assert_eq!(rows(&outcome)[2].marks, ["500 missing, nothing changed for 10 s"]);
+    assert!(outcome.notes.iter().any(|n| n.starts_with("IPv4: stopped at 3,000 routes: 500 missing")));
+    assert_eq!(bed.resets, 1);
+}
+
+#[test]
+fn a_router_that_takes_all_routes_has_at_least_these() {
+    let mut bed = Router { route_s: 1e-3, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 2_500)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_500.0));
+    assert!((rank(&outcome, "bgp_load_ipv4_s").unwrap() - 2_500.0 * 1.5e-3).abs() < 1e-9);
+    assert_eq!(cell(&outcome, 2, "routes"), Some(2_500.0));
+    assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; more were not tried".to_owned()));
+    // The full table was held.
+    assert_eq!(bed.bed.settled, Duration::from_secs(1));
+}
+
+#[test]
+fn each_route_has_its_own_pass_through_time() {
+    let mut bed = Router { route_s: 3e-3, ..Router::new(1) };
+    let (outcome, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
+    assert_eq!(end, Ok(()));
+    // Six of eleven routes take 3 ms, five of them 6 ms.
+    for row in 0..2 {
+        let at = |column| cell(&outcome, row, column).unwrap();
+        assert!((at("min_ms") - 3.0).abs() < 1e-9 && (at("median_ms") - 3.0).abs() < 1e-9);
+        assert!((at("max_ms") - 6.0).abs() < 1e-9 && (at("mean_ms") - 48.0 / 11.0).abs() < 1e-9);
+    }
+    assert_eq!(rows(&outcome)[1].cells[1], Cell::from("withdrawn"));
+    let mut bed = Router { limit: 0, ..Router::new(1) };
+    let (_, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
+    let Err(TestError::Failed(why)) = end else { panic!("{end:?}") };
+    assert!(why.ends_with("was not passed on: 1 missing, nothing changed for 10 s"), "{why}");
+    assert_eq!(bed.resets, 1);
+}
+
+#[test]
+fn sessions_are_counted_up_to_the_first_that_does_not_come_up() {
+    let mut bed = Router { sessions: 7, ..Router::new(5) };
+    let (outcome, end) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_sessions"), Some(6.0));
+    assert_eq!(rank(&outcome, "bgp_sessions_s"), None);
+    // Peers are taken from the ports in rotation: the eighth session is the fourth of the second port.
+    assert_eq!(rows(&outcome)[2].marks, ["the BGP session of p2.4 is not up"]);
+    let mut bed = Router::new(5);
+    let (outcome, _) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+    assert_eq!((rank(&outcome, "bgp_sessions"), rank(&outcome, "bgp_sessions_s")), (Some(10.0), Some(2.0)));
+}
+
+#[test]
+fn the_wait_after_the_sessions_of_an_earlier_test_is_in_no_step() {
+    let mut bed = Router { idle_s: 3.0, ..Router::new(5) };
+    for _ in 0..2 {
+        let (outcome, end) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+        assert_eq!(end, Ok(()));
+        assert_eq!(rank(&outcome, "bgp_sessions_s"), Some(2.0));
+        assert!((0..4).all(|row| cell(&outcome, row, "step_s") == Some(0.5)));
+    }
+    // The second run has waited.
+    assert!(bed.now_s > 2.0 * 2.0 + 3.0, "{}", bed.now_s);
+}
+
+#[test]
+fn a_dump_is_timed_from_the_establishment_of_the_session() {
+    let mut bed = Router { route_s: 1e-3, idle_s: 3.0, watch_s: 0.25, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
+    assert_eq!(end, Ok(()));
+    let near = |found: Option<f64>| found.is_some_and(|found| (found - 0.15).abs() < 1e-9);
+    // Half of the routes take 1 ms, half of them 2 ms. The wait for the session and the time of the watch do not count.
+    for row in 0..2 {
+        let times = ["first_s", "last_s"].map(|column| cell(&outcome, row, column));
+        assert!(times.into_iter().all(near), "{times:?}");
+    }
+    assert!(near(rank(&outcome, "bgp_dump_ipv4_s")), "{:?}", outcome.ranks);
+    let points = &outcome.plots[0].series[0].points;
+    assert!(points.len() == 1 && near(Some(points[0].x)) && points[0].y == 100.0, "{points:?}");
+    assert!(bed.now_s > 2.0 * 3.0, "{}", bed.now_s);
+}
+
+#[test]
+fn a_test_needs_a_session_on_each_of_its_ports() {
+    let mut bed = Router::new(1);
+    bed.peers.truncate(1);
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[]);
+    let why = "this test needs 2 ports with IPv4 sessions, the suite has 1";
+    assert_eq!(end, Err(TestError::NotApplicable(why.into())));
+    assert!(outcome.notes.contains(&format!("IPv4 not tested: {why}")));
+}
+
+#[test]
+fn a_pace_that_the_tester_never_reached_says_nothing_about_the_router() {
+    let tested = |held_s: f64| {
+        let mut bed = Router { sending_s: 10.0, held_s, ..Router::new(1) };
+        let (outcome, end) = run("bgp_update_rate", &mut bed, &[("routes", 1_000)]);
+        assert_eq!(end, Ok(()));
+        assert!(rows(&outcome).iter().all(|row| row.cells.last() == Some(&Cell::from("no"))));
+        outcome
+    };
+    // Each train takes ten seconds in place of one, and the router had room.
+    let outcome = tested(0.0);
+    assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+    let said = "IPv4: no figure; the tester itself fell short of";
+    assert!(outcome.notes.iter().any(|note| note.starts_with(said)), "{:?}", outcome.notes);
+    // A router that holds the session back at every pace has failed.
+    assert_eq!(rank(&tested(10.0), "bgp_update_rate_ipv4_rps"), None);
+}
+
+#[test]
+fn filters_have_figures_only_of_all_cases() {
+    let filtered = |unfit: &'static str, sizes: &str, actions: &[&str]| {
+        let mut bed = Router { unfit, ..Router::new(1) };
+        let actions = actions.iter().map(|action| (*action).to_owned()).collect();
+        let over = [
+            ("routes", ParamValue::Count(100)),
+            ("rate", ParamValue::Rate(FrameRate(10_000.0))),
+            ("actions", ParamValue::Texts(actions)),
+            crate::common::size(sizes),
+        ];
+        let (method, mut outcome) = (find("route_filtering").unwrap(), Outcome::default());
+        let end = method.run(&mut bed, &params(method, false, &over), &mut outcome);
+        assert_eq!(end.is_err(), !unfit.is_empty(), "{end:?}");
+        let failed = |rank: &RankFigure| if rank.value.is_some() { "" } else { " without a value" };
+        outcome.ranks.iter().map(|rank| format!("{}{}", rank.key, failed(rank))).collect::<Vec<String>>()
+    };
+    let (of_64, of_128) = ("route_filtering_ipv4_64_percent", "route_filtering_ipv4_128_percent");
+    let leaked = "route_filtering_ipv4_leaked";
+    let both = ["allow", "deny"];
+    assert_eq!(filtered("", "64", &both), [of_64, leaked]);
+    // Where nothing is denied, nothing can leak.
+    assert_eq!(filtered("", "64", &["allow"]), [of_64]);
+    // The case without filters, the first with one, the one that denies.
+    for unfit in [": none", ": allow", ": deny"] {
+        assert_eq!(filtered(unfit, "64", &both), Vec::<String>::new(), "{unfit}");
+    }
+    assert_eq!(filtered("", "64 128", &both), [of_64, of_128, leaked]);
+    assert_eq!(filtered(", 128: deny", "64 128", &both), [of_64]);
+}

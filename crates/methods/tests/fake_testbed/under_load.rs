@@ -1,0 +1,97 @@
+//! The tests `overload` and `flood`: rates that are only lower bounds, and floods that the tester cannot offer.
+
+use crate::common::{Fake, method, params, pattern, rows, run, size};
+use drophammer_methods::{Known, LowerBound, PortView, TestError, Testbed};
+use drophammer_model::management::{Answered, Inquiry};
+use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{TrialResult, TrialSpec};
+use std::time::Duration;
+
+/// What `overload` says is a lower bound, the marks of its row, and whether the tester and the suite limited the rate
+/// at 25 % more.
+fn overloaded(bed: &mut Fake, more: &[(&'static str, ParamValue)]) -> (String, String, [bool; 2]) {
+    let over = [&[size("64")][..], more].concat();
+    let (outcome, end) = run("overload", bed, &over);
+    end.unwrap();
+    let at = outcome.tables[0].columns.iter().position(|column| column.key == "at_least").unwrap();
+    let row = &rows(&outcome)[0];
+    let at_least = if let Cell::Text(text) = &row.cells[at] { text.clone() } else { String::new() };
+    let figure = outcome.ranks.iter().find(|figure| figure.key == "overload_64_pps").unwrap();
+    (at_least, row.marks.join("; "), [figure.tester_limited, figure.capped])
+}
+
+#[test]
+fn a_load_above_a_lower_bound_may_be_no_overload() {
+    let found = |at_least: &str, marks: &str, limits| (at_least.to_owned(), marks.to_owned(), limits);
+    assert_eq!(overloaded(&mut Fake::new(), &[]), found("", "", [false; 2]));
+    let most = || ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
+    let mut bed = Fake { capacity_pps: 400_000.0, ..Fake::new() };
+    let capped = found("throughput, +25 %", "limited by max_load", [false, true]);
+    assert_eq!(overloaded(&mut bed, &[most()]), capped);
+    // The bound is still known to a test without a highest load.
+    assert_eq!(overloaded(&mut bed, &[]), capped);
+    // At 25 % more the router loses frames: the rate there is its own.
+    let mut bed = Fake { capacity_pps: 110_000.0, ..Fake::new() };
+    assert_eq!(overloaded(&mut bed, &[most()]), found("throughput", "limited by max_load", [false; 2]));
+    let mut bed = Fake::new();
+    bed.known.throughput.insert(pattern("64"), Some(FrameRate(200_000.0)));
+    bed.known.bounds.insert(pattern("64"), LowerBound::Unfinished);
+    let early = "tester-limited: the search for the throughput ended early";
+    assert_eq!(overloaded(&mut bed, &[]), found("throughput, +25 %", early, [true, false]));
+}
+
+/// A tester that cannot offer the floods with this in their purpose.
+struct Tester {
+    inner: Fake,
+    unfit: Option<&'static str>,
+}
+
+impl Testbed for Tester {
+    fn ports(&self) -> &[PortView] {
+        self.inner.ports()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.inner.trial(spec)
+    }
+
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        if self.unfit.is_some_and(|what| spec.purpose.contains(what)) {
+            return Err(TestError::Unfit(vec!["late".into()]));
+        }
+        self.inner.asked_trial(spec, inquiry)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.inner.settle(time)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.inner.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.inner.ceiling(pattern)
+    }
+
+    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+
+    fn note(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_size_without_one_of_its_floods_is_not_finished() {
+    let flooded = |unfit: Option<&'static str>| {
+        let mut bed = Tester { inner: Fake::new(), unfit };
+        let (method, mut outcome) = (method("flood"), Outcome::default());
+        let end = method.run(&mut bed, &params(method, false, &[size("64")]), &mut outcome);
+        (rows(&outcome).len(), outcome.ranks.len(), end)
+    };
+    let late = || Err(TestError::Unfit(vec!["late".into()]));
+    assert_eq!(flooded(None), (3, 3, Ok(())));
+    assert_eq!(flooded(Some(" to own:")), (2, 2, late()));
+    assert_eq!(flooded(Some("flood 64")), (0, 0, late()));
+}

@@ -1,0 +1,277 @@
+//! A figure without a value says that the router failed. Where the tester was unfit, or time was short, there is none;
+//! what needs no throughput is measured without one.
+
+use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size};
+use drophammer_methods::{Known, PortView, TestError, Testbed};
+use drophammer_model::filter::FilterList;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{TrialResult, TrialSpec};
+use std::time::Duration;
+
+const LINE_64: f64 = 1e9 / (8.0 * 84.0);
+
+/// A bed with a router that is another one while it has filters.
+struct Filtered {
+    plain: Fake,
+    filtered: Fake,
+    is_filtered: bool,
+    /// Trials with this in their purpose are unfit.
+    unfit: &'static str,
+}
+
+impl Filtered {
+    fn now(&mut self) -> &mut Fake {
+        if self.is_filtered { &mut self.filtered } else { &mut self.plain }
+    }
+}
+
+impl Testbed for Filtered {
+    fn ports(&self) -> &[PortView] {
+        self.plain.ports()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
+        self.now().trial(spec)
+    }
+
+    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        self.is_filtered = !lists.is_empty();
+        Ok(())
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.plain.settle(time)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.now().known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.plain.ceiling(pattern)
+    }
+
+    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+
+    fn note(&mut self, _: &str) {}
+}
+
+/// One filter of 10 conditions on this router, with trials that are unfit.
+fn filters(plain: Fake, filtered: Fake, unfit: &'static str, over: &[(&str, ParamValue)]) -> Outcome {
+    let mut bed = Filtered { plain, filtered, is_filtered: false, unfit };
+    let method = method("filters");
+    let over = [&[size("64"), ("conditions", ParamValue::Counts(vec![10]))], over].concat();
+    let mut outcome = Outcome::default();
+    let positions = ("permit", ParamValue::Texts(vec!["last".into()]));
+    method.run(&mut bed, &params(method, false, &[&over[..], &[positions]].concat()), &mut outcome).unwrap();
+    outcome
+}
+
+/// Keys of the figures, without the frame size, and whether they have a value.
+fn figures(outcome: &Outcome) -> Vec<(&str, bool)> {
+    outcome.ranks.iter().map(|rank| (rank.key.as_str(), rank.value.is_some())).collect()
+}
+
+const PPS: &str = "filters_64_10_pps";
+const PERCENT: &str = "filters_64_10_percent";
+const LATENCY: &str = "latency_filters_64_10_percent";
+const LEAKED: &str = "filters_64_leaked";
+const DENIED: &str = "filters_64_denied";
+
+#[test]
+fn filters_whose_search_has_no_result_have_no_figure_of_it() {
+    let marked = |outcome: &Outcome, text: &str| {
+        let marks = &rows(outcome)[1].marks;
+        assert!(marks.iter().any(|mark| mark.contains(text)), "{marks:?}");
+        assert_eq!(marks.iter().any(|mark| mark.contains("at every load")), text.contains("at every load"));
+    };
+    let all = [(PPS, true), (PERCENT, true), (LATENCY, true), (LEAKED, true), (DENIED, true)];
+    assert_eq!(figures(&filters(Fake::new(), Fake::new(), "", &[])), all);
+    // The router loses frames: it failed.
+    let outcome = filters(Fake::new(), Fake { floor: 0.5, ..Fake::new() }, "", &[]);
+    marked(&outcome, "loses frames at every load");
+    assert_eq!(figures(&outcome), [(PPS, false), (PERCENT, false), (LATENCY, true), (LEAKED, true), (DENIED, true)]);
+    // The time is over before a load without loss is found.
+    let slow = Fake { capacity_pps: 500.0, ..Fake::new() };
+    let fast = Fake { capacity_pps: 1e9, ..Fake::new() };
+    let outcome = filters(fast, slow, "", &[("search_duration_max", secs(2.0))]);
+    marked(&outcome, "not found within the time for its search");
+    assert_eq!(figures(&outcome), [(LATENCY, true), (LEAKED, true), (DENIED, true)]);
+    // The tester was unfit at a load in the middle, or at all.
+    let unfit = Fake { unfit_band_pps: (0.0, 1_000_000.0), ..Fake::new() };
+    let outcome = filters(Fake::new(), unfit, "", &[]);
+    marked(&outcome, "the tester could not offer");
+    assert!(figures(&outcome).is_empty(), "{:?}", outcome.ranks);
+    let unfit = Fake { unfit_above_pps: 0.0, ..Fake::new() };
+    let outcome = filters(Fake::new(), unfit, "", &[]);
+    marked(&outcome, "the search was stopped");
+    assert!(figures(&outcome).is_empty() && rows(&outcome).len() == 2, "{:?}", outcome.ranks);
+}
+
+#[test]
+fn filters_whose_trials_were_unfit_have_no_figure_of_them() {
+    let without = |unfit, missing: &[&str]| {
+        let outcome = filters(Fake::new(), Fake::new(), unfit, &[]);
+        let found: Vec<&str> = figures(&outcome).into_iter().map(|(key, _)| key).collect();
+        let all = [PPS, PERCENT, LATENCY, LEAKED, DENIED].into_iter().filter(|key| !missing.contains(key));
+        assert_eq!(found, all.collect::<Vec<_>>(), "{unfit}");
+    };
+    without("latency, filters 64: 10", &[LATENCY]);
+    without("latency, filters 64: none", &[LATENCY]);
+    without("leaks, filters 64: 10", &[LEAKED, DENIED]);
+    without("leaks, filters 64: none", &[]);
+}
+
+#[test]
+fn extension_headers_that_were_not_measured_have_no_figure() {
+    let share = |chain: &str| format!("extension_headers_128_{chain}_percent");
+    let latency = |chain: &str| format!("latency_extension_headers_128_{chain}_percent");
+    let headers = |bed: &mut Fake| {
+        let over = [size("128"), ("headers", ParamValue::Texts(vec!["routing".into(), "fragment".into()]))];
+        let (outcome, end) = run("extension_headers", bed, &over);
+        end.unwrap();
+        outcome
+    };
+    let mut bed = Fake::new();
+    let all = headers(&mut bed);
+    let keys = |outcome: &Outcome| outcome.ranks.iter().map(|rank| rank.key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&all), [share("routing"), latency("routing"), share("fragment"), latency("fragment")]);
+    let latencies = |bed: &Fake| -> Vec<u64> {
+        let of_latency = |(n, (spec, _)): (u64, &(TrialSpec, _))| spec.purpose.ends_with(": latency").then_some(n);
+        (1..).zip(&bed.trials).filter_map(of_latency).collect()
+    };
+    // The trial of latency with a routing header, or that without any, was unfit.
+    for (at, missing) in [(1, vec![latency("routing")]), (0, vec![latency("routing"), latency("fragment")])] {
+        let unfit = TestError::Unfit(vec!["late".into()]);
+        let mut spoilt = Fake { fail: Some((latencies(&bed)[at], unfit)), ..Fake::new() };
+        let outcome = headers(&mut spoilt);
+        let wanted: Vec<String> = keys(&all).into_iter().filter(|key| !missing.contains(key)).collect();
+        assert_eq!(keys(&outcome), wanted);
+    }
+    // The throughput with a routing header is not known; that with a fragment header is.
+    let (with_routing, _) = bed.trials.iter().find(|(spec, _)| spec.purpose.contains("routing")).unwrap();
+    assert!(with_routing.purpose.contains("latency"));
+    let key =
+        bed.known.throughput.keys().find(|key| key.extensions.len() == 1 && key.extensions[0].word() == "routing");
+    let mut spoilt = Fake::new();
+    spoilt.known.failed.insert(key.unwrap().clone(), "the tester was late".into());
+    assert_eq!(keys(&headers(&mut spoilt)), [share("fragment"), latency("fragment")]);
+    // A router that loses frames with it has failed.
+    let mut lossy = Fake::new();
+    lossy.known.throughput.insert(key.unwrap().clone(), None);
+    let outcome = headers(&mut lossy);
+    assert_eq!(keys(&outcome), keys(&all));
+    assert_eq!((rank(&outcome, &share("routing")), rank(&outcome, &latency("routing"))), (Some(0.0), None));
+}
+
+#[test]
+fn a_flood_needs_no_throughput() {
+    let flooded = |bed: &mut Fake, why: &str| {
+        let (outcome, end) = run("overload", bed, &[size("64")]);
+        assert_eq!((rows(&outcome).len(), cell(&outcome, 0, "throughput_pps")), (1, None), "{why}");
+        assert_eq!((cell(&outcome, 0, "overload_pps"), cell(&outcome, 0, "flood_offered_pps").is_some()), (None, true));
+        assert!(rows(&outcome)[0].marks.iter().any(|mark| mark.contains(why)), "{:?}", rows(&outcome)[0].marks);
+        assert_eq!(figures(&outcome), [("flood_64_pps", true), ("flood_64_answered_percent", true)]);
+        assert_eq!(outcome.tables[1].rows.len(), 1, "whether it answers");
+        (rank(&outcome, "flood_64_pps").unwrap(), end)
+    };
+    // A router that loses half of the frames at any load.
+    let (rate, end) = flooded(&mut Fake { floor: 0.5, ..Fake::new() }, "loses frames at every load");
+    assert_eq!((rate, end), (300_000.0, Ok(())));
+    let mut bed = Fake::new();
+    bed.known.failed.insert(crate::common::pattern("64"), "the time was over".into());
+    assert_eq!(flooded(&mut bed, "the time was over"), (300_000.0, Ok(())));
+    // No search is possible: the test says so, and keeps the flood.
+    let mut bed = Fake { unfit_band_pps: (0.0, f64::INFINITY), ..Fake::new() };
+    let (rate, end) = flooded(&mut bed, "receive ring overflowed");
+    assert!(rate == 300_000.0 && matches!(end, Err(TestError::Unfit(_))), "{end:?}");
+}
+
+#[test]
+fn mixed_traffic_at_the_highest_load_needs_no_throughput() {
+    let mixed = |bed: &mut Fake| {
+        let over = [size("128"), ("ipv6_shares", ParamValue::Numbers(vec![15.0]))];
+        let (outcome, end) = run("mixed_families", bed, &over);
+        end.unwrap();
+        outcome
+    };
+    let mut bed = Fake::new();
+    assert_eq!(mixed(&mut bed).ranks.len(), 6);
+    let mut later = Fake::new();
+    for key in bed.known.throughput.into_keys() {
+        later.known.failed.insert(key, "the time was over".into());
+    }
+    let outcome = mixed(&mut later);
+    assert_eq!(rows(&outcome).len(), 2);
+    for row in 0..2 {
+        assert_eq!(cell(&outcome, row, "throughput_pps"), None);
+        assert!(cell(&outcome, row, "received_pps").unwrap() < cell(&outcome, row, "sent_pps").unwrap());
+        assert!(rows(&outcome)[row].marks[0].ends_with("the time was over"), "{:?}", rows(&outcome)[row].marks);
+    }
+    let loss = ["mixed_128_0_loss_percent", "mixed_128_15_loss_percent"];
+    assert_eq!(figures(&outcome), loss.map(|key| (key, true)));
+    // A router that loses frames at every load has a throughput of 0.
+    let outcome = mixed(&mut Fake { floor: 0.5, ..Fake::new() });
+    assert_eq!(rank(&outcome, "mixed_128_15_throughput_pps"), Some(0.0));
+}
+
+#[test]
+fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
+    let tested = |bed: &mut Fake| {
+        let (outcome, end) = run("back_to_back", bed, &[size("64"), ("max_burst_duration", secs(3.0))]);
+        end.unwrap();
+        assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+        let empty = ["average_frames", "max_frames", "stdev_frames", "implied_buffer_s", "corrected_buffer_s"];
+        assert_eq!(empty.map(|column| cell(&outcome, 0, column)), [None; 5]);
+        assert_eq!(cell(&outcome, 0, "searches"), Some(0.0));
+        // Three seconds at line rate, whatever the tester reaches.
+        assert_eq!(cell(&outcome, 0, "theoretical_frames"), Some((3.0 * LINE_64).floor()));
+        (cell(&outcome, 0, "max_burst_frames").unwrap(), rows(&outcome)[0].marks.clone())
+    };
+    let fast = || Fake { capacity_pps: 1e9, ..Fake::new() };
+    assert_eq!(tested(&mut fast()), ((3.0 * LINE_64).floor(), vec!["faster than the tester".to_owned()]));
+    let (most, marks) = tested(&mut Fake { ceiling: Some(FrameRate(1e6)), ..fast() });
+    assert_eq!((most, marks.len(), marks[0].as_str()), (2_850_000.0, 2, "faster than the tester"));
+    assert!(marks[1].contains("below line rate"), "{marks:?}");
+    // The other sizes have their bursts.
+    let mut bed = Fake { capacity_pps: 1_000_000.0, buffer: 100, ..Fake::new() };
+    let (outcome, end) = run("back_to_back", &mut bed, &[size("64 1518")]);
+    end.unwrap();
+    assert!(cell(&outcome, 0, "average_frames").is_some() && cell(&outcome, 1, "average_frames").is_none());
+    assert_eq!(outcome.ranks.len(), 1);
+}
+
+/// A test that does not apply has no verdicts, so this one would pass.
+#[test]
+fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughput() {
+    let no_throughput = "no throughput was found: the router loses frames at every load";
+    for name in ["latency", "packet_order", "system_recovery"] {
+        let mut bed = Fake::new();
+        bed.known.throughput.insert(crate::common::pattern("64"), None);
+        bed.known.throughput.insert(crate::common::pattern("1518"), Some(FrameRate(50_000.0)));
+        let of = (name == "packet_order").then(|| ("load_of", ParamValue::Text("throughput".into())));
+        let over: Vec<_> = of.into_iter().chain([size("64 1518")]).collect();
+        let (outcome, end) = run(name, &mut bed, &over);
+        assert_eq!(end, Err(TestError::Failed(no_throughput.into())), "{name}");
+        let said = format!("64 bytes not tested: {no_throughput}");
+        assert!(outcome.notes.contains(&said), "{name}: {:?}", outcome.notes);
+        assert!(outcome.deviations.contains(&"64 bytes: not tested".to_owned()), "{name}: {:?}", outcome.deviations);
+        // The other size has its results.
+        assert!(!rows(&outcome).is_empty(), "{name}");
+        assert!(bed.trials.iter().all(|(spec, _)| spec.size.to_string() == "1518"), "{name}");
+    }
+    let (outcome, end) = run("soak", &mut Fake { floor: 0.5, ..Fake::new() }, &[]);
+    assert_eq!(end, Err(TestError::Failed(format!("{no_throughput}; give `rate`"))));
+    assert!(outcome.tables.is_empty());
+    // A load that the suite states needs no throughput.
+    let mut bed = Fake::new();
+    bed.known.throughput.insert(crate::common::pattern("64"), None);
+    let at = ("compare_at", ParamValue::Rate(FrameRate(1_000.0)));
+    run("latency", &mut bed, &[size("64"), at]).1.unwrap();
+}

@@ -1,0 +1,154 @@
+//! Error frames if the tester cannot measure some kinds, and idle traffic if it cannot listen.
+
+use crate::common::{Fake, params};
+use drophammer_methods::{Known, PortView, TestError, Testbed, find};
+use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic};
+use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{TrialResult, TrialSpec};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// A router that silently drops every wrong frame, at a tester that cannot measure the kinds whose name contains
+/// `unfit`.
+struct Bed {
+    inner: Fake,
+    unfit: &'static str,
+    /// Sources and destinations of the wrong frames.
+    sent: Vec<ExtraFrame>,
+}
+
+impl Testbed for Bed {
+    fn ports(&self) -> &[PortView] {
+        self.inner.ports()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.inner.trial(spec)
+    }
+
+    fn trial_beside(
+        &mut self,
+        spec: &TrialSpec,
+        extra: &[ExtraFrame],
+    ) -> Result<(TrialResult, OtherTraffic), TestError> {
+        if spec.purpose.contains(self.unfit) {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
+        self.sent.extend_from_slice(extra);
+        let fate = ExtraFate { sent: true, ..ExtraFate::default() };
+        let other = OtherTraffic { extra: vec![fate; extra.len()], ..OtherTraffic::default() };
+        Ok((self.inner.trial(spec)?, other))
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.inner.settle(time)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.inner.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.inner.ceiling(pattern)
+    }
+
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        assert!(done < of, "{what}: {done} of {of}");
+        self.inner.progress(what, done, of);
+    }
+
+    fn note(&mut self, _: &str) {}
+}
+
+fn errors(unfit: &'static str) -> (Outcome, Result<(), TestError>, Vec<ExtraFrame>) {
+    errors_of(Fake::new(), unfit, &[])
+}
+
+/// The test with these parameters at a bed whose test frames are those of `inner`.
+fn errors_of(
+    inner: Fake,
+    unfit: &'static str,
+    over: &[(&str, ParamValue)],
+) -> (Outcome, Result<(), TestError>, Vec<ExtraFrame>) {
+    let method = find("error_frames").unwrap();
+    let mut bed = Bed { inner, unfit, sent: Vec::new() };
+    let mut outcome = Outcome::default();
+    let end = method.run(&mut bed, &params(method, false, over), &mut outcome);
+    (outcome, end, bed.sent)
+}
+
+/// The verdict of each row.
+fn verdicts(outcome: &Outcome) -> Vec<String> {
+    let text = |cell: &Cell| if let Cell::Text(text) = cell { text.clone() } else { panic!("{cell:?}") };
+    let table = &outcome.tables[0];
+    let at = table.columns.iter().position(|column| column.key == "verdict").unwrap();
+    table.rows.iter().map(|row| text(&row.cells[at])).collect()
+}
+
+#[test]
+fn a_kind_that_cannot_be_measured_leaves_the_others_but_no_figure() {
+    // A silent router is wrong for the kinds that it must answer or forward.
+    let (outcome, end, _) = errors("nothing has this name");
+    end.unwrap();
+    let wrong =
+        verdicts(&outcome).iter().filter(|v| v.starts_with("no ICMP") || v.starts_with("dropped 20 of 20")).count();
+    assert_eq!((wrong, outcome.ranks[0].value), (8, Some(8.0)));
+    let (outcome, end, _) = errors("hop limit");
+    end.unwrap();
+    let verdicts = verdicts(&outcome);
+    assert_eq!(verdicts.len(), 30);
+    assert_eq!(verdicts.iter().filter(|v| v.starts_with("not measured")).count(), 2);
+    assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+    assert_eq!(outcome.deviations.len(), 2);
+    // If no kind can be measured, there is no result.
+    let (outcome, end, sent) = errors("with");
+    assert!(matches!(end, Err(TestError::Unfit(_))) && outcome.ranks.is_empty() && sent.is_empty());
+}
+
+#[test]
+fn good_frames_that_are_lost_by_chance_spoil_no_verdict() {
+    // The second trial, that of runts, loses one good frame in a hundred; the trial without wrong frames loses none.
+    let runts = |rate: f64| {
+        let inner = Fake { disturbed: 2..3, ..Fake::new() };
+        let rate = ("rate", ParamValue::Rate(FrameRate(rate)));
+        let (outcome, end, _) = errors_of(inner, "nothing has this name", &[rate]);
+        end.unwrap();
+        let at = outcome.tables[0].columns.iter().position(|column| column.key == "good_lost").unwrap();
+        // The first kind is never sent.
+        let lost = outcome.tables[0].rows[1].cells[at].clone();
+        (lost, verdicts(&outcome)[1].clone(), outcome.ranks[0].value)
+    };
+    assert_eq!(runts(1e3), (Cell::Count(5), "as wanted".into(), Some(8.0)));
+    assert_eq!(runts(10e3), (Cell::Count(50), "50 good frames lost".into(), Some(9.0)));
+}
+
+#[test]
+fn every_wrong_frame_has_a_source_of_its_own() {
+    use drophammer_model::traffic::Header;
+    let (_, end, sent) = errors("nothing has this name");
+    end.unwrap();
+    let ttl: Vec<Ipv4Addr> = sent
+        .iter()
+        .filter_map(|frame| match &frame.headers[1] {
+            Header::Ipv4(ip) if ip.ttl.first() == 1 => ip.source.as_ref().map(|source| source.first()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((ttl.len(), ttl.iter().collect::<BTreeSet<_>>().len()), (20, 20));
+    // The frames are evenly spread over the trial.
+    let at: Vec<Duration> = sent[..20].iter().map(|frame| frame.at).collect();
+    assert_eq!((at[0], at[19]), (Duration::from_micros(12_500), Duration::from_micros(487_500)));
+}
+
+#[test]
+fn a_testbed_that_sees_test_frames_only_says_so() {
+    for name in ["idle_traffic", "error_frames"] {
+        let method = find(name).unwrap();
+        let end = method.run(&mut Fake::new(), &params(method, false, &[]), &mut Outcome::default());
+        assert!(matches!(end, Err(TestError::NotApplicable(_))), "{name}: {end:?}");
+    }
+}

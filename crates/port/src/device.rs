@@ -1,0 +1,215 @@
+//! The network cards behind an interface: their receive queues, and the frames that they dropped because the tester took
+//! them too slowly.
+
+use crate::Queue;
+use crate::af_packet::driver;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Where the system describes its interfaces.
+const CLASS: &str = "/sys/class/net";
+
+/// Counters of frames that found the ring of a card full. Drivers may count the same frame in two of them.
+const DROPS: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
+
+/// True if no card receives the frames of an interface with this driver: they come from a program or another interface.
+fn is_virtual(driver: &str) -> bool {
+    matches!(driver, "veth" | "tun")
+}
+
+/// The interfaces by which `interface` receives: those at the bottom of a VLAN interface, a bond or a bridge, or itself.
+fn lowest(class: &Path, interface: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(class.join(interface)).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("lower_")?.to_owned());
+    let below: Vec<String> = entries.filter_map(name).collect();
+    if below.is_empty() {
+        return vec![interface.to_owned()];
+    }
+    below.iter().flat_map(|name| lowest(class, name)).collect()
+}
+
+/// The cards behind `interface`, if `driver_of` gives the driver of an interface.
+fn cards(class: &Path, interface: &str, driver_of: impl Fn(&str) -> String) -> Vec<String> {
+    lowest(class, interface).into_iter().filter(|name| !is_virtual(&driver_of(name))).collect()
+}
+
+/// Receive queues of `interface` itself, at least one.
+pub(crate) fn receive_queues(interface: &str) -> u32 {
+    queues(Path::new(CLASS), interface)
+}
+
+fn queues(class: &Path, interface: &str) -> u32 {
+    let entries = std::fs::read_dir(class.join(interface).join("queues")).into_iter().flatten().flatten();
+    let receive = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"));
+    u32::try_from(receive.count()).unwrap_or(1).max(1)
+}
+
+/// True if frames of several receive queues of a card come together at a port of `interface` that reads at most `read`
+/// queues. Each queue may have a processor of its own, so one frame may overtake another one before the port gets them.
+pub(crate) fn merges_queues(interface: &str, read: u32) -> bool {
+    merges(Path::new(CLASS), interface, read, driver)
+}
+
+fn merges(class: &Path, interface: &str, read: u32, driver_of: impl Fn(&str) -> String) -> bool {
+    cards(class, interface, driver_of).iter().any(|card| queues(class, card) > read)
+}
+
+/// Frames that the cards behind an interface dropped.
+#[derive(Debug, Default)]
+pub(crate) struct CardDrops {
+    cards: Vec<Card>,
+    dropped: u64,
+}
+
+/// The counters of a card, each with its value at the last reading.
+#[derive(Debug)]
+struct Card(Vec<(File, u64)>);
+
+impl CardDrops {
+    /// Counts from now on for `queue` of `interface`. Only the first queue counts, because a card counts the frames of all its
+    /// queues together.
+    pub fn open(interface: &str, queue: Queue) -> CardDrops {
+        if queue.index > 0 {
+            return CardDrops::default();
+        }
+        let class = Path::new(CLASS);
+        CardDrops::of(class, &cards(class, interface, driver))
+    }
+
+    /// Counts from now on for these cards.
+    pub(crate) fn of(class: &Path, cards: &[String]) -> CardDrops {
+        CardDrops { cards: cards.iter().map(|card| Card::open(class, card)).collect(), dropped: 0 }
+    }
+
+    /// Frames dropped since it was opened.
+    pub fn update(&mut self) -> u64 {
+        self.dropped += self.cards.iter_mut().map(Card::further).sum::<u64>();
+        self.dropped
+    }
+}
+
+impl Card {
+    fn open(class: &Path, card: &str) -> Card {
+        let folder = class.join(card).join("statistics");
+        let files = DROPS.iter().filter_map(|name| File::open(folder.join(name)).ok());
+        Card(files.filter_map(|file| number(&file).map(|value| (file, value))).collect())
+    }
+
+    /// Frames dropped since the last call: the largest increase of a counter. An interface that is gone drops no more.
+    fn further(&mut self) -> u64 {
+        let increase = |(file, last): &mut (File, u64)| {
+            let Some(now) = number(file) else { return 0 };
+            let before = std::mem::replace(last, now);
+            // Some drivers begin again at 0 when the link comes up.
+            now.checked_sub(before).unwrap_or(now)
+        };
+        self.0.iter_mut().map(increase).max().unwrap_or(0)
+    }
+}
+
+/// The number that a file of the system consists of at the moment.
+pub(crate) fn number(file: &File) -> Option<u64> {
+    let mut text = [0; 24];
+    let length = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+}
+
+/// A description of interfaces as the system gives it, for tests. It is removed with the value.
+#[cfg(test)]
+pub(crate) struct Described(std::path::PathBuf);
+
+#[cfg(test)]
+impl Described {
+    pub fn new(name: &str) -> Described {
+        let folder = std::env::temp_dir().join(format!("drophammer-device-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Described(folder)
+    }
+
+    pub fn class(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes the interface `name` with `queues` receive queues, and one to send, above the interfaces `below`.
+    pub fn interface(&self, name: &str, queues: u32, below: &[&str]) {
+        let folder = self.0.join(name);
+        std::fs::create_dir_all(folder.join("statistics")).unwrap();
+        let all = (0..queues).map(|queue| format!("rx-{queue}")).chain(["tx-0".to_owned()]);
+        all.for_each(|queue| std::fs::create_dir_all(folder.join("queues").join(queue)).unwrap());
+        below.iter().for_each(|below| std::fs::create_dir_all(folder.join(format!("lower_{below}"))).unwrap());
+    }
+
+    /// Sets the counters of [`DROPS`] of the interface `name`.
+    pub fn drops(&self, name: &str, values: [u64; 3]) {
+        for (counter, value) in DROPS.iter().zip(values) {
+            std::fs::write(self.0.join(name).join("statistics").join(counter), format!("{value}\n")).unwrap();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Drop for Described {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driver_of(interface: &str) -> String {
+        let name = match interface {
+            "t0" => "veth",
+            "p0" => "tun",
+            _ => "ixgbe",
+        };
+        name.into()
+    }
+
+    #[test]
+    fn frames_of_several_queues_come_together_only_where_a_card_has_more_than_are_read() {
+        let system = Described::new("queues");
+        let interfaces: [(&str, u32, &[&str]); 8] = [
+            ("eth1", 4, &[]),
+            ("eth2", 1, &[]),
+            ("t0", 4, &[]),
+            ("p0", 4, &[]),
+            ("eth1.7", 1, &["eth1"]),
+            ("bond0", 16, &["eth2"]),
+            ("bond0.8", 16, &["bond0"]),
+            ("br0", 1, &["t0", "p0"]),
+        ];
+        interfaces.iter().for_each(|(name, queues, below)| system.interface(name, *queues, below));
+        let merges = |name: &str, read| merges(system.class(), name, read, driver_of);
+        assert!(merges("eth1", 1) && merges("eth1", 3) && !merges("eth1", 4));
+        assert!(!merges("eth2", 1), "one processor feeds the port");
+        assert!(!merges("t0", 1) && !merges("p0", 1) && !merges("br0", 1), "no card");
+        assert!(merges("eth1.7", 1), "the queues are those of the card below");
+        assert!(!merges("bond0", 1) && !merges("bond0.8", 1), "a bond has queues of its own that receive nothing");
+        assert!(!merges("gone", 1));
+        assert_eq!(["eth1", "bond0", "gone"].map(|name| queues(system.class(), name)), [4, 16, 1]);
+    }
+
+    #[test]
+    fn a_frame_that_a_card_dropped_counts_once() {
+        let system = Described::new("drops");
+        let names = ["eth1".to_owned(), "eth2".to_owned()];
+        names.iter().for_each(|name| system.interface(name, 1, &[]));
+        system.drops("eth1", [1_000, 0, 70]);
+        system.drops("eth2", [0; 3]);
+        let mut drops = CardDrops::of(system.class(), &names);
+        assert_eq!(drops.update(), 0, "what was dropped before does not count");
+        system.drops("eth1", [1_005, 5, 70]);
+        assert_eq!(drops.update(), 5, "two counters have the same frames");
+        // A counter that is far below another one counts all the same.
+        system.drops("eth1", [1_005, 5, 72]);
+        system.drops("eth2", [0, 0, 3]);
+        assert_eq!((drops.update(), drops.update()), (10, 10));
+        system.drops("eth1", [4, 0, 0]);
+        assert_eq!(drops.update(), 14, "the driver has begun again");
+        let mut none = CardDrops::of(system.class(), &["gone".to_owned()]);
+        assert_eq!(none.update(), 0);
+    }
+}

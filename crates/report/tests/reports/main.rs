@@ -1,0 +1,19 @@
+//! Reports of synthetic runs, in every format.
+
+#![allow(missing_docs)]
+
+#[path = "../synthetic/mod.rs"]
+mod synthetic;
+
+mod baseline;
+mod compare;
+mod history;
+mod hostile;
+mod page;
+mod paragraphs;
+mod plots;
+mod published;
+mod ranks;
+mod rates;
+mod report;
+mod twins;

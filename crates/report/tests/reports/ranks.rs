@@ -1,0 +1,368 @@
+//! Ranks of a synthetic run: which DUTs get one, and what removes it.
+
+use crate::synthetic::{rate, report};
+use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
+use drophammer_model::record::{TestStatus, TrialRecord};
+use drophammer_model::refutation::Claim;
+use drophammer_model::statistics::Scale;
+use drophammer_model::suite::Expectation;
+use drophammer_model::trial::Validity;
+use drophammer_report::rank::Ranked;
+use drophammer_report::rounds::combined;
+use drophammer_report::view::View;
+use drophammer_report::{Criteria, criteria, summary_text};
+use drophammer_store::Run;
+
+#[test]
+fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
+    let once = crate::synthetic::run(4);
+    let unranked = View::new(&once).ranking;
+    assert!(unranked.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()), "one round proves nothing");
+    let run = crate::synthetic::in_rounds(&once, 6);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let ranks = |key: &str| -> Vec<Option<u32>> {
+        view.ranking.figures.iter().find(|f| f.key == key).unwrap().entries.iter().map(|e| e.rank).collect()
+    };
+    assert_eq!(ranks("throughput_64_pps"), [Some(1), Some(1), Some(3), None]);
+    assert_eq!(ranks("latency_64_p99_us"), [Some(1), Some(2), Some(3), None], "no value is last");
+    assert_eq!(ranks("convergence_s"), [Some(1), Some(2), Some(3), None], "a failed test is last");
+    let overall: Vec<_> = view.ranking.overall.iter().map(|o| (o.rank, o.mean)).collect();
+    assert_eq!(
+        overall[..3],
+        [(Some(1), Some(1.0)), (Some(2), Some(5.0 / 3.0)), (Some(3), Some(3.0))],
+        "one vote per test"
+    );
+    assert_eq!(view.ranking.order, [0, 1, 2, 3]);
+    let text = summary_text(&run, false);
+    assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,442,034"), "{text}");
+    assert!(text.contains("810,364  =1") && text.contains("652,905  #3") && text.contains("\u{2013}  #3"), "{text}");
+    assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
+    assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
+}
+
+/// The words of a section of the text report, line by line, without the frame of its table.
+fn board(text: &str, title: &str) -> Vec<Vec<String>> {
+    let from = text.find(&format!("== {title} ==")).unwrap_or_else(|| panic!("no {title}: {text}"));
+    let lines = text[from..].lines().skip(2).take_while(|line| !line.is_empty());
+    let cells = |line: &str| {
+        line.split(['\u{2502}', '\u{2506}']).map(|cell| cell.trim().to_owned()).filter(|c| !c.is_empty()).collect()
+    };
+    lines.filter(|line| line.contains('\u{2506}')).map(cells).collect()
+}
+
+#[test]
+fn each_test_has_places_a_winner_and_reasons() {
+    let run = crate::synthetic::in_rounds(&crate::synthetic::run(4), 6);
+    let files = report(&run);
+    let text = &files["report.txt"];
+    let found = board(text, "Ranks by test");
+    assert_eq!(found[0], ["Test", "linux", "frr", "bird-2.17", "reference (simulated)", "Best"]);
+    let line = |test: &str| found.iter().find(|line| line[0] == test).unwrap_or_else(|| panic!("no {test}: {found:?}"));
+    assert_eq!(line("Throughput")[1..], ["=1", "=1", "3", "N/A", "linux, frr"]);
+    assert_eq!(line("Latency")[1..], ["1", "2", "3", "N/A", "linux"]);
+    let why = "reference (simulated): there is no other DUT of its sort to compare with (Throughput, ";
+    assert!(text.contains(why), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let first = &json["ranking"]["by_test"][0];
+    assert_eq!((&first["test"], &first["best"]), (&"throughput".into(), &serde_json::json!(["linux", "frr"])));
+    assert_eq!((&first["duts"][2]["place"], &first["duts"][0]["tied"]), (&3.into(), &true.into()));
+    for name in ["report.html", "report.md"] {
+        assert!(
+            files[name].contains("Ranks by test") && files[name].contains("there is no other DUT of its sort"),
+            "{name}"
+        );
+    }
+    // One round gives no places, and the report says why.
+    let once = report(&crate::synthetic::run(2));
+    let found = board(&once["report.txt"], "Ranks by test");
+    assert!(found[1..].iter().all(|line| line[1..3] == ["N/A", "N/A"] && line[3] == "\u{2013}"), "{found:?}");
+    assert!(once["report.txt"].contains("linux: one round proves nothing (Throughput"));
+    assert!(!report(&crate::synthetic::run(1))["report.txt"].contains("Ranks by test"), "one DUT has no place");
+}
+
+#[test]
+fn a_test_that_does_not_apply_says_why() {
+    let mut once = crate::synthetic::run(3);
+    let test = once.tests.iter_mut().find(|test| test.dut == "bird-2.17" && test.test == "latency").unwrap();
+    test.status = TestStatus::Skipped("it has no clock".into());
+    test.outcome.ranks.clear();
+    let text = &report(&crate::synthetic::in_rounds(&once, 6))["report.txt"];
+    let found = board(text, "Ranks by test");
+    let latency = found.iter().find(|line| line[0] == "Latency").unwrap();
+    assert_eq!(latency[1..], ["1", "2", "N/A", "linux"]);
+    assert!(text.contains("bird-2.17: it has no clock (Latency)"), "{text}");
+}
+
+#[test]
+fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
+    let mut once = crate::synthetic::run(3);
+    for table in once.tests.iter_mut().filter(|t| t.test == "throughput").flat_map(|t| &mut t.outcome.tables) {
+        table.columns.push(Column::new("aggregate_pps", "Aggregate", "fps"));
+        // The first size has the highest rate.
+        for (i, row) in table.rows.iter_mut().enumerate() {
+            row.cells.push(Cell::Number(4e6 / (i + 1) as f64));
+        }
+    }
+    let mut run = crate::synthetic::in_rounds(&once, 6);
+    let fact = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    run.started.about.duts.push(("frr".into(), vec![fact("memory", "256 MB"), fact("price", "USD 86,000")]));
+    run.started.about.duts.push(("bird-2.17".into(), vec![fact("price", "free")]));
+    let files = report(&run);
+    let found = board(&files["report.txt"], "The devices");
+    assert_eq!(found[0], ["Fact", "linux", "frr", "bird-2.17"]);
+    assert_eq!(found[1], ["memory", "\u{2013}", "256 MB", "\u{2013}"]);
+    assert_eq!(found[2], ["price", "\u{2013}", "USD 86,000", "free"]);
+    assert_eq!(found[3], ["price per million frames per second", "\u{2013}", "USD 21,500", "\u{2013}"]);
+    assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
+}
+
+/// Six rounds of three DUTs; the last DUT has much lower rates.
+fn unequal() -> Run {
+    let mut once = crate::synthetic::run(3);
+    let last = once.tests.iter_mut().filter(|test| test.dut == "bird-2.17");
+    let rates = last.flat_map(|test| &mut test.outcome.ranks).filter(|figure| figure.higher_is_better);
+    rates.for_each(|figure| figure.value = figure.value.map(|value| value * 0.6));
+    crate::synthetic::in_rounds(&once, 6)
+}
+
+/// The same, but the host made every `step`th trial of frr invalid.
+fn held_up(step: usize) -> (Run, usize, usize) {
+    let mut run = unequal();
+    let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
+    let spoilt = own.step_by(step).map(|trial| {
+        trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor".into()]);
+    });
+    let spoilt = spoilt.count();
+    let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
+    (run, spoilt, of)
+}
+
+#[test]
+fn a_dut_that_the_host_held_up_is_ranked_only_by_rates_that_are_far_apart() {
+    let (run, spoilt, of) = held_up(4);
+    let usual = unequal();
+    let (with, without) = (combined(&run), combined(&usual));
+    let (view, usual) = (View::new(&with), View::new(&without));
+    let (mut far, mut near) = (0, 0);
+    for (figure, usual) in view.ranking.figures.iter().zip(&usual.ranking.figures) {
+        let beats = |of: &Ranked, a: usize, b: usize| of.entries[a].better_than.contains(&b);
+        for (a, b) in [(0, 1), (1, 0), (1, 2), (2, 1)].into_iter().filter(|(a, b)| beats(usual, *a, *b)) {
+            let value = |dut: usize| usual.entries[dut].value().unwrap();
+            let is_rate = figure.higher_is_better && !figure.by_difference;
+            // Slightly more than the tolerance, to allow for the noise of the rounds.
+            match is_rate && value(a) * 0.75 > value(b) {
+                true => assert!(beats(figure, a, b), "{}: {a} and {b}", figure.key),
+                false if !is_rate || value(a) * 0.8 < value(b) => {
+                    assert!(!beats(figure, a, b), "{}: {a} and {b}", figure.key);
+                    near += 1;
+                }
+                false => {}
+            }
+            far += usize::from(beats(figure, a, b));
+        }
+        // The others are compared as usual.
+        assert_eq!(beats(figure, 0, 2), beats(usual, 0, 2), "{}", figure.key);
+    }
+    assert!(near > 0 && far > 0, "{near} and {far}: both must be in this run");
+    let text = summary_text(&run, false);
+    assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were invalid")), "{text}");
+    assert!(text.contains(&format!("Invalid because the host was busy: frr {spoilt} of {of} (")), "{text}");
+    let files = report(&run);
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    assert_eq!(json["held_up"][1]["invalid"], spoilt);
+    assert!(json["restrictions"].as_str().is_some_and(|why| why.starts_with("host busy")));
+    assert!(files["report.html"].contains("Invalid because the host was busy: frr"));
+}
+
+#[test]
+fn a_dut_whose_trials_the_host_mostly_spoilt_is_not_ranked() {
+    let (run, ..) = held_up(1);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    assert!(view.ranking.figures.iter().all(|figure| figure.entries[1].rank.is_none()));
+    assert!(view.ranking.figures.iter().any(|figure| figure.entries[0].rank.is_some()));
+}
+
+/// Six rounds in which the first DUT's throughput has a claim, and a trial of the first round offers twice the load
+/// without loss.
+fn contradictory() -> Run {
+    let mut once = crate::synthetic::run(3);
+    let found = rate(0, 1518);
+    once.tests[0].outcome.ranks[1].claim = Some(Claim {
+        goal: "NDR(0)".into(),
+        trial: 13,
+        superseded: vec![],
+        met_pps: Some(found),
+        missed_pps: Some(found * 1.01),
+        width: 0.01,
+        loss_ratio: 0.0,
+        exceed_ratio: 0.0,
+        trial_duration_s: 1.0,
+        duration_sum_s: 1.0,
+    });
+    let mut run = crate::synthetic::in_rounds(&once, 6);
+    run.trials.push(crate::synthetic::trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0));
+    run
+}
+
+#[test]
+fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
+    let run = contradictory();
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let figure = |key: &str| view.ranking.figures.iter().find(|f| f.key == key).unwrap();
+    let refuted = figure("throughput_1518_pps");
+    assert!(refuted.entries[0].refuted() && refuted.entries[0].rank.is_none());
+    let others: Vec<_> = refuted.entries[1..].iter().map(|e| (e.refuted(), e.rank)).collect();
+    assert_eq!(others, [(false, Some(1)), (false, Some(2))], "compared with each other alone");
+    assert!(figure("throughput_64_pps").entries.iter().all(|e| e.rank.is_some()));
+    let files = report(&run);
+    for name in ["report.html", "report.txt", "report.md", "csv/throughput.csv"] {
+        assert!(files[name].contains("refuted by trial 950"), "{name}");
+    }
+    let summary = summary_text(&run, false).replace('\n', " ");
+    assert!(summary.contains("refuted") && summary.contains("has no rank"), "{summary}");
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let found = &json["ranking"]["figures"][1]["duts"][0]["refuted"][0];
+    assert_eq!((&found["trial"], &found["more"]), (&950.into(), &true.into()));
+    // The same trial with loss does not contradict the claim.
+    let mut agreeing = run.clone();
+    let last = agreeing.trials.len() - 1;
+    agreeing.trials[last] =
+        crate::synthetic::trial(950, "linux", "frame_loss_rate", 1518, rate(0, 1518) * 2.0, 800_000);
+    assert!(!summary_text(&agreeing, false).contains("refuted by"));
+}
+
+#[test]
+fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
+    // For one DUT, the 64-byte trials that decide its figure lose 30 %.
+    let with = |dut_cpu| {
+        let mut once = crate::synthetic::run(3);
+        for trial in once.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
+            trial.result.dut_cpu = Some(dut_cpu);
+            let group = &mut trial.result.groups[0];
+            group.lost = group.offered * 6 / 10;
+            group.received = group.offered - group.lost;
+        }
+        let mut run = crate::synthetic::in_rounds(&once, 6);
+        for round in 2..=6 {
+            run.trials.extend(once.trials.iter().cloned().map(|trial| TrialRecord { round, ..trial }));
+        }
+        run
+    };
+    let run = with(0.57);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let figure = |key: &str| view.ranking.figures.iter().find(|f| f.key == key).unwrap();
+    let doubtful = figure("throughput_64_pps");
+    assert!(doubtful.entries[0].doubtful() && doubtful.entries[0].rank.is_none());
+    assert!(doubtful.entries[1..].iter().all(|e| !e.doubtful() && e.rank.is_some()));
+    assert!(figure("throughput_1518_pps").entries.iter().all(|e| !e.doubtful()));
+    let files = report(&run);
+    let text = "% of the frames were lost while the DUT's processor was 57 % busy";
+    for name in ["report.html", "report.txt", "report.md", "report.json", "csv/throughput.csv"] {
+        assert!(files[name].replace("&#39;", "'").contains(text), "{name}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let figures = json["ranking"]["figures"].as_array().unwrap();
+    let found = figures.iter().find(|f| f["key"] == "throughput_64_pps").unwrap();
+    assert_eq!(found["duts"][0]["doubts"].as_array().unwrap().len(), 6, "in each round");
+    assert!(!summary_text(&with(0.97), false).contains("doubtful"));
+}
+
+#[test]
+fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
+    let with = |at_least, bound| {
+        let mut run = contradictory();
+        let expected = Expectation::new("throughput_1518_pps", at_least, bound);
+        for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == "linux") {
+            test.outcome.verdicts =
+                vec![Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") }];
+        }
+        run.tests.retain(|t| t.dut == "linux");
+        let files = report(&run);
+        (criteria(&run), files["junit.xml"].contains("type=\"undecided\""))
+    };
+    let found = rate(0, 1518);
+    assert_eq!(with(true, found * 0.9), (Criteria { met: 1, missed: 0, undecided: 0 }, false));
+    assert_eq!(with(false, found * 1.1), (Criteria { met: 0, missed: 0, undecided: 1 }, true));
+    assert_eq!(with(false, found * 0.9), (Criteria { met: 0, missed: 1, undecided: 0 }, false));
+}
+
+#[test]
+fn a_criterion_is_not_judged_on_a_dut_that_its_test_does_not_apply_to() {
+    let with = |skipped: &[&str], named: Option<&str>| {
+        let mut run = crate::synthetic::run(2);
+        let expected =
+            Expectation { dut: named.map(str::to_owned), ..Expectation::new("throughput_1518_pps", true, 1.0) };
+        for test in run.tests.iter_mut().filter(|t| t.test == "throughput") {
+            let open = Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") };
+            test.outcome.verdicts = if named.is_none_or(|dut| dut == test.dut) { vec![open] } else { vec![] };
+            if skipped.contains(&test.dut.as_str()) {
+                test.status = TestStatus::Skipped("it has no filters".into());
+                test.outcome.ranks.clear();
+            }
+        }
+        let Criteria { met, missed, undecided } = criteria(&crate::synthetic::in_rounds(&run, 6));
+        [met, missed, undecided]
+    };
+    let duts = crate::synthetic::run(2).started.duts;
+    let [a, b] = [&duts[0], &duts[1]].map(String::as_str);
+    assert_eq!(with(&[], None), [2, 0, 0]);
+    assert_eq!(with(&[a], None), [1, 0, 0]);
+    assert_eq!(with(&[a, b], None), [0, 0, 2], "nothing was measured");
+    assert_eq!(with(&[a], Some(a)), [0, 0, 1], "it was asked of this DUT");
+}
+
+#[test]
+fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
+    let mut run = crate::synthetic::run(2);
+    let test = run.tests.iter_mut().find(|t| t.status == TestStatus::Completed && !t.outcome.ranks.is_empty()).unwrap();
+    let (dut, gone) = (test.dut.clone(), test.outcome.ranks.remove(0));
+    let place = run.started.duts.iter().position(|d| *d == dut).unwrap();
+    let rank = |run: &Run| {
+        let run = combined(&crate::synthetic::in_rounds(run, 6));
+        let view = View::new(&run);
+        let figure = view.ranking.figures.iter().find(|f| f.key == gone.key).unwrap();
+        figure.entries[place].rank
+    };
+    assert_eq!(rank(&run), None, "line rate leaves no burst to find");
+    // A figure without a value counts as not given by the DUT, so it ranks last.
+    let test = run.tests.iter_mut().find(|t| t.dut == dut && t.status == TestStatus::Completed).unwrap();
+    test.outcome.ranks.insert(0, RankFigure { value: None, ..gone.clone() });
+    assert_eq!(rank(&run), Some(2));
+}
+
+#[test]
+fn a_bound_of_which_less_is_better_says_so() {
+    let mut once = crate::synthetic::run(2);
+    let latency = once.tests[1].outcome.ranks[0].clone();
+    // The tester was the limit of one DUT of two.
+    for test in &mut once.tests {
+        let tester_limited = test.dut == "linux";
+        match test.test.as_str() {
+            "latency" => test.outcome.ranks[0].tester_limited = tester_limited,
+            "frame_loss_rate" => test.outcome.ranks.push(RankFigure {
+                key: "frame_loss_64_percent".into(),
+                title: "Loss, 64 bytes".into(),
+                unit: "%".into(),
+                value: Some(0.0),
+                tester_limited,
+                scale: Scale::Difference,
+                least: 0.0005,
+                ..latency.clone()
+            }),
+            _ => {}
+        }
+    }
+    let files = report(&crate::synthetic::in_rounds(&once, 6));
+    for name in ["report.txt", "report.md"] {
+        let words = files[name].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("99th percentile: \u{2264} "), "{name}: {words}");
+        assert!(words.contains("Loss, 64 bytes: 0 % (tester-limited) on linux and 0 % on frr."), "{name}: {words}");
+        assert!(words.contains(" 0 (tester-limited) "), "{name}: {words}");
+    }
+    let html = &files["report.html"];
+    assert!(html.contains("\u{2264} ") && html.contains("the DUT may do worse at a higher load"));
+}

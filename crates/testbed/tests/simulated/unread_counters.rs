@@ -1,0 +1,96 @@
+//! A DUT whose counters cannot be read once.
+
+use crate::common::{Memory, suite};
+use drophammer_lab::{Dut, LabError};
+use drophammer_methods::pattern::Pattern;
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::trial::{Family, Load};
+use drophammer_port::Port;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::config::hosts_and_routers;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Session, simulated};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Which counters cannot be read the next time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    Own,
+    LostByTester,
+    Nothing,
+}
+
+struct Flaky(Unread);
+
+impl Flaky {
+    fn read(&mut self, what: Unread) -> Result<(), LabError> {
+        if self.0 != what {
+            return Ok(());
+        }
+        self.0 = Unread::Nothing;
+        Err(LabError::Unusable { what: "a control program that hangs".into(), remedy: "wait".into() })
+    }
+}
+
+impl Dut for Flaky {
+    fn record(&self) -> DutRecord {
+        DutRecord::default()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        self.read(Unread::Own).map(|()| BTreeMap::new())
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
+        self.read(Unread::LostByTester).map(|()| None)
+    }
+}
+
+#[test]
+fn counters_that_cannot_be_read_fail_one_test_and_not_those_after_it() {
+    let suite = suite("", "tests:\n  - throughput\n");
+    let dut = &suite.duts[0];
+    for unread in [Unread::Own, Unread::LostByTester] {
+        let config = simulated::config(dut, &suite.ports, suite.seed);
+        let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
+        let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
+        let ports = Ports::One { ports, clock: Box::new(parts.clock) };
+        let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
+        let mut session = Session::new(suite.seed, suite.profile, 5);
+        let (mut memory, mut device) = (Memory::default(), Flaky(unread));
+        let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut memory);
+        bed.begin_test("throughput", bed.left);
+        for _ in 0..100 {
+            if bed.rig().hosts.unresolved().is_some() {
+                bed.settle(Duration::from_millis(20)).unwrap();
+            }
+        }
+        let pattern = Pattern {
+            size: "64".parse().unwrap(),
+            families: vec![Family::Ipv4],
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            extensions: Vec::new(),
+            modifier: Default::default(),
+            drain_s: 0.3,
+        };
+        let load = Load::Constant { rate_pps: 1_000.0 };
+        let spec = pattern.trial(bed.ports(), "a trial".into(), load, 0.1).unwrap();
+        match bed.trial(&spec) {
+            Err(TestError::Failed(why)) => assert!(why.contains("the counters cannot be read"), "{why}"),
+            other => panic!("{unread:?}: {other:?}"),
+        }
+        let result = bed.trial(&spec).unwrap();
+        assert_eq!((result.offered(), result.received()), (100, 100), "{unread:?}");
+    }
+}

@@ -1,0 +1,335 @@
+//! Frames with any stack of headers are sent and counted on arrival; frames in another encapsulation than expected are
+//! counted by their deviation.
+
+use crate::common::*;
+use drophammer_model::traffic::{
+    Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Deviation, FieldName, Header,
+};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialSpec};
+use drophammer_wire::stack::{decode, locate};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use Family::{Ipv4, Ipv6};
+
+/// The headers of a flow as JSON.
+fn headers(text: &str) -> Vec<Header> {
+    serde_json::from_str(text).unwrap()
+}
+
+fn tag(vid: u32) -> ArrivingTag {
+    ArrivingTag { vid: Bits::new(vid), pcp: None }
+}
+
+fn label(label: u32) -> ArrivingLabel {
+    ArrivingLabel { label: Bits::new(label), tc: None, ttl: None }
+}
+
+fn with(family: Family, text: &str, arrives: Option<Arriving>) -> FlowSpec {
+    FlowSpec { headers: headers(text), arrives, ..flow("all", 0, 1, family, 16, 1.0) }
+}
+
+fn trial(size: &str, flow: FlowSpec) -> TrialSpec {
+    spec(size, vec![flow], Load::Constant { rate_pps: 2_000.0 }, 0.5)
+}
+
+const FRAMES: u64 = 1_000;
+
+#[test]
+fn every_header_goes_out_and_comes_back() {
+    let tags = |vids: &[u32]| Some(Arriving { vlans: vids.iter().map(|v| tag(*v)).collect(), ..Arriving::default() });
+    let labels =
+        |all: &[u32]| Some(Arriving { labels: all.iter().map(|l| label(*l)).collect(), ..Arriving::default() });
+    let cases = [
+        (Ipv4, r#"[{"ipv4":{"dscp":46}},{"udp":{"source_port":5000,"destination_port":5001}}]"#, None),
+        (Ipv6, r#"[{"ipv6":{"dscp":10,"flow_label":77}},{"udp":{}}]"#, None),
+        (Ipv4, r#"[{"ipv4":{}},{"tcp":{"source_port":80,"destination_port":{"start":1024,"count":50}}}]"#, None),
+        (Ipv6, r#"[{"ipv6":{}},{"tcp":{}}]"#, None),
+        (Ipv4, r#"[{"ipv4":{}},{"icmp_echo":{"identifier":7,"sequence_number":{"start":0,"count":65536}}}]"#, None),
+        (Ipv6, r#"[{"ipv6":{}},{"icmp_echo":{"identifier":7}}]"#, None),
+        (Ipv4, r#"[{"vlan":{"vid":100,"pcp":5}},{"ipv4":{}},{"udp":{}}]"#, tags(&[100])),
+        (Ipv6, r#"[{"vlan":{"vid":100}},{"vlan":{"vid":200}},{"ipv6":{}},{"udp":{}}]"#, tags(&[100, 200])),
+        (Ipv4, r#"[{"mpls":{"label":16}},{"ipv4":{}},{"udp":{}}]"#, labels(&[16])),
+        (
+            Ipv6,
+            r#"[{"mpls":{"label":16}},{"mpls":{"label":17}},{"mpls":{"label":18}},{"ipv6":{}},{"udp":{}}]"#,
+            labels(&[16, 17, 18]),
+        ),
+        (
+            Ipv4,
+            r#"[{"ipv4":{}},{"gre":{"key":9}},{"ipv4":{"source":"10.0.0.1","destination":"10.0.0.2"}},{"udp":{}}]"#,
+            None,
+        ),
+        (Ipv4, r#"[{"ipv4":{}},{"ipv6":{"source":"fd00::1","destination":"fd00::2"}},{"udp":{}}]"#, None),
+        (Ipv6, r#"[{"ipv6":{"extensions":[{"hop_by_hop":{}},{"destination_options":{}}]}},{"udp":{}}]"#, None),
+        (Ipv4, r#"[{"ipv4":{"options":"94040000"}},{"udp":{}}]"#, None),
+        (Ipv4, r#"[{"ipv4":{"protocol":253}},{"raw":{"bytes":"0102030405"}}]"#, None),
+        (
+            Ipv4,
+            r#"[{"ipv4":{"dscp":{"values":[0,10,46]}}},{"udp":{"source_port":{"random":{"min":1024,"max":65535,"count":100}}}}]"#,
+            None,
+        ),
+    ];
+    for (family, text, arrives) in cases {
+        let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+        let kept = seen.clone();
+        let mut bench = Bench::new(2, move |f, out| {
+            kept.borrow_mut().push(f.frame.to_vec());
+            out.push(f.on(DELAY));
+        });
+        // The neighbours of the bench include VLANs 100 and 100 in 200.
+        for size in ["64", "200", "imix:2x128,1x1500"] {
+            seen.borrow_mut().clear();
+            let result = bench.run(&trial(size, with(family, text, arrives.clone())));
+            let group = &result.groups[0];
+            let expected = GroupCounts {
+                received_bytes: group.received_bytes,
+                bins: group.bins.clone(),
+                ..all_well(&result, 0, FRAMES, 0)
+            };
+            assert_eq!(*group, expected, "{text}, size {size}");
+            let seen = seen.borrow();
+            assert!(seen.iter().all(|frame| locate(frame).wrong_checksums(frame).next().is_none()), "{text}");
+            let bytes: u64 = seen.iter().map(|frame| frame.len() as u64 + 4).sum();
+            assert_eq!(group.received_bytes, bytes, "{text}, size {size}");
+            if size == "200" {
+                assert!(seen.iter().all(|frame| frame.len() == 196), "{text}: all headers count in a frame size");
+            }
+        }
+    }
+}
+
+#[test]
+fn fields_take_their_values_one_after_the_other() {
+    let text = r#"[{"ethernet":{"destination":"02:00:00:00:00:99"}},{"vlan":{"vid":{"start":10,"step":2,"count":3},"pcp":{"values":[1,7]}}},
+        {"ipv4":{"ttl":{"values":[9,8]}}},{"udp":{"source_port":{"start":7000,"count":4}}}]"#;
+    let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let kept = seen.clone();
+    let mut bench = Bench::new(2, move |f, _| kept.borrow_mut().push(f.frame.to_vec()));
+    let _ = bench.run(&trial("100", with(Ipv4, text, None)));
+    let seen = seen.borrow();
+    assert_eq!(seen.len() as u64, FRAMES);
+    for (i, frame) in seen.iter().enumerate() {
+        let layers = locate(frame);
+        let read = |index: usize, name| layers.place(frame, index, name).unwrap().read(frame).unwrap();
+        let i = i as u128;
+        assert_eq!(read(1, FieldName::Vid), 10 + i % 3 * 2);
+        assert_eq!(read(1, FieldName::Pcp), [1, 7][i as usize % 2]);
+        assert_eq!(read(2, FieldName::Ttl), [9, 8][i as usize % 2]);
+        assert_eq!(read(3, FieldName::SourcePort), 7000 + i % 4);
+        assert_eq!(read(0, FieldName::Destination), 0x0200_0000_0099);
+        assert_eq!(layers.wrong_checksums(frame).count(), 0);
+    }
+    // The outermost packet has the addresses of the flow, and all of them occur.
+    let destinations: BTreeSet<_> = seen.iter().map(|frame| frame[34..38].to_vec()).collect();
+    assert_eq!(destinations.len(), 16);
+}
+
+/// Writes `value` into a field of the header at `index`, and corrects the checksums.
+fn set(frame: &mut [u8], index: usize, name: FieldName, value: u128) {
+    let layers = locate(frame);
+    layers.place(frame, index, name).unwrap().write(frame, value);
+    let sums: Vec<_> = layers.checksums(frame).collect();
+    sums.iter().for_each(|sum| sum.write(frame));
+}
+
+/// Inserts a tag behind the MAC addresses.
+fn push_tag(frame: &mut Vec<u8>, vid: u8) {
+    frame.splice(12..12, [0x81, 0x00, 0, vid]);
+}
+
+/// Removes four bytes: a tag, or a label that is not the bottom of its stack.
+fn cut(frame: &mut Vec<u8>, at: usize) {
+    frame.drain(at..at + 4);
+}
+
+type Change = fn(&mut Vec<u8>);
+
+#[test]
+fn each_deviation_is_found_by_its_kind() {
+    let vlan = r#"[{"vlan":{"vid":100,"pcp":5}},{"ipv4":{"dscp":46,"ecn":1}},{"udp":{}}]"#;
+    let vlan_arrives = Arriving {
+        vlans: vec![ArrivingTag { vid: Bits::new(100), pcp: Some(Bits::new(5)) }],
+        dscp: Some(Bits::new(46)),
+        ecn: Some(Bits::new(1)),
+        ttl: Some(64),
+        ..Arriving::default()
+    };
+    let mpls = r#"[{"mpls":{"label":16,"tc":3,"ttl":60}},{"mpls":{"label":17}},{"ipv6":{}},{"udp":{}}]"#;
+    let mpls_arrives = Arriving {
+        labels: vec![
+            ArrivingLabel { label: Bits::new(16), tc: Some(Bits::new(3)), ttl: Some(60) },
+            ArrivingLabel { label: Bits::new(17), tc: None, ttl: None },
+        ],
+        ttl: Some(64),
+        ..Arriving::default()
+    };
+    let gre = r#"[{"ipv4":{}},{"gre":{"key":9}},{"ipv4":{"source":"10.0.0.1","destination":"10.0.0.2"}},{"udp":{}}]"#;
+    let tunnel = ArrivingTunnel { gre: true, key: Some(9), ..ArrivingTunnel::default() };
+    let gre_arrives = Arriving { tunnel: Some(tunnel), ..Arriving::default() };
+    let at_source = ArrivingTunnel { source: Some("192.0.2.1".parse().unwrap()), ..tunnel };
+    let in_ip = ArrivingTunnel { gre: false, ..ArrivingTunnel::default() };
+    let plain = r#"[{"ipv4":{}},{"udp":{}}]"#;
+
+    type Case<'a> = (Family, &'a str, Option<Arriving>, Change, Deviation);
+    let cases: Vec<Case<'_>> = vec![
+        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| cut(f, 12), Deviation::VlanMissing),
+        (
+            Ipv4,
+            vlan,
+            Some(vlan_arrives.clone()),
+            |f| {
+                f.splice(16..16, [0x81, 0x00, 0, 7]);
+            },
+            Deviation::VlanUnexpected,
+        ),
+        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 1, FieldName::Vid, 101), Deviation::VlanId),
+        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 1, FieldName::Pcp, 4), Deviation::VlanPriority),
+        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 2, FieldName::Dscp, 0), Deviation::Dscp),
+        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 2, FieldName::Ecn, 3), Deviation::Ecn),
+        (Ipv4, vlan, Some(vlan_arrives), |f| set(f, 2, FieldName::Ttl, 62), Deviation::Ttl),
+        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| cut(f, 14), Deviation::Label),
+        (
+            Ipv6,
+            mpls,
+            Some(mpls_arrives.clone()),
+            |f| {
+                f.splice(14..14, [0, 1, 0x36, 60]);
+                set(f, 1, FieldName::Label, 16);
+                set(f, 2, FieldName::Label, 17);
+                set(f, 3, FieldName::Label, 18);
+            },
+            Deviation::LabelUnexpected,
+        ),
+        (
+            Ipv6,
+            mpls,
+            Some(mpls_arrives.clone()),
+            |f| {
+                set(f, 1, FieldName::BottomOfStack, 1);
+                f.drain(18..22);
+            },
+            Deviation::LabelMissing,
+        ),
+        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 2, FieldName::Label, 99), Deviation::Label),
+        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 1, FieldName::Tc, 0), Deviation::LabelTc),
+        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 1, FieldName::Ttl, 59), Deviation::LabelTtl),
+        (Ipv6, mpls, Some(mpls_arrives), |f| set(f, 3, FieldName::HopLimit, 63), Deviation::Ttl),
+        (Ipv4, gre, Some(gre_arrives.clone()), |f| set(f, 2, FieldName::Key, 10), Deviation::TunnelKey),
+        (
+            Ipv4,
+            gre,
+            Some(Arriving { tunnel: Some(at_source), ..Arriving::default() }),
+            |_| {},
+            Deviation::TunnelAddress,
+        ),
+        (Ipv4, gre, Some(Arriving { tunnel: Some(in_ip), ..Arriving::default() }), |_| {}, Deviation::TunnelKind),
+        (
+            Ipv4,
+            gre,
+            Some(gre_arrives),
+            |f| {
+                f.drain(14..42);
+            },
+            Deviation::TunnelMissing,
+        ),
+        (Ipv4, gre, Some(Arriving::default()), |_| {}, Deviation::TunnelUnexpected),
+        (Ipv4, plain, None, |f| push_tag(f, 5), Deviation::VlanUnexpected),
+        (
+            Ipv4,
+            plain,
+            None,
+            |f| {
+                f.splice(12..14, [0x88, 0x47, 0, 1, 1, 64]);
+            },
+            Deviation::LabelUnexpected,
+        ),
+    ];
+    let mut kinds = BTreeSet::new();
+    for (family, text, arrives, change, deviation) in cases {
+        // Every 20th frame is changed. Without a change, the flow expects another encapsulation than it sends.
+        let mut bench = Bench::new(2, move |f, out| {
+            let mut copy = f.on(DELAY);
+            if f.nth(20) {
+                change(&mut copy.frame);
+            }
+            out.push(copy);
+        });
+        let result = bench.run(&trial("200", with(family, text, arrives)));
+        let group = &result.groups[0];
+        let every = matches!(deviation, Deviation::TunnelAddress | Deviation::TunnelKind | Deviation::TunnelUnexpected);
+        let changed = if every { FRAMES } else { FRAMES / 20 };
+        assert_eq!(group.deviations, BTreeMap::from([(deviation, changed)]), "{text}: {deviation}");
+        assert_eq!(
+            (group.lost, group.received, group.corrupted, group.stray),
+            (changed, FRAMES - changed, 0, 0),
+            "{text}: {deviation}"
+        );
+        assert_eq!(result.health.other_received, 0, "{text}: {deviation}");
+        kinds.insert(deviation);
+    }
+    assert_eq!(kinds.len(), Deviation::ALL.len(), "every kind has a case");
+}
+
+#[test]
+fn a_router_that_takes_a_tag_off_and_rewrites_a_class_is_followed() {
+    let text = r#"[{"vlan":{"vid":100}},{"ipv4":{"dscp":10}},{"udp":{}}]"#;
+    let arrives = Arriving { dscp: Some(Bits::new(46)), ttl: Some(63), ..Arriving::default() };
+    let mut bench = Bench::new(2, |f, out| {
+        let mut copy = f.on(DELAY);
+        set(&mut copy.frame, 2, FieldName::Dscp, 46);
+        set(&mut copy.frame, 2, FieldName::Ttl, 63);
+        cut(&mut copy.frame, 12);
+        out.push(copy);
+    });
+    let result = bench.run(&trial("128", with(Ipv4, text, Some(arrives))));
+    assert_eq!(result.groups, [all_well(&result, 0, FRAMES, 124)]);
+}
+
+#[test]
+fn a_packet_that_is_taken_out_of_its_tunnel_is_received() {
+    let text = r#"[{"ipv4":{}},{"gre":{}},{"ipv4":{"source":"10.0.0.1","destination":"10.0.0.2"}},{"udp":{}}]"#;
+    let mut bench = Bench::new(2, |f, out| {
+        let mut copy = f.on(DELAY);
+        copy.frame.drain(14..38);
+        out.push(copy);
+    });
+    let result = bench.run(&trial("256", with(Ipv4, text, Some(Arriving::default()))));
+    assert_eq!(result.groups, [all_well(&result, 0, FRAMES, 232)]);
+}
+
+#[test]
+fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
+    let mut bench = wire();
+    for (text, parts) in [
+        (r#"[{"vlan":{"vid":100}}]"#, ["vlan", "type"]),
+        (r#"[{"mpls":{"label":16,"bottom_of_stack":false}},{"ipv4":{}},{"udp":{}}]"#, ["mpls", "no end"]),
+        (r#"[{"udp":{}}]"#, ["udp", "cannot follow"]),
+        (r#"[{"ipv4":{"source":"10.0.0.1"}},{"udp":{}}]"#, ["outermost IP header", "those of the flow"]),
+        (r#"[{"ipv6":{}},{"udp":{}}]"#, ["family", "outermost"]),
+        (r#"[{"vlan":{"vid":4000}},{"ipv4":{}},{"udp":{}}]"#, ["VLAN 4000", "does not answer"]),
+    ] {
+        let error =
+            bench.try_plan(&trial("64", with(Ipv4, text, None))).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_goes_out_reads_as_it_was_described() {
+    let text = r#"[{"vlan":{"vid":100,"pcp":3}},{"ipv4":{"dscp":46,"ttl":9}},{"tcp":{"source_port":80,"flags":18}}]"#;
+    let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let kept = seen.clone();
+    let mut bench = Bench::new(2, move |f, _| kept.borrow_mut().push(f.frame.to_vec()));
+    let _ = bench.run(&trial("128", with(Ipv4, text, None)));
+    let first = &seen.borrow()[0];
+    let found = decode(first).headers;
+    for (asked, found) in headers(text).iter().zip(&found[1..]) {
+        for (name, field) in asked.fields() {
+            if let Some(field) = field {
+                assert_eq!(found.field(name).map(|f| f.bits(0)), Some(field.bits(0)), "{name} of {}", asked.kind());
+            }
+        }
+    }
+}

@@ -6,14 +6,16 @@
 mod common;
 #[path = "../speakers/mod.rs"]
 mod speakers;
+#[path = "../../../wire/tests/tshark/mod.rs"]
+mod tshark;
 
 mod bgp;
 mod bgp_routes;
 mod conservation;
 mod data_plane;
+mod decoded;
 mod faults;
 mod input_queue;
 mod neighbours;
-mod tshark;
 mod tunnels;
 mod vlans;

@@ -1,8 +1,5 @@
 //! GRE tunnels and policies, to the byte.
 
-#[path = "../../../wire/tests/tshark/mod.rs"]
-mod tshark;
-
 use crate::common::*;
 use drophammer_model::Instant;
 use drophammer_model::role::{Policy, PolicySource, PolicyTarget, TUNNEL_OVERHEAD, Tunnel};
@@ -84,7 +81,7 @@ fn a_packet_goes_into_the_tunnel_and_comes_out_of_it() {
     bench.check_sums();
     let frames: Vec<_> = back.iter().map(|frame| (0, &frame[..])).collect();
     let fields = ["frame.protocols", "_ws.malformed", "ip.checksum.status", "gre.proto"];
-    if let Some(lines) = tshark::decode("tunnels", &frames, &fields) {
+    if let Some(lines) = crate::tshark::decode("tunnels", &frames, &fields) {
         for line in lines {
             assert!(line[0].contains("ip:gre:ip:udp") && line[1].is_empty(), "{line:?}");
             assert_eq!(line[3], "0x0800");

@@ -4,9 +4,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../wire/tests/tshark/mod.rs"]
+mod tshark;
 
 mod alternate;
 mod corruption;
+mod decoded;
 mod destinations;
 mod deviations;
 mod encapsulation;
@@ -17,4 +20,3 @@ mod held_up;
 mod live;
 mod loads;
 mod refusals;
-mod tshark;

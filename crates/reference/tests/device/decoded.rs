@@ -1,8 +1,5 @@
 //! An independent decoder reads the frames of hosts and router and finds no error.
 
-#[path = "../../../wire/tests/tshark/mod.rs"]
-mod tshark;
-
 use crate::common::*;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
@@ -14,7 +11,7 @@ const FIELDS: [&str; 4] = ["frame.protocols", "_ws.malformed", "_ws.expert.sever
 /// Per frame: protocols, malformed?, expert severities, expert messages. `None` where there is no tshark.
 fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>> {
     let frames: Vec<_> = frames.iter().map(|(at, frame)| (at.0, &frame[..])).collect();
-    tshark::decode(name, &frames, &FIELDS)
+    crate::tshark::decode(name, &frames, &FIELDS)
 }
 
 /// Severity "error" of the expert system.

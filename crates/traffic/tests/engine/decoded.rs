@@ -1,8 +1,5 @@
 //! An independent decoder finds nothing wrong with the test frames of every kind.
 
-#[path = "../../../wire/tests/tshark/mod.rs"]
-mod tshark;
-
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, Load};
@@ -23,7 +20,7 @@ const FIELDS: [&str; 8] = [
 /// The fields of each frame; `None` without tshark.
 fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>> {
     let frames: Vec<_> = frames.iter().map(|(at, frame)| (at.0, &frame[..])).collect();
-    tshark::decode(name, &frames, &FIELDS)
+    crate::tshark::decode(name, &frames, &FIELDS)
 }
 
 /// True with correct checksums ("1"), no malformation, and no error of tshark's expert information.

@@ -1,7 +1,6 @@
 //! Whole tables through the device: what the emulated speakers' Adj-RIB-Out sends and their Adj-RIB-In expects,
 //! compared with the device's own counts. Device and speakers share no code to read and write UPDATEs.
 
-#[allow(dead_code, reason = "each test binary uses its part")]
 use crate::common::{MS, SECOND, Test, net4, net6};
 use crate::speakers::{DUT, World, asn, config};
 use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, RouteSource, Verified};

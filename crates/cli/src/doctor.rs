@@ -10,6 +10,7 @@ use drophammer_model::capabilities::Placement;
 use drophammer_model::environment::Environment;
 use drophammer_model::suite::{DutConfig, Params};
 use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_port::softirq_time::SoftirqTime;
 use nix::unistd::geteuid;
 use serde_json::json;
 
@@ -195,6 +196,12 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
         Ok(frames) => Finding::good("input queue", format!("{frames} frames in front of routers in namespaces")),
         Err(ring) => Finding::good("input queue", format!("{ring} frames, the ring of a virtual link"))
             .note("Linux 6.16 or newer lets more frames wait in front of a router, as network cards do"),
+    });
+    let part = "the tester's part of the processor time of a router in a namespace is";
+    findings.push(match SoftirqTime::on(0) {
+        Ok(_) => Finding::good("processor time", format!("{part} measured")),
+        Err(e) => Finding::good("processor time", format!("{part} not known: {e}"))
+            .note("run as root, with CAP_BPF and CAP_PERFMON, to compare frames per second of processor time"),
     });
     findings
 }

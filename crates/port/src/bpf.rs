@@ -1,5 +1,5 @@
-//! `bpf()`: maps, programs, links and test runs, as far as the backends need them. Every program is assembled here and
-//! attached by a link, so that it is removed with the process, however the process ends.
+//! `bpf()`: maps, programs, links and test runs, as far as the backends and counters need them. Every program is assembled
+//! here and attached by a link, so that it is removed with the process, however the process ends.
 
 pub(crate) mod assembler;
 pub(crate) mod plain;
@@ -16,8 +16,10 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
+const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const LINK_CREATE: libc::c_long = 28;
 const PROG_TYPE_XDP: u32 = 6;
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const ATTACH_XDP: u32 = 37;
 
 /// Kinds of maps.
@@ -218,21 +220,42 @@ struct ProgLoad {
     flags: u32,
 }
 
-/// Licence and properties of a program.
+/// Kind, licence and properties of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
+    /// Where the program may be attached.
+    pub kind: ProgramKind,
     /// Licence reported to the kernel. Some helper functions require one that is compatible with the kernel's.
     pub licence: &'static CStr,
     /// True if the program accepts frames of several pages.
     pub fragments: bool,
 }
 
+/// Kinds of programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// Runs for each frame that an interface receives.
+    Xdp = PROG_TYPE_XDP as isize,
+    /// Runs whenever the kernel passes a tracepoint, with its arguments.
+    RawTracepoint = PROG_TYPE_RAW_TRACEPOINT as isize,
+}
+
+const LICENCE: &CStr = c"MIT OR Apache-2.0";
+
 /// Loads an XDP program.
 ///
 /// # Errors
 /// The system's error, with the message of the verifier appended.
 pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
-    load_on(code, Terms { licence: c"MIT OR Apache-2.0", fragments: false })
+    load_on(code, Terms { kind: ProgramKind::Xdp, licence: LICENCE, fragments: false })
+}
+
+/// Loads a program for [`trace`].
+///
+/// # Errors
+/// Those of [`load`]; `EPERM` without `CAP_BPF` and `CAP_PERFMON`.
+pub fn load_tracer(code: &[Instruction]) -> io::Result<OwnedFd> {
+    load_on(code, Terms { kind: ProgramKind::RawTracepoint, licence: LICENCE, fragments: false })
 }
 
 /// Like [`load`], on other terms.
@@ -243,7 +266,7 @@ pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
     const FRAGMENTS: u32 = 1 << 5;
     let attempt = |log: &mut [u8]| {
         let mut attributes = ProgLoad {
-            kind: PROG_TYPE_XDP,
+            kind: terms.kind as u32,
             count: code.len() as u32,
             instructions: code.as_ptr() as u64,
             license: terms.licence.as_ptr() as u64,
@@ -299,6 +322,24 @@ pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> 
         Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EPERM)) => Err(e),
         Err(_) => attempt(GENERIC).map(|link| (link, Mode::Generic)),
     }
+}
+
+#[repr(C)]
+struct RawTracepointOpen {
+    name: u64,
+    program: u32,
+    pad: u32,
+    cookie: u64,
+}
+
+/// Runs the program at this tracepoint of the kernel, on all processors, for as long as the returned link lives.
+///
+/// # Errors
+/// The system's error; `ENOENT` if the kernel has no such tracepoint.
+pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
+    let mut attributes =
+        RawTracepointOpen { name: tracepoint.as_ptr() as u64, program: program.as_raw_fd() as u32, pad: 0, cookie: 0 };
+    bpf(RAW_TRACEPOINT_OPEN, &mut attributes).map(owned)
 }
 
 #[repr(C)]

@@ -19,6 +19,7 @@ pub mod memory;
 mod netlink;
 pub mod priority;
 pub mod simulated;
+pub mod softirq_time;
 mod spread;
 pub mod tap;
 pub mod wait;

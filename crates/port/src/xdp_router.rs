@@ -7,7 +7,7 @@
 mod program;
 
 use crate::af_packet::sys::{interface_index, interface_mac};
-use crate::bpf::{self, Mode, SharedArray, Terms};
+use crate::bpf::{self, Mode, ProgramKind, SharedArray, Terms};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -70,7 +70,7 @@ impl Counter {
 
 /// The helper function for route look-ups requires a program with terms compatible with the kernel's: this program may be used under the
 /// MIT licence, like all of this project, or under the GPL.
-const TERMS: Terms = Terms { licence: c"Dual MIT/GPL", fragments: true };
+const TERMS: Terms = Terms { kind: ProgramKind::Xdp, licence: c"Dual MIT/GPL", fragments: true };
 
 /// The program at an interface. It is removed with this value, and with the process, however the process ends.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ fn near<'a>(table: &MergedTable, row: &MergedRow<'a>) -> Vec<&'a TrialResult> {
 }
 
 /// Share of the processor time of the DUT's forwarding, 0 to 1, that was work for the tester's ends of the links;
-/// `None` if it is not known. Over several trials, because the kernel reports it in steps of 10 ms.
+/// `None` if it is not known.
 fn tester_share(results: &[&TrialResult]) -> Option<f64> {
     let known = results.iter().filter_map(|r| Some((r.health.tester_on_dut_ns?, r.health.dut_used_ns?)));
     let (tester, all) = known.fold((0, 0), |(tester, all), (t, a)| (tester + t, all + a));

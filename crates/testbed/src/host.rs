@@ -79,7 +79,6 @@ impl HostWatch {
         health.tester_waited_ns =
             before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
         let share = watched.as_ref().zip(used).and_then(|(watched, used)| TesterShare::of(watched, used));
-        let used = share.map_or(used, |share| Some(share.whole));
         health.dut_processor = watched.map(|watched| {
             let stall_times = rig.started().map_or(Vec::new(), |started| {
                 let now = (std::time::Instant::now(), rig.now().0 as i64 - started.0 as i64);
@@ -87,6 +86,7 @@ impl HostWatch {
             });
             ProcessorRecord { stall_times, ..processor_record(&watched, used, dut_waited) }
         });
+        let used = share.map_or(used, |share| Some(share.whole));
         health.tester_on_dut_ns = share.map(|share| nanoseconds(share.tester));
         if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
             health.tester_stolen_ns = then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max();
@@ -106,13 +106,15 @@ struct TesterShare {
 }
 
 impl TesterShare {
-    /// `used` is the time of the DUT's threads, which includes their receive work. So softirq time is work for the
-    /// interfaces that they send to: the tester's ends of the links. `None` if the kernel does not count it.
+    /// `used` is the time of the DUT's threads, which includes their receive work. So softirqs that receive or send frames are work
+    /// for the interfaces that they send to: the tester's ends of the links. `None` if the time of these softirqs was not measured:
+    /// what the kernel samples at its ticks is wrong if the frames are in step with them.
     fn of(watched: &Watched, used: Duration) -> Option<TesterShare> {
-        let tester = watched.softirq?;
+        let measured = watched.softirq.filter(|_| watched.softirq_apart);
+        let tester = watched.held_up.or(measured)?;
         Some(match watched.softirq_apart {
             true => TesterShare { whole: used + tester, tester },
-            // The two are counted in different ways, and the processor may have been interrupted while it was idle.
+            // A softirq may have held up a thread that is not the DUT's.
             false => TesterShare { whole: used, tester: tester.min(used) },
         })
     }
@@ -164,18 +166,19 @@ fn share_of_load(used: Duration, sending_s: f64, receiving_s: f64) -> Option<f64
 /// and a margin.
 const LEAVING_IDLE: Duration = Duration::from_micros(2);
 
-/// `used` is the processor time of the DUT itself. Foreign time is the larger of two: the time that other programs were
+/// `used` is the processor time of the DUT's threads. Foreign time is the larger of two: the time that other programs were
 /// seen to run, and the rest of the elapsed time that nothing explains. The rest covers programs that ended meanwhile
 /// or that this process may not see.
 ///
 /// The DUT's threads waited for others at most as long as they waited in all, and at most as long as others ran.
 fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Waited>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
+    // Otherwise the times of threads include it.
     let interrupted = watched.softirq.filter(|_| watched.softirq_apart).unwrap_or_default();
-    let seen = watched.programs.zip(used).map(|(programs, used)| (programs + interrupted).saturating_sub(used + own));
+    let seen = watched.programs.zip(used).map(|(programs, used)| programs.saturating_sub(used + own));
     let rest = watched.idle.zip(watched.idled).zip(used).map(|((idle, idled), used)| {
         let leaving = LEAVING_IDLE * u32::try_from(idled).unwrap_or(u32::MAX);
-        let known = idle + leaving + used + watched.stolen.unwrap_or_default() + own;
+        let known = idle + leaving + used + interrupted + watched.stolen.unwrap_or_default() + own;
         watched.elapsed.saturating_sub(known)
     });
     let foreign = seen.max(rest).map(nanoseconds);
@@ -267,19 +270,24 @@ mod tests {
         let ms = Duration::from_millis;
         let watched = |softirq, softirq_apart| Watched { softirq, softirq_apart, ..Watched::default() };
         let share = |watched| TesterShare::of(&watched, ms(600)).map(|share| (share.whole, share.tester));
-        assert_eq!(share(watched(Some(ms(150)), false)), Some((ms(600), ms(150))));
-        assert_eq!(share(watched(Some(ms(610)), false)), Some((ms(600), ms(600))), "steps of 10 ms");
         assert_eq!(share(watched(Some(ms(150)), true)), Some((ms(750), ms(150))), "not in the times of threads");
-        assert_eq!(share(watched(None, false)), None);
+        assert_eq!(share(watched(Some(ms(150)), false)), None, "sampled at ticks");
+        assert_eq!(share(watched(None, true)), None);
+        let held_up =
+            |ns: u64, apart| Watched { held_up: Some(Duration::from_nanos(ns)), ..watched(Some(ms(300)), apart) };
+        let exact = Duration::from_nanos(150_000_001);
+        assert_eq!(share(held_up(150_000_001, false)), Some((ms(600), exact)));
+        assert_eq!(share(held_up(150_000_001, true)), Some((ms(600) + exact, exact)));
+        assert_eq!(share(held_up(610_000_000, false)), Some((ms(600), ms(600))));
         // Softirq time that is not in the times of threads is not foreign either.
         let apart = Watched {
             elapsed: ms(1_000),
             idle: Some(ms(250)),
             programs: Some(ms(600)),
+            held_up: Some(ms(140)),
             ..watched(Some(ms(150)), true)
         };
-        let share = TesterShare::of(&apart, ms(600)).unwrap();
-        assert_eq!(processor_record(&apart, Some(share.whole), None).foreign_ns, Some(0));
+        assert_eq!(processor_record(&apart, Some(ms(600)), None).foreign_ns, Some(0));
     }
 
     #[test]
@@ -304,6 +312,7 @@ mod tests {
             others: vec![(417, "cc1".into(), ms(12)), (418, "as".into(), ms(3))],
             stolen: Some(ms(50)),
             softirq: Some(ms(150)),
+            held_up: Some(ms(140)),
             softirq_apart: false,
             own: Some(ms(5)),
             stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),

@@ -39,7 +39,7 @@ pub struct Health {
     pub dut_used_ns: Option<u64>,
     /// Part of this time that the kernel spent on the tester's ends of the links. The kernel does this work on the
     /// processor that sends to them: it receives the frames that the DUT sent, and moves frames from its input queue to
-    /// the ring. In ns, by samples of the kernel: 10 ms more or less. Absent if unknown.
+    /// the ring. In ns; absent if it was not measured. Records of earlier versions have samples of the kernel, which may be far off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_on_dut_ns: Option<u64>,
     /// Interference of the machine with the DUT's processor; absent if the DUT has no dedicated one.

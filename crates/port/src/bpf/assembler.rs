@@ -65,6 +65,8 @@ pub use Operand::{Is, Value};
 pub enum Helper {
     MapLookup = 1,
     TimeNs = 5,
+    Processor = 8,
+    ThreadName = 16,
     Redirect = 23,
     RedirectMap = 51,
     FibLookup = 69,

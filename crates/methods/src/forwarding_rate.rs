@@ -1,6 +1,8 @@
 //! Forwarding rate at maximum offered load, FRMOL (RFC 2285 section 3.6.2, RFC 2889 section 5.6; the maximum receive rate
 //! of FD.io CSIT).
 
+mod processor_time;
+
 use crate::Method;
 use crate::columns;
 use crate::modifiers;
@@ -30,16 +32,11 @@ pub struct ForwardingRate;
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "30 s", "length of a trial (RFC 2889 section 5.6.3: 30 s)");
 const REPEATS: Param<u32> = Param::new("repeats", "3", "10", "trials per frame size");
-const PER_PROCESSOR_SECOND: Param<bool> = Param::new(
-    "per_processor_second",
-    "false",
-    "false",
-    "also rank routers by the frames that they forward per second of their processor time, which tells them apart where the tester is the limit",
+const PROCESSOR_TIME_AT: Param<Option<FrameRate>> = Param::optional(
+    "processor_time_at",
+    "a load, in fps per sending port, at which routers are also ranked by the frames that they forward per second of their processor time: \
+     one that each of them carries",
 );
-/// Differences of processor time that matter: batches and caches cost one router as much from one bring-up to the next.
-const LEAST_OF_PROCESSOR: f64 = 0.1;
-/// The kernel counts the tester's share of that time in steps of this length.
-const STEP_S: f64 = 0.01;
 
 static SPEC: TestSpec = TestSpec {
     name: "forwarding_rate",
@@ -50,7 +47,7 @@ static SPEC: TestSpec = TestSpec {
         &TRAFFIC,
         &LABELLED,
         &MODIFIED,
-        &[TRIAL_DURATION.spec(), REPEATS.spec(), PER_PROCESSOR_SECOND.spec()],
+        &[TRIAL_DURATION.spec(), REPEATS.spec(), PROCESSOR_TIME_AT.spec()],
         &AFTER_TRIAL
     ],
     figures: &[
@@ -60,10 +57,10 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec {
             key: "forwarding_rate_{size}_frames_per_cpu_s",
-            help: "frames forwarded per second of the router's processor time, with `per_processor_second`",
+            help: "frames forwarded per second of the router's processor time at `processor_time_at`",
         },
     ],
-    tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
+    tables: &[TABLE.shape(), processor_time::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -116,8 +113,8 @@ impl Method for ForwardingRate {
             while results.len() < repeats as usize {
                 bed.progress(
                     &format!("forwarding rate, {}", pattern.size_text()),
-                    index * repeats + results.len() as u32,
-                    modifiers::count(params) as u32 * repeats,
+                    index * loads(params) * repeats + results.len() as u32,
+                    all_trials(params),
                 );
                 let load = Load::Maximum { limit_pps: limit.pps() };
                 let purpose = format!("forwarding rate {}: trial {}", pattern.size, results.len() + 1);
@@ -192,37 +189,26 @@ impl Method for ForwardingRate {
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
             let load_pps = Some(limit.pps());
             outcome.ranks.push(RankFigure { tester_limited, load_pps, ..higher(key, title, "fps", Some(average)) });
-            if PER_PROCESSOR_SECOND.get(params) {
-                let key = format!("forwarding_rate_{}_frames_per_cpu_s", pattern.size);
-                let title = format!("Frames per second of processor time, {}", pattern.size_text());
-                let own_s = processor_s(&results);
-                let frames: u64 = results.iter().map(TrialResult::received).sum();
-                let value = own_s.map(|own_s| frames as f64 / own_s);
-                let resolution = own_s.map_or(0.0, |own_s| STEP_S / own_s);
-                let figure = higher(key, title, "frames/s", value);
-                outcome.ranks.push(RankFigure {
-                    load_pps,
-                    least: LEAST_OF_PROCESSOR,
-                    resolution,
-                    independent_of_loss: true,
-                    ..figure
-                });
-                if own_s.is_none() {
-                    note(outcome, "The router's processor time, or the tester's share of it, is not known.");
-                }
-            }
-            stopped
+            stopped?;
+            let Some(rate) = PROCESSOR_TIME_AT.get(params) else { return Ok(()) };
+            processor_time::measure(bed, pattern, outcome, params, rate, |bed, trial| {
+                bed.progress(
+                    &format!("processor time, {} at {rate}", pattern.size_text()),
+                    (index * loads(params) + 1) * repeats + trial,
+                    all_trials(params),
+                );
+            })
         });
         for_each_size(bed, params, outcome, each)
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
+        let trials = f64::from(all_trials(params));
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 1.0))
     }
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
-        Some(by_size(params, TrialCount::exactly(REPEATS.get(params) as usize)))
+        Some(by_size(params, TrialCount::exactly((loads(params) * REPEATS.get(params)) as usize)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -232,13 +218,11 @@ impl Method for ForwardingRate {
     }
 }
 
-/// Processor time of the DUT in these trials, in seconds, without what its processor did for the tester's ends of the links; `None` where that is
-/// not known.
-fn processor_s(results: &[TrialResult]) -> Option<f64> {
-    let (mut used_ns, mut tester_ns) = (0, 0);
-    for result in results {
-        used_ns += result.health.dut_used_ns?;
-        tester_ns += result.health.tester_on_dut_ns?;
-    }
-    (used_ns > tester_ns).then(|| (used_ns - tester_ns) as f64 / 1e9)
+/// Number of loads for each frame size.
+fn loads(params: &Params) -> u32 {
+    1 + u32::from(PROCESSOR_TIME_AT.get(params).is_some())
+}
+
+fn all_trials(params: &Params) -> u32 {
+    modifiers::count(params) as u32 * loads(params) * REPEATS.get(params)
 }

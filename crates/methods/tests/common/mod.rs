@@ -42,6 +42,8 @@ pub struct Fake {
     pub unfit_above_frames: u64,
     /// These trials (from 1) lose one frame in a hundred, whatever their load.
     pub disturbed: std::ops::Range<u64>,
+    /// Processor time in ns for each received frame, and the tester's part of it.
+    pub processor_ns: Option<(u64, Option<u64>)>,
     /// The n-th trial (from 1) fails with this error.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
@@ -102,6 +104,7 @@ impl Fake {
             unfit_band_pps: (0.0, 0.0),
             unfit_above_frames: u64::MAX,
             disturbed: 0..0,
+            processor_ns: None,
             fail: None,
             trials: Vec::new(),
             asked: 0,
@@ -213,7 +216,7 @@ impl Fake {
         }
         // After the sender stops, the buffer drains at capacity.
         let receiving_s = sending_s.max((sent - lost) as f64 / self.capacity_pps);
-        TrialResult {
+        let mut result = TrialResult {
             trial: self.trials.len() as u64 + 1,
             sending_s,
             receiving_s,
@@ -221,7 +224,13 @@ impl Fake {
             groups,
             senders: senders.len() as u32,
             ..TrialResult::default()
+        };
+        if let Some((used, tester)) = self.processor_ns {
+            let received = result.received();
+            result.health.dut_used_ns = Some(received * used);
+            result.health.tester_on_dut_ns = tester.map(|tester| received * tester);
         }
+        result
     }
 }
 

@@ -13,6 +13,7 @@ mod lower_bounds;
 mod methods;
 mod mlrsearch;
 mod patterns;
+mod processor_time;
 mod recorded_devices;
 mod routes;
 mod trial_counts;

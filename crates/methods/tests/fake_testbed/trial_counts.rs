@@ -3,6 +3,7 @@
 use crate::common::{Fake, method, params, size};
 use drophammer_methods::{METHODS, TrialCount};
 use drophammer_model::outcome::Outcome;
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 
 /// Number of trials of a test on this bed, and the announced number, with `searches` unknown throughputs.
@@ -35,6 +36,9 @@ fn a_count_that_parameters_fix_is_exact() {
             let (found, said) = counted(name, &mut bed, conformant, &[], 0);
             assert_eq!(said, TrialCount::exactly(found), "{name}");
         }
+        let at = ("processor_time_at", ParamValue::Rate(FrameRate(1_000.0)));
+        let (found, said) = counted("forwarding_rate", &mut bed, conformant, &[at], 0);
+        assert_eq!(said, TrialCount::exactly(found), "with processor time");
         // A router without a throughput is only flooded.
         let (found, said) = counted("overload", &mut bed, conformant, &[], 0);
         assert_eq!(said, TrialCount::between(found / 3, found), "overload");

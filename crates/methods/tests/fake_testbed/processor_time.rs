@@ -1,0 +1,46 @@
+//! Frames per second of processor time, on a testbed with a known one.
+
+use crate::common::{Fake, rank, run, size};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::Load;
+
+#[test]
+fn frames_per_processor_second_are_compared_at_one_load_without_loss() {
+    let at = |pps| ("processor_time_at", ParamValue::Rate(FrameRate(pps)));
+    let processor_ns = Some((2_000, Some(750)));
+    let mut bed = Fake { capacity_pps: 250_000.0, tester_pps: 1_000_000.0, processor_ns, ..Fake::new() };
+    let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), at(100_000.0)]);
+    end.unwrap();
+    assert_eq!(bed.trials.len(), 6);
+    assert!(bed.trials[3..].iter().all(|(spec, _)| spec.load == Load::Constant { rate_pps: 100_000.0 }));
+    let row = &outcome.tables.iter().find(|table| table.key == "processor_time").unwrap().rows[0];
+    assert_eq!(row.trials, [4, 5, 6]);
+    let key = "forwarding_rate_64_frames_per_cpu_s";
+    let figure = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
+    assert_eq!((figure.value, figure.load_pps), (Some(800_000.0), Some(100_000.0)), "1,250 ns per frame");
+    // A router that loses a part of this load has no figure.
+    let mut bed = Fake { capacity_pps: 90_000.0, processor_ns, ..Fake::new() };
+    let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), at(100_000.0)]);
+    end.unwrap();
+    assert_eq!(rank(&outcome, key), None);
+    assert!(outcome.notes.iter().any(|note| note.contains("lost 10.0 %")), "{:?}", outcome.notes);
+}
+
+/// Otherwise it would be ranked behind routers that have it.
+#[test]
+fn a_figure_that_cannot_be_known_is_not_a_failure() {
+    let figure = |outcome: &Outcome| outcome.ranks.iter().any(|rank| rank.key.ends_with("_frames_per_cpu_s"));
+    let at = ("processor_time_at", ParamValue::Rate(FrameRate(100_000.0)));
+    let measured = |mut bed: Fake, said: &str| {
+        let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), at.clone()]);
+        end.unwrap();
+        assert!(rank(&outcome, "forwarding_rate_64_pps").is_some() && !figure(&outcome));
+        assert!(outcome.notes.iter().any(|note| note.contains(said)), "{:?}", outcome.notes);
+    };
+    measured(Fake { processor_ns: Some((2_000, None)), ..Fake::new() }, "is not known");
+    // A load that the tester cannot offer costs only this figure.
+    let unfit_band_pps = (99_000.0, 101_000.0);
+    measured(Fake { unfit_band_pps, processor_ns: Some((2_000, Some(0))), ..Fake::new() }, "processor time left out");
+}

@@ -96,7 +96,7 @@ pub const DRAIN: Param<Duration> = Param::new(
     "drain",
     "200 ms",
     "2 s",
-    "wait for late frames after the last one was sent; ends when all are back (RFC 2544 section 23 d)",
+    "wait for late frames after the last one was sent; ends when all are back, and goes on while frames arrive, up to 2 s (RFC 2544 section 23 d)",
 );
 /// Wait for late frames in seconds that RFC 2544 section 23 d asks for.
 const RFC_DRAIN_S: f64 = 2.0;

@@ -185,7 +185,8 @@ pub struct TrialSpec {
     /// Width of time bins in seconds; absent for no bins.
     pub bin_s: Option<f64>,
     /// Time to wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). It begins after
-    /// the last departure and the last event. It ends early when every frame is accounted for.
+    /// the last departure and the last event. It ends early when every frame is accounted for. Each frame that arrives
+    /// extends it by this time, up to 2 s.
     pub drain_s: f64,
     /// Events during the trial. The trial does not end before its last event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -60,6 +60,8 @@ const QUIET_NS: u64 = 2_000_000;
 /// How long the loop does not sleep after the last departure, while frames are awaited at a port that gives them the time
 /// of their reading. The latency of a later frame is above this time, of which a nap of the clock is 5 % at most.
 const AWAKE_NS: u64 = 20_000_000;
+/// Limit of the drain while frames still arrive (RFC 2544 section 23 d), unless the drain itself is longer.
+const RESIDUAL_NS: u64 = 2_000_000_000;
 /// Time, in addition to twice the drain, for taking frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
 /// Bursts taken from one port before the other ports.
@@ -87,6 +89,17 @@ pub(crate) struct Sender {
 /// perhaps while the loop was held up, so they are taken first; but this has a limit, because a device may send for ever.
 fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
     since_done_ns >= if behind { drain_ns.saturating_mul(2).saturating_add(BEHIND_NS) } else { drain_ns }
+}
+
+/// How long the drain is: `drain_ns` after the last departure. A frame that arrives within it, `arrived_ns` after the last departure,
+/// extends it, because more frames may wait in the same queue of the router. A short drain must not turn these into losses.
+fn extended(drain_ns: u64, arrived_ns: Option<u64>) -> u64 {
+    arrived_ns.unwrap_or(0).saturating_add(drain_ns).min(longest_drain(drain_ns))
+}
+
+/// How long a drain of `drain_ns` is at most.
+pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
+    if drain_ns == 0 { 0 } else { drain_ns.max(RESIDUAL_NS) }
 }
 
 /// Groups adjacent generators that use the same queue.
@@ -125,6 +138,8 @@ pub(crate) struct LaneState {
     /// True if the other lanes have been notified that this one has finished sending.
     announced: bool,
     quiet_since: Option<Instant>,
+    /// Frames that had arrived when the loop last looked, and when that number grew last.
+    arrived: (u64, Option<Instant>),
     /// Requests that this lane has handled.
     seen: Requests,
     /// True if its part of the trial is over.
@@ -231,7 +246,16 @@ impl LaneState {
     ) -> Result<bool, PortError> {
         let Course { start, until, lane, live, events, drain_ns } = course;
         let LaneState {
-            senders, watch, events: carried_out, control_due, done_at, announced, quiet_since, seen, ..
+            senders,
+            watch,
+            events: carried_out,
+            control_due,
+            done_at,
+            announced,
+            quiet_since,
+            arrived,
+            seen,
+            ..
         } = self;
         let mut events = &events[carried_out.len()..];
         let due = |events: &[PlannedEvent]| events.first().map_or(Instant(u64::MAX), |e| Instant(start.0 + e.at_ns));
@@ -345,6 +369,11 @@ impl LaneState {
             if let Some(done) = *done_at {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
+                let distinct = part.analyzer.distinct();
+                if distinct != arrived.0 {
+                    *arrived = (distinct, Some(now));
+                }
+                let drain_ns = extended(drain_ns, arrived.1.map(|at| at.0.saturating_sub(done.0)));
                 // Until the pass after the last frame, because a hold-off before that frame was read is noticed there.
                 awake = at_reading && quiet_since.is_none() && since_done_ns < AWAKE_NS;
                 if accounted {

@@ -217,6 +217,11 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         delivered: received.clone().map(|g| g.bins[b].0).sum(),
         arrived: received.clone().map(|g| g.bins[b].1).sum(),
     });
+    let mut bins: Vec<Bin> = bins.collect();
+    // Senders have the bins of the planned drain. What is beyond is part of the trial only as far as frames arrived.
+    let planned = sent.clone().map(|g| g.bins.len()).max().unwrap_or(bins.len());
+    let arrived = bins.iter().rposition(|bin| bin.arrived > 0).map_or(0, |last| last + 1);
+    bins.truncate(planned.max(arrived));
     GroupCounts {
         group: name.to_owned(),
         intended: sum_sent(|g| g.intended),
@@ -230,7 +235,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         received_bytes: sum(|g| g.bytes),
         latency: latency(received.clone()),
         ipdv: ipdv::summary(received.clone().filter_map(|group| group.ipdv.as_ref())),
-        bins: bins.collect(),
+        bins,
         stopped: stopped(senders, index),
         ..GroupCounts::default()
     }

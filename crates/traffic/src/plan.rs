@@ -1,6 +1,7 @@
 //! A trial prepared before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
+use crate::engine::longest_drain;
 use crate::generator::{PortGenerator, Stream, destination_order};
 use crate::headers;
 pub use crate::layout::{Layout, QueueIndex};
@@ -351,11 +352,16 @@ impl Plan {
         let events = planned_events(spec)?;
         let pattern = Pattern::new(timing.seed);
         let bin_ns = spec.bin_s.map(|s| (s * 1e9).round() as u64).filter(|ns| *ns > 0);
-        let bins = bin_ns.map_or(0, |ns| {
-            let last_event = events.last().map_or(0, |e| e.at_ns);
-            let span = (spec.sending_time().as_nanos() as f64).max(last_event as f64) + spec.drain_s * 1e9;
-            (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
-        });
+        let drain_ns = (spec.drain_s.max(0.0) * 1e9).round() as u64;
+        let bins_to = |drain_ns: u64| {
+            bin_ns.map_or(0, |ns| {
+                let last_event = events.last().map_or(0, |e| e.at_ns);
+                let span = (spec.sending_time().as_nanos() as f64).max(last_event as f64) + drain_ns as f64;
+                (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
+            })
+        };
+        // Frames that arrive may make the drain longer.
+        let (bins, most_bins) = (bins_to(drain_ns), bins_to(longest_drain(drain_ns)));
         let queues = layout.senders(&spec.flows);
         let mut generators = Vec::new();
         for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port, &queues)) {
@@ -380,7 +386,9 @@ impl Plan {
         let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames));
         let analyzer = |lane, register, pattern| {
             let hosts = hosts.clone();
-            Analyzer::new(spec, hosts, &layout, lane, register, &groups, &frames, window, timing, pattern, bin_ns, bins)
+            Analyzer::new(
+                spec, hosts, &layout, lane, register, &groups, &frames, window, timing, pattern, bin_ns, most_bins,
+            )
         };
         let mut parts: Vec<Part> = (0..layout.lanes())
             .map(|lane| Part { generators: Vec::new(), analyzer: analyzer(lane, register.clone(), pattern.clone()) })
@@ -394,7 +402,7 @@ impl Plan {
             groups,
             destinations: tallied(spec, timing.seed),
             events,
-            drain_ns: (spec.drain_s.max(0.0) * 1e9).round() as u64,
+            drain_ns,
             maximum: matches!(spec.load, Load::Maximum { .. }),
         })
     }

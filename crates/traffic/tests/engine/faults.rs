@@ -290,6 +290,19 @@ fn frames_that_outlive_their_trial_are_stale_in_the_next_and_counted_nowhere_els
     }
 }
 
+/// They wait in the same queue of the device as those that arrived before them.
+#[test]
+fn a_short_drain_goes_on_while_frames_arrive_but_not_for_ever() {
+    for (delay, seconds, received) in [(400 * MS, 1.0, 1_000..=1_000), (2_500 * MS, 4.0, 3_499..=3_501)] {
+        let mut bench = Bench::new(2, move |f, out| out.push(f.on(delay)));
+        let flows = one("64", Family::Ipv4, 1.0).flows;
+        let mut trial = spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, seconds);
+        trial.drain_s = 0.1;
+        let result = bench.run(&trial);
+        assert!(received.contains(&result.received()), "{delay} ns: {}", result.received());
+    }
+}
+
 #[test]
 fn a_frame_that_waited_in_the_port_since_the_last_trial_is_stale() {
     let mut bench = Bench::new(2, |f, out| out.push(f.on(if f.number == 100 { 300 * MS } else { DELAY })));

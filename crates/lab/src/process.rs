@@ -265,6 +265,42 @@ pub(crate) fn tail(log: &Path) -> String {
     format!("  last lines of {}:\n{}", log.display(), last.join("\n"))
 }
 
+/// Daemons of tests that have a child.
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use super::*;
+
+    /// Time limit of what happens at once.
+    const AT_ONCE: Duration = Duration::from_secs(10);
+
+    /// Starts a daemon `guest` that runs this shell script, and waits until its log ends with the number of a process,
+    /// which is returned.
+    pub(crate) fn with_child(script: &str, folder: &Path) -> (Daemon, u32) {
+        let mut sh = command(&find("sh", "dash").unwrap(), "test");
+        sh.args(["-c", script]);
+        let daemon = Daemon::start("guest", sh, folder).unwrap();
+        let told = || {
+            let text = std::fs::read_to_string(folder.join("guest.log")).unwrap_or_default();
+            let last = text.strip_suffix('\n').and_then(|text| text.lines().last());
+            let child = last.and_then(|line| line.parse::<u32>().ok());
+            Ok(child.map_or(Look::NotYet("no child".into()), Look::Ready))
+        };
+        let child = wait::until(AT_ONCE, &|| false, told).unwrap();
+        (daemon, child)
+    }
+
+    /// Waits until a process has ended. Its parent may not have asked for its status yet.
+    pub(crate) fn await_gone(pid: u32) {
+        let gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let state = stat.rsplit(") ").next().unwrap_or_default();
+            let gone = state.is_empty() || state.starts_with(['Z', 'X']);
+            Ok(if gone { Look::Ready(()) } else { Look::NotYet(format!("a process lives: {stat}")) })
+        };
+        wait::until(AT_ONCE, &|| false, gone).unwrap();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,25 +348,11 @@ mod tests {
     #[test]
     fn a_daemon_that_does_not_end_in_time_ends_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
-        let mut sh = command(&find("sh", "dash").unwrap(), "test");
-        sh.args(["-c", "sleep 600 & echo $!; wait"]);
-        let mut daemon = Daemon::start("guest", sh, folder.path()).unwrap();
-        let told = || {
-            let text = std::fs::read_to_string(folder.path().join("guest.log")).unwrap_or_default();
-            let child = text.strip_suffix('\n').and_then(|line| line.parse::<u32>().ok());
-            Ok(child.map_or(Look::NotYet("no child".into()), Look::Ready))
-        };
-        let child = wait::until(Duration::from_secs(10), &|| false, told).unwrap();
+        let (mut daemon, child) = tests_support::with_child("sleep 600 & echo $!; wait", folder.path());
         daemon.await_end(Duration::from_millis(20));
         daemon.check().unwrap();
         daemon.end(false);
-        let ended = || {
-            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            let state = stat.rsplit(") ").next().unwrap_or_default();
-            let gone = state.is_empty() || state.starts_with(['Z', 'X']);
-            Ok(if gone { Look::Ready(()) } else { Look::NotYet(format!("the child lives: {stat}")) })
-        };
-        wait::until(Duration::from_secs(10), &|| false, ended).unwrap();
+        tests_support::await_gone(child);
     }
 
     #[test]

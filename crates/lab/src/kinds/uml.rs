@@ -5,6 +5,7 @@
 
 mod agent;
 mod dut;
+mod ending;
 pub mod guest;
 mod link_end;
 mod links;

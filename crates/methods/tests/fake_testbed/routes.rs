@@ -422,3 +422,33 @@ fn filters_have_figures_only_of_all_cases() {
     assert_eq!(filtered("", "64 128", &both), [of_64, of_128, leaked]);
     assert_eq!(filtered(", 128: deny", "64 128", &both), [of_64]);
 }
+
+/// A test that does not apply has no verdicts, so this router would pass.
+#[test]
+fn a_router_that_loses_frames_at_every_load_fails_the_tests_with_traffic_to_routes() {
+    let lossy = "no throughput was found: the router loses frames at every load";
+    let why = format!("{lossy}; `rate` gives a load that is no share of it");
+    for name in [
+        "fib_convergence",
+        "link_failover",
+        "longest_match",
+        "route_flap",
+        "route_filtering",
+        "convergence_skyline",
+        "reset",
+    ] {
+        // Some of these tests need a third port.
+        let mut bed = Router::new(1);
+        let (port, peer) = (bed.bed.ports[1].clone(), bed.peers[1].clone());
+        bed.bed.ports.push(port);
+        bed.peers.push(PeerView { port: 2, ..peer });
+        bed.bed.floor = 0.5;
+        let (outcome, end) = run(name, &mut bed, &[("routes", 100)]);
+        assert_eq!(end, Err(TestError::Failed(why.clone())), "{name}");
+        assert!(outcome.ranks.is_empty(), "{name}: {:?}", outcome.ranks);
+        // The router was tried, and nothing but the search has sent.
+        let trials = &bed.bed.trials;
+        assert!(!trials.is_empty(), "{name}");
+        assert!(trials.iter().all(|(spec, _)| spec.purpose.starts_with("throughput 64: ")), "{name}");
+    }
+}

@@ -12,6 +12,7 @@ use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::time::Duration;
 
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
+const NO_THROUGHPUT: &str = "no throughput was found: the router loses frames at every load";
 
 /// A bed with a router that is another one while it has filters.
 struct Filtered {
@@ -20,6 +21,8 @@ struct Filtered {
     is_filtered: bool,
     /// Trials with this in their purpose are unfit.
     unfit: &'static str,
+    /// Half of the frames of this size are lost, whatever the load and the filter.
+    lossy: &'static str,
 }
 
 impl Filtered {
@@ -37,7 +40,15 @@ impl Testbed for Filtered {
         if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
             return Err(TestError::Unfit(vec!["host busy".into()]));
         }
-        self.now().trial(spec)
+        let lossy = spec.size.to_string() == self.lossy;
+        let bed = self.now();
+        let floor = bed.floor;
+        if lossy {
+            bed.floor = 0.5;
+        }
+        let result = bed.trial(spec);
+        bed.floor = floor;
+        result
     }
 
     fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
@@ -64,13 +75,20 @@ impl Testbed for Filtered {
 
 /// One filter of 10 conditions on this router, with trials that are unfit.
 fn filters(plain: Fake, filtered: Fake, unfit: &'static str, over: &[(&str, ParamValue)]) -> Outcome {
-    let mut bed = Filtered { plain, filtered, is_filtered: false, unfit };
-    let method = method("filters");
-    let over = [&[size("64"), ("conditions", ParamValue::Counts(vec![10]))], over].concat();
-    let mut outcome = Outcome::default();
-    let positions = ("permit", ParamValue::Texts(vec!["last".into()]));
-    method.run(&mut bed, &params(method, false, &[&over[..], &[positions]].concat()), &mut outcome).unwrap();
+    let (outcome, end) = one_filter(&mut Filtered { plain, filtered, is_filtered: false, unfit, lossy: "" }, over);
+    end.unwrap();
     outcome
+}
+
+/// The test with one filter of 10 conditions.
+fn one_filter(bed: &mut Filtered, over: &[(&str, ParamValue)]) -> (Outcome, Result<(), TestError>) {
+    let method = method("filters");
+    let conditions = ("conditions", ParamValue::Counts(vec![10]));
+    let positions = ("permit", ParamValue::Texts(vec!["last".into()]));
+    let over = [&[size("64"), conditions, positions][..], over].concat();
+    let mut outcome = Outcome::default();
+    let end = method.run(bed, &params(method, false, &over), &mut outcome);
+    (outcome, end)
 }
 
 /// Keys of the figures, without the frame size, and whether they have a value.
@@ -250,7 +268,6 @@ fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
 /// A test that does not apply has no verdicts, so this one would pass.
 #[test]
 fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughput() {
-    let no_throughput = "no throughput was found: the router loses frames at every load";
     for name in ["latency", "packet_order", "system_recovery"] {
         let mut bed = Fake::new();
         bed.known.throughput.insert(crate::common::pattern("64"), None);
@@ -258,8 +275,8 @@ fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughp
         let of = (name == "packet_order").then(|| ("load_of", ParamValue::Text("throughput".into())));
         let over: Vec<_> = of.into_iter().chain([size("64 1518")]).collect();
         let (outcome, end) = run(name, &mut bed, &over);
-        assert_eq!(end, Err(TestError::Failed(no_throughput.into())), "{name}");
-        let said = format!("64 bytes not tested: {no_throughput}");
+        assert_eq!(end, Err(TestError::Failed(NO_THROUGHPUT.into())), "{name}");
+        let said = format!("64 bytes not tested: {NO_THROUGHPUT}");
         assert!(outcome.notes.contains(&said), "{name}: {:?}", outcome.notes);
         assert!(outcome.deviations.contains(&"64 bytes: not tested".to_owned()), "{name}: {:?}", outcome.deviations);
         // The other size has its results.
@@ -267,11 +284,33 @@ fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughp
         assert!(bed.trials.iter().all(|(spec, _)| spec.size.to_string() == "1518"), "{name}");
     }
     let (outcome, end) = run("soak", &mut Fake { floor: 0.5, ..Fake::new() }, &[]);
-    assert_eq!(end, Err(TestError::Failed(format!("{no_throughput}; give `rate`"))));
+    assert_eq!(end, Err(TestError::Failed(format!("{NO_THROUGHPUT}; give `rate`"))));
     assert!(outcome.tables.is_empty());
     // A load that the suite states needs no throughput.
     let mut bed = Fake::new();
     bed.known.throughput.insert(crate::common::pattern("64"), None);
     let at = ("compare_at", ParamValue::Rate(FrameRate(1_000.0)));
     run("latency", &mut bed, &[size("64"), at]).1.unwrap();
+}
+
+/// The same for the test that searches by itself, without filters first.
+#[test]
+fn a_router_that_loses_frames_at_every_load_fails_the_test_of_filters() {
+    let (plain, filtered) = (Fake::new(), Fake::new());
+    let mut bed = Filtered { plain, filtered, is_filtered: false, unfit: "", lossy: "64" };
+    let (outcome, end) = one_filter(&mut bed, &[size("64 128")]);
+    assert_eq!(end, Err(TestError::Failed(NO_THROUGHPUT.into())));
+    let said = format!("64 bytes not tested: {NO_THROUGHPUT}");
+    assert!(outcome.notes.contains(&said), "{:?}", outcome.notes);
+    assert!(outcome.deviations.contains(&"64 bytes: not tested".to_owned()), "{:?}", outcome.deviations);
+    // With the filter no throughput is found either. The other size has its results.
+    let of_128 = [
+        "filters_128_10_pps",
+        "filters_128_10_percent",
+        "latency_filters_128_10_percent",
+        "filters_128_leaked",
+        "filters_128_denied",
+    ];
+    let wanted: Vec<_> = std::iter::once((PPS, false)).chain(of_128.map(|key| (key, true))).collect();
+    assert_eq!(figures(&outcome), wanted);
 }

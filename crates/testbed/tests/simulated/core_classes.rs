@@ -239,6 +239,39 @@ fn links_without_classes_are_found() {
     assert!(text(outcome, LINKS, row - 1, 11).contains("frames came to its queue, by the routes"));
 }
 
+/// Each queue has room for all frames that its link cannot carry: links drop nothing at 150 %.
+#[test]
+fn links_that_drop_nothing_were_not_overloaded() {
+    const NOT_OVERLOADED: &str = "not known: no link between routers dropped a frame, so none was overloaded";
+    let params = "core_links_down: 2, queue: 8000";
+    let memory = classes("", params);
+    let outcome = memory.outcome(TEST);
+    assert_eq!(memory.tests()[0].status, TestStatus::Completed);
+    let found = verdicts(outcome, TEST);
+    // Without overload nothing is to be dropped, and the classes are judged.
+    assert_eq!(found[..3], [AS_IT_MUST; 3]);
+    assert_eq!(found[3..], [NOT_OVERLOADED; 3]);
+    for row in 0..rows(outcome, LINKS).len() {
+        assert_eq!(get(outcome, LINKS, row, "dropped"), 0.0, "row {row}");
+    }
+    let has_no_figures = |outcome: &Outcome| {
+        assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+        let why = "no figures: no link between routers dropped a frame, so none was overloaded";
+        assert!(outcome.notes.iter().any(|note| note.contains(why)), "{:?}", outcome.notes);
+    };
+    has_no_figures(outcome);
+    // A frame that is lost is lost, whatever the links carry. Each way loses its 8,000th frame of gold, which comes with
+    // the overload.
+    let lossy = classes(", class_drop_every: 8000", params);
+    let outcome = lossy.outcome(TEST);
+    let found = verdicts(outcome, TEST);
+    assert_eq!(found[0], AS_IT_MUST);
+    let less = "though it offers less than its share of every link";
+    assert!(found[3].starts_with("lost ") && found[3].ends_with(less), "{found:?}");
+    assert_eq!(found[4..], [NOT_OVERLOADED; 2]);
+    has_no_figures(outcome);
+}
+
 /// The test on a bed in which only one router has faults.
 fn with_faults_of(params: &str, router: usize, faults: Faults) -> (Outcome, Memory) {
     let suite = suite(MESH, 4, "", params);

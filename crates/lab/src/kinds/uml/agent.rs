@@ -53,7 +53,7 @@ pub(super) fn ask(
 }
 
 /// True for the errors of a connection to a guest that has no time: it accepts nothing, or does not even answer ARP.
-fn is_busy(kind: ErrorKind) -> bool {
+pub(super) fn is_busy(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
 }
 

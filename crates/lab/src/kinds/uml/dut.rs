@@ -1,5 +1,6 @@
 //! The outside of a guest: starts it, joins its taps to the tester, asks it, ends it.
 
+use super::ending::{self, works};
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where, await_no_idle};
 use crate::ends::Ends;
@@ -26,11 +27,11 @@ use std::time::{Duration, Instant};
 const READY: Duration = Duration::from_secs(60);
 /// Additional time for each BGP neighbour.
 const NEIGHBOUR: Duration = Duration::from_millis(150);
-/// Time in which a guest must end after it was asked to halt.
-const HALT: Duration = Duration::from_secs(3);
 /// The pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check takes
 /// processor time of the guest, more of it the more routes there are.
 const LOOKING: u32 = 5;
+/// Milliseconds between two ARP requests for the guest's address on the management network.
+const NEIGHBOUR_AGAIN_MS: &str = "200";
 /// Device that makes taps.
 const TAPS: &str = "/dev/net/tun";
 /// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not
@@ -80,11 +81,6 @@ pub(super) fn modules() -> Result<String, LabError> {
             remedy: "install the Debian package `user-mode-linux`".into(),
         }),
     }
-}
-
-/// Fails once the guest has ended. After a panic of its kernel, its process waits for ever.
-fn works(daemon: &mut Daemon) -> Result<(), LabError> {
-    daemon.check_works("Kernel panic")
 }
 
 impl UmlDut {
@@ -178,6 +174,10 @@ impl UmlDut {
         lines.push(format!("link set {} up", agent::INTERFACE));
         let home = self.ends.netns();
         home.ip(&lines)?;
+        // The kernel asks once a second for the guest's address, and a guest that is up would be found that much later.
+        // The namespaces of ordinary users do not have this setting.
+        let setting = format!("net/ipv4/neigh/{}/retrans_time_ms", agent::INTERFACE);
+        let _ = home.sysctl(&[(setting, NEIGHBOUR_AGAIN_MS)]);
         // The guest passes frames on as complete, even if checksum or segmentation is left to the tap.
         let mut ports = self.taps().filter(|name| *name != agent::INTERFACE);
         ports.try_for_each(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop))
@@ -195,7 +195,7 @@ impl UmlDut {
     /// Waits until the guest reports that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
         let (mut next, mut last) = (Instant::now(), String::new());
-        let look = |dut: &UmlDut| match agent::ask_once(dut.ends.netns(), "ready", || Ok(())) {
+        let look = |dut: &UmlDut, answer: Result<Value, LabError>| match answer {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.ends.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
@@ -209,8 +209,11 @@ impl UmlDut {
             if begun < next {
                 return Ok(Look::NotYet(last.clone()));
             }
-            let found = look(dut)?;
-            next = begun + begun.elapsed() * LOOKING;
+            let answer = agent::ask_once(dut.ends.netns(), "ready", || Ok(()));
+            // A guest whose kernel is not up yet has no work with the question.
+            let silent = matches!(&answer, Err(LabError::Io { source, .. }) if agent::is_busy(source.kind()));
+            let found = look(dut, answer)?;
+            next = begun + if silent { Duration::ZERO } else { begun.elapsed() * LOOKING };
             if let Look::NotYet(why) = &found {
                 last.clone_from(why);
             }
@@ -265,9 +268,8 @@ impl UmlDut {
 
     /// Ends every process of the guest and removes the taps, even if the lab's PID namespace has already ended.
     fn remove(&mut self) -> Result<(), LabError> {
-        if let Some(mut daemon) = self.daemon.take() {
-            // The process leads a group; the guest's processes are its children and do not all end with it.
-            daemon.end(false);
+        if let Some(daemon) = self.daemon.take() {
+            ending::kill(daemon);
         }
         let home = self.ends.netns();
         let there = |name: &&str| home.sys(&format!("class/net/{name}")).exists();
@@ -448,12 +450,9 @@ impl Dut for UmlDut {
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
-        // A guest that does not answer, or does not halt in time, is ended as well.
-        if self.check_process().is_ok()
-            && self.ask("halt").is_ok()
-            && let Some(daemon) = &mut self.daemon
-        {
-            daemon.await_end(HALT);
+        if let Some(daemon) = self.daemon.take() {
+            let home = self.ends.netns();
+            ending::end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), ending::HALT);
         }
         self.remove()
     }

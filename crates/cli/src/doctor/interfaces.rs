@@ -33,12 +33,9 @@ fn of(name: &str) -> Finding {
     };
     let speed: i64 = read("speed").parse().unwrap_or(-1);
     let speed = if speed > 0 { format!("{speed} Mbit/s") } else { "speed unknown".into() };
-    let found = format!(
-        "{driver}, {speed}, {} receive and {} transmit queues, MTU {}",
-        queues("rx-"),
-        queues("tx-"),
-        read("mtu")
-    );
+    let receive = queues("rx-");
+    let found =
+        format!("{driver}, {speed}, {receive} receive and {} transmit queues, MTU {}", queues("tx-"), read("mtu"));
     let mut finding = Finding::good(format!("interface {name}"), found);
     if read("carrier") != "1" {
         finding = finding.note(format!("no carrier: plug the cable in, and `ip link set {name} up`"));
@@ -47,6 +44,11 @@ fn of(name: &str) -> Finding {
         let output = Command::new("ethtool").args([option, name]).output().ok().filter(|o| o.status.success());
         output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
     };
+    if receive > 1 {
+        finding = finding.note(format!(
+            "one frame may overtake another one in another receive queue, so their order is not known: `ethtool -L {name} combined 1`"
+        ));
+    }
     // Many cards have no pause frames, and ethtool then fails.
     notes(name, asked("-k").as_deref(), asked("-a").as_deref()).into_iter().fold(finding, Finding::note)
 }

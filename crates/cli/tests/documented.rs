@@ -5,11 +5,14 @@
 mod command_lines;
 #[path = "common/pages.rs"]
 mod pages;
+#[path = "common/workers.rs"]
+mod workers;
 
 use command_lines::{example, examples};
 use pages::{pages, root, suites};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 
 /// Command lines that are not run: a word of theirs or the beginning of one, and why. Other tests run them.
 const NOT_RUN: [(&str, &str); 8] = [
@@ -145,18 +148,19 @@ fn all() -> Vec<(String, Vec<Vec<String>>, String)> {
 
 #[test]
 fn documented_commands_do_what_is_documented() {
-    let (mut ran, mut left) = (0, vec![0; NOT_RUN.len()]);
-    for (page, lines, text) in all() {
+    let counts = Mutex::new((0, vec![0; NOT_RUN.len()]));
+    // Each page has a folder of its own, and its routers are in virtual time.
+    workers::for_each(&all(), |_, (page, lines, text)| {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(root().join("docs"), folder.path().join("docs")).unwrap();
-        let place = Place { folder: folder.path(), shown: suites(&text) };
+        let place = Place { folder: folder.path(), shown: suites(text) };
         for words in lines {
-            if let Some(reason) = not_run(&words) {
-                left[reason] += 1;
+            if let Some(reason) = not_run(words) {
+                counts.lock().unwrap().1[reason] += 1;
                 continue;
             }
             let begun = std::time::Instant::now();
-            let words = place.prepare(&words);
+            let words = place.prepare(words);
             let output = place.run(&words);
             let line = format!("{page}: drophammer {}", words.join(" "));
             println!("{line}: {:.1} s", begun.elapsed().as_secs_f64());
@@ -168,9 +172,10 @@ fn documented_commands_do_what_is_documented() {
             // These only write files.
             let printed = !output.stdout.is_empty() || !said.is_empty();
             assert_eq!(printed, words[0] != "man", "{line}: {said}");
-            ran += 1;
+            counts.lock().unwrap().0 += 1;
         }
-    }
+    });
+    let (ran, left) = counts.into_inner().unwrap();
     assert!(ran > 40, "{ran} command lines were run");
     for ((word, why), left) in NOT_RUN.iter().zip(left) {
         println!("{left} with `{word}` not run: {why}");

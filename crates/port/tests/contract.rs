@@ -184,7 +184,8 @@ fn unplugged(bench: &Bench) -> Checked {
 }
 
 fn every_frame(bench: &Bench) -> Checked {
-    const COUNT: u64 = 200_000;
+    // The port below a capture has passed this with all frames, and these are enough for the file to reach its limit.
+    let count = if bench.captured { 50_000 } else { 200_000 };
     let mut ports = bench.pair()?;
     for (from, ipv6, len) in [(0, false, 60), (1, true, 78), (0, true, 1514), (1, false, 1514)] {
         let mut template = frame(ipv6, len, 3, 0);
@@ -199,7 +200,7 @@ fn every_frame(bench: &Bench) -> Checked {
             next += 1;
             Ok(())
         };
-        let accepted = send(&mut ports, from, &mut template, COUNT, |port| {
+        let accepted = send(&mut ports, from, &mut template, count, |port| {
             loop {
                 let frames = port.receive().map_err(|e| e.to_string())?;
                 frames.iter().try_for_each(|a| see(a.at, a.frame))?;
@@ -209,7 +210,7 @@ fn every_frame(bench: &Bench) -> Checked {
             }
         })?;
         take_all(&bench.clock, ports[1 - from].as_mut(), &mut see)?;
-        check(accepted == COUNT && next == COUNT, || format!("{len} bytes: {accepted} accepted, {next} received"))?;
+        check(accepted == count && next == count, || format!("{len} bytes: {accepted} accepted, {next} received"))?;
         let back = ports[from].receive().map_err(|e| e.to_string())?.len();
         check(back == 0, || format!("the sender received {back} frames"))?;
         for port in &mut ports {

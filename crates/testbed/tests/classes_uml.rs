@@ -11,6 +11,7 @@ use common::{cell, rows};
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml;
 use drophammer_model::outcome::Cell;
+use drophammer_model::record::{Record, TestRecord, TrialRecord};
 use std::process::ExitCode;
 
 const TEST: &str = "class_of_service";
@@ -20,36 +21,61 @@ const STRICT: [f64; 3] = [50.0, 50.0, 0.0];
 /// Tolerance of a share, in points.
 const NEAR: f64 = 2.0;
 
-/// The scheduler of the guest, the scheduling that the test requests, the shares at 150 %, and whether they pass the
-/// test.
-const CASES: [(&str, &str, [f64; 3], bool); 4] = [
-    ("htb", "weights", BY_WEIGHT, true),
-    ("htb", "priority", STRICT, true),
-    ("prio", "priority", STRICT, true),
+/// What a test requests of a guest: the scheduling, the shares at 150 %, and whether they pass the test.
+type Case = (&'static str, [f64; 3], bool);
+
+/// The schedulers of guests, each with the tests of one guest, in order.
+const GUESTS: [(&str, [Case; 2]); 2] = [
+    ("htb", [("weights", BY_WEIGHT, true), ("priority", STRICT, true)]),
     // This scheduler supports only priorities.
-    ("prio", "weights", STRICT, false),
+    ("prio", [("priority", STRICT, true), ("weights", STRICT, false)]),
 ];
 
-fn classes(lab: &mut Lab, scheduler: &str, scheduling: &str, shares: [f64; 3], right: bool) -> Result<(), String> {
+/// Brings a guest up and runs its tests, whose `id` is their scheduling.
+fn guest(lab: &mut Lab, scheduler: &str, cases: &[Case]) -> Result<(), String> {
+    let test = |(scheduling, ..): &Case| {
+        format!(
+            "  - {TEST}: {{id: {scheduling}, bottleneck: 2 Mbit/s, queue: 64, scheduling: {scheduling}, tolerance: {NEAR}, trial_duration: 2 s, \
+             pause: 1 ms, drain: 500 ms}}\n"
+        )
+    };
+    let tests: String = cases.iter().map(test).collect();
     let suite = format!(
         "suite: classes\nprofile: quick\nrounds: 1\n\
          duts: [{{name: box, kind: uml, routing: static, memory: 128, links: veth, scheduler: {scheduler}}}]\n\
          ports:\n  - {{name: p1, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p2, speed: 100 Mbit/s, ipv6: off}}\n  \
          - {{name: p3, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p4, speed: 100 Mbit/s, ipv6: off}}\n\
-         tests: [{{{TEST}: {{bottleneck: 2 Mbit/s, queue: 64, scheduling: {scheduling}, tolerance: {NEAR}, trial_duration: 2 s, pause: 1 ms, drain: 500 ms}}}}]\n"
+         tests:\n{tests}"
     );
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, &suite, folder.path())?;
+    // The trials of a test are stored before it.
+    let (mut trials, mut ended) = (Vec::new(), 0);
+    for record in &memory.records {
+        match record {
+            Record::Trial(trial) if trial.test == TEST => trials.push(&**trial),
+            Record::Test(test) if test.test == TEST => {
+                let case = cases.iter().find(|(scheduling, ..)| test.id.as_deref() == Some(*scheduling));
+                let case = case.ok_or_else(|| format!("{scheduler}: a test {:?}", test.id))?;
+                classes(scheduler, case, test, &std::mem::take(&mut trials))?;
+                ended += 1;
+            }
+            _ => {}
+        }
+    }
+    if ended == cases.len() { Ok(()) } else { Err(format!("{scheduler}: {ended} tests ended")) }
+}
+
+/// Checks the result of a test, and what the guest counted in each of its trials.
+fn classes(scheduler: &str, case: &Case, test: &TestRecord, trials: &[&TrialRecord]) -> Result<(), String> {
+    let (scheduling, shares, right) = *case;
     let case = format!("{scheduler}, {scheduling}");
-    let status =
-        || format!("{case}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
-    let outcome = &memory.tests().into_iter().find(|test| test.test == TEST).ok_or_else(status)?.outcome;
+    let status = || format!("{case}: {:?} {:?}", test.status, test.outcome.notes);
+    let outcome = &test.outcome;
     if outcome.tables.iter().all(|table| table.key != TEST || table.rows.len() != 6) {
         return Err(status());
     }
     let get = |row, column| cell(outcome, TEST, row, column).unwrap_or(-1.0);
-    let trials = memory.trials();
-    let trials: Vec<_> = trials.iter().filter(|trial| trial.test == TEST).collect();
     // First without overload, then with it.
     for row in 0..6 {
         let (lost, name) = (get(row, "lost"), NAMES[row % 3]);
@@ -83,8 +109,6 @@ fn main() -> ExitCode {
             println!("    without uml: {why}");
             return Ok(());
         }
-        CASES
-            .iter()
-            .try_for_each(|(scheduler, scheduling, shares, right)| classes(lab, scheduler, scheduling, *shares, *right))
+        GUESTS.iter().try_for_each(|(scheduler, cases)| guest(lab, scheduler, cases))
     })
 }

@@ -11,12 +11,12 @@ use common::{Memory, read_suite};
 use drophammer_lab::kinds::uml;
 use drophammer_lab::{Dut, Lab};
 use drophammer_methods::Testbed;
-use drophammer_model::beside::{ExtraFrame, IcmpError};
+use drophammer_model::beside::{ExtraFrame, IcmpError, OtherTraffic};
 use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::topology::{LOOP_PREFIX, System};
 use drophammer_model::traffic::{Ethernet, Header, Ipv4, Udp};
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
@@ -131,8 +131,8 @@ fn circling(setup: &TestSetup<'_>, port: usize, ttl: u8, number: u64) -> Result<
     })
 }
 
-/// Ordinary traffic between the two ports, in both directions.
-fn ordinary(setup: &TestSetup<'_>) -> Result<TrialSpec, String> {
+/// Ordinary traffic between the two ports, in both directions. Late frames are awaited for `drain_s` seconds.
+fn ordinary(setup: &TestSetup<'_>, drain_s: f64) -> Result<TrialSpec, String> {
     let mut flows = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
         let [a, b] = [from, to].map(|port| setup.ports()[port].ipv4.as_ref().map(|a| a.destinations));
@@ -146,7 +146,7 @@ fn ordinary(setup: &TestSetup<'_>) -> Result<TrialSpec, String> {
         load: Load::Burst { frames: ORDINARY, rate_pps: 200.0 },
         duration_s: 0.0,
         bin_s: None,
-        drain_s: 2.0,
+        drain_s,
         events: Vec::new(),
     })
 }
@@ -176,13 +176,19 @@ fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, exp
     }
 }
 
+/// Sends packets with this TTL that circle, and ordinary ones at the same time. The longer their way, the longer their
+/// answers are awaited: for 2 s with the highest TTL.
+fn send(setup: &mut TestSetup<'_>, port: usize, ttl: u8) -> Result<(TrialResult, OtherTraffic), String> {
+    let spec = ordinary(setup, 1.0 + f64::from(ttl) / 255.0)?;
+    let extra = (0..CIRCLING).map(|number| circling(setup, port, ttl, number)).collect::<Result<Vec<_>, _>>()?;
+    setup.trial_beside(&spec, &extra).map_err(text)
+}
+
 /// Packets with this TTL circle, and ordinary ones pass.
 fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> Checked {
     let before = counts(system, &read(setup)?);
     let cpu = setup.bench().device.router_cpu().ok_or("no processor time of each router")?;
-    let spec = ordinary(setup)?;
-    let extra = (0..CIRCLING).map(|number| circling(setup, port, ttl, number)).collect::<Result<Vec<_>, _>>()?;
-    let (result, other) = setup.trial_beside(&spec, &extra).map_err(text)?;
+    let (result, other) = send(setup, port, ttl)?;
     for group in &result.groups {
         ensure((group.offered, group.received) == (ORDINARY, ORDINARY), || format!("ordinary traffic: {group:?}"))?;
     }
@@ -220,7 +226,7 @@ fn tells(dut: &mut dyn Dut, delayed: bool) -> Checked {
 
 /// The least latency of ordinary traffic in each direction.
 fn least_latency(setup: &mut TestSetup<'_>) -> Result<Vec<Duration>, String> {
-    let spec = ordinary(setup)?;
+    let spec = ordinary(setup, 2.0)?;
     let result = setup.trial(&spec).map_err(text)?;
     Ok(result.groups.iter().map(|group| Duration::from_nanos(group.latency.min_ns)).collect())
 }
@@ -244,8 +250,9 @@ fn system(lab: &mut Lab, topology: &str, delayed: bool) -> Checked {
     let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
     setup.await_forwarding(&[Family::Ipv4]).map_err(text)?;
     let checked = (|| {
-        // With the first packets of a router its neighbours are resolved.
-        circles(&mut setup, &system, 0, 13).or_else(|_| circles(&mut setup, &system, 0, 13))?;
+        // With the first packets each router resolves the neighbours of the loop, and the counters contain ARP.
+        send(&mut setup, 0, 13)?;
+        circles(&mut setup, &system, 0, 13)?;
         let all: &[(usize, u8)] = if delayed { &[(1, 7)] } else { &[(0, 64), (1, 64), (0, 255), (1, 2)] };
         all.iter().try_for_each(|(port, ttl)| circles(&mut setup, &system, *port, *ttl))?;
         let latency = least_latency(&mut setup)?;

@@ -2,7 +2,8 @@
 //! families: routes pass, and no stored file contains the key. With another key in the router's configuration no
 //! session comes up, and none between a peer without GTSM and a router with it.
 //!
-//! The lab must be entered by a process with one thread, so this test has no harness. The guest of kind `uml` and the
+//! The lab must be entered by a process with one thread, so this test has no harness: `main` starts itself again for
+//! each part. The parts measure nothing and mostly wait, so they run at the same time. The guest of kind `uml` and the
 //! reference device are further instances of this program.
 
 mod common;
@@ -10,11 +11,16 @@ mod common;
 use common::program::verdicts::Verdicts;
 use common::program::{as_device, run_in_lab};
 use common::{cell, rows};
-use drophammer_lab::kinds::uml::{self, guest};
+use drophammer_lab::kinds::uml;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::record::TestStatus;
+use serde_json::json;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+type Checked = Result<(), String>;
+/// The result of a test, with its name.
+type Named = (String, Checked);
 
 const KEY: &str = "sesame4711";
 
@@ -50,7 +56,7 @@ fn suite(duts: &str, protection: &str) -> String {
 }
 
 /// Checks that no file in the folder contains the key.
-fn key_is_not_in(folder: &Path) -> Result<(), String> {
+fn key_is_not_in(folder: &Path) -> Checked {
     for entry in std::fs::read_dir(folder).map_err(|e| e.to_string())? {
         let path = entry.map_err(|e| e.to_string())?.path();
         if path.is_dir() {
@@ -62,7 +68,7 @@ fn key_is_not_in(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn same_keys(lab: &mut Lab) -> Result<(), String> {
+fn same_keys(lab: &mut Lab) -> Checked {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let mut duts: String = templates().map(|(kind, ..)| format!("  - {{name: {kind}, kind: {kind}}}\n")).collect();
     duts += "  - {name: reference, kind: reference, links: veth}\n";
@@ -98,65 +104,126 @@ fn same_keys(lab: &mut Lab) -> Result<(), String> {
     key_is_not_in(folder.path())
 }
 
-/// A router with the configuration `template` accepts no session of peers with this protection; the test fails with a
-/// cause that `because` accepts.
-fn refuses(
+/// Routers with what `change` makes of their templates accept no session of peers with this protection; the test fails
+/// with a cause that `because` accepts. One result for each kind.
+fn refuse(
     lab: &mut Lab,
-    kind: &str,
-    template: &str,
+    change: fn(&str) -> String,
     protection: &str,
     because: fn(&str) -> bool,
-) -> Result<(), String> {
+) -> Result<Vec<(&'static str, Checked)>, String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let file = folder.path().join("template");
-    std::fs::write(&file, template).map_err(|e| e.to_string())?;
-    let dut = format!("  - {{name: {kind}, kind: {kind}, template: {}}}\n", file.display());
-    let memory = run_in_lab(lab, &suite(&dut, protection).replace("20 s}", "3 s}"), folder.path())?;
-    match memory.tests().iter().find(|test| test.test == "bgp_pass_through").map(|test| &test.status) {
-        Some(TestStatus::Completed) => Err("the session came up".into()),
-        Some(ended) if because(&format!("{ended:?}")) => key_is_not_in(folder.path()),
-        Some(ended) => Err(format!("it ended otherwise: {ended:?}")),
-        None => Err("there was no test".into()),
+    let mut duts = String::new();
+    for (kind, _, template) in templates() {
+        let file = folder.path().join(format!("{kind}-template"));
+        std::fs::write(&file, change(template)).map_err(|e| e.to_string())?;
+        duts += &format!("  - {{name: {kind}, kind: {kind}, template: {}}}\n", file.display());
     }
+    // A route of a session that seems to be up is awaited for as long as the session.
+    let suite = suite(&duts, protection).replace("establish: 20 s}", "establish: 3 s, patience: 3 s}");
+    let memory = run_in_lab(lab, &suite, folder.path())?;
+    let tests = memory.tests();
+    let judged = |kind: &str| match tests.iter().find(|t| t.test == "bgp_pass_through" && t.dut == kind) {
+        None => Err("there was no test".to_owned()),
+        Some(test) if test.status == TestStatus::Completed => Err("the session came up".to_owned()),
+        Some(test) if because(&format!("{:?}", test.status)) => key_is_not_in(folder.path()),
+        Some(test) => Err(format!("it ended otherwise: {:?}", test.status)),
+    };
+    Ok(templates().map(|(kind, ..)| (kind, judged(kind))).collect())
+}
+
+/// The results of [`refuse`] as `KIND WHAT`.
+fn named(what: &str, refused: Result<Vec<(&'static str, Checked)>, String>) -> Vec<Named> {
+    match refused {
+        Ok(all) => all.into_iter().map(|(kind, result)| (format!("{kind} {what}"), result)).collect(),
+        Err(e) => vec![(format!("every kind {what}"), Err(e))],
+    }
+}
+
+fn with_every_kind(lab: &mut Lab) -> Vec<Named> {
+    vec![("sessions with every kind are signed and routes pass".into(), same_keys(lab))]
+}
+
+fn with_another_key(lab: &mut Lab) -> Vec<Named> {
+    // The kernel drops segments signed with another key without an answer.
+    let silent = |why: &str| why.contains("does not answer on TCP") && why.contains("keys of the two sides may differ");
+    let refused = refuse(lab, |template| template.replace("{{ bgp.md5 }}", "another"), &both(), silent);
+    named("with another key takes no session", refused)
+}
+
+fn with_gtsm_alone(lab: &mut Lab) -> Vec<Named> {
+    // It may accept what arrives before it has set the socket's least TTL, an OPEN, and nothing after it.
+    let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not passed on");
+    let refused = refuse(lab, |template| template.replace("{% if bgp.gtsm %}", "{% if true %}"), "", deaf);
+    named("with GTSM takes no session of peers without", refused)
+}
+
+type Part = (&'static str, fn(&mut Lab) -> Vec<Named>);
+
+/// Each part has a lab of its own.
+const PARTS: [Part; 3] =
+    [("every-kind", with_every_kind), ("another-key", with_another_key), ("gtsm-alone", with_gtsm_alone)];
+/// Argument of the process of a part, before the name of the part.
+const PART: &str = "--part";
+
+/// Runs a part and prints its results, a line of JSON each.
+fn run(part: &Part) -> ExitCode {
+    let results = match Lab::enter(&LabOptions::default()) {
+        Ok(mut lab) => part.1(&mut lab),
+        Err(e) => vec![("the lab is entered".into(), Err(e.to_string()))],
+    };
+    results.iter().for_each(|result| println!("{}", json!(result)));
+    ExitCode::SUCCESS
+}
+
+/// Starts the process of a part.
+fn start(part: &Part) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?).args([PART, part.0]).stdout(Stdio::piped()).spawn()
+}
+
+/// The results of a part, once its process has ended.
+fn results(part: &Part, child: std::io::Result<Child>) -> Vec<Named> {
+    let failed = |why: String| (part.0.to_owned(), Err(why));
+    let output = match child.and_then(Child::wait_with_output) {
+        Ok(output) => output,
+        Err(e) => return vec![failed(e.to_string())],
+    };
+    let mut results: Vec<Named> = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        match serde_json::from_str(line) {
+            Ok(result) => results.push(result),
+            Err(_) => println!("    {line}"),
+        }
+    }
+    if !output.status.success() || results.is_empty() {
+        results.push(failed(output.status.to_string()));
+    }
+    results
 }
 
 fn main() -> ExitCode {
     if let Some(code) = as_device() {
         return code;
     }
-    let args: Vec<_> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|a| a == guest::SUBCOMMAND) {
-        return match guest::run(&args[1..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("{e}");
-                ExitCode::FAILURE
-            }
-        };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, name] = &args[..]
+        && flag == PART
+        && let Some(part) = PARTS.iter().find(|part| part.0 == name)
+    {
+        return run(part);
     }
     let mut verdicts = Verdicts::begin();
-    match Lab::enter(&LabOptions::default()) {
-        Ok(mut lab) => {
-            verdicts.count("sessions with every kind are signed and routes pass", same_keys(&mut lab));
-            if let Some(why) = uml::unfit_processor() {
-                println!("    without uml: {why}");
-            }
-            for (kind, _, template) in templates() {
-                // The kernel drops segments signed with another key without an answer.
-                let silent = |why: &str| {
-                    why.contains("does not answer on TCP") && why.contains("keys of the two sides may differ")
-                };
-                let other_key = template.replace("{{ bgp.md5 }}", "another");
-                let name = format!("{kind} with another key takes no session");
-                verdicts.count(&name, refuses(&mut lab, kind, &other_key, &both(), silent));
-                // It may accept what arrives before it has set the socket's least TTL, an OPEN, and nothing after it.
-                let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not passed on");
-                let with_gtsm = template.replace("{% if bgp.gtsm %}", "{% if true %}");
-                let name = format!("{kind} with GTSM takes no session of peers without");
-                verdicts.count(&name, refuses(&mut lab, kind, &with_gtsm, "", deaf));
-            }
+    if let Some(why) = uml::unfit_processor() {
+        println!("    without uml: {why}");
+    }
+    let children = PARTS.each_ref().map(start);
+    let all: Vec<_> = PARTS.iter().zip(children).map(|(part, child)| (part, results(part, child))).collect();
+    for (part, mut found) in all {
+        if found.iter().any(|(_, result)| result.is_err()) {
+            println!("    {} once more, alone: {found:?}", part.0);
+            found = results(part, start(part));
         }
-        Err(e) => verdicts.count("the lab is entered", Err(e.to_string())),
+        found.into_iter().for_each(|(name, result)| verdicts.count(&name, result));
     }
     verdicts.end()
 }

@@ -38,10 +38,8 @@ const UNSAFE: &str = "port";
 
 const LONGEST: usize = 500;
 /// Longer files, each with its reason and its own bound.
-const LONGER: &[(&str, usize, &str)] = &[
-    ("crates/testbed/src/runner.rs", 590, "the course of a run in one place; what can be split off is split off"),
-    ("crates/lab/tests/lab/main.rs", 600, "one process enters the lab once and goes through all kinds"),
-];
+const LONGER: &[(&str, usize, &str)] =
+    &[("crates/testbed/src/runner.rs", 590, "the course of a run in one place; what can be split off is split off")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -4,8 +4,11 @@ use drophammer_lab::kinds::uml;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Scenario and user of each case; `root` is true if this process is root.
-pub fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
+/// A scenario, and the user as whom it runs.
+pub type Case = (&'static str, &'static str);
+
+/// All cases; `root` is true if this process is root.
+pub fn cases(root: bool) -> Vec<Case> {
     let all = [
         "linux",
         "frr",
@@ -53,4 +56,16 @@ pub fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
     cases.push(("never-ready", if root { "root" } else { "user" }));
     cases.push(("reset-beside", if root { "root" } else { "user" }));
     cases
+}
+
+/// Lanes of cases that run at the same time, and the cases that run alone after them. Most of a case is waiting, so each
+/// user has a lane, and the case that waits for a time limit has one. `external` changes interfaces of the host, and
+/// `ovs` gives its datapath flows late on a busy machine.
+pub fn at_once(cases: Vec<Case>) -> ([Vec<Case>; 3], Vec<Case>) {
+    let is_alone = |(name, _): &Case| name.starts_with("external") || name.starts_with("ovs");
+    let (alone, together): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(is_alone);
+    let waits = |(name, _): &Case| *name == "never-ready";
+    let (waiting, others): (Vec<Case>, Vec<Case>) = together.into_iter().partition(waits);
+    let (nobody, own): (Vec<Case>, Vec<Case>) = others.into_iter().partition(|(_, user)| *user == "nobody");
+    ([waiting, own, nobody], alone)
 }

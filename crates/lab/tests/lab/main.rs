@@ -10,27 +10,29 @@ mod hosts;
 mod own;
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+mod processes;
 mod resets;
 mod system;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
-use cases::cases;
+use cases::{Case, at_once, cases};
 use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Dut, Lab, LabOptions, Where, find};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, PortConfig, VlanConfig, VlanTag};
 use drophammer_model::trial::Family;
-use external::{ExternalLinks, external};
+use external::external;
 use hosts::{ROUNDS, exchange, is_tap, kernel_hosts, path_of};
 use ports::addressing;
-use std::collections::{BTreeMap, BTreeSet};
+use processes::{Program, run};
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use verdicts::Verdicts;
 
@@ -61,122 +63,38 @@ fn main() -> ExitCode {
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
     let mut verdicts = Verdicts::begin();
-    let mut asked_for = 0;
-    let root = nix::unistd::geteuid().is_root();
-    for (name, user) in cases(root).into_iter().filter(|(n, u)| format!("{n} as {u}").contains(&filter)) {
-        if args.iter().any(|a| a == "--list") {
-            println!("{name} as {user}: test");
-            continue;
-        }
-        let start = Instant::now();
-        let result = run(name, user);
-        verdicts.count(&format!("{name} as {user} ({:.2} s)", start.elapsed().as_secs_f64()), result);
-        asked_for += 1;
+    let all = cases(nix::unistd::geteuid().is_root());
+    let chosen: Vec<Case> = all.iter().copied().filter(|(n, u)| format!("{n} as {u}").contains(&filter)).collect();
+    if args.iter().any(|a| a == "--list") {
+        chosen.iter().for_each(|(name, user)| println!("{name} as {user}: test"));
+        verdicts.leave_out(all.len());
+        return verdicts.end();
     }
-    verdicts.leave_out(cases(root).len() - asked_for);
+    verdicts.leave_out(all.len() - chosen.len());
+    match Program::copy() {
+        Ok(program) => run_all(&program, chosen, &mut verdicts),
+        Err(e) => verdicts.count("a copy of this program", Err(e)),
+    }
     verdicts.end()
 }
 
-/// State of the host: interfaces, named namespaces, mounts.
-#[derive(Debug, PartialEq)]
-struct Host {
-    interfaces: BTreeSet<String>,
-    named: String,
-    mounts: usize,
-}
-
-fn names(folder: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|e| e.file_name().into_string().unwrap()).collect()
-}
-
-fn host() -> Host {
-    let named = Command::new("ip").args(["netns", "list"]).output().unwrap().stdout;
-    Host {
-        interfaces: names("/sys/class/net"),
-        named: String::from_utf8(named).unwrap(),
-        mounts: fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
-    }
-}
-
-fn namespace(of: &str) -> Option<u64> {
-    Some(fs::metadata(format!("/proc/{of}/ns/net")).ok()?.ino())
-}
-
-/// Processes of the lab whose main process is `lab`, and all network namespaces of processes on this machine and of
-/// descriptors of `lab`.
-fn seen(lab: u32) -> (BTreeSet<String>, BTreeSet<u64>) {
-    let mark = format!("DROPHAMMER_LAB={lab}:");
-    let pids: Vec<String> = names("/proc").into_iter().filter(|n| n.parse::<u32>().is_ok()).collect();
-    let marked = |pid: &&String| {
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|e| e.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes())))
+/// Runs the cases, some of them at the same time.
+fn run_all(program: &Program, chosen: Vec<Case>, verdicts: &mut Verdicts) {
+    let verdicts = Mutex::new(verdicts);
+    let one = |(name, user): &Case| {
+        let start = Instant::now();
+        let result = run(program, name, user);
+        let told = format!("{name} as {user} ({:.2} s)", start.elapsed().as_secs_f64());
+        verdicts.lock().unwrap_or_else(PoisonError::into_inner).count(&told, result);
     };
-    (pids.iter().filter(marked).cloned().collect(), pids.iter().filter_map(|p| namespace(p)).collect())
-}
-
-/// Runs a scenario in a separate process and checks that the host is as before.
-fn run(name: &str, user: &str) -> Checked {
-    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(folder.path(), mode).map_err(|e| e.to_string())?;
-    let program = folder.path().join("lab-test");
-    fs::copy(std::env::current_exe().unwrap(), &program).map_err(|e| e.to_string())?;
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-
-    let mut command = if user == "nobody" {
-        let mut c = Command::new("setpriv");
-        c.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
-        c
-    } else {
-        Command::new(&program)
-    };
-    command.arg("--scenario").arg(name).arg(&work).current_dir(folder.path()).stdout(Stdio::piped());
-    let _links = if name.starts_with("external") { Some(ExternalLinks::make()) } else { None };
-    let before = host();
-    let mut child = command.spawn().map_err(|e| e.to_string())?;
-    let lab = child.id();
-    let home = namespace("self");
-    let mut own = BTreeSet::new();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    for line in lines.map_while(Result::ok) {
-        let processes = seen(lab).0;
-        own.extend(
-            processes.iter().chain([&lab.to_string()]).filter_map(|p| namespace(p)).filter(|n| Some(*n) != home),
-        );
-        if line == "READY" {
-            // A guest has its interfaces inside, so the tester's namespace is the only one.
-            if processes.len() < 3 || own.len() < if name == "uml-killed" { 1 } else { 2 } {
-                child.kill().unwrap();
-                return Err(format!("the lab cannot be seen from outside: its end would prove nothing: {processes:?}"));
-            }
-            child.kill().unwrap();
-        } else {
-            println!("    {line}");
+    let (lanes, alone) = at_once(chosen);
+    std::thread::scope(|scope| {
+        for lane in &lanes {
+            let one = &one;
+            scope.spawn(move || lane.iter().for_each(one));
         }
-    }
-    let status = child.wait().map_err(|e| e.to_string())?;
-    let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
-    let wanted = name.ends_with("killed");
-    if wanted && !killed || !wanted && !status.success() {
-        return Err(format!("    {status}"));
-    }
-    // The kernel ends a PID namespace soon, but not at once.
-    let start = Instant::now();
-    loop {
-        let (processes, namespaces) = seen(lab);
-        let after = host();
-        if processes.is_empty() && namespaces.is_disjoint(&own) && after == before {
-            println!("    host as before after {:.3} s", start.elapsed().as_secs_f64());
-            return Ok(());
-        }
-        if start.elapsed() > Duration::from_secs(10) {
-            return Err(format!("    left: {processes:?} {own:?}\n    before {before:?}\n    after  {after:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    });
+    alone.iter().for_each(one);
 }
 
 /// The second port has a different MTU.
@@ -320,7 +238,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
             &format!("{:?}", dut.memory()),
         )?;
     } else if lab.is_root() {
-        pinned(lab)?;
+        pinned(lab, &mut *dut)?;
     } else {
         ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
     }
@@ -373,10 +291,10 @@ fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) 
 }
 
 /// The DUT's kernel threads run on its processor alone.
-fn pinned(lab: &Lab) -> Checked {
+fn pinned(lab: &Lab, dut: &mut dyn Dut) -> Checked {
     let mut seen = BTreeMap::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+    for thread in dut.threads().ok_or("no times of threads")? {
+        let status = fs::read_to_string(format!("/proc/{}/status", thread.id)).unwrap_or_default();
         let field = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned();
         if field("Name:").starts_with("napi/d") {
             seen.insert(field("Name:"), field("Cpus_allowed_list:"));

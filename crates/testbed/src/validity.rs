@@ -103,7 +103,8 @@ const STALL_FRAMES: f64 = 1_024.0;
 const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
-fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
+fn host_busy(result: &TrialResult, peak_pps: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
+    let health = &result.health;
     let mut reasons = Vec::new();
     let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
@@ -112,7 +113,7 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tole
             reasons.push(format!("{HOST_BUSY}: {what} for {time} ({percent:.0} % of the time)"));
         }
     };
-    let elapsed_ns = elapsed_s * 1e9;
+    let elapsed_ns = result.elapsed_s * 1e9;
     if let Some(waited) = health.tester_waited_ns {
         complain("the tester waited for its processor".into(), waited, elapsed_ns, tolerance.waited);
     }
@@ -135,17 +136,23 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tole
         let what = format!("the DUT waited for its processor, which other programs had{most},");
         complain(what, waited, watched_ns, tolerated);
     }
-    if stood_still(dut, peak_pps, tolerance.stall) {
+    if stood_still(result, peak_pps, tolerance.stall) {
         let stall = show_duration(Duration::from_nanos(dut.longest_stall_ns));
         reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {stall}"));
     }
     reasons
 }
 
-/// True if the processor stood still for longer than `limit`, and more frames were due meanwhile than surely wait for it.
-fn stood_still(dut: &ProcessorRecord, peak_pps: f64, limit: Duration) -> bool {
+/// True if the DUT's processor stood still for longer than `limit`, and more frames were due meanwhile than surely wait for it.
+///
+/// Nothing else runs either while the DUT's own thread keeps the processor: a receive thread that always finds new frames never lets it go. But
+/// a frame that comes when a processor begins to stand still waits until the end. So it did not if no frame took as long.
+fn stood_still(result: &TrialResult, peak_pps: f64, limit: Duration) -> bool {
+    let Some(dut) = &result.health.dut_processor else { return false };
+    let groups = result.groups.iter().filter(|group| group.latency.frames > 0);
+    let longest_ns = groups.map(|group| group.latency.max_ns).max().unwrap_or(u64::MAX);
     let stall = Duration::from_nanos(dut.longest_stall_ns);
-    stall > limit && stall.as_secs_f64() * peak_pps > STALL_FRAMES
+    stall > limit && longest_ns >= dut.longest_stall_ns / 2 && stall.as_secs_f64() * peak_pps > STALL_FRAMES
 }
 
 /// The limits for a trial of a test that bears stalls of up to `borne`, and a mark in the result if that lets a stall pass.
@@ -163,8 +170,9 @@ pub(crate) fn bear_stall(
         return tolerance;
     }
     tolerance.host.stall = borne;
+    let stood_still = stood_still(result, spec.peak_pps(), limit);
     if let Some(dut) = &mut result.health.dut_processor {
-        dut.stall_tolerated = stood_still(dut, spec.peak_pps(), limit);
+        dut.stall_tolerated = stood_still;
     }
     tolerance
 }
@@ -229,7 +237,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
-    reasons.extend(host_busy(health, result.elapsed_s, spec.peak_pps(), latency, &tolerance.host));
+    reasons.extend(host_busy(result, spec.peak_pps(), latency, &tolerance.host));
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -254,6 +262,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::latency::LatencySummary;
     use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Health, ProcessorRecord, TimedEvent};
 
     fn trial(load: Load, sending_s: f64, health: Health) -> (TrialSpec, TrialResult) {
@@ -308,6 +317,20 @@ mod tests {
         // Such stalls are borne in every test.
         assert_eq!(judged(3_000_000, 1e6, true), (true, false));
         assert_eq!(judged(10_000_000, 1e5, true), (true, false));
+    }
+
+    #[test]
+    fn a_processor_that_forwarded_at_once_did_not_stand_still() {
+        let judged = |max_ns, frames| {
+            let record = ProcessorRecord { longest_stall_ns: 40_000_000, ..ProcessorRecord::default() };
+            let health = Health { dut_processor: Some(record), ..Health::default() };
+            let (spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
+            result.groups[0].latency = LatencySummary { frames, max_ns, ..LatencySummary::default() };
+            judge(&spec, &result, false, Tolerance::of(Profile::Quick)).is_valid()
+        };
+        assert!(judged(19_999_999, 100_000));
+        assert!(!judged(20_000_000, 100_000), "a part of the wait may have been before the first frame");
+        assert!(!judged(0, 0), "nothing arrived");
     }
 
     #[test]
@@ -387,7 +410,8 @@ mod tests {
         assert!(judged(constant(), 1.0, certainly(30_000_000)).is_valid());
         reason(constant(), 1.0, certainly(31_000_000), "for 31 ms");
         let host = Tolerance::of(Profile::Conformant).host;
-        let [latency, loss] = [true, false].map(|latency| host_busy(&certainly(0), 1.0, 1e5, latency, &host));
+        let (_, result) = trial(constant(), 1.0, certainly(0));
+        let [latency, loss] = [true, false].map(|latency| host_busy(&result, 1e5, latency, &host));
         assert!(latency.len() == 1 && latency[0].contains("for 400 ms") && loss.is_empty(), "{latency:?} {loss:?}");
         reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
         assert!(judged(constant(), 1.0, dut(0, 0, 10_000_000)).is_valid(), "1,000 frames wait in the input queue");

@@ -333,7 +333,7 @@ impl LaneState {
                 }
             }
             // Whether frames may still wait at a port after this look.
-            let mut behind = false;
+            let (mut behind, before) = (false, busy);
             for LanePort { index, queue, port } in ports.iter_mut() {
                 for round in 1..=rounds {
                     let frames = port.receive()?;
@@ -354,6 +354,9 @@ impl LaneState {
                         break;
                     }
                 }
+            }
+            if busy > before && sending && !virtual_time {
+                watch.arrival(now);
             }
             if now >= *control_due {
                 *control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;

@@ -18,6 +18,8 @@ pub(crate) struct Watch {
     pub(crate) long_gaps_ns: u64,
     /// The longest of these gaps.
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
+    /// When the loop last took frames, and the longest time between two such passes in ns.
+    pub(crate) arrived: Option<(Instant, u64)>,
     /// Frames that are not test traffic.
     pub(crate) other: u64,
 }
@@ -39,6 +41,13 @@ impl Watch {
             }
         }
         self.last = Some(now);
+    }
+
+    /// The loop took frames.
+    #[inline]
+    pub(crate) fn arrival(&mut self, now: Instant) {
+        let (last, longest) = self.arrived.unwrap_or((now, 0));
+        self.arrived = Some((now, longest.max(now.0.saturating_sub(last.0))));
     }
 
     #[cold]

@@ -21,6 +21,10 @@ pub struct Health {
     /// The longest of these gaps, at most 16 per thread, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gap_times: Vec<Held>,
+    /// Longest time without an arrival while frames were sent, after the first arrival, in ns: over all threads at most as long. Absent if
+    /// nothing arrived, in virtual time, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_silence_ns: Option<u64>,
     /// Delay of frames at their handover to the port: `(percentile, ns)`.
     pub departure_error: Vec<(f64, u64)>,
     /// The same delay as a histogram: `(up to this many ns, frames)`, by powers of two.

@@ -3,7 +3,7 @@
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
-use drophammer_model::trial::{GroupCounts, Health, Load, ProcessorRecord, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use std::time::Duration;
 
 /// Limits of a profile.

@@ -6,7 +6,7 @@ use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
 use crate::live::{Board, Requests};
 use crate::outcome::merge;
-use crate::plan::{Part, Plan, PlannedEvent, QueueIndex};
+use crate::plan::{Part, Plan, PlannedEvent, QueueIndex, longest_drain};
 use crate::report::EventReport;
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
@@ -60,8 +60,6 @@ const QUIET_NS: u64 = 2_000_000;
 /// How long the loop does not sleep after the last departure, while frames are awaited at a port that gives them the time
 /// of their reading. The latency of a later frame is above this time, of which a nap of the clock is 5 % at most.
 const AWAKE_NS: u64 = 20_000_000;
-/// Limit of the drain while frames still arrive (RFC 2544 section 23 d), unless the drain itself is longer.
-const RESIDUAL_NS: u64 = 2_000_000_000;
 /// Time, in addition to twice the drain, for taking frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
 /// Bursts taken from one port before the other ports.
@@ -95,11 +93,6 @@ fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
 /// extends it, because more frames may wait in the same queue of the router. A short drain must not turn these into losses.
 fn extended(drain_ns: u64, arrived_ns: Option<u64>) -> u64 {
     arrived_ns.unwrap_or(0).saturating_add(drain_ns).min(longest_drain(drain_ns))
-}
-
-/// How long a drain of `drain_ns` is at most.
-pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
-    if drain_ns == 0 { 0 } else { drain_ns.max(RESIDUAL_NS) }
 }
 
 /// Groups adjacent generators that use the same queue.
@@ -224,6 +217,7 @@ impl LaneState {
             return Ok(());
         }
         self.over = true;
+        self.watch.close(self.done_at, clock.now());
         // However the loop ended, the kernel must not continue to send.
         let mut stopped = Ok(());
         for (generator, place) in part.generators.iter_mut().zip(&self.places) {
@@ -333,12 +327,16 @@ impl LaneState {
                 }
             }
             // Whether frames may still wait at a port after this look.
-            let (mut behind, before) = (false, busy);
+            let mut behind = false;
             for LanePort { index, queue, port } in ports.iter_mut() {
                 for round in 1..=rounds {
                     let frames = port.receive()?;
                     let count = frames.len();
                     behind |= count == drophammer_port::BURST && round == rounds;
+                    // The time of reading would hide a silence behind frames that waited at the port.
+                    if count > 0 && !at_reading && !virtual_time {
+                        watch.arrival(frames.get(count - 1).at);
+                    }
                     part.analyzer.take_burst(
                         *queue,
                         count,
@@ -354,9 +352,6 @@ impl LaneState {
                         break;
                     }
                 }
-            }
-            if busy > before && sending && !virtual_time {
-                watch.arrival(now);
             }
             if now >= *control_due {
                 *control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;

@@ -18,8 +18,10 @@ pub(crate) struct Watch {
     pub(crate) long_gaps_ns: u64,
     /// The longest of these gaps.
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
-    /// When the loop last took frames, and the longest time between two such passes in ns.
-    pub(crate) arrived: Option<(Instant, u64)>,
+    /// Arrival of the last frame, or the start of the trial before the first one.
+    pub(crate) silent_since: Instant,
+    /// Longest time without an arrival in ns, once a frame has arrived.
+    pub(crate) silence_ns: Option<u64>,
     /// Frames that are not test traffic.
     pub(crate) other: u64,
 }
@@ -28,6 +30,7 @@ impl Watch {
     /// The first gap begins at `start`, so that a loop that was held off before it and beyond it is noticed.
     pub(crate) fn begin(&mut self, start: Instant) {
         self.last = Some(start);
+        self.silent_since = start;
     }
 
     #[inline]
@@ -43,11 +46,27 @@ impl Watch {
         self.last = Some(now);
     }
 
-    /// The loop took frames.
+    /// The last frame of a burst arrived at this time. A silence before it, or between frames of the burst, is not longer than the time
+    /// since the frame before the burst.
     #[inline]
-    pub(crate) fn arrival(&mut self, now: Instant) {
-        let (last, longest) = self.arrived.unwrap_or((now, 0));
-        self.arrived = Some((now, longest.max(now.0.saturating_sub(last.0))));
+    pub(crate) fn arrival(&mut self, at: Instant) {
+        let silence = at.0.saturating_sub(self.silent_since.0);
+        self.silence_ns = Some(self.silence_ns.unwrap_or(0).max(silence));
+        self.silent_since = self.silent_since.max(at);
+    }
+
+    /// The trial ended at `end`; the last frame left at `done`. A silence that began while frames left lasts until then.
+    pub(crate) fn close(&mut self, done: Option<Instant>, end: Instant) {
+        if let (Some(done), Some(longest)) = (done, self.silence_ns)
+            && self.silent_since.0 + LONG_GAP_NS < done.0
+        {
+            self.silence_ns = Some(longest.max(end.0.saturating_sub(self.silent_since.0)));
+        }
+    }
+
+    /// Longest time without an arrival in ns; `None` if nothing arrived, or the times of arrivals are not known.
+    pub(crate) fn longest_silence_ns(&self) -> Option<u64> {
+        self.silence_ns
     }
 
     #[cold]
@@ -65,5 +84,33 @@ impl Watch {
         let mut gaps: Vec<Held> = self.longest.iter().filter(|(_, ns)| *ns > 0).map(held).collect();
         gaps.sort_unstable_by_key(|gap| gap.from_ns);
         gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Longest silence of a trial from 100 ms on, whose last frame leaves at 200 ms and that ends at 400 ms, with these arrivals in ms.
+    fn silence(arrivals: &[u64]) -> Option<u64> {
+        let mut watch = Watch::default();
+        watch.begin(Instant(100 * MS));
+        arrivals.iter().for_each(|at| watch.arrival(Instant(at * MS)));
+        watch.close(Some(Instant(200 * MS)), Instant(400 * MS));
+        watch.longest_silence_ns().map(|ns| ns / MS)
+    }
+
+    #[test]
+    fn a_silence_counts_at_the_start_amid_and_at_the_end() {
+        assert_eq!(silence(&[]), None);
+        assert_eq!(silence(&[130, 140, 200]), Some(60));
+        assert_eq!(silence(&[101, 140, 141, 199]), Some(58));
+        assert_eq!(silence(&[170, 171, 199]), Some(70), "before the first frame");
+        assert_eq!(silence(&[150, 180, 230]), Some(50), "across the last departure");
+        assert_eq!(silence(&[150, 198]), Some(202), "it began while frames left, and nothing came after it");
+        assert_eq!(silence(&[150, 199]), Some(50), "a router that loses frames is silent after the last one");
+        assert_eq!(silence(&[150, 140, 199]), Some(50), "another port");
     }
 }

@@ -1,7 +1,6 @@
 //! A trial prepared before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
-use crate::engine::longest_drain;
 use crate::generator::{PortGenerator, Stream, destination_order};
 use crate::headers;
 pub use crate::layout::{Layout, QueueIndex};
@@ -286,6 +285,14 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
 const WINDOW_BUDGET: u64 = 1 << 31;
 /// The same for continuous traffic (2 MiB), which would fill a window of any size.
 const CONTINUOUS_WINDOW_BUDGET: u64 = 1 << 24;
+/// Limit of the drain while frames still arrive (RFC 2544 section 23 d), unless the drain itself is longer.
+const RESIDUAL_NS: u64 = 2_000_000_000;
+
+/// How long a drain of `drain_ns` is at most.
+pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
+    if drain_ns == 0 { 0 } else { drain_ns.max(RESIDUAL_NS) }
+}
+
 /// Maximum number of time bins per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
 

@@ -60,7 +60,8 @@ pub struct LaneReport {
     /// The longest of these, in order of time.
     #[serde(default)]
     pub longest_gaps: Vec<Held>,
-    /// Longest time without an arrival while the lane sent, in ns; absent if nothing arrived, and in virtual time.
+    /// Longest time without an arrival while frames left, in ns; absent if nothing arrived, where ports do not know the times of arrivals,
+    /// and in virtual time.
     #[serde(default)]
     pub longest_silence_ns: Option<u64>,
     /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
@@ -334,7 +335,7 @@ impl Plan {
                     max_gap_ns: lane.watch.max_gap_ns,
                     long_gaps_ns: lane.watch.long_gaps_ns,
                     longest_gaps: lane.watch.longest_gaps(lane.start),
-                    longest_silence_ns: lane.watch.arrived.map(|(_, longest_ns)| longest_ns),
+                    longest_silence_ns: lane.watch.longest_silence_ns(),
                     clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
                     events: lane.events.clone(),
                 }

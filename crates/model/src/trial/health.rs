@@ -21,8 +21,8 @@ pub struct Health {
     /// The longest of these gaps, at most 16 per thread, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gap_times: Vec<Held>,
-    /// Longest time without an arrival while frames were sent, after the first arrival, in ns: over all threads at most as long. Absent if
-    /// nothing arrived, in virtual time, and in records of earlier versions.
+    /// Longest time without an arrival while frames left, in ns; at all threads together it was not longer. Absent if nothing arrived, where a
+    /// port does not know when frames arrived, in virtual time, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_silence_ns: Option<u64>,
     /// Delay of frames at their handover to the port: `(percentile, ns)`.

@@ -138,8 +138,11 @@ impl Method for ConvergenceSkyline {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let interval = INTERVAL.seconds(params);
         let short = (interval < 60.0).then(|| format!("{interval} s between changes instead of 60 s"));
-        let few = fewer(params, &CYCLES, "cycles", 3, route_tests::CONFORMANT);
-        short.into_iter().chain(few).collect()
+        let few = [
+            fewer(params, &ROUTES, "routes", 200_000, route_tests::CONFORMANT),
+            fewer(params, &CYCLES, "cycles", 3, route_tests::CONFORMANT),
+        ];
+        short.into_iter().chain(few.into_iter().flatten()).collect()
     }
 }
 
@@ -252,7 +255,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
             }
         }
         let processor = result.health.dut_processor.as_ref();
-        let stall_s = processor.map_or(0.0, |dut| Duration::from_nanos(dut.longest_stall_ns).as_secs_f64());
+        let stall_s = processor.map_or(0.0, |dut| Duration::from_nanos(dut.standstill_ns()).as_secs_f64());
         let stalled = processor.is_some_and(|dut| dut.stall_tolerated);
         let times = Times { bin_s, every_s: spread.every_s(rate), stall_s, stalled, duration_s, lowered, throughput };
         measured.runs.push(Run { result, times });

@@ -12,12 +12,14 @@ mod events;
 mod health;
 mod losses;
 mod schedule;
+mod silence;
 mod targets;
 
 pub use events::{EventRecord, TimedEvent};
 pub use health::{Health, ProcessorRecord};
 pub use losses::{Held, LossEpisode, Losses, MOST_EPISODES, WITHIN_NS};
 pub use schedule::{FlowDuration, FlowSchedule};
+pub use silence::Silences;
 pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};
 
 /// Index of a tester port within the testbed, from 0.
@@ -204,7 +206,8 @@ impl TrialSpec {
 
     /// Steps of the load per sending port, without flows that have a schedule: `(duration, rate)`.
     pub fn steps(&self) -> Vec<(Duration, FrameRate)> {
-        let secs = |s: f64| Duration::from_secs_f64(s.max(0.0));
+        // A damaged run folder may have any number.
+        let secs = |s: f64| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default();
         match &self.load {
             Load::Constant { rate_pps } => vec![(secs(self.duration_s), FrameRate(*rate_pps))],
             Load::Maximum { limit_pps } => vec![(secs(self.duration_s), FrameRate(*limit_pps))],
@@ -235,7 +238,7 @@ impl TrialSpec {
 
     /// Time from first to last intended departure.
     pub fn sending_time(&self) -> Duration {
-        self.steps().iter().map(|(d, _)| *d).sum()
+        self.steps().iter().fold(Duration::ZERO, |all, (d, _)| all.saturating_add(*d))
     }
 }
 

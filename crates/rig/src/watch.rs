@@ -195,12 +195,13 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
 fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Duration)>) -> Option<Ask> {
     loop {
         let before = Instant::now();
-        match asked.recv_timeout(PERIOD) {
-            Err(RecvTimeoutError::Timeout) => {
-                let late = before.elapsed().saturating_sub(PERIOD);
-                stalls.note(late);
-                keep(times, before + PERIOD, late);
-            }
+        let heard = asked.recv_timeout(PERIOD);
+        // A request may come while the processor stands still, and is then read late too.
+        let late = before.elapsed().saturating_sub(PERIOD);
+        stalls.note(late);
+        keep(times, before + PERIOD, late);
+        match heard {
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
             Ok(ask) => return Some(ask),
         }

@@ -1,9 +1,9 @@
 //! Effects of the machine on tester and DUT during a trial, apart from what they did themselves.
 
 use drophammer_lab::{Dut, ThreadTimes};
-use drophammer_model::trial::{Held, ProcessorRecord, TrialResult};
+use drophammer_model::trial::{Held, ProcessorRecord, Silences, TrialResult};
 use drophammer_port::clock::process_time;
-use drophammer_rig::{Rig, Times, Watch, Watched, own_times};
+use drophammer_rig::{Rig, Stalls, Times, Watch, Watched, own_times};
 use std::time::Duration;
 
 /// Watches the processors of a test setup; nothing in virtual time.
@@ -84,7 +84,9 @@ impl HostWatch {
                 let now = (std::time::Instant::now(), rig.now().0 as i64 - started.0 as i64);
                 stall_times(&watched, now)
             });
-            ProcessorRecord { stall_times, ..processor_record(&watched, used, dut_waited) }
+            let stalls = watched.stalls.unwrap_or_default();
+            let (stall_times, stood_still_ns) = stood_still(stall_times, stalls, health.silences.as_ref());
+            ProcessorRecord { stall_times, stood_still_ns, ..processor_record(&watched, used, dut_waited) }
         });
         let used = share.map_or(used, |share| Some(share.whole));
         health.tester_on_dut_ns = share.map(|share| nanoseconds(share.tester));
@@ -193,6 +195,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
         stalls: watched.stalls.map(|stalls| stalls.count),
         stalled_ns: nanoseconds(stalls.total),
         longest_stall_ns: nanoseconds(stalls.longest),
+        stood_still_ns: None,
         stall_tolerated: false,
         stall_times: Vec::new(),
         watch_ns: watched.own.map_or(0, nanoseconds),
@@ -209,6 +212,30 @@ fn stall_times(watched: &Watched, (now, now_ns): (std::time::Instant, i64)) -> V
     watched.stall_times.iter().map(held).collect()
 }
 
+/// A stall may have begun this long before the sentinel was due, in ns: the period of its wake-ups.
+const BEFORE_STALL_NS: i64 = 5_000_000;
+
+/// The parts of the stalls in which nothing arrived at the tester, and the longest time in ns for which the processor may have stood still. The
+/// stalls are as they are, and the time is not known, if the silences are not.
+fn stood_still(times: Vec<Held>, stalls: Stalls, silences: Option<&Silences>) -> (Vec<Held>, Option<u64>) {
+    let Some(silences) = silences else { return (times, None) };
+    let mut parts = Vec::new();
+    let mut longest_ns = 0;
+    for stall in &times {
+        let silent: Vec<Held> = silences.within(stall.from_ns.saturating_sub(BEFORE_STALL_NS), stall.to_ns()).collect();
+        let silence_ns = silent.iter().map(|part| part.ns).fold(silences.others_ns, u64::max);
+        longest_ns = longest_ns.max(silence_ns.min(stall.ns));
+        parts.extend(silent);
+    }
+    if stalls.count > times.len() as u64 {
+        // The times of the shorter ones are not known. Each may have been in the longest silence.
+        let stall_ns = times.iter().map(|stall| stall.ns).min().unwrap_or(nanoseconds(stalls.longest));
+        let silence_ns = silences.longest.iter().map(|silence| silence.ns).fold(silences.others_ns, u64::max);
+        longest_ns = longest_ns.max(silence_ns.min(stall_ns));
+    }
+    (parts, Some(longest_ns))
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -216,7 +243,6 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_rig::Stalls;
 
     #[test]
     fn waiting_for_threads_of_the_tester_is_not_the_hosts_doing() {
@@ -299,6 +325,34 @@ mod tests {
         // The trial started 10 ms after the first of them began.
         let held = super::stall_times(&watched, (before + ms(50), 40_000_000));
         assert_eq!(held, [Held { from_ns: -10_000_000, ns: 3_000_000 }, Held { from_ns: 20_000_000, ns: 2_000_000 }]);
+    }
+
+    #[test]
+    fn only_the_silent_part_of_a_stall_is_a_standstill() {
+        let ms = |held: &[(i64, u64)]| -> Vec<Held> {
+            held.iter().map(|(from, ms)| Held { from_ns: from * 1_000_000, ns: ms * 1_000_000 }).collect()
+        };
+        let known = |count, longest| Stalls { count, longest: Duration::from_millis(longest), ..Stalls::default() };
+        let silences = |longest: &[(i64, u64)], others: u64| {
+            Some(Silences { longest: ms(longest), others_ns: others * 1_000_000 })
+        };
+        let of = |times: &[(i64, u64)], stalls, silences: Option<Silences>| {
+            let (parts, ns) = stood_still(ms(times), stalls, silences.as_ref());
+            (parts, ns.map(|ns| ns / 1_000_000))
+        };
+        // A thread of the DUT kept the processor for 50 ms, and the host took it for 20 ms elsewhere.
+        let both = [(100, 50), (300, 20)];
+        assert_eq!(of(&both, known(2, 50), silences(&[(297, 21)], 1)), (ms(&[(297, 21)]), Some(20)));
+        // The same in one stall, of which the silence is a part.
+        assert_eq!(of(&[(100, 70)], known(1, 70), silences(&[(120, 20), (500, 60)], 1)), (ms(&[(120, 20)]), Some(20)));
+        // Frames arrived throughout, as far as known.
+        assert_eq!(of(&both, known(2, 50), silences(&[(500, 60)], 3)), (vec![], Some(3)));
+        // Nothing arrived, or the times of arrivals are not known.
+        assert_eq!(of(&both, known(2, 50), None), (ms(&both), None));
+        // A stall whose time was not kept may have been in any silence.
+        assert_eq!(of(&both, known(3, 50), silences(&[(500, 60)], 1)), (vec![], Some(20)));
+        assert_eq!(of(&[], known(1, 9), silences(&[(500, 60)], 1)), (vec![], Some(9)));
+        assert_eq!(of(&[], known(0, 0), silences(&[(500, 60)], 1)), (vec![], Some(0)));
     }
 
     #[test]

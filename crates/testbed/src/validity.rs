@@ -103,8 +103,10 @@ const STALL_FRAMES: f64 = 1_024.0;
 const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
-fn host_busy(result: &TrialResult, peak_pps: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
+fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
     let health = &result.health;
+    // A drain that goes on for late frames is no time in which the host may do more.
+    let most_ns = (result.sending_s + spec.drain_s) * 1e9;
     let mut reasons = Vec::new();
     let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
@@ -113,7 +115,7 @@ fn host_busy(result: &TrialResult, peak_pps: f64, latency: bool, tolerance: &Hos
             reasons.push(format!("{HOST_BUSY}: {what} for {time} ({percent:.0} % of the time)"));
         }
     };
-    let elapsed_ns = result.elapsed_s * 1e9;
+    let elapsed_ns = (result.elapsed_s * 1e9).min(most_ns);
     if let Some(waited) = health.tester_waited_ns {
         complain("the tester waited for its processor".into(), waited, elapsed_ns, tolerance.waited);
     }
@@ -123,7 +125,7 @@ fn host_busy(result: &TrialResult, peak_pps: f64, latency: bool, tolerance: &Hos
         complain("a hypervisor took the tester's processor".into(), stolen, elapsed_ns, tolerance.stolen);
     }
     let Some(dut) = &health.dut_processor else { return reasons };
-    let watched_ns = dut.elapsed_ns as f64;
+    let watched_ns = (dut.elapsed_ns as f64).min(most_ns);
     if let Some(stolen) = beyond_a_step(dut.stolen_ns) {
         complain("a hypervisor took the DUT's processor".into(), stolen, watched_ns, tolerance.stolen);
     }
@@ -136,22 +138,18 @@ fn host_busy(result: &TrialResult, peak_pps: f64, latency: bool, tolerance: &Hos
         let what = format!("the DUT waited for its processor, which other programs had{most},");
         complain(what, waited, watched_ns, tolerated);
     }
-    if stood_still(result, peak_pps, tolerance.stall) {
-        let stall = show_duration(Duration::from_nanos(dut.longest_stall_ns));
+    if stood_still(result, spec.peak_pps(), tolerance.stall) {
+        let stall = show_duration(Duration::from_nanos(dut.standstill_ns()));
         reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {stall}"));
     }
     reasons
 }
 
 /// True if the DUT's processor stood still for longer than `limit`, and more frames were due meanwhile than surely wait for it.
-///
-/// Nothing else runs either while the DUT's own thread keeps the processor: a receive thread that always finds new frames never lets it go. But
-/// then frames arrive at the tester meanwhile.
 fn stood_still(result: &TrialResult, peak_pps: f64, limit: Duration) -> bool {
     let Some(dut) = &result.health.dut_processor else { return false };
-    let silence_ns = result.health.longest_silence_ns.unwrap_or(u64::MAX);
-    let stall = Duration::from_nanos(dut.longest_stall_ns);
-    stall > limit && silence_ns >= dut.longest_stall_ns / 2 && stall.as_secs_f64() * peak_pps > STALL_FRAMES
+    let stall = Duration::from_nanos(dut.standstill_ns());
+    stall > limit && stall.as_secs_f64() * peak_pps > STALL_FRAMES
 }
 
 /// The limits for a trial of a test that bears stalls of up to `borne`, and a mark in the result if that lets a stall pass.
@@ -236,7 +234,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
-    reasons.extend(host_busy(result, spec.peak_pps(), latency, &tolerance.host));
+    reasons.extend(host_busy(spec, result, latency, &tolerance.host));
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -319,14 +317,15 @@ mod tests {
 
     #[test]
     fn a_processor_that_forwards_does_not_stand_still() {
-        let judged = |longest_silence_ns| {
-            let record = ProcessorRecord { longest_stall_ns: 40_000_000, ..ProcessorRecord::default() };
-            let health = Health { dut_processor: Some(record), longest_silence_ns, ..Health::default() };
+        let judged = |stood_still_ns| {
+            let record = ProcessorRecord { longest_stall_ns: 40_000_000, stood_still_ns, ..ProcessorRecord::default() };
+            let health = Health { dut_processor: Some(record), ..Health::default() };
             let (spec, result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
             judge(&spec, &result, false, Tolerance::of(Profile::Quick)).is_valid()
         };
-        assert!(judged(Some(19_999_999)));
-        assert!(!judged(Some(20_000_000)), "the two are not measured at the same instants");
+        // At this rate, the time for 1,024 frames is longer than the limit.
+        assert!(judged(Some(10_240_000)));
+        assert!(!judged(Some(10_240_001)), "frames were forwarded in the rest of the stall only");
         assert!(!judged(None), "nothing arrived");
     }
 
@@ -407,8 +406,8 @@ mod tests {
         assert!(judged(constant(), 1.0, certainly(30_000_000)).is_valid());
         reason(constant(), 1.0, certainly(31_000_000), "for 31 ms");
         let host = Tolerance::of(Profile::Conformant).host;
-        let (_, result) = trial(constant(), 1.0, certainly(0));
-        let [latency, loss] = [true, false].map(|latency| host_busy(&result, 1e5, latency, &host));
+        let (spec, result) = trial(constant(), 1.0, certainly(0));
+        let [latency, loss] = [true, false].map(|latency| host_busy(&spec, &result, latency, &host));
         assert!(latency.len() == 1 && latency[0].contains("for 400 ms") && loss.is_empty(), "{latency:?} {loss:?}");
         reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
         assert!(judged(constant(), 1.0, dut(0, 0, 10_000_000)).is_valid(), "1,000 frames wait in the input queue");

@@ -217,7 +217,7 @@ impl LaneState {
             return Ok(());
         }
         self.over = true;
-        self.watch.close(self.done_at, clock.now());
+        self.watch.close(clock.now());
         // However the loop ended, the kernel must not continue to send.
         let mut stopped = Ok(());
         for (generator, place) in part.generators.iter_mut().zip(&self.places) {
@@ -334,8 +334,8 @@ impl LaneState {
                     let count = frames.len();
                     behind |= count == drophammer_port::BURST && round == rounds;
                     // The time of reading would hide a silence behind frames that waited at the port.
-                    if count > 0 && !at_reading && !virtual_time {
-                        watch.arrival(frames.get(count - 1).at);
+                    if !at_reading && !virtual_time {
+                        watch.arrivals(count, |i| frames.get(i).at);
                     }
                     part.analyzer.take_burst(
                         *queue,
@@ -367,7 +367,8 @@ impl LaneState {
             if let Some(done) = *done_at {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
-                let distinct = part.analyzer.distinct();
+                // The drain of all lanes goes on while frames arrive at one of them.
+                let distinct = live.distinct();
                 if distinct != arrived.0 {
                     *arrived = (distinct, Some(now));
                 }

@@ -1,13 +1,16 @@
-//! Gaps in which the loop of a lane did not check its ports.
+//! Gaps in which the loop of a lane did not check its ports, and periods in which nothing arrived there.
 
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::Held;
+use drophammer_model::trial::{Held, Silences};
 
-/// Shortest gap of the loop that is recorded.
+/// Shortest gap of the loop, and shortest silence, that is recorded.
 const LONG_GAP_NS: u64 = 1_000_000;
 
 /// Number of gaps whose times are kept.
 const LONGEST_GAPS: usize = 16;
+
+/// Number of silences whose times are kept.
+const LONGEST_SILENCES: usize = 64;
 
 /// Measures the gaps of the loop.
 #[derive(Default)]
@@ -20,8 +23,12 @@ pub(crate) struct Watch {
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
     /// Arrival of the last frame, or the start of the trial before the first one.
     pub(crate) silent_since: Instant,
-    /// Longest time without an arrival in ns, once a frame has arrived.
-    pub(crate) silence_ns: Option<u64>,
+    /// Whether a frame has arrived whose time of arrival is known.
+    pub(crate) heard: bool,
+    /// The longest periods without an arrival.
+    pub(crate) silences: Vec<(Instant, u64)>,
+    /// The longest of the other ones in ns.
+    pub(crate) other_silences_ns: u64,
     /// Frames that are not test traffic.
     pub(crate) other: u64,
 }
@@ -31,6 +38,8 @@ impl Watch {
     pub(crate) fn begin(&mut self, start: Instant) {
         self.last = Some(start);
         self.silent_since = start;
+        // Nothing is allocated while frames pass.
+        self.silences.reserve_exact(LONGEST_SILENCES);
     }
 
     #[inline]
@@ -46,27 +55,53 @@ impl Watch {
         self.last = Some(now);
     }
 
-    /// The last frame of a burst arrived at this time. A silence before it, or between frames of the burst, is not longer than the time
-    /// since the frame before the burst.
+    /// Frames of one port arrived, in this order of time.
     #[inline]
-    pub(crate) fn arrival(&mut self, at: Instant) {
-        let silence = at.0.saturating_sub(self.silent_since.0);
-        self.silence_ns = Some(self.silence_ns.unwrap_or(0).max(silence));
+    pub(crate) fn arrivals(&mut self, count: usize, at: impl Fn(usize) -> Instant) {
+        let Some(last) = count.checked_sub(1) else { return };
+        self.heard = true;
+        let last = at(last);
+        // Usually no frame of the burst is far from the one before.
+        if last.0.saturating_sub(self.silent_since.0) > LONG_GAP_NS {
+            (0..count).for_each(|i| self.arrival(at(i)));
+        }
+        self.silent_since = self.silent_since.max(last);
+    }
+
+    #[cold]
+    fn arrival(&mut self, at: Instant) {
+        self.silent_until(at);
         self.silent_since = self.silent_since.max(at);
     }
 
-    /// The trial ended at `end`; the last frame left at `done`. A silence that began while frames left lasts until then.
-    pub(crate) fn close(&mut self, done: Option<Instant>, end: Instant) {
-        if let (Some(done), Some(longest)) = (done, self.silence_ns)
-            && self.silent_since.0 + LONG_GAP_NS < done.0
-        {
-            self.silence_ns = Some(longest.max(end.0.saturating_sub(self.silent_since.0)));
-        }
+    /// The trial ended at `end`.
+    pub(crate) fn close(&mut self, end: Instant) {
+        self.silent_until(end);
     }
 
-    /// Longest time without an arrival in ns; `None` if nothing arrived, or the times of arrivals are not known.
-    pub(crate) fn longest_silence_ns(&self) -> Option<u64> {
-        self.silence_ns
+    fn silent_until(&mut self, end: Instant) {
+        let mut ns = end.0.saturating_sub(self.silent_since.0);
+        if ns <= LONG_GAP_NS {
+            return;
+        }
+        if self.silences.len() < LONGEST_SILENCES {
+            self.silences.push((self.silent_since, ns));
+            return;
+        }
+        if let Some(shortest) = self.silences.iter_mut().min_by_key(|(_, ns)| *ns)
+            && shortest.1 < ns
+        {
+            ns = std::mem::replace(shortest, (self.silent_since, ns)).1;
+        }
+        self.other_silences_ns = self.other_silences_ns.max(ns);
+    }
+
+    /// Periods without an arrival, for a trial that started at `start`; `None` if nothing arrived, or the times of arrivals are not known.
+    pub(crate) fn silences(&self, start: Instant) -> Option<Silences> {
+        self.heard.then(|| Silences {
+            longest: held(self.silences.iter(), start),
+            others_ns: self.other_silences_ns.max(LONG_GAP_NS),
+        })
     }
 
     #[cold]
@@ -80,11 +115,16 @@ impl Watch {
 
     /// The longest gaps above 1 ms, in order of time, for a trial that started at `start`.
     pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
-        let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
-        let mut gaps: Vec<Held> = self.longest.iter().filter(|(_, ns)| *ns > 0).map(held).collect();
-        gaps.sort_unstable_by_key(|gap| gap.from_ns);
-        gaps
+        held(self.longest.iter().filter(|(_, ns)| *ns > 0), start)
     }
+}
+
+/// Periods in order of time, for a trial that started at `start`.
+fn held<'p>(periods: impl Iterator<Item = &'p (Instant, u64)>, start: Instant) -> Vec<Held> {
+    let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
+    let mut all: Vec<Held> = periods.map(held).collect();
+    all.sort_unstable_by_key(|held| held.from_ns);
+    all
 }
 
 #[cfg(test)]
@@ -93,24 +133,47 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Longest silence of a trial from 100 ms on, whose last frame leaves at 200 ms and that ends at 400 ms, with these arrivals in ms.
-    fn silence(arrivals: &[u64]) -> Option<u64> {
+    /// Silences of a trial from 100 ms to 400 ms with these bursts, in ms; their beginnings are counted from the start.
+    fn silences(bursts: &[&[u64]]) -> Option<Vec<(i64, u64)>> {
         let mut watch = Watch::default();
         watch.begin(Instant(100 * MS));
-        arrivals.iter().for_each(|at| watch.arrival(Instant(at * MS)));
-        watch.close(Some(Instant(200 * MS)), Instant(400 * MS));
-        watch.longest_silence_ns().map(|ns| ns / MS)
+        bursts.iter().for_each(|burst| watch.arrivals(burst.len(), |i| Instant(burst[i] * MS)));
+        watch.close(Instant(400 * MS));
+        let found = watch.silences(Instant(100 * MS))?;
+        assert_eq!(found.others_ns, MS);
+        Some(found.longest.iter().map(|held| (held.from_ns / MS as i64, held.ns / MS)).collect())
     }
 
     #[test]
     fn a_silence_counts_at_the_start_amid_and_at_the_end() {
-        assert_eq!(silence(&[]), None);
-        assert_eq!(silence(&[130, 140, 200]), Some(60));
-        assert_eq!(silence(&[101, 140, 141, 199]), Some(58));
-        assert_eq!(silence(&[170, 171, 199]), Some(70), "before the first frame");
-        assert_eq!(silence(&[150, 180, 230]), Some(50), "across the last departure");
-        assert_eq!(silence(&[150, 198]), Some(202), "it began while frames left, and nothing came after it");
-        assert_eq!(silence(&[150, 199]), Some(50), "a router that loses frames is silent after the last one");
-        assert_eq!(silence(&[150, 140, 199]), Some(50), "another port");
+        assert_eq!(silences(&[]), None);
+        assert_eq!(silences(&[&[]]), None);
+        assert_eq!(silences(&[&[130], &[131], &[200]]), Some(vec![(0, 30), (31, 69), (100, 200)]));
+        assert_eq!(silences(&[&[101], &[399]]), Some(vec![(1, 298)]), "a millisecond is none");
+    }
+
+    #[test]
+    fn frames_that_waited_at_the_port_count_when_they_arrived() {
+        // The loop was held off from 110 ms to 200 ms, and the router stood still from 150 ms to 190 ms.
+        let burst: Vec<u64> = (110..=150).chain(190..=200).collect();
+        let end: Vec<u64> = (200..=400).collect();
+        assert_eq!(silences(&[&[101], &burst, &end]), Some(vec![(1, 9), (50, 40)]));
+        // Frames of another port that were read later do not shorten it: it is an upper bound.
+        assert_eq!(silences(&[&[101], &burst, &[120, 160], &end]), Some(vec![(1, 9), (50, 40)]));
+    }
+
+    #[test]
+    fn the_longest_silences_are_kept_and_the_others_bounded() {
+        let mut watch = Watch::default();
+        watch.begin(Instant(0));
+        let mut at = 0;
+        for ms in 2..=70 {
+            at += ms * MS;
+            watch.arrivals(1, |_| Instant(at));
+        }
+        let found = watch.silences(Instant(0)).unwrap();
+        assert_eq!((found.longest.len(), found.others_ns), (64, 6 * MS), "those of 2 ms to 6 ms are left out");
+        assert_eq!(found.longest.iter().map(|held| held.ns).min(), Some(7 * MS));
+        assert!(found.longest.is_sorted_by_key(|held| held.from_ns));
     }
 }

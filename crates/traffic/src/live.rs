@@ -272,10 +272,16 @@ impl Board {
     /// True if every sent frame has been received. The counts of sent frames must be final, so all lanes must have finished
     /// sending. Counts of received frames only grow: an outdated one can make this false, but never true.
     pub(crate) fn accounted(&self) -> bool {
-        let sum = |count: fn(&Progress) -> &AtomicU64| -> u64 {
-            self.lanes.iter().map(|l| count(l).load(Ordering::Relaxed)).sum()
-        };
-        sum(|l| &l.sent) <= sum(|l| &l.distinct)
+        self.sum(|l| &l.sent) <= self.distinct()
+    }
+
+    /// Frames that all lanes have received, as far as they have published it.
+    pub(crate) fn distinct(&self) -> u64 {
+        self.sum(|l| &l.distinct)
+    }
+
+    fn sum(&self, count: fn(&Progress) -> &AtomicU64) -> u64 {
+        self.lanes.iter().map(|l| count(l).load(Ordering::Relaxed)).sum()
     }
 
     /// Stops all lanes.

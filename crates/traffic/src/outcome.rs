@@ -97,8 +97,8 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             max_gap_ns: worst(|lane| lane.max_gap_ns),
             gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
             gap_times: gap_times(lanes),
-            // Nothing arrived at any lane for at most as long as nothing arrived at each of them.
-            longest_silence_ns: lanes.iter().filter_map(|lane| lane.longest_silence_ns).min(),
+            // A lane at which nothing arrived was silent throughout.
+            silences: lanes.iter().filter_map(|lane| lane.silences.clone()).reduce(|a, b| a.and(&b)),
             departure_error: departure_error(&lateness),
             departure_errors: departure_errors(&lateness),
             clock_step_ns: lanes.iter().map(|lane| lane.clock_step_ns).max_by_key(|step| step.abs()).unwrap_or(0),

@@ -11,7 +11,7 @@ use crate::permutation::Permutation;
 use crate::plan::{Layout, Plan};
 use crate::refusals::{self, without};
 use crate::schedule::Schedule;
-use drophammer_model::trial::{Held, PortIndex};
+use drophammer_model::trial::{Held, PortIndex, Silences};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,10 +60,9 @@ pub struct LaneReport {
     /// The longest of these, in order of time.
     #[serde(default)]
     pub longest_gaps: Vec<Held>,
-    /// Longest time without an arrival while frames left, in ns; absent if nothing arrived, where ports do not know the times of arrivals,
-    /// and in virtual time.
+    /// Periods without an arrival; absent if nothing arrived, where ports do not know the times of arrivals, and in virtual time.
     #[serde(default)]
-    pub longest_silence_ns: Option<u64>,
+    pub silences: Option<Silences>,
     /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
     pub clock_step_ns: i64,
     /// Events that this lane has processed, the first ones of the trial.
@@ -335,7 +334,7 @@ impl Plan {
                     max_gap_ns: lane.watch.max_gap_ns,
                     long_gaps_ns: lane.watch.long_gaps_ns,
                     longest_gaps: lane.watch.longest_gaps(lane.start),
-                    longest_silence_ns: lane.watch.longest_silence_ns(),
+                    silences: lane.watch.silences(lane.start),
                     clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
                     events: lane.events.clone(),
                 }

@@ -1,6 +1,6 @@
 //! Effects of tester and host on a trial.
 
-use super::{Held, is_false, is_zero};
+use super::{Held, Silences, is_false, is_zero};
 use serde::{Deserialize, Serialize};
 
 /// State of the tester during a trial. A trial that the tester spoilt is invalid, not lossy.
@@ -21,10 +21,10 @@ pub struct Health {
     /// The longest of these gaps, at most 16 per thread, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gap_times: Vec<Held>,
-    /// Longest time without an arrival while frames left, in ns; at all threads together it was not longer. Absent if nothing arrived, where a
-    /// port does not know when frames arrived, in virtual time, and in records of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub longest_silence_ns: Option<u64>,
+    /// Periods without an arrival at any thread. `None` if nothing arrived, where ports do not know when frames arrived, in virtual time, and in a
+    /// stored record, which has what they mean in [`ProcessorRecord::stood_still_ns`].
+    #[serde(skip)]
+    pub silences: Option<Silences>,
     /// Delay of frames at their handover to the port: `(percentile, ns)`.
     pub departure_error: Vec<(f64, u64)>,
     /// The same delay as a histogram: `(up to this many ns, frames)`, by powers of two.
@@ -99,13 +99,24 @@ pub struct ProcessorRecord {
     /// The longest stall.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_stall_ns: u64,
+    /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own thread has the processor: a
+    /// receive thread that always finds new frames lets nothing else run. Absent where it is not known, for instance if nothing arrived at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stood_still_ns: Option<u64>,
     /// The longest stall exceeds the limit of other tests, which this one extends: frames may have been lost by it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stall_tolerated: bool,
-    /// The longest stalls, at most 64, in order of time.
+    /// The longest stalls, at most 64, in order of time; only the parts during which nothing arrived at the tester, where these are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall_times: Vec<Held>,
     /// Time that the watch itself used.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub watch_ns: u64,
+}
+
+impl ProcessorRecord {
+    /// Longest time in ns for which the processor may have stood still.
+    pub fn standstill_ns(&self) -> u64 {
+        self.stood_still_ns.unwrap_or(self.longest_stall_ns)
+    }
 }

@@ -1,6 +1,7 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
 mod core_links;
+mod counters;
 mod own_losses;
 mod through;
 
@@ -25,15 +26,6 @@ use drophammer_rig::{Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// Increases of the counters that grew. A new counter began at 0 if `from_zero`; otherwise its increase is not known.
-fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>, from_zero: bool) -> BTreeMap<String, u64> {
-    let by = |(name, now): (String, u64)| {
-        let before = before.get(&name).copied().or(from_zero.then_some(0))?;
-        (now > before).then(|| (name, now - before))
-    };
-    now.into_iter().filter_map(by).collect()
-}
 
 /// An error of the device as the failure of a test.
 pub(crate) fn failed(e: LabError) -> TestError {
@@ -336,10 +328,24 @@ impl<'a> Bench<'a> {
         acts: Acts<'_>,
         attempt: u32,
     ) -> Result<(TrialResult, bool), TestError> {
+        self.amended_attempt(spec, acts, attempt, &|_, _| ())
+    }
+
+    /// As `attempt`. `amend` corrects the result before it is stored; it is given the start of the traffic.
+    pub(crate) fn amended_attempt(
+        &mut self,
+        spec: &TrialSpec,
+        acts: Acts<'_>,
+        attempt: u32,
+        amend: &dyn Fn(Instant, &mut TrialResult),
+    ) -> Result<(TrialResult, bool), TestError> {
         let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
         // Answers to the device's requests, and frames that arrived before, do not belong to the trial.
-        let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
+        let mut outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
+        if let (Ok(result), Some(started)) = (&mut outcome, self.rig.started()) {
+            amend(started, result);
+        }
         self.conclude(spec, outcome, attempt)
     }
 
@@ -404,7 +410,7 @@ impl<'a> Bench<'a> {
             Err(e) => unread.push(format!("what the tester lost itself cannot be read: {e}")),
         }
         match self.device.counters() {
-            Ok(now) => result.dut_counters = grown(&counters, now, self.device.counters_begin_at_zero()),
+            Ok(now) => result.dut_counters = counters::grown(&counters, now, self.device.counters_begin_at_zero()),
             Err(e) => unread.push(format!("the DUT's counters cannot be read: {e}")),
         }
         result.validity = if self.observer.stopped() {
@@ -476,19 +482,5 @@ impl<'a> Bench<'a> {
             result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_grow_from_what_they_were() {
-        let of = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<BTreeMap<_, _>>();
-        let before = of(&[("rx", 14_711), ("same", 5), ("reset", 9)]);
-        let now = || of(&[("rx", 15_000), ("same", 5), ("reset", 2), ("new", 7)]);
-        assert_eq!(grown(&before, now(), true), of(&[("rx", 289), ("new", 7)]));
-        assert_eq!(grown(&before, now(), false), of(&[("rx", 289)]));
     }
 }

@@ -58,13 +58,17 @@ impl TestSetup<'_> {
                 device.ok_or_else(|| TestError::NotApplicable("the daemons of this router cannot be restarted".into()));
             device?.begin(reset.kind, begun, after).map_err(failed)?;
         }
-        let outcome = self.routing.bench.attempt(&spec, &acts, attempt);
+        // The router counts from the request. The traffic starts later, because the trial is planned and counters are
+        // read first. The events of a trial are counted from the start of the traffic.
+        let amend = |started: Instant, result: &mut TrialResult| {
+            let began = (begun + after).since(started).as_secs_f64();
+            result.events.iter_mut().filter(|_| !link).for_each(|event| event.at_s = began);
+        };
+        let outcome = self.routing.bench.amended_attempt(&spec, &acts, attempt, &amend);
         if link {
             // A trial that is cut short does not reach the event that brings the link up. Its outcome says why.
             let _ = self.rig().command(port, &Act::Link(true));
         }
-        // The router counts from the request. The traffic starts later, because the trial is planned and counters are
-        // read first. The events of a trial are counted from the start of the traffic.
         let started = self.rig().started().filter(|started| *started >= begun).unwrap_or(begun);
         let counted_from = if link { started } else { begun };
         let began = counted_from + after;

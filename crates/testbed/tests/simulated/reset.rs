@@ -244,20 +244,41 @@ fn a_reset_before_the_traffic_is_no_result() {
 }
 
 #[test]
+fn the_record_says_when_the_router_was_reset() {
+    let suite = suite(", delay: 10 us, boot_time: 100 ms", "tests: [throughput]\n");
+    // Reading the counters puts off the start of the traffic, but not the reset.
+    on_slow_device(&suite, Duration::from_millis(60), |bed, _| {
+        let reset =
+            Reset { kind: ResetKind::Software, at_s: 1.0, down: Duration::ZERO, limit: Duration::from_secs(10) };
+        let spec = kilo(bed, 2.0);
+        let (result, seen) = bed.reset_trial(&spec, &reset, 1, 1).unwrap();
+        let [event] = &result.events[..] else { panic!("{:?}", result.events) };
+        assert!((event.at_s - 0.94).abs() < 0.001 && (event.at_s - seen.at_s).abs() < 0.001, "{event:?}, {seen:?}");
+        let first = result.losses.episodes[0].from_ns as f64 / 1e9;
+        assert!((first - event.at_s).abs() < 0.002, "the first frame was lost at {first} s, {event:?}");
+    });
+}
+
+/// 1,000 frames per second from the first port to the second.
+fn kilo(bed: &TestSetup<'_>, duration_s: f64) -> TrialSpec {
+    let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
+    TrialSpec {
+        purpose: "reset".into(),
+        size: "64".parse().unwrap(),
+        flows: vec![FlowSpec::new("all", 0, 1, range(0), range(1))],
+        load: Load::Constant { rate_pps: 1_000.0 },
+        duration_s,
+        bin_s: None,
+        drain_s: 0.3,
+        events: vec![],
+    }
+}
+
+#[test]
 fn a_link_is_up_again_after_a_reset_that_was_cut_short() {
     let suite = suite("", "tests: [throughput]\n");
     on_slow_device(&suite, Duration::ZERO, |bed, stops_at| {
-        let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
-        let spec = TrialSpec {
-            purpose: "link reset".into(),
-            size: "64".parse().unwrap(),
-            flows: vec![FlowSpec::new("all", 0, 1, range(0), range(1))],
-            load: Load::Constant { rate_pps: 1_000.0 },
-            duration_s: 8.0,
-            bin_s: None,
-            drain_s: 0.3,
-            events: vec![],
-        };
+        let spec = kilo(bed, 8.0);
         let second = Duration::from_secs(1);
         let reset = Reset { kind: ResetKind::Link, at_s: 1.0, down: 5 * second, limit: 10 * second };
         stops_at.set(Some(bed.rig().now() + 2 * second));

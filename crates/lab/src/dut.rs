@@ -6,6 +6,7 @@ mod start;
 pub use daemons::Resets;
 pub(crate) use start::READY;
 
+use crate::link_delay;
 use crate::management::{self, Asking, ManagementLink};
 use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
@@ -448,6 +449,7 @@ impl Dut for NamespaceDut {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
         self.classes.counters(&traffic_classes::within(self.netns()), &mut counters)?;
+        link_delay::count_drops(self.netns(), &self.role, self.topology.delays(), &mut counters)?;
         Ok(counters)
     }
 
@@ -455,8 +457,12 @@ impl Dut for NamespaceDut {
         let mut all = DutCounter::all_of("kernel", &self.counters()?);
         let own = probe::interface_counter(self.netns(), "lo", "rx_packets")?;
         all.extend(DutCounter::of_device("kernel", "lo.rx_packets", own));
+        let link = self.management.as_ref().map(|(link, _)| link);
+        if let Some(link) = link {
+            all.extend(DutCounter::of_device("kernel", "management.questions", link.questions()?));
+        }
         if let Some(agent) = &self.agent {
-            all.extend(agent.counters(self.netns())?);
+            all.extend(agent.counters(self.netns(), link)?);
         }
         Ok(all)
     }

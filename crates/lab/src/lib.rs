@@ -58,6 +58,6 @@ pub use packet_filter::{MOST_COUNTED as MOST_FILTER_COUNTERS, counter_name as fi
 pub use probe::ThreadTimes;
 pub use program::{Links, Program, ProgramDut, flatten};
 pub use sweep::sweep;
-pub use system::{bring_up as bring_up_system, check as check_system, filters_of, is_of_drops};
+pub use system::{bring_up as bring_up_system, check as check_system, filters_of};
 pub use topology::Loop;
 pub use ttl_model::{TTL_MODEL, is_pipe};

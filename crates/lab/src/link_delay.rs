@@ -4,14 +4,15 @@
 //! an intermediate device until their time is over. Queue and speed of the link come before that, as without a delay.
 //! With netem in the queue of the sender instead, packets under way would share it with packets that wait for the line.
 
+use crate::router::dut_interface;
+use crate::{LabError, Netns};
 use drophammer_model::quantity::Bandwidth;
+use drophammer_model::role::RouterRole;
 use drophammer_model::topology::{CoreLink, LinkLoss};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-use crate::router::dut_interface;
 
 /// Kernel modules for it.
 pub(crate) const MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
@@ -103,6 +104,27 @@ pub(crate) fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -
     let queues = (0..interfaces).map(|i| (queue_counter(i), of_root(&dut_interface(i))));
     let delays = delays.iter().map(|delay| (delay.counter(), of_root(&delay.device())));
     queues.chain(delays).filter_map(|(name, dropped)| Some((name, dropped?))).collect()
+}
+
+/// Adds the drops of the queues of a router in a namespace, if it is one of several: their queues belong to the DUT. In
+/// front of a single router there are only those of the tester.
+///
+/// # Errors
+/// Those of tc(8).
+pub(crate) fn count_drops(
+    netns: &Netns,
+    role: &RouterRole,
+    delays: &[LinkDelay],
+    counters: &mut BTreeMap<String, u64>,
+) -> Result<(), LabError> {
+    if role.member.is_none() {
+        return Ok(());
+    }
+    let text = netns.output("tc", "iproute2", &["-j", "-s", "qdisc", "show"], None)?;
+    let listed: Value = serde_json::from_str(&text)
+        .map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))?;
+    counters.extend(dropped(&listed, role.interfaces.len(), delays));
+    Ok(())
 }
 
 #[cfg(test)]

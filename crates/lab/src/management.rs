@@ -4,7 +4,7 @@
 use crate::configuration::text_of;
 use crate::confine::steer;
 use crate::snmp::Agent;
-use crate::{Lab, LabError, Netns, cpu, snmp, ssh};
+use crate::{Lab, LabError, Netns, cpu, probe, snmp, ssh};
 use drophammer_model::management::Question;
 use drophammer_model::param::Param;
 use drophammer_model::suite::DutConfig;
@@ -80,6 +80,22 @@ impl ManagementLink {
             }
         };
         Ok(ManagementLink { operator, text })
+    }
+
+    /// The namespace of the operator, at the other end.
+    pub(crate) fn operator(&self) -> &Netns {
+        &self.operator
+    }
+
+    /// IP packets that the operator has sent over it. The counters of the interface would include ARP.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn questions(&self) -> Result<u64, LabError> {
+        let sent = self.operator.run(probe::own_ip)??.remove("ip.OutRequests");
+        let missing =
+            || LabError::io("cannot count the packets of the management link")(std::io::Error::other("no row Ip"));
+        sent.ok_or_else(missing)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::nftables::NEED;
 use crate::router::interface_at;
 use crate::{LabError, Netns};
 use drophammer_model::Param;
+use drophammer_model::drops::DENIED;
 use drophammer_model::filter::{self, FilterDirection, FilterList, FilterRule};
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
@@ -52,7 +53,8 @@ pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style:
     netns.output(NEED.0, NEED.1, &["--file", "-"], Some(&ruleset(role, lists, style))).map(drop)
 }
 
-/// Adds the counter of each rule, by its place among the rules of all lists; a set counts for its first rule.
+/// Adds the counter of each rule, by its place among the rules of all lists; a set counts for its first rule. Adds also
+/// the sum of those rules that drop.
 ///
 /// # Errors
 /// Those of nft.
@@ -61,8 +63,11 @@ pub(crate) fn counters(netns: &Netns, counters: &mut BTreeMap<String, u64>) -> R
         let text = netns.output(NEED.0, NEED.1, &["--json", "list", "table", family, TABLE], None)?;
         let listed: Value = serde_json::from_str(&text)
             .map_err(|e| LabError::io("cannot read the JSON of nft(8)")(std::io::Error::from(e)))?;
-        for (rule, packets) in counted(&listed) {
+        for (rule, packets, drops) in counted(&listed) {
             *counters.entry(counter_name(rule)).or_default() += packets;
+            if drops {
+                *counters.entry(DENIED.to_owned()).or_default() += packets;
+            }
         }
     }
     Ok(())
@@ -73,12 +78,13 @@ pub fn counter_name(rule: usize) -> String {
     format!("filter{rule}.matches")
 }
 
-/// Rules and their packets in what `nft --json list table` writes.
-fn counted(listed: &Value) -> Vec<(usize, u64)> {
+/// Rules, their packets, and whether they drop them, in what `nft --json list table` writes.
+fn counted(listed: &Value) -> Vec<(usize, u64, bool)> {
     let of_rule = |rule: &Value| {
         let number = rule["comment"].as_str()?.parse().ok()?;
-        let packets = rule["expr"].as_array()?.iter().find_map(|e| e["counter"]["packets"].as_u64())?;
-        Some((number, packets))
+        let expressions = rule["expr"].as_array()?;
+        let packets = expressions.iter().find_map(|e| e["counter"]["packets"].as_u64())?;
+        Some((number, packets, expressions.iter().any(|e| e.get("drop").is_some())))
     };
     let rules = listed["nftables"].as_array().into_iter().flatten().filter_map(|entry| entry.get("rule"));
     rules.filter_map(of_rule).collect()
@@ -322,9 +328,10 @@ mod tests {
         let listed = serde_json::json!({"nftables": [
             {"metainfo": {"version": "1.0.6"}},
             {"rule": {"chain": "list0", "comment": "3", "expr": [{"counter": {"packets": 7, "bytes": 9}}, {"drop": null}]}},
+            {"rule": {"chain": "list0", "comment": "4", "expr": [{"counter": {"packets": 5, "bytes": 6}}, {"accept": null}]}},
             {"rule": {"chain": "ingress", "expr": [{"goto": {"target": "list0"}}]}},
         ]});
-        assert_eq!(counted(&listed), [(3, 7)]);
+        assert_eq!(counted(&listed), [(3, 7, true), (4, 5, false)]);
         assert_eq!(counter_name(3), "filter3.matches");
     }
 }

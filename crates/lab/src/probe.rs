@@ -228,10 +228,15 @@ fn counter_at(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError>
     text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
 }
 
+/// One counter of an interface of this process's own /sys.
+pub(crate) fn own_counter(name: &str, counter: &str) -> Result<u64, LabError> {
+    counter_at(Path::new("/sys/class/net"), name, counter)
+}
+
 /// Adds the counters of an interface of this process's own /sys to `into`.
 pub(crate) fn own_interface(name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for counter in INTERFACE {
-        into.insert(format!("{name}.{counter}"), counter_at(Path::new("/sys/class/net"), name, counter)?);
+        into.insert(format!("{name}.{counter}"), own_counter(name, counter)?);
     }
     Ok(())
 }

@@ -1,15 +1,16 @@
-//! An SNMP agent in the namespace of a router: Debian's snmpd, asked over the loopback of the namespace.
+//! Questions to SNMP agents, and the agent in the namespace of a router: Debian's snmpd, asked over the management link
+//! of the router if it has one, or else over the loopback of the namespace.
 
 use crate::dut::NamespaceDut;
-use crate::management::{self, Asking, Operator, PATIENCE};
+use crate::management::{self, Asking, ManagementLink, Operator, PATIENCE};
 use crate::router::dut_interface;
 use crate::{Lab, LabError, Netns};
 use drophammer_model::counters::DutCounter;
 use drophammer_model::management::Question;
 use drophammer_model::param::Param;
-use snmp2::{Oid, SyncSession, Value};
+use snmp2::{Oid, Pdu, SyncSession, Value};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ pub(crate) const SNMP: Param<bool> = Param::new(
     "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
 );
 
-/// The agent answers its namespace, and the operator's end of a management link.
-const ADDRESS: &str = "127.0.0.1:161";
-const PORT: u16 = 161;
+/// Port of agents.
+pub(crate) const PORT: u16 = 161;
+/// The agent answers its namespace here, and the operator's end of a management link at [`management::ROUTER`].
+const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Its community.
 pub(crate) const COMMUNITY: &str = "drophammer";
 /// Name of its configuration.
@@ -106,21 +108,39 @@ const IP_VERSIONS: [(u64, Counters); 2] = [
 const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
 const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
 
-fn oid(parts: &[&[u64]]) -> Oid<'static> {
+/// The object identifier of these parts.
+pub(crate) fn oid(parts: &[&[u64]]) -> Oid<'static> {
     // Only a number above 39 in second place would be invalid.
     Oid::from(&parts.concat()).unwrap_or_else(|_| unreachable!("{parts:?} is an object identifier"))
 }
 
-fn failed(what: &str, e: &dyn std::fmt::Display) -> LabError {
+fn failed(address: Ipv4Addr, what: &str) -> LabError {
     LabError::Unusable {
-        what: format!("the SNMP agent at {ADDRESS} of the DUT's namespace: {what}: {e}"),
+        what: format!("the SNMP agent at {address}:{PORT} of the DUT's namespace: {what}"),
         remedy: "see snmpd.log in the folder of the run, or leave `snmp: true` out".into(),
     }
 }
 
-/// Opens a session in the namespace of the calling thread.
-fn open() -> std::io::Result<SyncSession> {
-    SyncSession::new_v2c(ADDRESS, COMMUNITY.as_bytes(), Some(PATIENCE), 0)
+/// Why a question got no answer.
+pub(crate) fn why(e: snmp2::Error) -> String {
+    match e {
+        snmp2::Error::Receive => format!("no answer within {} s", PATIENCE.as_secs()),
+        other => other.to_string(),
+    }
+}
+
+/// Refuses an answer that says an error: its values are none.
+pub(crate) fn without_error(answer: Pdu<'_>) -> Result<Pdu<'_>, String> {
+    match answer.error_status {
+        0 => Ok(answer),
+        status => Err(format!("an answer with error-status {status} (RFC 3416 section 3)")),
+    }
+}
+
+/// Opens a session with the agent at `address`, in the namespace of the calling thread.
+pub(crate) fn open(address: IpAddr, community: &str) -> Result<SyncSession, String> {
+    let agent = SocketAddr::new(address, PORT);
+    SyncSession::new_v2c(agent, community.as_bytes(), Some(PATIENCE), 0).map_err(|e| format!("no socket: {e}"))
 }
 
 /// The configuration of the agent. The community may write over loopback, to set [`CACHES`].
@@ -131,7 +151,7 @@ fn configuration() -> String {
 
 /// Checks that the agent answers.
 fn answers(session: &mut SyncSession) -> Result<(), String> {
-    let mut answer = session.get(&oid(&[UP_TIME])).map_err(|e| format!("{e:?}"))?;
+    let mut answer = session.get(&oid(&[UP_TIME])).map_err(why)?;
     match answer.varbinds.next() {
         Some((_, Value::Timeticks(_))) => Ok(()),
         other => Err(format!("no sysUpTime but {other:?}")),
@@ -167,7 +187,7 @@ impl Agent {
         fs::write(&file, configuration()).map_err(LabError::file("write", &file))?;
         let mut command = router.netns().command(&program);
         // In the foreground, without the host's configuration and without modules that open further sockets.
-        command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}"));
+        command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}:{PORT}"));
         if managed {
             command.arg(format!("udp:{}:{PORT}", management::ROUTER));
         }
@@ -177,33 +197,30 @@ impl Agent {
         let operator = Operator { netns, cpu: lab.shared().cpus.for_questions(), over: "loopback".into() };
         let agent = Agent { operator, indexes: indexes(router.netns(), ports)? };
         router.wait(stop, |dut| {
-            let asked = dut.netns().run(|| open().map_err(|e| e.to_string()).and_then(|mut s| answers(&mut s)))?;
+            let asked = dut.netns().run(|| open(ADDRESS.into(), COMMUNITY).and_then(|mut s| answers(&mut s)))?;
             Ok(asked.err().map(|e| format!("snmpd does not answer: {e}")))
         })?;
         router.netns().run(shorten_caches)??;
         Ok(agent)
     }
 
-    /// Counters of IF-MIB and of the IP group.
+    /// Counters of IF-MIB and of the IP group, asked over the management link, or over the loopback of `router`, its
+    /// namespace.
     ///
     /// # Errors
     /// Those of asking.
-    pub(crate) fn counters(&self, netns: &Netns) -> Result<Vec<DutCounter>, LabError> {
-        netns.run(|| {
-            let mut session = open().map_err(|e| failed("no socket", &e))?;
-            let mut all = Vec::new();
-            for (port, index) in self.indexes.iter().enumerate() {
-                for (table, columns) in OF_A_PORT {
-                    let asked = values(&mut session, columns, |column| oid(&[table, &[column, *index]]))?;
-                    all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_port("SNMP", name, port, n)));
-                }
-            }
-            for (version, columns) in IP_VERSIONS {
-                let asked = values(&mut session, columns, |column| oid(&[OF_ALL, &[column, version]]))?;
-                all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
-            }
+    pub(crate) fn counters(&self, router: &Netns, link: Option<&ManagementLink>) -> Result<Vec<DutCounter>, LabError> {
+        let (from, address) = match link {
+            Some(link) => (link.operator(), management::ROUTER),
+            None => (router, ADDRESS),
+        };
+        let asked = from.run(|| -> Result<Vec<DutCounter>, String> {
+            let mut session = open(address.into(), COMMUNITY)?;
+            let mut all = of_interfaces(&mut session, &self.indexes)?;
+            all.extend(of_ip(&mut session)?);
             Ok(all)
-        })?
+        })?;
+        asked.map_err(|e| failed(address, &format!("it does not tell its counters: {e}")))
     }
 
     /// Asks for sysUpTime from now on, every `interval`, one request at a time.
@@ -211,7 +228,7 @@ impl Agent {
     /// # Errors
     /// A thread that cannot be started.
     pub(crate) fn ask(&self, interval: Duration) -> Result<Asking, LabError> {
-        self.operator.ask(Question::Snmp, Ipv4Addr::LOCALHOST.into(), COMMUNITY, interval)
+        self.operator.ask(Question::Snmp, ADDRESS.into(), COMMUNITY, interval)
     }
 }
 
@@ -225,7 +242,7 @@ pub(crate) struct UpTime {
 impl UpTime {
     /// The agent at `address`, asked from the namespace of the calling thread.
     pub(crate) fn new(address: IpAddr, community: &str) -> UpTime {
-        let address = std::net::SocketAddr::new(address, PORT).to_string();
+        let address = SocketAddr::new(address, PORT).to_string();
         UpTime { address, community: community.to_owned(), session: None }
     }
 
@@ -242,15 +259,37 @@ impl UpTime {
     }
 }
 
+/// Counters of IF-MIB of the interfaces with these ifIndexes, which face the ports in this order. Those that the agent
+/// does not have are left out.
+pub(crate) fn of_interfaces(session: &mut SyncSession, indexes: &[u64]) -> Result<Vec<DutCounter>, String> {
+    let mut all = Vec::new();
+    for (port, index) in indexes.iter().enumerate() {
+        for (table, columns) in OF_A_PORT {
+            let asked = values(session, columns, |column| oid(&[table, &[column, *index]]))?;
+            all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_port("SNMP", name, port, n)));
+        }
+    }
+    Ok(all)
+}
+
+/// As [`of_interfaces`], for the counters of the IP group.
+pub(crate) fn of_ip(session: &mut SyncSession) -> Result<Vec<DutCounter>, String> {
+    let mut all = Vec::new();
+    for (version, columns) in IP_VERSIONS {
+        let asked = values(session, columns, |column| oid(&[OF_ALL, &[column, version]]))?;
+        all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
+    }
+    Ok(all)
+}
+
 /// Values of counters by name; counters that the agent does not have are left out.
 fn values(
     session: &mut SyncSession,
     names: Counters,
     of: impl Fn(u64) -> Oid<'static>,
-) -> Result<Vec<(&'static str, u64)>, LabError> {
+) -> Result<Vec<(&'static str, u64)>, String> {
     let oids: Vec<Oid<'static>> = names.iter().map(|(number, _)| of(*number)).collect();
-    let answer = session.get_many(&oids.iter().collect::<Vec<_>>());
-    let answer = answer.map_err(|e| failed("it does not tell its counters", &format!("{e:?}")))?;
+    let answer = session.get_many(&oids.iter().collect::<Vec<_>>()).map_err(why).and_then(without_error)?;
     let value = |value: Value<'_>| match value {
         Value::Counter32(n) | Value::Unsigned32(n) => Some(u64::from(n)),
         Value::Counter64(n) => Some(n),
@@ -275,12 +314,12 @@ fn indexes(netns: &Netns, ports: usize) -> Result<Vec<u64>, LabError> {
 }
 
 fn shorten_caches() -> Result<(), LabError> {
-    let mut session = open().map_err(|e| failed("no socket", &e))?;
+    let mut session = open(ADDRESS.into(), COMMUNITY).map_err(|e| failed(ADDRESS, &e))?;
     for cache in CACHES {
         let timeout = oid(&[CACHE_TIMEOUT, cache]);
         session
             .set(&[(&timeout, Value::Integer(1))])
-            .map_err(|e| failed("its caches cannot be shortened", &format!("{e:?}")))?;
+            .map_err(|e| failed(ADDRESS, &format!("its caches cannot be shortened: {}", why(e))))?;
     }
     Ok(())
 }

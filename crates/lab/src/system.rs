@@ -11,7 +11,7 @@ use crate::ssh::SSH;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, is_pipe};
 use drophammer_model::classes::EgressClasses;
-use drophammer_model::counters::{Counts, DutCounter};
+use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::role::RouterRole;
@@ -330,7 +330,7 @@ impl Dut for SystemDut {
                 let edge = counter.port.and_then(|port| at.ports.clone().nth(port));
                 if edge.is_some() {
                     all.push(DutCounter { port: edge, ..counter });
-                } else if is_of_drops(counter.counts) {
+                } else if counter.counts.is_drop() {
                     let name =
                         if counter.port.is_some() { format!("core.{}", counter.name) } else { counter.name.clone() };
                     let counter = DutCounter { name, port: None, ..counter };
@@ -361,12 +361,6 @@ impl Dut for SystemDut {
         let ended: Vec<_> = ended.collect();
         ended.into_iter().fold(removed, Result::and)
     }
-}
-
-/// True if the counter counts drops.
-pub fn is_of_drops(counts: Counts) -> bool {
-    use Counts::{InDiscards, InErrors, IpDiscards, IpHeaderErrors, OutDiscards, OutErrors};
-    matches!(counts, InDiscards | InErrors | OutDiscards | OutErrors | IpHeaderErrors(_) | IpDiscards(_))
 }
 
 /// True if the counter called `name` belongs to this interface.

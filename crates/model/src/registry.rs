@@ -49,6 +49,8 @@ pub enum ParamKind {
     File,
     /// List of interface names.
     Interfaces,
+    /// List of names of the DUT's own interfaces, one for each port: `[ge-0/0/0, ge-0/0/1]`.
+    DutInterfaces,
     /// List of names of the suite's ports: `[p1, p2]`.
     Ports,
     /// List of names of the suite's flows: `[voice, video]`.

@@ -4,8 +4,9 @@ use crate::dut::{TesterInterface, Where};
 use crate::enter::Shared;
 use crate::management::{self, Asking, ManagementPort, Operator};
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, kinds, process};
+use crate::{Dut, DutKind, Lab, LabError, kinds, probe, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
+use drophammer_model::counters::{DutCounter, tester_counter, tester_port};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
@@ -14,6 +15,7 @@ use drophammer_model::suite::{DutConfig, Mask};
 use drophammer_model::trial::Family;
 pub use free::refuse_in_use;
 use free::refuse_unless_free;
+use mib::Mib;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -24,6 +26,8 @@ use std::time::Duration;
 mod free;
 #[path = "external_logs.rs"]
 mod logs;
+#[path = "external_mib.rs"]
+mod mib;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
@@ -70,6 +74,11 @@ static SPEC: KindSpec = KindSpec {
             ParamKind::File,
             "file with the community of its SNMP agent (version 2c) at that address, which is then asked for sysUpTime",
         ),
+        ParamSpec::optional(
+            mib::KEY,
+            ParamKind::DutInterfaces,
+            "ifName or ifDescr of its interface at each port, whose counters its SNMP agent is then asked for",
+        ),
         ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT is well"),
         ParamSpec::new(
             "timeout",
@@ -81,6 +90,9 @@ static SPEC: KindSpec = KindSpec {
     ],
 };
 
+/// The kernel's counters of the tester's interfaces that the report compares with the tester's own counts.
+const KERNEL: [&str; 2] = ["tx_packets", "rx_packets"];
+
 /// Kind `external`.
 pub struct External;
 
@@ -91,6 +103,7 @@ impl DutKind for External {
 
     fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         kinds::refuse_unless_able(&SPEC, role)?;
+        mib::names(dut, role.interfaces.len())?;
         ManagementPort::of(dut).map(drop)
     }
 
@@ -126,11 +139,12 @@ impl DutKind for External {
             dut_mac: macs.get(i).copied(),
         });
         let limit = dut.params.duration("timeout").unwrap_or(Duration::from_secs(60));
-        let router = ExternalDut {
+        let mut router = ExternalDut {
             shared,
             name: dut.name.clone(),
             ssh: dut.params.flag("ssh") == Some(true),
             management: ManagementPort::of(dut)?,
+            mib: None,
             interfaces: interfaces.collect(),
             hooks: ["setup", "teardown", "counters", "alive"]
                 .into_iter()
@@ -151,6 +165,8 @@ impl DutKind for External {
             }
             None => Ok(Look::Ready(())),
         })?;
+        let names = mib::names(dut, ports)?;
+        router.mib = Mib::begin(&router.shared, router.management.as_ref(), names, limit, stop)?;
         Ok(Box::new(router))
     }
 }
@@ -160,6 +176,8 @@ struct ExternalDut {
     name: String,
     ssh: bool,
     management: Option<ManagementPort>,
+    /// Its SNMP agent and its interfaces there, if it is to be asked for counters.
+    mib: Option<Mib>,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
@@ -272,6 +290,34 @@ impl ExternalDut {
         })
     }
 
+    /// The kernel's counters of the tester's interfaces, named as those of the lab's interfaces. None at all if one of
+    /// them cannot be read: the rest would look like the whole.
+    fn kernel_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        self.shared.on_host(|| {
+            let read = |port: usize, interface: &TesterInterface, counter: &str| {
+                Some((tester_counter(port, counter), probe::own_counter(&interface.name, counter).ok()?))
+            };
+            let of =
+                |(port, interface): (usize, &TesterInterface)| KERNEL.map(|counter| read(port, interface, counter));
+            let all: Option<BTreeMap<String, u64>> = self.interfaces.iter().enumerate().flat_map(of).collect();
+            all.unwrap_or_default()
+        })
+    }
+
+    /// What the command `counters` prints; nothing without one.
+    fn told_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        if !self.hooks.contains_key("counters") {
+            return Ok(BTreeMap::new());
+        }
+        let status = self.unmasked("counters", &|| false);
+        let log = self.log("counters");
+        // A secret may be a part of a value, so they are read before secrets are hidden.
+        let text = logs::read(&log).map_err(LabError::file("read", &log));
+        logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log))?;
+        self.succeeded("counters", status?)?;
+        Ok(parse_counters(&text?, &self.mask))
+    }
+
     fn tear_down(&mut self) -> Result<(), LabError> {
         if std::mem::replace(&mut self.torn_down, true) {
             return Ok(());
@@ -311,6 +357,7 @@ impl Dut for ExternalDut {
                 .hooks
                 .iter()
                 .map(|(key, text)| ((*key).to_owned(), self.mask.text(text).into_owned()))
+                .chain(self.mib.as_ref().map(Mib::record))
                 .collect(),
             ..DutRecord::default()
         }
@@ -345,16 +392,22 @@ impl Dut for ExternalDut {
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        if !self.hooks.contains_key("counters") {
-            return Ok(BTreeMap::new());
+        // Before the command, which may take long: the tester counts frames that arrive meanwhile for the trial that
+        // follows, and not for the one that has ended.
+        let kernel = self.kernel_counters()?;
+        let mut counters = self.told_counters()?;
+        counters.retain(|name, _| KERNEL.iter().all(|counter| tester_port(name, counter).is_none()));
+        counters.extend(kernel);
+        Ok(counters)
+    }
+
+    /// Those of the user's command, and those of the SNMP agent.
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        let mut all = DutCounter::all_of("command", &self.counters()?);
+        if let Some(mib) = &mut self.mib {
+            all.extend(mib.counters(&self.shared)?);
         }
-        let status = self.unmasked("counters", &|| false);
-        let log = self.log("counters");
-        // A secret may be a part of a value, so they are read before secrets are hidden.
-        let text = logs::read(&log).map_err(LabError::file("read", &log));
-        logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log))?;
-        self.succeeded("counters", status?)?;
-        Ok(parse_counters(&text?, &self.mask))
+        Ok(all)
     }
 
     /// The command decides which counters it writes.

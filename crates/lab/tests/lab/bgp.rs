@@ -43,7 +43,7 @@ fn counts() -> (u32, u32) {
 
 /// Waits until `look` succeeds; returns its last error after the limit. Looks for a fifth of the time at most: counting
 /// a million routes takes processor time from the DUT.
-fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
+pub fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
     let start = Instant::now();
     loop {
         let begun = Instant::now();

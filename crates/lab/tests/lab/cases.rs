@@ -39,7 +39,8 @@ pub fn cases(root: bool) -> Vec<Case> {
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
-        cases.extend(["external", "external-refused", "bgp-openbgpd", "peers-openbgpd"].map(|name| (name, "root")));
+        let own = ["external", "external-refused", "external-snmp", "bgp-openbgpd", "peers-openbgpd"];
+        cases.extend(own.map(|name| (name, "root")));
         cases.extend(all.map(|name| (name, "nobody")));
     }
     if let Some(why) = uml::unfit_processor() {
@@ -55,6 +56,7 @@ pub fn cases(root: bool) -> Vec<Case> {
     // Only once, because it takes the full time limit for a router to become ready.
     cases.push(("never-ready", if root { "root" } else { "user" }));
     cases.push(("reset-beside", if root { "root" } else { "user" }));
+    cases.push(("snmp-link", if root { "root" } else { "user" }));
     cases
 }
 

@@ -53,7 +53,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
         ("dut_macs".to_owned(), text("02:00:00:00:00:01 02:00:00:00:00:02".into())),
         ("setup".to_owned(), say("setup")),
         ("teardown".to_owned(), say("teardown")),
-        ("counters".to_owned(), text("echo drops 7".into())),
+        ("counters".to_owned(), text("echo drops 7; echo t1.rx_packets 123456789012; echo d0.rx_packets 9".into())),
         ("alive".to_owned(), text(format!("test -e {}", journal.display()))),
         ("timeout".to_owned(), ParamValue::Duration(Duration::from_secs(5))),
     ]);
@@ -95,7 +95,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(dut.interfaces()[1].dut_mac == Some([2, 0, 0, 0, 0, 2]), "MAC address as told")?;
     ensure(!dut.drops_at_tester_tx_are_dut(), "refused frames are the tester's")?;
     dut.check().map_err(|e| e.to_string())?;
-    ensure(dut.counters().map_err(|e| e.to_string())?.get("drops") == Some(&7), "counters of the command")?;
+    counted(dut.as_mut())?;
     ensure(dut.ask(&[Question::Ping], EACH).map_err(|e| e.to_string())?.is_empty(), "no management port is known")?;
     dut.take_down().map_err(|e| e.to_string())?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
@@ -110,6 +110,19 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(error.contains("exit status: 7") && error.contains("no console"), &error)?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
     ensure(told.lines().count() == 3, "teardown after a failed setup")
+}
+
+/// The counters are those of the command and, for the tester's interfaces, those of the kernel.
+fn counted(dut: &mut dyn Dut) -> Checked {
+    let counters = dut.counters().map_err(|e| e.to_string())?;
+    ensure(counters.get("drops") == Some(&7), "counters of the command")?;
+    let names: Vec<&str> = counters.keys().map(String::as_str).collect();
+    let expected = ["d0.rx_packets", "drops", "t0.rx_packets", "t0.tx_packets", "t1.rx_packets", "t1.tx_packets"];
+    ensure(names == expected, &format!("{names:?}"))?;
+    ensure(counters["t1.rx_packets"] != 123_456_789_012, "a command does not speak for the kernel")?;
+    let known = dut.known_counters().map_err(|e| e.to_string())?;
+    let [of_router] = known.as_slice() else { return Err(format!("{known:?}")) };
+    ensure((of_router.port, of_router.value) == (Some(0), 9), "the tester's interfaces are not the router's")
 }
 
 /// The management port of the user's router, here the loopback of the host.

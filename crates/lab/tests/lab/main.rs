@@ -12,6 +12,7 @@ mod own;
 mod ports;
 mod processes;
 mod resets;
+mod snmp;
 mod system;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
@@ -109,6 +110,9 @@ fn scenario(name: &str, work: &Path) -> Checked {
     let start = Instant::now();
     let mut lab = Lab::enter(&LabOptions { keep: vec![work.to_path_buf()], ..LabOptions::default() }).map_err(text)?;
     println!("entered in {:.3} s", start.elapsed().as_secs_f64());
+    if name == "external-snmp" {
+        return snmp::external(&mut lab, work);
+    }
     if name.starts_with("external") {
         return external(&mut lab, name, work);
     }
@@ -125,6 +129,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         "reset-frr" => resets::reset(&mut lab, "frr", work),
         "reset-bird" => resets::reset(&mut lab, "bird", work),
         "reset-beside" => resets::beside(&mut lab, work),
+        "snmp-link" => snmp::over_the_link(&mut lab, work),
         "broken" => broken(&mut lab, work),
         "never-ready" => never_ready(&mut lab, work),
         "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {

@@ -73,7 +73,8 @@ fn one<'n>(
     let what = format!("a DUT of kind `{kind}`");
     let find = |key: &str| fields.get(key).map(|e| &e.value);
     let resolved = resolve(spec.params, around.profile, find, (&kind_node.span, &what), problems)?;
-    for param in spec.params.iter().filter(|p| p.kind == ParamKind::Interfaces) {
+    let for_each_port = |kind: ParamKind| matches!(kind, ParamKind::Interfaces | ParamKind::DutInterfaces);
+    for param in spec.params.iter().filter(|p| for_each_port(p.kind)) {
         let Some(given) = resolved.get(param.key) else { continue };
         let ParamValue::Texts(interfaces) = &given.value else { continue };
         if let (Some(ports), Some(at)) = (around.ports.map(<[_]>::len), given.node)

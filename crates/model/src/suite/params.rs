@@ -39,7 +39,7 @@ pub enum ParamValue {
     Families(Vec<Family>),
     /// `CountOr`, `Choice`, `Text`, `Command`, `File` (joined to the folder of the suite file).
     Text(String),
-    /// `Choices`, `Interfaces`, `Ports`, `Flows`, each once.
+    /// `Choices`, `Interfaces`, `DutInterfaces`, `Ports`, `Flows`, each once.
     Texts(Vec<String>),
 }
 

@@ -188,6 +188,9 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
         ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
+        ParamKind::DutInterfaces => {
+            each(node, &what, example, problems, dut_interface, Clone::clone).map(ParamValue::Texts)
+        }
         ParamKind::Ports => each(node, &what, example, problems, port, Clone::clone).map(ParamValue::Texts),
         ParamKind::Flows => each(node, &what, example, problems, flow, Clone::clone).map(ParamValue::Texts),
     }
@@ -232,6 +235,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Command => "systemctl restart router",
         ParamKind::File => "my-router.conf",
         ParamKind::Interfaces => "[eth1, eth2]",
+        ParamKind::DutInterfaces => "[ge-0/0/0, ge-0/0/1]",
         ParamKind::Ports => "[p1, p2]",
         ParamKind::Flows => "[voice, video]",
     }
@@ -375,6 +379,11 @@ fn flow(node: &Node, problems: &mut Problems) -> Option<String> {
 /// The name of a port; does not check that the port exists.
 fn port(node: &Node, problems: &mut Problems) -> Option<String> {
     text(node, "a port", "p1", problems).map(str::to_owned)
+}
+
+/// The name of an interface of a DUT, which its maker chooses.
+fn dut_interface(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "an interface of the DUT", "ge-0/0/0", problems).map(str::to_owned)
 }
 
 fn interface(node: &Node, problems: &mut Problems) -> Option<String> {

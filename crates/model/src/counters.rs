@@ -44,7 +44,8 @@ pub enum Counts {
     IpHeaderErrors(Option<Family>),
     /// IP packets dropped for other reasons.
     IpDiscards(Option<Family>),
-    /// IPv4 packets from the DUT to itself. They count in its IP counters, but pass no port.
+    /// IPv4 packets that the DUT received and sent, but over no port: from itself to itself, and questions over a
+    /// management link with their answers. They count in its IP counters.
     Loopback,
 }
 
@@ -107,6 +108,7 @@ const OF_ALL: &[(&str, Counts)] = &[
     ("ip6.InNoRoutes", IpDiscards(V6)),
     ("ip6.InTooBigErrors", IpDiscards(V6)),
     ("lo.rx_packets", Loopback),
+    ("management.questions", Loopback),
     ("ipSystemStatsInReceives.ipv4", IpReceived(V4)),
     ("ipSystemStatsInHdrErrors.ipv4", IpHeaderErrors(V4)),
     ("ipSystemStatsInNoRoutes.ipv4", IpDiscards(V4)),
@@ -124,6 +126,41 @@ const OF_ALL: &[(&str, Counts)] = &[
     ("ipSystemStatsOutForwDatagrams.ipv6", IpForwarded(V6)),
     ("ipSystemStatsOutDiscards.ipv6", IpDiscards(V6)),
 ];
+
+impl Counts {
+    /// What the counter of a port with this name counts; `None` if that is unknown.
+    pub fn at_port(name: &str) -> Option<Counts> {
+        OF_A_PORT.iter().find(|(known, _)| *known == name).map(|(_, counts)| *counts)
+    }
+
+    /// What the counter of the whole device with this name counts; `None` if that is unknown.
+    pub fn of_device(name: &str) -> Option<Counts> {
+        OF_ALL.iter().find(|(known, _)| *known == name).map(|(_, counts)| *counts)
+    }
+
+    /// True if it counts dropped packets, except those that an interface dropped because of an error.
+    pub fn is_discard(self) -> bool {
+        matches!(self, InDiscards | OutDiscards | IpHeaderErrors(_) | IpDiscards(_))
+    }
+
+    /// True if it counts dropped packets.
+    pub fn is_drop(self) -> bool {
+        self.is_discard() || matches!(self, InErrors | OutErrors)
+    }
+}
+
+/// Name of the kernel's counter `counter` of the tester's interface at `port`, among the counters of a DUT:
+/// `t0.rx_packets`.
+pub fn tester_counter(port: PortIndex, counter: &str) -> String {
+    format!("t{port}.{counter}")
+}
+
+/// The port if `name` is a [`tester_counter`] of `counter`.
+pub fn tester_port(name: &str, counter: &str) -> Option<PortIndex> {
+    let port = name.strip_prefix('t')?.strip_suffix(counter)?.strip_suffix('.')?;
+    // `parse` would take a sign.
+    if port.bytes().all(|byte| byte.is_ascii_digit()) { port.parse().ok() } else { None }
+}
 
 /// A counter at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +182,7 @@ pub struct DutCounter {
 impl DutCounter {
     /// A counter of a port by its name; `None` if the meaning of the name is unknown.
     pub fn of_port(source: &str, name: &str, port: PortIndex, value: u64) -> Option<DutCounter> {
-        let counts = OF_A_PORT.iter().find(|(known, _)| *known == name)?.1;
+        let counts = Counts::at_port(name)?;
         // RFC 2863: 64-bit counters have `HC` in their names; the others are Counter32.
         let bits = if name.starts_with("if") && !name.starts_with("ifHC") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: Some(port), counts, bits, value })
@@ -153,7 +190,7 @@ impl DutCounter {
 
     /// A counter of the whole device by its name; `None` if the meaning of the name is unknown.
     pub fn of_device(source: &str, name: &str, value: u64) -> Option<DutCounter> {
-        let counts = OF_ALL.iter().find(|(known, _)| *known == name)?.1;
+        let counts = Counts::of_device(name)?;
         let bits = if name.starts_with("ipSystemStats") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: None, counts, bits, value })
     }
@@ -269,6 +306,39 @@ mod tests {
         let narrow = DutCounter::of_port("SNMP", "ifInUcastPkts", 1, 5).unwrap();
         assert_eq!((wide.bits, narrow.bits, narrow.grown(u64::from(u32::MAX))), (64, 32, 6));
         assert!(!wide.is(&narrow) && narrow.is(&DutCounter { value: 9, ..narrow.clone() }));
+    }
+
+    #[test]
+    fn drops_are_discards_and_errors() {
+        let told = |counts: Option<Counts>| counts.map(|counts| (counts.is_discard(), counts.is_drop()));
+        for (name, expected) in [
+            ("rx_dropped", Some((true, true))),
+            ("ifOutDiscards", Some((true, true))),
+            ("ifInErrors", Some((false, true))),
+            ("tx_packets", Some((false, false))),
+            ("ip.InHdrErrors", None),
+        ] {
+            assert_eq!(told(Counts::at_port(name)), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("ip.InHdrErrors", Some((true, true))),
+            ("ipSystemStatsInNoRoutes.ipv6", Some((true, true))),
+            ("ip6.InReceives", Some((false, false))),
+            ("rx_dropped", None),
+        ] {
+            assert_eq!(told(Counts::of_device(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_of_the_tester_are_known_by_their_names() {
+        for port in [0, 7, 63] {
+            let name = tester_counter(port, "rx_packets");
+            assert_eq!((tester_port(&name, "rx_packets"), tester_port(&name, "tx_packets")), (Some(port), None));
+        }
+        let others =
+            ["t.rx_packets", "t+1.rx_packets", "t1.d0.rx_packets", "t1rx_packets", "r1.t0.rx_packets", "d0.rx_packets"];
+        assert!(others.iter().all(|name| tester_port(name, "rx_packets").is_none()));
     }
 
     #[test]

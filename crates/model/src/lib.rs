@@ -11,6 +11,7 @@ pub mod classes;
 pub mod counters;
 pub mod criteria;
 pub mod doubt;
+pub mod drops;
 pub mod echo;
 pub mod environment;
 pub mod filter;

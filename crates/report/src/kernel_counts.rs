@@ -1,50 +1,62 @@
 //! An independent count: the kernel's count at the tester's interfaces during each trial, compared with the tester's.
 
 use crate::format::number;
+use crate::view::{DutResult, View};
+use drophammer_model::counters::tester_port;
+use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::record::TrialRecord;
-use drophammer_model::trial::GroupCounts;
+use drophammer_model::trial::{GroupCounts, TrialResult};
 use serde_json::{Value, json};
 
 /// Both counts of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     trial: u64,
-    /// Frames that the kernel counted more than the tester, negative if fewer.
+    /// Frames that the kernel counted more than the tester at all ports together, negative if fewer.
     sent: i64,
     received: i64,
 }
 
 impl Counts {
     /// `None` if the kernel's counters were not read, or the frames of the emulated devices were not counted.
-    fn of(record: &TrialRecord) -> Option<Counts> {
-        let (result, health) = (&record.result, &record.result.health);
+    fn of(result: &TrialResult) -> Option<Counts> {
+        let health = &result.health;
+        // A run folder may hold any numbers, whose sum may not fit into 64 bits.
         let kernel = |counter: &str| {
-            let own =
-                |name: &str| name.strip_prefix('t').and_then(|rest| rest.strip_suffix(counter)).is_some_and(digits);
-            let mut values = result.dut_counters.iter().filter(|(name, _)| own(name)).map(|(_, n)| *n).peekable();
-            values.peek().is_some().then(|| values.sum::<u64>())
+            let own = result.dut_counters.iter().filter(|(name, _)| tester_port(name, counter).is_some());
+            let mut values = own.map(|(_, frames)| i128::from(*frames)).peekable();
+            values.peek().is_some().then(|| values.sum::<i128>())
         };
-        let sum = |of: fn(&GroupCounts) -> u64| result.groups.iter().map(of).sum::<u64>();
-        let sent = sum(|g| g.offered - g.refused) + health.other_sent?;
+        let sum = |of: fn(&GroupCounts) -> i128| result.groups.iter().chain(&result.background).map(of).sum::<i128>();
+        let sent = sum(|g| i128::from(g.offered) - i128::from(g.refused)) + i128::from(health.other_sent?);
         let received = sum(|g| {
-            g.received + g.duplicated + g.corrupted + g.deviations.values().sum::<u64>() + g.deviating_copies + g.stray
-        }) + health.stale
-            + health.other_received;
+            let arrived = [g.received, g.duplicated, g.corrupted, g.deviating_copies, g.stray];
+            arrived.iter().chain(g.deviations.values()).map(|frames| i128::from(*frames)).sum()
+        }) + i128::from(health.stale)
+            + i128::from(health.other_received);
         // A counter that did not grow is missing.
-        let off = |kernel: Option<u64>, own: u64| kernel.unwrap_or(0).cast_signed() - own.cast_signed();
-        let (kernel_sent, kernel_received) = (kernel(".tx_packets"), kernel(".rx_packets"));
+        let off = |kernel: Option<i128>, own: i128| {
+            let more = kernel.unwrap_or(0) - own;
+            i64::try_from(more).unwrap_or(if more < 0 { i64::MIN } else { i64::MAX })
+        };
+        let (kernel_sent, kernel_received) = (kernel("tx_packets"), kernel("rx_packets"));
         kernel_sent.or(kernel_received)?;
         Some(Counts { trial: result.trial, sent: off(kernel_sent, sent), received: off(kernel_received, received) })
     }
 }
 
-fn digits(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+/// A port whose frames the kernel may not count. With `af_xdp` in the driver of a network card, it depends on the driver.
+fn uncounted<'a>(records: &[&'a DutRecord]) -> Option<&'a PortRecord> {
+    let may_be = |port: &&PortRecord| {
+        let driver = port.driver.split(',').next().unwrap_or_default();
+        port.backend == "af_xdp" && port.driver.contains("native") && !["veth", "tun"].contains(&driver)
+    };
+    records.iter().copied().flat_map(|record| &record.ports).find(may_be)
 }
 
-/// All valid trials with both counts. An invalid one may have ended while frames were under way.
-fn counts(trials: &[&TrialRecord]) -> Vec<Counts> {
-    trials.iter().filter(|trial| trial.result.validity.is_valid()).filter_map(|trial| Counts::of(trial)).collect()
+/// The valid ones. An invalid trial may have ended while frames were under way.
+fn valid<'a>(trials: &[&'a TrialRecord]) -> impl Iterator<Item = &'a TrialResult> {
+    trials.iter().copied().map(|trial| &trial.result).filter(|result| result.validity.is_valid())
 }
 
 /// Number of trials in which a count agrees to the frame, and the trial with the largest difference.
@@ -55,13 +67,26 @@ fn agreement(all: &[Counts], of: fn(&Counts) -> i64) -> (usize, Option<Counts>) 
 }
 
 /// How well both agree, in a sentence; `None` if the kernel does not count for the tester.
-pub fn text(trials: &[&TrialRecord]) -> Option<String> {
-    let all = counts(trials);
+pub fn text(view: &View, result: &DutResult) -> Option<String> {
+    let mut valid = valid(&result.trials);
+    match uncounted(&view.dut(result.dut).records) {
+        Some(port) => valid.next().map(|_| {
+            format!(
+                "whether the kernel's own counters of the tester's interfaces agree is not known: the driver of {} may not count the frames \
+                 of {}",
+                port.interface, port.backend
+            )
+        }),
+        None => sentence(&valid.filter_map(Counts::of).collect::<Vec<_>>()),
+    }
+}
+
+fn sentence(all: &[Counts]) -> Option<String> {
     if all.is_empty() {
         return None;
     }
     let part = |word: &str, of: fn(&Counts) -> i64| {
-        let (agree, worst) = agreement(&all, of);
+        let (agree, worst) = agreement(all, of);
         let off = worst.map_or(String::new(), |worst| {
             let frames = of(&worst);
             let by = number(frames.unsigned_abs() as f64, "");
@@ -77,11 +102,17 @@ pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     ))
 }
 
-/// As [`text`], for machines; null if the kernel does not count for the tester.
-pub fn json(trials: &[&TrialRecord]) -> Value {
-    let all = counts(trials);
+/// As [`text`], for machines; null if the kernel does not count for the tester, or may not.
+pub fn json(view: &View, result: &DutResult) -> Value {
+    if uncounted(&view.dut(result.dut).records).is_some() {
+        return Value::Null;
+    }
+    value(&valid(&result.trials).filter_map(Counts::of).collect::<Vec<_>>())
+}
+
+fn value(all: &[Counts]) -> Value {
     let part = |of: fn(&Counts) -> i64| {
-        let (agree, worst) = agreement(&all, of);
+        let (agree, worst) = agreement(all, of);
         json!({ "agree": agree, "most_off": worst.map_or(0, |worst| of(&worst)), "most_off_trial": worst.map(|worst| worst.trial) })
     };
     match all.len() {
@@ -93,24 +124,4 @@ pub fn json(trials: &[&TrialRecord]) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn off(trial: u64, sent: i64, received: i64) -> Counts {
-        Counts { trial, sent, received }
-    }
-
-    #[test]
-    fn the_trial_that_is_most_off_is_named() {
-        let all = [off(1, 0, 0), off(2, 3, -1), off(3, -5, 0)];
-        assert_eq!(agreement(&all, |counts| counts.sent), (1, Some(off(3, -5, 0))));
-        assert_eq!(agreement(&all, |counts| counts.received), (2, Some(off(2, 3, -1))));
-        assert_eq!(agreement(&all[..1], |counts| counts.sent), (1, None));
-    }
-
-    #[test]
-    fn only_interfaces_of_the_tester_count() {
-        assert!(digits("0") && digits("11"));
-        assert!(!digits("") && !digits("1.d0") && !digits("x"));
-    }
-}
+mod tests;

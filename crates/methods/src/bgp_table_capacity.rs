@@ -3,7 +3,7 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::params;
+use crate::parameters::{fewer, params};
 use crate::report::{higher, lower, note};
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
@@ -96,7 +96,10 @@ impl Method for BgpTableCapacity {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let hold = HOLD.seconds(params);
-        (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s")).into_iter().collect()
+        let short = (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s"));
+        // A router that holds more than the most that is tried has no known capacity.
+        let few = fewer(params, &MAX_ROUTES, "routes at most", 2_400_000, route_tests::CONFORMANT);
+        short.into_iter().chain(few).collect()
     }
 }
 

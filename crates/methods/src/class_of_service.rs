@@ -32,7 +32,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::topology::CoreLinksDown;
 use drophammer_model::traffic::{Bits, Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
-use rows::{BARS, BINS, FILLING, TABLE, Trial};
+use rows::{BARS, BINS, FILLING, RATE_BARS, TABLE, Trial};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ const OVERLOAD: Param<Vec<u64>> = Param::new(
 const CALM: Param<Percent> =
     Param::new("calm", "80", "80", "load of the trial before the overload, in % of the output port");
 const TOLERANCE: Param<Percent> =
-    Param::new("tolerance", "1", "1", "percentage points by which the share of a class may be off");
+    Param::new("tolerance", "1", "1", "percentage points from which on the error of a share is wrong");
 const QUEUE: Param<u32> = Param::new("queue", "256", "256", "frames of each class that may wait");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "2 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
@@ -131,6 +131,7 @@ impl Method for ClassOfService {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         BARS.begin(outcome);
+        RATE_BARS.begin(outcome);
         let overloads = OVERLOAD.get(params);
         if let Some(low) = overloads.iter().find(|percent| **percent <= 100) {
             return Err(TestError::NotApplicable(format!("`overload` of {low} % is none; write loads above 100")));

@@ -15,6 +15,7 @@ use crate::lossy::Lossy;
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit};
+use crate::route_tests::CONFORMANT;
 use crate::routed::{self, routes};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
@@ -66,6 +67,9 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
     "length of the trials for latency and leaks (RFC 2544 section 24: 60 s)",
 );
 
+/// Numbers of conditions that the sources of the test ask for.
+const SOURCE_CONDITIONS: [(u64, &str); 3] =
+    [(1, "RFC 2544 section 11.4"), (10, "Bradner 1989"), (25, "RFC 2544 section 11.4")];
 /// UDP port of the frames that the filters must deny: echo (RFC 862).
 const DENIED_PORT: u16 = 7;
 /// Each destination of wrongly treated frames has a row, up to this number for each case and flow.
@@ -213,7 +217,13 @@ impl Method for Filters {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
-        common_deviations(params).into_iter().chain(trial).chain(goal_deviations(params)).collect()
+        let (conditions, sides) = (CONDITIONS.get(params), FILTER_AT.get(params));
+        let numbers = SOURCE_CONDITIONS.into_iter().filter(|(number, _)| !conditions.contains(number));
+        let numbers = numbers.map(|(number, source)| format!("no filter of {number} conditions ({source})"));
+        let missing = [FilterDirection::Ingress, FilterDirection::Egress].into_iter().filter(|at| !sides.contains(at));
+        let missing = missing.map(|at| format!("no filters at {at} ({CONFORMANT})"));
+        let common = common_deviations(params).into_iter().chain(trial);
+        common.chain(numbers).chain(missing).chain(goal_deviations(params)).collect()
     }
 }
 

@@ -53,6 +53,7 @@ columns! {
         per_minute: f64 = "Unasked, per minute" ["frames"],
         most_per_second: u64 = "Most in one second" ["frames"],
         line_percent: f64 = "Share of the line" ["%"],
+        kernel_frames: Option<u64> = "All frames at this port, by the kernel" ["frames"],
     }
 }
 
@@ -65,7 +66,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Duration that the source of the test asks for, in seconds.
 const SOURCE_S: f64 = 60.0;
 
-fn row(port: &PortView, count: &ProtocolCount, time: Duration) -> IdleRow {
+/// `by_kernel`: all frames that the kernel received at the port, if known.
+fn row(port: &PortView, count: &ProtocolCount, time: Duration, by_kernel: Option<u64>) -> IdleRow {
     let (frames, seconds) = (count.frames as f64, time.as_secs_f64());
     let mean = if count.frames > 0 { count.bytes as f64 / frames } else { 0.0 };
     // An IP packet is 18 bytes shorter than its frame.
@@ -79,6 +81,7 @@ fn row(port: &PortView, count: &ProtocolCount, time: Duration) -> IdleRow {
         per_minute: (count.frames - count.answers) as f64 * 60.0 / seconds,
         most_per_second: count.most_per_second,
         line_percent: bytes * 8.0 / (port.medium.payload_rate(port.speed) * seconds) * 100.0,
+        kernel_frames: by_kernel,
     }
 }
 
@@ -88,7 +91,8 @@ fn rows(ports: &[PortView], seen: &OtherTraffic) -> Vec<IdleRow> {
     let of_port = |(index, port): (usize, &PortView)| {
         let mut counts: Vec<_> = seen.protocols.iter().filter(|count| count.port == index).collect();
         counts.sort_by(|a, b| b.frames.cmp(&a.frames).then_with(|| a.protocol.cmp(&b.protocol)));
-        let mut rows: Vec<_> = counts.into_iter().map(|count| row(port, count, seen.time)).collect();
+        let by_kernel = seen.received_by_kernel.as_ref().and_then(|ports| ports.get(index)).copied();
+        let mut rows: Vec<_> = counts.into_iter().map(|count| row(port, count, seen.time, by_kernel)).collect();
         if rows.is_empty() {
             let nothing = ProtocolCount {
                 port: index,
@@ -98,7 +102,7 @@ fn rows(ports: &[PortView], seen: &OtherTraffic) -> Vec<IdleRow> {
                 bytes: 0,
                 most_per_second: 0,
             };
-            rows.push(row(port, &nothing, seen.time));
+            rows.push(row(port, &nothing, seen.time, by_kernel));
         }
         rows
     };
@@ -128,6 +132,13 @@ impl Method for IdleTraffic {
             outcome,
             "Bytes include the FCS and padding to 64 bytes; the share of the line includes preamble and gap as well.",
         );
+        if seen.received_by_kernel.is_some() {
+            note(
+                outcome,
+                "The last column is an independent count: the frames of all protocols that the kernel received at the interface of the \
+                 port in the same time.",
+            );
+        }
         for row in rows {
             TABLE.add(outcome, row, [], []);
         }

@@ -4,6 +4,7 @@
 //! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
 
 mod ipdv;
+mod spread;
 
 use crate::Method;
 use crate::columns;
@@ -67,7 +68,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
     ],
-    tables: &[TABLE.shape(), ipdv::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
+    tables: &[TABLE.shape(), ipdv::TABLE.shape(), spread::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
 
@@ -368,7 +369,9 @@ fn write(
             trials(results),
             lossy.into_iter().chain(unreached.clone()),
         );
-        ipdv::write(outcome, &pattern.size, &group, (step.percent, step.rate.pps()), results);
+        let load = (step.percent, step.rate.pps());
+        ipdv::write(outcome, &pattern.size, &group, load, results);
+        spread::write(outcome, &pattern.size, &group, load, results);
         let Some(figures) = figures else { continue };
         // A single group needs no name: it contains all frames.
         let name =

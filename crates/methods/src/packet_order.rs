@@ -205,7 +205,7 @@ impl Method for PacketOrder {
                 );
                 let (results, stopped) = measure(bed, pattern, params, *load, rate);
                 let unreached = bed.reached(outcome, pattern, &format!("at {load} %"), &trials(&results));
-                let order = row(outcome, pattern, &limits, *load, &results, without, unreached);
+                let order = row(outcome, pattern, &limits, (*load, rate), &results, without, unreached);
                 let (percent, disagree) = (line_percent(rate, &limits), order_by_trial(&results));
                 found.push(At { load: percent, rate_pps: rate.pps(), order, disagree });
                 match stopped {
@@ -368,12 +368,12 @@ fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
     all.filter(|(_, share)| *share > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
-/// Writes a row, and returns the verdict on the order.
+/// Writes a row, and returns the verdict on the order. `load` is in %, `rate` the intended one.
 fn row(
     outcome: &mut Outcome,
     pattern: &Pattern,
     limits: &Limits,
-    load: f64,
+    (load, rate): (f64, FrameRate),
     results: &[TrialResult],
     without: Option<LoopOrder>,
     unreached: Option<String>,
@@ -424,7 +424,8 @@ fn row(
         marks,
     );
     if let Some(percent) = share(reordered) {
-        let x = line_percent(FrameRate(offered), limits);
+        // The offered load differs a little from round to round, and then the curve has no median.
+        let x = line_percent(rate, limits);
         PLOT.curve(outcome, &pattern.size_text(), xy_of(x, percent, results[0].trial));
         for (result, percent) in results.iter().zip(percents) {
             PLOT.dot(outcome, &pattern.size_text(), xy_of(x, percent, result.trial));

@@ -116,6 +116,14 @@ const BARS: PlotSpec = PlotSpec {
     y: "% of the rate without filters",
     log_y: false,
 };
+const LATENCY_BARS: PlotSpec = PlotSpec {
+    key: "route_filtering_latency",
+    title: "Latency with filters on half of the routes",
+    kind: PlotKind::Bars,
+    x: "filter",
+    y: "% of the median latency without filters",
+    log_y: false,
+};
 
 /// Maximum number of routes with leaks that have a row, in each case.
 const MOST_NAMED: usize = 20;
@@ -130,6 +138,7 @@ impl Method for RouteFiltering {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         BARS.begin(outcome);
+        LATENCY_BARS.begin(outcome);
         note(
             outcome,
             "A rule permits or denies the destinations of one route; what no rule matches is permitted. All cases have the same load, so the \
@@ -375,6 +384,7 @@ fn write(
     let mut leaked_frames = 0;
     for (x, one) in found.iter().enumerate() {
         let share = one.share(without);
+        let latency_percent = percent_ratio(one.latency_us(), without.latency_us());
         let ((permitted, passed), (denied, leaked)) = (one.counts(PERMITTED), one.counts(DENIED));
         leaked_frames += leaked;
         let mark = (leaked > 0).then(|| format!("leaked {leaked} frames that it denies"));
@@ -393,7 +403,7 @@ fn write(
                 of_baseline_percent: share,
                 expected_percent: one.expected_percent(),
                 latency_p50_us: one.latency_us(),
-                latency_percent: percent_ratio(one.latency_us(), without.latency_us()),
+                latency_percent,
                 permitted,
                 permitted_lost: permitted - passed,
                 denied,
@@ -403,9 +413,11 @@ fn write(
             mark,
         );
         let label = one.filter.map_or("none".into(), |(direction, action)| format!("{action}, {direction}"));
-        if let Some(y) = share {
-            let point = Point { x: x as f64, y, label: Some(label), range: None, trial: Some(one.result.trial) };
-            BARS.curve(outcome, &format!("{family}, {size}"), point);
+        for (bars, y) in [(BARS, share), (LATENCY_BARS, latency_percent)] {
+            let Some(y) = y else { continue };
+            let trial = Some(one.result.trial);
+            let point = Point { x: x as f64, y, label: Some(label.clone()), range: None, trial };
+            bars.curve(outcome, &format!("{family}, {size}"), point);
         }
         name_leaks(outcome, (family, size), all, one);
     }

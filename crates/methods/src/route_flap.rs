@@ -140,7 +140,11 @@ impl Method for RouteFlap {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let interval = INTERVAL.seconds(params);
         let short = (interval < 30.0).then(|| format!("{interval} s between changes instead of 30 s"));
-        let few = fewer(params, &FLAPPED_ROUTES, "flapped routes", 50_000, route_tests::CONFORMANT);
+        let few = [
+            fewer(params, &ROUTES, "routes", 200_000, route_tests::CONFORMANT),
+            fewer(params, &FLAPPED_ROUTES, "flapped routes", 50_000, route_tests::CONFORMANT),
+            fewer(params, &CYCLES, "cycles", 3, route_tests::CONFORMANT),
+        ];
         let Percent(percent) = route_traffic::LOAD.get(params);
         let load = match route_traffic::RATE.get(params) {
             Some(rate) => Some(format!("{rate}")),
@@ -148,7 +152,7 @@ impl Method for RouteFlap {
         };
         let load = load
             .map(|load| format!("a load of {load} instead of 90 % of the throughput ({})", route_tests::CONFORMANT));
-        short.into_iter().chain(few).chain(load).collect()
+        short.into_iter().chain(few.into_iter().flatten()).chain(load).collect()
     }
 }
 

@@ -41,7 +41,7 @@ const LEAST_DRIFT: Param<Percent> = Param::new(
     "least_drift",
     "5",
     "5",
-    "change over the whole soak, in % of the median, from which on a drift of latency, memory or processor time counts",
+    "change over the whole soak, in % of the median, from which on a drift of the rate, latency, memory or processor time counts",
 );
 const LEAST_LOSS: Param<Percent> =
     Param::new("least_loss_drift", "0.001", "0.001", "the same of loss, in percentage points");
@@ -70,6 +70,10 @@ static SPEC: TestSpec = TestSpec {
     ],
     figures: &[
         FigureSpec { key: "soak_loss_percent", help: "frames lost in all intervals, in %" },
+        FigureSpec {
+            key: "soak_rate_growth_percent",
+            help: "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
+        },
         FigureSpec {
             key: "soak_latency_growth_percent",
             help: "growth of the median latency over the soak, in % of its median; 0 where it does not drift",
@@ -153,12 +157,13 @@ struct Quantity {
 
 const QUANTITIES: [Quantity; 6] = [
     Quantity { name: "Loss", unit: "%", of: |row| row.loss_percent, points: true },
-    Quantity { name: "Forwarding rate", unit: "fps", of: |row| Some(row.forwarding_rate_pps), points: false },
+    Quantity { name: FORWARDING, unit: "fps", of: |row| Some(row.forwarding_rate_pps), points: false },
     Quantity { name: LATENCY, unit: "µs", of: |row| row.latency_median_us, points: false },
     Quantity { name: "99 % latency", unit: "µs", of: |row| row.latency_p99_us, points: false },
     Quantity { name: "CPU of the router", unit: "%", of: |row| row.cpu_percent, points: false },
     Quantity { name: MEMORY, unit: "MiB", of: |row| row.memory_mib, points: false },
 ];
+const FORWARDING: &str = "Forwarding rate";
 const LATENCY: &str = "Median latency";
 const MEMORY: &str = "Memory of its daemons";
 
@@ -334,7 +339,7 @@ impl Soaked {
                 self.invalid + self.rows.len() as u64
             ));
         }
-        let (mut latency, mut memory) = (None, None);
+        let (mut forwarding, mut latency, mut memory) = (None, None, None);
         for quantity in &QUANTITIES {
             let points: Vec<(f64, f64)> =
                 self.rows.iter().filter_map(|(row, _)| Some((row.at_s, (quantity.of)(row)?))).collect();
@@ -352,6 +357,7 @@ impl Soaked {
             let known = drift.verdict != Verdict::Unknown;
             let growth = if drift.verdict == Verdict::Drifts { drift.change_percent } else { Some(0.0) };
             match quantity.name {
+                FORWARDING => forwarding = growth.filter(|_| known),
                 LATENCY => latency = growth.filter(|_| known),
                 MEMORY => memory = growth.filter(|_| known),
                 _ => {}
@@ -371,12 +377,18 @@ impl Soaked {
             let loss = loss.filter(|_| !failed);
             rank(lower_by_difference("soak_loss_percent", title, "%", loss, crate::report::LEAST_LOSS_PERCENT));
         }
-        let growths = [("latency", "median latency", latency), ("memory", "memory", memory)];
-        for (key, name, growth) in growths {
+        // A rate that falls is worse, the others are worse if they rise.
+        let growths = [
+            ("rate", "forwarding rate", forwarding, true),
+            ("latency", "median latency", latency, false),
+            ("memory", "memory", memory, false),
+        ];
+        for (key, name, growth, higher_is_better) in growths {
             if growth.is_some() {
                 let title = format!("Growth of {name} over the soak, {size}");
                 let growth = growth.filter(|_| !failed);
-                rank(lower_by_difference(format!("soak_{key}_growth_percent"), title, "%", growth, least));
+                let figure = lower_by_difference(format!("soak_{key}_growth_percent"), title, "%", growth, least);
+                rank(RankFigure { higher_is_better, ..figure });
             }
         }
     }

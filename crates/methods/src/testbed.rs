@@ -250,6 +250,7 @@ pub trait Testbed {
     }
 
     /// Counts received frames for `time`. Meanwhile no test frame is sent, and the emulated devices answer as always.
+    /// The kernel's count of the same time is returned as well where the ports are interfaces.
     ///
     /// # Errors
     /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] if the testbed does not support

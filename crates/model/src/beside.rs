@@ -132,4 +132,7 @@ pub struct OtherTraffic {
     pub extra: Vec<ExtraFate>,
     /// ICMP errors that quote no extra frame.
     pub unmatched_errors: u64,
+    /// Frames that the kernel received in that time, by its own counters of the interface at each port; `None` if they
+    /// are not known.
+    pub received_by_kernel: Option<Vec<u64>>,
 }

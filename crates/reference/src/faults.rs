@@ -28,6 +28,8 @@ pub struct Faults {
     pub drop_window: Option<(Instant, Instant)>,
     /// Drop while the load is low.
     pub drop_at_low_load: Option<DropAtLowLoad>,
+    /// Drop a growing share.
+    pub drop_growth: Option<DropGrowth>,
     /// Corrupt payload.
     pub corrupt: Option<Corrupt>,
     /// Send to a wrong port.
@@ -97,6 +99,7 @@ impl Faults {
             drop_share,
             drop_window,
             drop_at_low_load,
+            drop_growth,
             corrupt,
             misroute,
             wrong_next_hop,
@@ -127,15 +130,16 @@ impl Faults {
             bgp: _,
         } = self;
         let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0 || *ttl_kept_every != 0;
-        let dropped = drop_window.is_some() || drop_at_low_load.is_some();
+        let dropped = drop_window.is_some() || drop_at_low_load.is_some() || drop_growth.is_some();
         let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some() || encapsulation.is_some();
         often || dropped || changed || hold.is_some() || reorder.is_some()
     }
 
-    /// The same faults with the instants of drop window, sag and ageing counted from `start`.
+    /// The same faults with the instants of drop window, growing loss, sag and ageing counted from `start`.
     pub fn from_instant(mut self, start: Instant) -> Faults {
         let moved = |at: Instant| Instant(at.0.saturating_add(start.0));
         self.drop_window = self.drop_window.map(|(from, to)| (moved(from), moved(to)));
+        self.drop_growth = self.drop_growth.map(|growth| DropGrowth { from: moved(growth.from), ..growth });
         self.sag = self.sag.map(|sag| Sag { from: moved(sag.from), ..sag });
         self.ageing = self.ageing.map(|ageing| Ageing { from: moved(ageing.from), ..ageing });
         self
@@ -257,6 +261,32 @@ pub struct DropAtLowLoad {
     pub interval: Duration,
     /// The load is low when fewer frames than these arrived in the interval before.
     pub below_frames: u64,
+}
+
+/// Drops a share of the frames that is 0 at an instant and grows evenly from then on, up to all of them. The dropped
+/// frames are evenly spaced: the shares of the frames are added up, and the one with which the sum reaches 1 is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropGrowth {
+    /// When it begins.
+    pub from: Instant,
+    /// By how many millionths of the frames the share grows in each second.
+    pub millionths_per_second: u64,
+}
+
+/// A share of all frames, in billionths.
+const WHOLE: u64 = 1_000_000_000;
+
+impl DropGrowth {
+    /// Adds the share of a frame that arrives at `at` to `sum`, in billionths; returns whether the frame is dropped.
+    pub(crate) fn drops(&self, at: Instant, sum: &mut u64) -> bool {
+        let passed = at.0.saturating_sub(self.from.0);
+        let share = u128::from(self.millionths_per_second) * u128::from(passed) / 1_000_000;
+        *sum += u64::try_from(share).unwrap_or(WHOLE).min(WHOLE);
+        let reached = *sum >= WHOLE;
+        *sum -= if reached { WHOLE } else { 0 };
+        reached
+    }
 }
 
 /// Addresses frames to a station that is not their next hop.

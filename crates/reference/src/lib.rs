@@ -84,8 +84,8 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute,
-    NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
+    Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, ManagementFault,
+    Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;

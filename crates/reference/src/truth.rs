@@ -115,6 +115,8 @@ pub struct Drops {
     pub fault_window: u64,
     /// [`crate::Faults::drop_at_low_load`].
     pub fault_low_load: u64,
+    /// [`crate::Faults::drop_growth`].
+    pub fault_growth: u64,
     /// [`crate::BgpFaults::blackhole_every`].
     pub fault_blackhole: u64,
     /// [`crate::Faults::filter_deny_every`].
@@ -146,6 +148,7 @@ impl Drops {
             + self.fault_share
             + self.fault_window
             + self.fault_low_load
+            + self.fault_growth
             + self.fault_blackhole
             + self.fault_filter
             + self.fault_extension

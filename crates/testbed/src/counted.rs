@@ -3,8 +3,9 @@
 use crate::bench::failed;
 use crate::setup::TestSetup;
 use drophammer_methods::{CountedTrial, TestError, Testbed};
-use drophammer_model::counters::{DutCounter, OtherFrames};
+use drophammer_model::counters::{DutCounter, OtherFrames, tester_counter};
 use drophammer_model::trial::TrialSpec;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The network must be silent for this long after the counters were read, so that every frame that the device counted has arrived.
@@ -18,6 +19,20 @@ struct Reading {
     others: Vec<(OtherFrames, OtherFrames)>,
     /// Frames that passed while the counters were read.
     unsure: OtherFrames,
+}
+
+/// Frames that the kernel received at each of `ports` ports of the tester between two readings of the device's counters;
+/// `None` if one of them is not known.
+pub(crate) fn received_between(
+    ports: usize,
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+) -> Option<Vec<u64>> {
+    let grown = |port| {
+        let name = tester_counter(port, "rx_packets");
+        after.get(&name)?.checked_sub(*before.get(&name)?)
+    };
+    (0..ports).map(grown).collect()
 }
 
 impl TestSetup<'_> {
@@ -64,5 +79,22 @@ impl TestSetup<'_> {
         let hosts = &self.routing.bench.rig.hosts;
         let ports = 0..self.routing.bench.views.len();
         ports.map(|port| (hosts.sent(port), hosts.received(port))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_received_is_known_for_all_ports_or_not_at_all() {
+        let of = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<BTreeMap<_, _>>();
+        let before = of(&[("t0.rx_packets", 100), ("t1.rx_packets", 7), ("t0.tx_packets", 3), ("d0.rx_packets", 9)]);
+        let after = of(&[("t0.rx_packets", 112), ("t1.rx_packets", 7), ("t0.tx_packets", 30), ("d0.rx_packets", 99)]);
+        assert_eq!(received_between(2, &before, &after), Some(vec![12, 0]));
+        // There is no third interface.
+        assert_eq!(received_between(3, &before, &after), None);
+        // An interface that was made anew counts from 0.
+        assert_eq!(received_between(2, &after, &before), None);
     }
 }

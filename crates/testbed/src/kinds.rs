@@ -147,6 +147,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "10 kfps",
             "the load is low when less than this arrived in the 10 ms before",
         ),
+        ParamSpec::optional("drop_growth", ParamKind::Percent, "drops a share that grows by so much in each second"),
         ParamSpec::optional("corrupt_every", ParamKind::Count, "changes a payload byte of every n-th frame"),
         ParamSpec::new("corrupt_hidden", ParamKind::Flag, "false", "false", "corrects the checksums after the change"),
         ParamSpec::optional("misroute_every", ParamKind::Count, "sends every n-th frame back out of the first port"),

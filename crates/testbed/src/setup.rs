@@ -1,6 +1,7 @@
 //! The environment of a test: a bench, the emulated routers, and earlier results.
 
 use crate::bench::{ATTEMPTS, Bench, Failure, failed};
+use crate::counted::received_between;
 use crate::extra;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
@@ -200,7 +201,13 @@ impl Testbed for TestSetup<'_> {
 
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let bench = &mut self.routing.bench;
-        let seen = bench.observe(time)?;
+        // They only stand beside what is seen, which is known without them.
+        let before = bench.device.counters().ok();
+        let mut seen = bench.observe(time)?;
+        let after = bench.device.counters().ok();
+        let ports = bench.views.len();
+        seen.received_by_kernel =
+            before.zip(after).and_then(|(before, after)| received_between(ports, &before, &after));
         bench.check_device()?;
         Ok(seen)
     }

@@ -19,8 +19,9 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault,
-    Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
+    Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, LabelRoute,
+    ManagementFault, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame,
+    WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -334,6 +335,9 @@ fn faults(p: &Params) -> Faults {
             interval: LOAD_INTERVAL,
             below_frames: low,
         }),
+        drop_growth: p
+            .number("drop_growth")
+            .map(|percent| DropGrowth { from: Instant(0), millionths_per_second: (percent * 10_000.0).round() as u64 }),
         corrupt: every("corrupt_every").map(|every| Corrupt {
             every,
             offset: None,

@@ -1,5 +1,6 @@
-//! The modifier `filters` of RFC 2544 section 11.4 on this machine's kernel: each test frame passes the last condition
-//! of the router's nftables filter, which is gone afterwards. A router without filters has the rows without them.
+//! The modifiers of RFC 2544 section 11 on real routers. With `filters`, each test frame passes the last condition of the
+//! router's nftables filter, which is gone afterwards. A router without filters has the rows without them. FRR drops
+//! broadcast frames, and answers queries and passes on changed routes beside the test frames.
 //!
 //! The lab must be entered by a process with one thread, so this test has no harness.
 
@@ -68,11 +69,38 @@ fn none(lab: &mut Lab) -> Checked {
     ensure(memory.trials().iter().all(|trial| !trial.filtered), || "a filter without filters".into())
 }
 
+/// FRR with broadcast frames, with queries to it and its SNMP agent, and with routes that change.
+fn beside(lab: &mut Lab) -> Checked {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let text = suite("frr, snmp: true", "ipv4")
+        .replace("modifiers: [filters, none]", "modifiers: [broadcast, management, routing_update]")
+        .replace("\ntests:", "\nbgp: {families: [ipv4]}\ntests:");
+    let memory = run_in_lab(lab, &text, folder.path())?;
+    let tests = memory.tests();
+    let test = tests.iter().find(|test| test.test == "frame_loss_rate").ok_or("no test")?;
+    ensure(test.status == TestStatus::Completed, || format!("{:?}", test.status))?;
+    let found = rows(&test.outcome, "modifiers").len();
+    ensure(found == 3, || format!("{found} modifiers: {:?}", test.outcome.notes))?;
+    let of = |row: usize, column: &str| cell(&test.outcome, "modifiers", row, column);
+    let pairs = [(0, "sent", "forwarded"), (1, "asked", "answered"), (2, "updates", "processed")];
+    for (row, done, seen) in pairs {
+        let marks = &rows(&test.outcome, "modifiers")[row].marks;
+        let (done, seen) = (of(row, done), of(row, seen));
+        println!("    {}: {done:?} and {seen:?}", pairs[row].1);
+        // A broadcast frame is not forwarded. A query is answered, and a change is passed on.
+        let right = if row == 0 { seen == Some(0.0) } else { seen == done };
+        ensure(done.is_some_and(|done| done > 0.0) && right && marks.is_empty(), || format!("{marks:?}"))?;
+    }
+    let share = of(0, "share_percent");
+    ensure(share.is_some_and(|share| (0.7..=1.1).contains(&share)), || format!("{share:?} % broadcast frames"))
+}
+
 fn main() -> ExitCode {
     if let Some(code) = as_device() {
         return code;
     }
-    one_test("frames_pass_the_filter_of_a_real_router", |lab| {
+    one_test("a_real_router_does_its_tasks_beside_the_test_frames", |lab| {
+        beside(lab)?;
         filters(lab, "linux", "ipv4")?;
         filters(lab, "linux", "ipv6")?;
         filters(lab, "linux, filters: sets", "ipv4")?;

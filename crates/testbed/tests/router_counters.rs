@@ -1,5 +1,5 @@
 //! The counters of a Linux router, of its kernel and of an SNMP agent beside it, compared with the frames that were
-//! sent: all must agree.
+//! sent: all must agree. The agent is asked over the loopback of the router, and over its management link.
 //!
 //! The lab must be entered by a process with one thread, so this test has no harness.
 
@@ -20,8 +20,14 @@ const SUITE: &str = "suite: counters\nprofile: quick\nrounds: 1\n\
     tests:\n  - counter_accuracy: {frame_sizes: [128], families: [ipv4, ipv6], frames: 2000, overload: false}\n";
 
 fn once(lab: &mut Lab) -> Result<(), String> {
+    agree(lab, SUITE).map_err(|e| format!("over loopback: {e}"))?;
+    let managed = SUITE.replacen("snmp: true", "snmp: true, management: true", 1);
+    agree(lab, &managed).map_err(|e| format!("over the management link: {e}"))
+}
+
+fn agree(lab: &mut Lab, suite: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let memory = run_in_lab(lab, SUITE, folder.path())?;
+    let memory = run_in_lab(lab, suite, folder.path())?;
     let test = memory.tests().into_iter().find(|t| t.test == TABLE).ok_or("the test left no record")?;
     let table = test.outcome.tables.iter().find(|table| table.key == TABLE).ok_or("no table")?;
     let place = |key: &str| table.columns.iter().position(|column| column.key == key).ok_or(format!("no {key}"));

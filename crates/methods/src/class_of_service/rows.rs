@@ -1,4 +1,4 @@
-//! The table of classes, its plot, and the figures that rank routers.
+//! The table of classes, its plots, and the figures that rank routers.
 
 use crate::columns;
 use crate::pattern::Pattern;
@@ -56,6 +56,14 @@ pub(super) const BARS: PlotSpec = PlotSpec {
     kind: PlotKind::Bars,
     x: "class",
     y: "% of all frames received",
+    log_y: false,
+};
+pub(super) const RATE_BARS: PlotSpec = PlotSpec {
+    key: "class_of_service_rate",
+    title: "Forwarding rate of each class under overload",
+    kind: PlotKind::Bars,
+    x: "class",
+    y: "fps of all sending ports",
     log_y: false,
 };
 
@@ -127,7 +135,7 @@ impl Fare<'_> {
         self.share.map(|(share, expected)| share - expected)
     }
 
-    /// Adds the row of the class, and under overload its bar, the `place`-th of `of` classes.
+    /// Adds the row of the class, and under overload its bars, the `place`-th of `of` classes.
     pub fn write(self, outcome: &mut Outcome, pattern: &Pattern, trial: &Trial, (place, of): (usize, usize)) {
         let error = self.error();
         let Fare { class, counts, offered_pps, received_pps, share, faults, unknown, marks } = self;
@@ -160,11 +168,15 @@ impl Fare<'_> {
             verdict: unknown.filter(|_| faults.is_empty()).map_or_else(|| verdict(&faults), Into::into),
         };
         TABLE.add(outcome, row, [trial.result.trial], faults.into_iter().chain(marks).chain(deviating));
-        if let Some((share, expected)) = share.filter(|_| trial.percent > 100.0) {
+        if trial.percent > 100.0 {
             let x = trial.percent * of as f64 + place as f64;
             let label = Some(format!("{}: {} at {} %", pattern.size, class.name, trial.percent));
-            BARS.curve(outcome, "received", Point { x, y: share, label: label.clone(), ..Point::default() });
-            BARS.reference(outcome, "expected", Point { x, y: expected, label, ..Point::default() });
+            let bar = |y: f64| Point { x, y, label: label.clone(), ..Point::default() };
+            RATE_BARS.curve(outcome, "received", bar(received_pps));
+            if let Some((share, expected)) = share {
+                BARS.curve(outcome, "received", bar(share));
+                BARS.reference(outcome, "expected", bar(expected));
+            }
         }
     }
 }
@@ -174,9 +186,12 @@ pub(super) fn verdict(faults: &[String]) -> String {
     if faults.is_empty() { AS_WANTED.into() } else { faults.join("; ") }
 }
 
-/// Complaint about a share that is off by more than `tolerance` percentage points.
+/// Errors of shares below this, in percentage points, come from rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// Complaint about a share that is off by `tolerance` percentage points or more.
 pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
-    let error = error.filter(|error| error.abs() > tolerance)?;
+    let error = error.filter(|error| error.abs() >= (tolerance - ROUNDING).max(ROUNDING))?;
     Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
 }
 
@@ -203,4 +218,21 @@ pub(super) fn rank(
     outcome.ranks.push(lower_by_difference(key, title, "points", error, LEAST_POINTS));
     let title = format!("Forwarding rate of {of}, {text}");
     outcome.ranks.push(higher(format!("class_of_service_{size}_pps"), title, "fps", Some(rate)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_as_large_as_the_tolerance_is_wrong() {
+        let high = Some("its share is 1.00 points too high".to_owned());
+        assert_eq!(off(Some(1.0), 1.0), high);
+        // As the difference of two shares.
+        assert_eq!((off(Some(41.1 - 40.1), 1.0), off(Some(0.1 + 0.2 + 0.7), 1.0)), (high.clone(), high));
+        assert_eq!(off(Some(-1.0), 1.0), Some("its share is 1.00 points too low".to_owned()));
+        assert_eq!([Some(0.9999), Some(-0.9999), None].map(|error| off(error, 1.0)), [None, None, None]);
+        // Without tolerance every error is wrong, and no error is none.
+        assert_eq!((off(Some(0.001), 0.0).is_some(), off(Some(0.0), 0.0)), (true, None));
+    }
 }

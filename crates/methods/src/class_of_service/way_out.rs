@@ -122,7 +122,7 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::super::SPEC;
-    use super::super::rows::{BINS, TABLE};
+    use super::super::rows::{AS_WANTED, BINS, TABLE};
     use super::*;
     use drophammer_model::Bandwidth;
     use drophammer_model::pattern::{Direction, Distribution};
@@ -132,15 +132,19 @@ mod tests {
     /// A trial of one second at 150 % of 1,000 frames per second; `arrived` frames of each class arrive in each bin of
     /// 25 offered ones.
     fn written(arrived: u64) -> Outcome {
+        written_by_class([arrived; 3].map(|arrived| [arrived; BINS]))
+    }
+
+    /// The same with the frames of each class in each bin.
+    fn written_by_class(arrived: [[u64; BINS]; 3]) -> Outcome {
         let params = Params::defaults(SPEC.params, Profile::Quick);
         let classes = CLASSES.get(&params);
-        let bin = Bin { offered: 25, delivered: arrived, arrived };
-        let group = |class: &ServiceClass| GroupCounts {
+        let group = |(class, arrived): (&ServiceClass, [u64; BINS])| GroupCounts {
             group: class.name.clone(),
             offered: 500,
-            received: arrived * BINS as u64,
-            lost: (25 - arrived) * BINS as u64,
-            bins: vec![bin; BINS],
+            received: arrived.iter().sum(),
+            lost: 500 - arrived.iter().sum::<u64>(),
+            bins: arrived.map(|arrived| Bin { offered: 25, delivered: arrived, arrived }).to_vec(),
             ..GroupCounts::default()
         };
         let result = TrialResult {
@@ -148,7 +152,7 @@ mod tests {
             sending_s: 1.0,
             receiving_s: 1.0,
             elapsed_s: 1.0,
-            groups: classes.iter().map(group).collect(),
+            groups: classes.iter().zip(arrived).map(group).collect(),
             senders: 1,
             ..TrialResult::default()
         };
@@ -167,13 +171,29 @@ mod tests {
         let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };
         let mut outcome = Outcome::default();
         let trial = Trial { percent: 150.0, first: true, result, bin_s: 1.0 / BINS as f64 };
-        let rules = Rules { sharing: Sharing::of(&classes, SCHEDULING.get(&params)), tolerance: 1.0 };
+        let tolerance = TOLERANCE.get(&params).0;
+        let rules = Rules { sharing: Sharing::of(&classes, SCHEDULING.get(&params)), tolerance };
         write(&mut outcome, &pattern, &classes, &congestion, &rules, &trial);
         outcome
     }
 
     fn verdicts(outcome: &Outcome) -> Vec<String> {
         TABLE.rows(&outcome.tables).into_iter().map(|row| row.verdict).collect()
+    }
+
+    /// Of the frames in the settled time, gold has the 50 % that it offers, silver 40 % and bronze 10 %.
+    #[test]
+    fn a_share_that_is_off_by_exactly_a_point_is_found_and_named() {
+        let shifted = |frames: u64| {
+            let mut arrived = [25, 20, 5].map(|arrived| [arrived; BINS]);
+            arrived[1][BINS - 1] -= frames;
+            arrived[2][BINS - 1] += frames;
+            verdicts(&written_by_class(arrived))
+        };
+        // 900 frames arrive in the settled 18 bins, so nine are a point.
+        assert_eq!(shifted(9), [AS_WANTED, "its share is 1.00 points too low", "its share is 1.00 points too high"]);
+        assert_eq!(shifted(8), [AS_WANTED; 3]);
+        assert_eq!(shifted(0), [AS_WANTED; 3]);
     }
 
     /// An output port that was never too narrow gets no figures: a loss of 0 would prove nothing.

@@ -42,7 +42,7 @@ pub(super) struct Facts {
     expired: ByFamily,
     /// Test frames that arrived where they should.
     forwarded: ByFamily,
-    /// Packets that the router sent to itself.
+    /// Packets that the router received and sent over no port.
     loopback: u64,
 }
 
@@ -333,12 +333,8 @@ fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, 
 fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
     let mut sources: Vec<&str> = grown.iter().map(|(c, _)| c.source.as_str()).collect();
     sources.dedup();
-    let discards = |counts: Counts| {
-        let of_ports = matches!(counts, Counts::InDiscards | Counts::OutDiscards);
-        of_ports || matches!(counts, Counts::IpDiscards(_) | Counts::IpHeaderErrors(_))
-    };
     let sum = |source: &str| {
-        let mut of = grown.iter().filter(|(c, _)| c.source == source && discards(c.counts)).peekable();
+        let mut of = grown.iter().filter(|(c, _)| c.source == source && c.counts.is_discard()).peekable();
         of.peek()?;
         let counted = of.map(|(_, n)| n).sum();
         let difference = beyond((facts.lost(), facts.lost()), counted);

@@ -21,7 +21,19 @@ fn parameters_that_are_below_the_rfcs_are_named() {
         ("route_flap", ("flapped", ParamValue::Count(10_000)), "10000 flapped routes instead of 50000"),
         ("route_flap", ("load", ParamValue::Number(50.0)), "a load of 50 % instead of 90 % of the throughput"),
         ("route_flap", ("rate", ParamValue::Rate(FrameRate(5_000.0))), "a load of 5"),
+        ("route_flap", ("routes", ParamValue::Count(60_000)), "60000 routes instead of 200000"),
+        ("route_flap", ("cycles", ParamValue::Count(1)), "1 cycles instead of 3"),
+        ("route_flap", ("interval", secs(2.0)), "2 s between changes instead of 30 s"),
+        ("convergence_skyline", ("routes", ParamValue::Count(50_000)), "50000 routes instead of 200000"),
         ("convergence_skyline", ("cycles", ParamValue::Count(1)), "1 cycles instead of 3"),
+        ("convergence_skyline", ("interval", secs(3.0)), "3 s between changes instead of 60 s"),
+        ("bgp_table_capacity", ("max_routes", ParamValue::Count(200_000)), "200000 routes at most instead of 2400000"),
+        ("bgp_table_capacity", ("hold", secs(1.0)), "the full table is held for 1 s instead of 120 s"),
+        ("filters", ("conditions", ParamValue::Counts(vec![1, 25, 100])), "no filter of 10 conditions (Bradner 1989)"),
+        ("filters", ("conditions", ParamValue::Counts(vec![1, 10])), "no filter of 25 conditions (RFC 2544"),
+        ("filters", ("filter_at", ParamValue::Texts(vec!["ingress".into()])), "no filters at egress"),
+        ("filters", size("64 128 256 512"), "fewer than 5 frame sizes"),
+        ("idle_traffic", ("duration", secs(59.0)), "listening of 59 s instead of"),
     ];
     for (name, change, expected) in cases {
         let method = method(name);

@@ -237,6 +237,8 @@ fn latency_is_reported_per_load_and_group() {
         .unwrap()
         .pps();
     assert!((cell(&outcome, 0, "load_pps").unwrap() - throughput * 0.1).abs() < 1e-6);
+    let spread = outcome.tables.iter().find(|table| table.key == "latency_spread").unwrap();
+    assert_eq!((spread.rows.len(), &spread.rows[0].trials), (2 * 4 * 2, &rows(&outcome)[0].trials));
     assert_eq!(rank(&outcome, "latency_64_median_us"), Some(11.0));
     assert_eq!(rank(&outcome, "latency_64_p99_9_us"), Some(15.0));
     assert_eq!(outcome.plots.len(), 5);

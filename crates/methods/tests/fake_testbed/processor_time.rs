@@ -43,4 +43,11 @@ fn a_figure_that_cannot_be_known_is_not_a_failure() {
     // A load that the tester cannot offer costs only this figure.
     let unfit_band_pps = (99_000.0, 101_000.0);
     measured(Fake { unfit_band_pps, processor_ns: Some((2_000, Some(0))), ..Fake::new() }, "processor time left out");
+    // Virtual links carry more than their ports have.
+    let mut bed = Fake { processor_ns: Some((2_000, Some(0))), ..Fake::new() };
+    let beyond = ("processor_time_at", ParamValue::Rate(FrameRate(20_000_000.0)));
+    let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), beyond]);
+    end.unwrap();
+    assert!(!figure(&outcome) && bed.trials.len() == 3, "{} trials", bed.trials.len());
+    assert!(outcome.notes.iter().any(|note| note.contains("line rate is")), "{:?}", outcome.notes);
 }

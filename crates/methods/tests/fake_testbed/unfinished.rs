@@ -67,14 +67,15 @@ fn a_router_that_dies_in_a_soak_has_failed() {
         let mut bed = Fake { fail: error.map(|error| (10, error)), ..Fake::new() };
         let over = [("duration", secs(20.0)), ("interval", secs(1.0)), ("rate", ParamValue::Rate(FrameRate(1e3)))];
         let (outcome, _) = run("soak", &mut bed, &over);
-        (rows(&outcome).len(), ["loss", "latency_growth"].map(|what| rank(&outcome, &format!("soak_{what}_percent"))))
+        let figures = ["loss", "rate_growth", "latency_growth"];
+        (rows(&outcome).len(), figures.map(|what| rank(&outcome, &format!("soak_{what}_percent"))))
     };
-    assert_eq!(soaked(None), (20, [Some(0.0); 2]));
+    assert_eq!(soaked(None), (20, [Some(0.0); 3]));
     // An invalid interval is left out, and a stop keeps the results so far.
-    assert_eq!(soaked(Some(TestError::Interrupted)), (9, [Some(0.0); 2]));
-    assert_eq!(soaked(Some(late())).1, [Some(0.0); 2]);
+    assert_eq!(soaked(Some(TestError::Interrupted)), (9, [Some(0.0); 3]));
+    assert_eq!(soaked(Some(late())).1, [Some(0.0); 3]);
     // Nine intervals without loss are not those of a router that survives.
-    assert_eq!(soaked(Some(died())), (9, [None; 2]));
+    assert_eq!(soaked(Some(died())), (9, [None; 3]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::{Fake, params};
 use drophammer_methods::{Known, PortView, TestError, Testbed, find};
-use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic};
+use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic, ProtocolCount};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
@@ -19,6 +19,8 @@ struct Bed {
     unfit: &'static str,
     /// Sources and destinations of the wrong frames.
     sent: Vec<ExtraFrame>,
+    /// What it receives while no test frame is sent.
+    seen: OtherTraffic,
 }
 
 impl Testbed for Bed {
@@ -42,6 +44,10 @@ impl Testbed for Bed {
         let fate = ExtraFate { sent: true, ..ExtraFate::default() };
         let other = OtherTraffic { extra: vec![fate; extra.len()], ..OtherTraffic::default() };
         Ok((self.inner.trial(spec)?, other))
+    }
+
+    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        Ok(OtherTraffic { time, ..self.seen.clone() })
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
@@ -75,7 +81,7 @@ fn errors_of(
     over: &[(&str, ParamValue)],
 ) -> (Outcome, Result<(), TestError>, Vec<ExtraFrame>) {
     let method = find("error_frames").unwrap();
-    let mut bed = Bed { inner, unfit, sent: Vec::new() };
+    let mut bed = Bed { inner, unfit, sent: Vec::new(), seen: OtherTraffic::default() };
     let mut outcome = Outcome::default();
     let end = method.run(&mut bed, &params(method, false, over), &mut outcome);
     (outcome, end, bed.sent)
@@ -142,6 +148,38 @@ fn every_wrong_frame_has_a_source_of_its_own() {
     // The frames are evenly spread over the trial.
     let at: Vec<Duration> = sent[..20].iter().map(|frame| frame.at).collect();
     assert_eq!((at[0], at[19]), (Duration::from_micros(12_500), Duration::from_micros(487_500)));
+}
+
+#[test]
+fn the_count_of_the_kernel_stands_beside_the_frames_of_each_port() {
+    let method = find("idle_traffic").unwrap();
+    let count = |protocol: &str, frames| ProtocolCount {
+        port: 0,
+        protocol: protocol.into(),
+        frames,
+        answers: 0,
+        bytes: 64 * frames,
+        most_per_second: 1,
+    };
+    // The kernel received one frame more than the tester at the second port.
+    for by_kernel in [Some(vec![5, 1]), None] {
+        let protocols = vec![count("LLDP", 3), count("STP", 2)];
+        let seen = OtherTraffic { protocols, received_by_kernel: by_kernel.clone(), ..OtherTraffic::default() };
+        let mut bed = Bed { inner: Fake::new(), unfit: "nothing has this name", sent: Vec::new(), seen };
+        let mut outcome = Outcome::default();
+        method.run(&mut bed, &params(method, false, &[]), &mut outcome).unwrap();
+        let table = &outcome.tables[0];
+        let at = |key: &str| table.columns.iter().position(|column| column.key == key).unwrap();
+        let row =
+            |row: usize| ["protocol", "frames", "kernel_frames"].map(|key| table.rows[row].cells[at(key)].clone());
+        let kernel = |port: usize| by_kernel.as_ref().map_or(Cell::None, |ports| Cell::Count(ports[port]));
+        assert_eq!(row(0), ["LLDP".into(), Cell::Count(3), kernel(0)]);
+        assert_eq!(row(1), ["STP".into(), Cell::Count(2), kernel(0)]);
+        assert_eq!(row(2), ["none".into(), Cell::Count(0), kernel(1)]);
+        assert_eq!(table.rows.len(), 3);
+        let explained = outcome.notes.iter().any(|note| note.contains("that the kernel received"));
+        assert_eq!(explained, by_kernel.is_some(), "{:?}", outcome.notes);
+    }
 }
 
 #[test]

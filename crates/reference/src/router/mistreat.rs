@@ -30,6 +30,9 @@ impl Router {
         if low.is_some_and(|f| is_nth(number, f.every)) {
             return self.discard(slot, |d| &mut d.fault_low_load);
         }
+        if self.faults.drop_growth.is_some_and(|growth| growth.drops(arrived, &mut self.growth)) {
+            return self.discard(slot, |d| &mut d.fault_growth);
+        }
         if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
             let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
             self.truth.corrupted += u64::from(flip(self.pool.get_mut(slot).bytes_mut(), offset, corrupt.fix_checksum));

@@ -98,6 +98,8 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
+    /// The sum for [`Faults::drop_growth`].
+    growth: u64,
     /// Echo requests and connections to its SSH server under overload, for [`Faults::management`], and whether it has died of it.
     asked_busy: u64,
     management_dead: bool,
@@ -211,6 +213,7 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
+            growth: 0,
             asked_busy: 0,
             management_dead: false,
             spare: Frame::default(),

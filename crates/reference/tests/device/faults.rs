@@ -4,8 +4,8 @@ use crate::common::*;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_reference::{
-    Class, Config, ConfigError, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Router,
-    Sag, Truth, WrongNextHop,
+    Class, Config, ConfigError, Corrupt, DropAtLowLoad, DropGrowth, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder,
+    Router, Sag, Truth, WrongNextHop,
 };
 use drophammer_wire::ethernet::ethertype;
 use std::time::Duration;
@@ -72,6 +72,27 @@ fn a_window_is_closed_below_and_open_above() {
     let (sent, truth) = run(Faults { drop_window: window, ..Faults::default() }, Family::Ipv4);
     assert_eq!(numbers(&sent), all_but(|n| (100..200).contains(&n)));
     assert_eq!(truth.dropped.fault_window, 100);
+}
+
+#[test]
+fn a_share_that_grows_is_evenly_spaced() {
+    // 0.1 % more with each frame, from the 501st on: the sum of the shares of n frames is n (n + 1) / 2000.
+    let growth = |from: u64, millionths_per_second: u64| {
+        let drop_growth = Some(DropGrowth { from: Instant(SECOND + from * GAP), millionths_per_second });
+        run(Faults { drop_growth, ..Faults::default() }, Family::Ipv4)
+    };
+    let dropped = |n: u32| {
+        let sum = |frames: u32| frames * (frames + 1) / 2_000;
+        n > 500 && sum(n - 500) > sum(n - 501)
+    };
+    let (sent, truth) = growth(500, 1_000_000_000);
+    assert_eq!(numbers(&sent), all_but(dropped));
+    assert_eq!(truth.dropped.fault_growth, 125);
+    // No more than all of them.
+    let (sent, truth) = growth(900, 1_000_000_000_000);
+    assert_eq!(numbers(&sent), all_but(|n| n > 900));
+    assert_eq!((truth.dropped.fault_growth, truth.dropped.total()), (100, 100));
+    assert_eq!(growth(1_001, 1_000_000_000).1.dropped.total(), 0, "not yet");
 }
 
 #[test]

@@ -381,7 +381,7 @@ impl Dut for SystemDut {
                 for counter in Reference::counters_of(router) {
                     if let Some(port) = counter.port.and_then(|port| at.ports.clone().nth(port)) {
                         all.push(DutCounter { port: Some(port), ..counter });
-                    } else if drophammer_lab::is_of_drops(counter.counts) {
+                    } else if counter.counts.is_drop() {
                         let core = if counter.port.is_some() { "core " } else { "" };
                         let counter = DutCounter { name: format!("{core}{}", counter.name), port: None, ..counter };
                         match all.iter_mut().find(|known| known.is(&counter)) {

@@ -9,6 +9,7 @@ mod shared_clock;
 mod bed;
 mod bgp;
 mod capacity;
+mod core_mesh;
 mod faults;
 mod forwarding;
 mod internal;

@@ -91,6 +91,16 @@ fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
         }
     }
     assert!(get(&memory, 3, "latency_max_us") < 100.0);
+    // The plots draw shares and rates of both overloads.
+    for (key, column) in [(TEST, "share_percent"), ("class_of_service_rate", "received_pps")] {
+        let plot = memory.outcome(TEST).plots.iter().find(|plot| plot.key == key).unwrap();
+        let points = &plot.series.iter().find(|series| series.name == "received").unwrap().points;
+        assert_eq!(
+            points.iter().map(|p| p.y).collect::<Vec<_>>(),
+            (3..9).map(|row| get(&memory, row, column)).collect::<Vec<_>>()
+        );
+        assert_eq!(points[1].label.as_deref(), Some("ip40: silver at 150 %"), "{key}");
+    }
 
     // The device counts the same frames, class by class.
     for (trial, rows) in memory.trials().into_iter().zip([calm, half, full]) {

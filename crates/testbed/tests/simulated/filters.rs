@@ -275,6 +275,16 @@ fn half_of_the_routes_pass_and_not_a_frame_of_the_others() {
         assert!((get(row, "latency_percent") - 100.0).abs() < 1.0 && get(row, "permitted") >= 2_500.0);
         assert_eq!(get(row, "denied") > 0.0, expected < 100.0);
     }
+    // The plots draw both shares, case by case.
+    for (key, column) in [("route_filtering", "of_baseline_percent"), ("route_filtering_latency", "latency_percent")] {
+        let plot = outcome.plots.iter().find(|plot| plot.key == key).unwrap_or_else(|| panic!("no plot {key}"));
+        assert_eq!(plot.series.len(), 1, "{key}");
+        let points = &plot.series[0].points;
+        assert_eq!(points.iter().map(|p| p.y).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6].map(|row| get(row, column)));
+        let labels: Vec<&str> = points.iter().filter_map(|point| point.label.as_deref()).collect();
+        let [allow, deny, both] = ["allow, ingress", "deny, ingress", "both, ingress"];
+        assert_eq!(labels, ["none", allow, deny, both, "allow, egress", "deny, egress", "both, egress"], "{key}");
+    }
     assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(0.0));
     assert!((figure(&memory, "route_filtering_ipv4_64_percent").unwrap() - 100.0).abs() < 0.5);
     for trial in sorting(&memory) {
@@ -367,6 +377,8 @@ fn rules_that_take_time_lower_the_rate_and_raise_the_latency() {
     // Half of the frames are served, each for 150 µs: 6,667 of 10,000 could be, and 5,000 are offered.
     assert!((get("of_baseline_percent") - 50.0).abs() < 0.5, "{}", get("of_baseline_percent"));
     assert!(get("latency_percent") > 200.0, "{}", get("latency_percent"));
+    let drawn = outcome.plots.iter().find(|plot| plot.key == "route_filtering_latency").unwrap();
+    assert_eq!([0, 1].map(|at| drawn.series[0].points[at].y), [100.0, get("latency_percent")]);
     let slow = route_filtering(", filter_time_per_rule: 10 us", "actions: [deny]");
     // 550 µs each: 1,818 of 5,000.
     let share = cell(slow.outcome("route_filtering"), "route_filtering", 1, "of_baseline_percent").unwrap();

@@ -60,3 +60,43 @@ fn sessions_are_looked_at_where_there_are_any() {
     let without = flooded("", "");
     assert_eq!(cell(&without, "flood", 0, "sessions"), None);
 }
+
+/// A device that sends no KEEPALIVE on sessions that are up, under floods of 4.2 s: two trials of 2 s, and 200 ms of
+/// questions behind the first. The sessions come up before each flood.
+fn silent(hold_s: u32) -> Outcome {
+    let test = "frame_sizes: [64], direction: unidirectional, pause: 1 ms, trial_duration: 2 s, ask_every: 500 ms, ask_after: 200 ms";
+    let text = format!(
+        "suite: silent\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, bgp_hold_silence: true}}\nports:\n  - \
+         {{name: p1, speed: 10 Mbit/s}}\n  - {{name: p2, speed: 10 Mbit/s}}\nbgp: {{hold_time: {hold_s} s}}\ntests:\n  - flood: {{{test}}}\n"
+    );
+    let mut memory = Memory::default();
+    run(&read_suite(&text), &mut memory).unwrap();
+    assert_eq!(memory.tests()[0].status, TestStatus::Completed);
+    memory.outcome("flood").clone()
+}
+
+#[test]
+fn sessions_that_go_down_in_a_flood_are_counted_and_named() {
+    let ended = silent(3);
+    let figure = |outcome: &Outcome, target: &str| {
+        let key = format!("flood_{target}_64_sessions_lost");
+        outcome.ranks.iter().find(|figure| figure.key == key).unwrap_or_else(|| panic!("no {key}")).value
+    };
+    let named = ["p1", "p2"].map(|name| {
+        format!("the session of {name} went down: nothing was heard from the peer for the hold time of 3 s")
+    });
+    for (row, target) in TARGETS.into_iter().enumerate() {
+        assert_eq!(text(&ended, row, "target"), target);
+        assert_eq!((get(&ended, row, "sessions"), get(&ended, row, "sessions_lost")), (2.0, 2.0), "{target}");
+        assert_eq!(figure(&ended, target), Some(2.0), "{target}");
+        assert_eq!(rows(&ended, "flood")[row].marks, named, "{target}");
+        let note = format!("64 bytes: flood to {target}: {}.", named.join("; "));
+        assert!(ended.notes.contains(&note), "{note}, {:?}", ended.notes);
+    }
+    // The same device under the same floods, which are shorter than this hold time.
+    let kept = silent(9);
+    for (row, target) in TARGETS.into_iter().enumerate() {
+        assert_eq!((get(&kept, row, "sessions"), get(&kept, row, "sessions_lost")), (2.0, 0.0), "{target}");
+        assert_eq!((figure(&kept, target), rows(&kept, "flood")[row].marks.len()), (Some(0.0), 0), "{target}");
+    }
+}

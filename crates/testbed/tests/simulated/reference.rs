@@ -48,6 +48,7 @@ fn since(now: Truth, before: Truth) -> Truth {
     d.dropped.fault_share -= before.dropped.fault_share;
     d.dropped.fault_window -= before.dropped.fault_window;
     d.dropped.fault_low_load -= before.dropped.fault_low_load;
+    d.dropped.fault_growth -= before.dropped.fault_growth;
     d.dropped.filtered -= before.dropped.filtered;
     d.dropped.fib_full -= before.dropped.fib_full;
     d.dropped.unresolved -= before.dropped.unresolved;

@@ -47,6 +47,7 @@ fn a_device_that_does_not_age_is_steady() {
         assert_eq!(drift(&memory, quantity, "intervals"), (Some(20.0), "steady".into()), "{quantity}");
     }
     assert!((figure(&memory, "soak_loss_percent").unwrap() - 0.1).abs() < 0.001);
+    assert_eq!(figure(&memory, "soak_rate_growth_percent"), Some(0.0));
     assert_eq!(figure(&memory, "soak_latency_growth_percent"), Some(0.0));
     assert_eq!(figure(&memory, "soak_memory_growth_percent"), None, "nobody knows");
     // Trials in sequence, with a gap for late frames.
@@ -85,9 +86,47 @@ fn latency_and_memory_that_grow_are_found_with_their_slope() {
 }
 
 #[test]
+fn a_rate_that_falls_is_found_with_its_slope() {
+    let expect = "drain: 1 ms, expect: {soak_rate_growth_percent: \">= -10\"}";
+    let pass = |memory: &Memory| memory.outcome(TEST).verdicts.iter().map(|verdict| verdict.pass).collect::<Vec<_>>();
+    // Of 2,000 frames per second, 20 more are lost in each second: 72,000 fps per hour, and one percentage point of loss.
+    let memory = soaked(", delay: 50 us, drop_growth: 1", expect);
+    assert_eq!((pass(&memory), pass(&soaked(", delay: 50 us", expect))), (vec![false], vec![true]));
+    assert_eq!(drift(&memory, "Forwarding rate", "intervals"), (Some(20.0), "drifts".into()));
+    let of = |quantity: &str, column: &str| drift(&memory, quantity, column).0.unwrap();
+    let slope = of("Forwarding rate", "per_hour");
+    assert!((slope / -72_000.0 - 1.0).abs() < 0.01, "{slope}");
+    let loss = of("Loss", "per_hour");
+    assert!((loss / 3_600.0 - 1.0).abs() < 0.01, "{loss}");
+    // 19 intervals of 1.001 s lie between the first and the last one. In the middle, about 1,800 fps are left.
+    let change = slope / 3_600.0 * 19.0 * 1.001;
+    assert!((of("Forwarding rate", "change") - change).abs() < 0.5, "{change}");
+    let growth = figure(&memory, "soak_rate_growth_percent").unwrap();
+    assert!((growth - change / of("Forwarding rate", "level") * 100.0).abs() < 0.05, "{growth}");
+    assert!((-22.5..-20.5).contains(&growth), "{growth}");
+    let rank = memory.outcome(TEST).ranks.iter().find(|rank| rank.key == "soak_rate_growth_percent").unwrap();
+    assert!(rank.higher_is_better, "the more a rate falls, the worse");
+    let notes = &memory.outcome(TEST).notes;
+    assert!(notes.iter().any(|note| note.contains("Forwarding rate drifts by -7")), "{notes:?}");
+    // The device has lost what the intervals miss.
+    let counted: f64 = (0..20).map(|row| cell(memory.outcome(TEST), "soak_intervals", row, "lost").unwrap()).sum();
+    let dropped = |trial: &drophammer_model::record::TrialRecord| {
+        trial.result.dut_counters.get("truth.dropped.fault_growth").copied().unwrap_or(0)
+    };
+    let intervals = memory.trials().into_iter().rev().take(20);
+    assert_eq!(intervals.map(dropped).sum::<u64>() as f64, counted);
+    // Latency does not change, and a fall that is too small to count is none.
+    assert_eq!(figure(&memory, "soak_latency_growth_percent"), Some(0.0));
+    let tolerant = soaked(", delay: 50 us, drop_growth: 1", "drain: 1 ms, least_drift: 30");
+    assert_eq!(drift(&tolerant, "Forwarding rate", "change").1, "steady");
+    assert_eq!(figure(&tolerant, "soak_rate_growth_percent"), Some(0.0));
+}
+
+#[test]
 fn a_few_intervals_show_nothing() {
     let memory = soaked(", ageing_delay: 3 us", "interval: 5 s");
     assert_eq!(drift(&memory, "Median latency", "intervals"), (Some(4.0), "not known: too few intervals".into()));
+    assert_eq!(figure(&memory, "soak_rate_growth_percent"), None);
     assert_eq!(figure(&memory, "soak_latency_growth_percent"), None);
     assert_eq!(figure(&memory, "soak_loss_percent"), Some(0.0));
 }

@@ -1,4 +1,4 @@
-//! A DUT whose counters cannot be read once.
+//! DUTs whose counters cannot be read once, and the kernel's counters of the tester's interfaces.
 
 use crate::common::{Memory, suite};
 use drophammer_lab::{Dut, LabError};
@@ -53,44 +53,86 @@ impl Dut for Flaky {
     }
 }
 
-#[test]
-fn counters_that_cannot_be_read_fail_one_test_and_not_those_after_it() {
+/// A DUT at whose first port the kernel receives three frames from one reading to the next. Only so many readings succeed.
+struct Interfaces {
+    readings: u64,
+    most: u64,
+}
+
+impl Dut for Interfaces {
+    fn record(&self) -> DutRecord {
+        DutRecord::default()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        self.readings += 1;
+        if self.readings > self.most {
+            return Err(LabError::Unusable { what: "an interface that is gone".into(), remedy: "wait".into() });
+        }
+        let counters = [("t0.rx_packets", 100 + 3 * self.readings), ("t1.rx_packets", 40)];
+        Ok(counters.map(|(name, frames)| (name.to_owned(), frames)).into())
+    }
+}
+
+/// The ports of a simulated router, at which the bed reads the counters of `device`.
+fn with_bed(device: &mut dyn Dut, act: impl FnOnce(&mut TestSetup<'_>)) {
     let suite = suite("", "tests:\n  - throughput\n");
     let dut = &suite.duts[0];
-    for unread in [Unread::Own, Unread::LostByTester] {
-        let config = simulated::config(dut, &suite.ports, suite.seed);
-        let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-        let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
-        let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-        let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
-        let mut session = Session::new(suite.seed, suite.profile, 5);
-        let (mut memory, mut device) = (Memory::default(), Flaky(unread));
-        let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut memory);
-        bed.begin_test("throughput", bed.left);
-        for _ in 0..100 {
-            if bed.rig().hosts.unresolved().is_some() {
-                bed.settle(Duration::from_millis(20)).unwrap();
-            }
-        }
-        let pattern = Pattern {
-            size: "64".parse().unwrap(),
-            families: vec![Family::Ipv4],
-            mix: None,
-            direction: Direction::Unidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: 0.3,
-        };
-        let load = Load::Constant { rate_pps: 1_000.0 };
-        let spec = pattern.trial(bed.ports(), "a trial".into(), load, 0.1).unwrap();
-        match bed.trial(&spec) {
-            Err(TestError::Failed(why)) => assert!(why.contains("the counters cannot be read"), "{why}"),
-            other => panic!("{unread:?}: {other:?}"),
-        }
-        let result = bed.trial(&spec).unwrap();
-        assert_eq!((result.offered(), result.received()), (100, 100), "{unread:?}");
+    let config = simulated::config(dut, &suite.ports, suite.seed);
+    let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
+    let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
+    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
+    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
+    let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
+    act(&mut TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory));
+}
+
+#[test]
+fn what_the_kernel_received_stands_beside_an_observation() {
+    for (most, expected) in [(2, Some(vec![3, 0])), (1, None), (0, None)] {
+        with_bed(&mut Interfaces { readings: 0, most }, |bed| {
+            let seen = bed.observe(Duration::from_millis(100)).unwrap();
+            assert_eq!(seen.received_by_kernel, expected, "{most} readings");
+        });
     }
+}
+
+#[test]
+fn counters_that_cannot_be_read_fail_one_test_and_not_those_after_it() {
+    for unread in [Unread::Own, Unread::LostByTester] {
+        with_bed(&mut Flaky(unread), |bed| fails_one_trial(bed, unread));
+    }
+}
+
+fn fails_one_trial(bed: &mut TestSetup<'_>, unread: Unread) {
+    bed.begin_test("throughput", bed.left);
+    for _ in 0..100 {
+        if bed.rig().hosts.unresolved().is_some() {
+            bed.settle(Duration::from_millis(20)).unwrap();
+        }
+    }
+    let pattern = Pattern {
+        size: "64".parse().unwrap(),
+        families: vec![Family::Ipv4],
+        mix: None,
+        direction: Direction::Unidirectional,
+        distribution: Distribution::NonMeshed,
+        routes: 0,
+        labels: None,
+        extensions: Vec::new(),
+        modifier: Default::default(),
+        drain_s: 0.3,
+    };
+    let load = Load::Constant { rate_pps: 1_000.0 };
+    let spec = pattern.trial(bed.ports(), "a trial".into(), load, 0.1).unwrap();
+    match bed.trial(&spec) {
+        Err(TestError::Failed(why)) => assert!(why.contains("the counters cannot be read"), "{why}"),
+        other => panic!("{unread:?}: {other:?}"),
+    }
+    let result = bed.trial(&spec).unwrap();
+    assert_eq!((result.offered(), result.received()), (100, 100), "{unread:?}");
 }

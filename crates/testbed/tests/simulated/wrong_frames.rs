@@ -186,6 +186,8 @@ fn idle_traffic_is_counted_to_the_frame() {
     assert_eq!(row.cells[5], Cell::Number(150.0));
     assert_eq!(row.cells[6], Cell::Count(3), "at 0.4 s from each other");
     assert_eq!(row.cells[7], Cell::Number(line));
+    // There is no kernel between the device and the tester.
+    assert_eq!(row.cells[8..], [Cell::None]);
     // All other frames answer the tester.
     let answers = column(&outcome, "idle_traffic", "frames", "answers");
     let unasked: u64 = answers.iter().map(|(n, a)| n.parse::<u64>().unwrap() - a.parse::<u64>().unwrap()).sum();

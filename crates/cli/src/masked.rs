@@ -9,6 +9,7 @@ use std::borrow::Cow;
 /// the name is all over the suite. With another name, a run could be neither continued nor compared.
 const NAMES: &[&str] = &[
     "backend",
+    "by",
     "cpu_model",
     "cpus",
     "digest",

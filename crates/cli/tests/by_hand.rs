@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{drophammer, kind_of, records, run, text};
+use common::{assert_the_kernel_agrees, drophammer, kind_of, records, run, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -200,7 +200,8 @@ fn column(test: &Value, table: &str, key: &str) -> Vec<Value> {
     table["rows"].as_array().unwrap().iter().map(|row| row["cells"][place].clone()).collect()
 }
 
-/// The suite passes on both routers: all its tests are completed, and no trial at the low rate lost a frame.
+/// The suite passes on both routers: all its tests are completed, no trial at the low rate lost a frame, and the kernel
+/// counted the frames of these trials as the tester did.
 fn passes(what: &str, bed: &str, suite: &str, further: &dyn Fn(&[Value])) {
     if let Some(why) = missing() {
         println!("skipped: {why}");
@@ -226,6 +227,9 @@ fn passes(what: &str, bed: &str, suite: &str, further: &dyn Fn(&[Value])) {
             |r: &&Value| kind_of(r) == "trial" && (r["test"] == "throughput" || r["test"] == "fixed_rate");
         let trials: Vec<&Value> = records.iter().filter(at_a_low_rate).collect();
         assert!(!trials.is_empty() && trials.iter().all(|trial| lost(trial) == 0), "{told}");
+        let compared =
+            ["throughput", "fixed_rate"].map(|test| assert_the_kernel_agrees(&folder.path().join("out"), test));
+        assert!(compared.iter().sum::<usize>() > 0, "{told}");
         further(&tests);
     }
 }

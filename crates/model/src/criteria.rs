@@ -130,9 +130,15 @@ fn of_cell(row: &Row, at: usize, column: &str) -> Result<(Figure, Option<&'stati
 
 /// The column that `cells` name, and its cell in each row that they select; `None` if the tables have no such cell.
 pub fn named_cells<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<&'t Cell>)> {
+    let (column, rows) = named_rows(cells, tables)?;
+    Some((column, rows.into_iter().map(|(_, cell)| cell).collect()))
+}
+
+/// As [`named_cells`], each cell with its row, in the order of the table.
+pub fn named_rows<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<(&'t Row, &'t Cell)>)> {
     let (rows, at) = selected(cells, tables).ok()?;
     let table = tables.iter().find(|table| table.key == cells.table)?;
-    Some((table.columns.get(at)?, rows.iter().filter_map(|row| row.cells.get(at)).collect()))
+    Some((table.columns.get(at)?, rows.into_iter().filter_map(|row| Some((row, row.cells.get(at)?))).collect()))
 }
 
 /// The rows that `cells` select and the index of their column, or why there are none.

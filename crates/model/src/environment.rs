@@ -58,6 +58,36 @@ pub struct About {
     /// Figures that others have published, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
+    /// Tables that the report makes out of the tables of several tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<Digest>,
+}
+
+/// A table out of the tables of several tests: a row for each DUT, or for each DUT and value of a column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest {
+    /// Heading.
+    pub title: String,
+    /// Key of the column whose values have a row each, a column of the tables of all `columns`; absent for one row per
+    /// DUT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The columns in order.
+    pub columns: Vec<DigestColumn>,
+}
+
+/// A column of a [`Digest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestColumn {
+    /// Heading.
+    pub title: String,
+    /// The test.
+    pub test: String,
+    /// The id in the suite of the one test of this name that is meant; absent for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Cells of a table of the test ([`crate::suite::Cells`]).
+    pub key: String,
 }
 
 /// Figures that others have published, as the suite gives them: a table of its own (`columns` and `rows`), or figures of
@@ -106,7 +136,7 @@ impl Published {
 impl About {
     /// True if nothing is stated.
     pub fn is_empty(&self) -> bool {
-        self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty()
+        self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty() && self.digests.is_empty()
     }
 
     /// The facts of the DUT of this name.

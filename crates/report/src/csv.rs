@@ -1,5 +1,7 @@
 //! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
 
+use crate::digest::{self, Filled};
+use crate::drops;
 use crate::published;
 use crate::rates::{self, Added};
 use crate::view::{MergedPlot, MergedTable, Section, View};
@@ -21,6 +23,7 @@ impl Names {
     /// The names for this view: by key, with the section before it when the key alone is taken.
     pub fn new(view: &View) -> Names {
         let mut taken: HashSet<String> = ["summary", "trials", "published"].map(str::to_owned).into();
+        taken.extend((1..=view.run.started.about.digests.len()).map(|number| format!("digest-{number}")));
         let mut names = Names::default();
         for section in view.all_sections() {
             let id = &section.id;
@@ -38,6 +41,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     let names = Names::new(view);
     let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
     out.extend(published(view).map(|text| ("published.csv".to_owned(), text)));
+    out.extend(digest::all(view).iter().enumerate().map(|(at, digest)| (digest::file(at), digested(view, digest))));
     for (n, section) in view.all_sections().enumerate() {
         let tables = section.tables.iter().map(|t| table(view, section, t));
         out.extend(names.tables[n].iter().cloned().zip(tables));
@@ -66,6 +70,13 @@ fn published(view: &View) -> Option<String> {
         }
     }
     (csv.0.len() > empty).then_some(csv.0)
+}
+
+fn digested(view: &View, digest: &Filled) -> String {
+    let (head, rows) = digest.csv(view);
+    let mut csv = Csv::new(&head);
+    rows.iter().for_each(|row| csv.row(row));
+    csv.0
 }
 
 fn table(view: &View, section: &Section, table: &MergedTable) -> String {
@@ -277,7 +288,7 @@ fn ranks(view: &View) -> String {
     csv.0
 }
 
-const TRIAL_HEAD: [&str; 39] = [
+const TRIAL_HEAD: [&str; 40] = [
     "trial",
     "dut",
     "test",
@@ -315,6 +326,7 @@ const TRIAL_HEAD: [&str; 39] = [
     "kernel_generators",
     "dut_used_ns",
     "tester_on_dut_ns",
+    "drops",
     "round",
     "section",
 ];
@@ -347,6 +359,7 @@ fn trials(view: &View) -> String {
             Validity::Invalid(reasons) => reasons.join("; "),
             Validity::Valid => String::new(),
         };
+        let dropped = drops::of_trial(t, &view.drops_counted);
         for g in &r.groups {
             // The latency of no frames is unknown, not 0.
             let latency = |text: String| if g.latency.frames == 0 { String::new() } else { text };
@@ -388,6 +401,7 @@ fn trials(view: &View) -> String {
                 r.health.kernel_generators.to_string(),
                 r.health.dut_used_ns.map(|ns| ns.to_string()).unwrap_or_default(),
                 r.health.tester_on_dut_ns.map(|ns| ns.to_string()).unwrap_or_default(),
+                dropped.map(|frames| frames.to_string()).unwrap_or_default(),
                 t.round.to_string(),
                 sections.get(&r.trial).copied().unwrap_or_default().to_owned(),
             ]);

@@ -10,7 +10,7 @@ use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
 use crate::ways;
-use crate::{kernel_counts, losses};
+use crate::{digest, drops, kernel_counts, losses};
 use drophammer_model::environment::Published;
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
@@ -343,6 +343,10 @@ pub fn markdown(view: &View) -> String {
         }
         out.push('\n');
     }
+    for digest in digest::all(view) {
+        out += &format!("## {}\n\n{}\n", escape(digest.title), digest.grid(view).markdown());
+        note_list(&mut out, &digest.notes());
+    }
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
         out += &format!("## {}\n\n", escape(&section.title));
@@ -378,8 +382,11 @@ pub fn markdown(view: &View) -> String {
             if let Some(ways) = ways::text(&r.trials) {
                 out += &format!("- {dut}: {}.\n", escape(&ways));
             }
-            if let Some(counts) = kernel_counts::text(&r.trials) {
+            if let Some(counts) = kernel_counts::text(view, r) {
                 out += &format!("- {dut}: {}.\n", escape(&counts));
+            }
+            if let Some(drops) = drops::Account::of(&r.trials, &view.drops_counted).text() {
+                out += &format!("- {dut}: {}.\n", escape(&drops));
             }
         }
         out.push('\n');
@@ -387,6 +394,9 @@ pub fn markdown(view: &View) -> String {
     out += "## Devices under test\n\n";
     for dut in view.duts.iter().chain(&view.tester) {
         out += &format!("- **{}**: {}\n", escape(&dut.label()), escape(&dut_line(dut)));
+        if let Some(drops) = drops::of_dut(view, dut.name).text() {
+            out += &format!("  - in all tests {}.\n", escape(&drops));
+        }
     }
     list(&mut out, "Deviations from the RFCs", &view.deviation_lines());
     list(&mut out, "Invalid trials", &invalid_lines(view));

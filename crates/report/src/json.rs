@@ -6,7 +6,7 @@ use crate::published;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
-use crate::{kernel_counts, losses};
+use crate::{digest, drops, kernel_counts, losses};
 use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
 use drophammer_model::visible::is_hidden;
@@ -30,10 +30,12 @@ pub fn report(view: &View) -> String {
             "name": d.name,
             "simulated": d.simulated,
             "records": d.records,
+            "drops": drops::of_dut(view, d.name).json(),
         })).collect::<Vec<_>>(),
         "ranking": ranking(view),
         "held_up": view.held_up.iter().map(|one| json!({"dut": one.dut, "invalid": one.invalid, "trials": one.trials})).collect::<Vec<_>>(),
         "restrictions": view.restrictions,
+        "digests": digest::all(view).iter().map(|digest| digest.json(view)).collect::<Vec<_>>(),
         "tests": view.sections.iter().enumerate().map(|(n, s)| section(view, (n, s))).collect::<Vec<_>>(),
         "tester": view.tester.as_ref().map(|t| json!({
             "name": t.name,
@@ -134,7 +136,8 @@ fn section(view: &View, (n, section): (usize, &crate::view::Section)) -> Value {
             "verdicts": r.record.map(|t| &t.outcome.verdicts),
             "notes": r.record.map(|t| &t.outcome.notes),
             "losses": losses::json(&r.trials),
-            "kernel_counts": kernel_counts::json(&r.trials),
+            "kernel_counts": kernel_counts::json(view, r),
+            "drops": drops::Account::of(&r.trials, &view.drops_counted).json(),
             "trials": r.trials.iter().map(|t| t.result.trial).collect::<Vec<_>>(),
         })
     });

@@ -7,6 +7,8 @@ mod board;
 pub mod compare;
 mod conclusion;
 mod csv;
+mod digest;
+mod drops;
 mod format;
 mod grid;
 mod html;

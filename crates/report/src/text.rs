@@ -10,7 +10,7 @@ use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
 use crate::view::View;
 use crate::ways;
-use crate::{kernel_counts, losses};
+use crate::{digest, drops, kernel_counts, losses};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::statistics::Decision;
 
@@ -218,6 +218,10 @@ pub fn report(view: &View) -> String {
     if let Some(facts) = board::facts_grid(view) {
         out += &format!("\n== {} ==\n\n{}\n", board::FACTS, set(&facts));
     }
+    for digest in digest::all(view) {
+        let notes: String = digest.notes().iter().map(|note| format!("{}\n", wrap(&plain(note), WIDTH))).collect();
+        out += &format!("\n== {} ==\n\n{}\n{notes}", plain(digest.title), set(&digest.grid(view)));
+    }
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
         out += &format!("\n== {} ==\n", plain(&section.title));
@@ -247,14 +251,20 @@ pub fn report(view: &View) -> String {
             if let Some(ways) = ways::text(&r.trials) {
                 out += &format!("  - {ways}.\n");
             }
-            if let Some(counts) = kernel_counts::text(&r.trials) {
+            if let Some(counts) = kernel_counts::text(view, r) {
                 out += &format!("  - {counts}.\n");
+            }
+            if let Some(drops) = drops::Account::of(&r.trials, &view.drops_counted).text() {
+                out += &format!("  - {}.\n", plain(&drops));
             }
         }
     }
     out += "\n== Devices under test ==\n";
     for dut in view.duts.iter().chain(&view.tester) {
         out += &format!("{}: {}\n", plain(&dut.label()), plain(&grid::dut_line(dut)));
+        if let Some(drops) = drops::of_dut(view, dut.name).text() {
+            out += &format!("  - in all tests {}.\n", plain(&drops));
+        }
     }
     let deviations = view.deviation_lines();
     if !deviations.is_empty() {

@@ -1,5 +1,6 @@
 //! A run prepared for reports: by test, with the tables and plots of all DUTs merged.
 
+use crate::drops;
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
@@ -33,6 +34,8 @@ pub struct View<'a> {
     pub fairness: Vec<Fairness>,
     /// Restrictions of comparisons because of them.
     pub restrictions: Option<String>,
+    /// DUTs whose drops are counted.
+    pub drops_counted: HashSet<&'a str>,
     trials: HashMap<u64, &'a TrialRecord>,
 }
 
@@ -258,7 +261,8 @@ impl<'a> View<'a> {
         let held_up = held_up(&names, &run.trials);
         let (fairness, restrictions) = (fairness(&held_up), restrictions(&held_up));
         let ranking = rank::rank(&sections, &simulated, &fairness);
-        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, fairness, restrictions }
+        let drops_counted = drops::counted_on(&run.trials);
+        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, fairness, restrictions, drops_counted }
     }
 
     /// The DUT of this index, or the tester for the index after the last DUT.

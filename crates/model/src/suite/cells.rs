@@ -1,25 +1,57 @@
-//! Criteria about cells of tables: checks that table and columns exist.
+//! Names of cells of tables, in criteria and elsewhere: checks that table and columns exist.
 
 use super::Cells;
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::raw::Entry;
 use crate::registry::{TableShape, TestSpec};
+use std::ops::Range;
+
+/// Help for a criterion with a condition on the DUT.
+const BY_DUT: &str = "a map gives each DUT its own bound, for instance `{frr: \">= 5\"}`";
 
 /// The cells that the key of a criterion names. All names are checked if the test declares its tables.
 pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<Cells> {
     let span = &entry.key_span;
-    let cells: Cells = match entry.key.parse() {
-        Ok(cells) => cells,
-        Err(why) => {
-            let message = format!("{} names no cells of a table: {why}", quote(&entry.key));
-            problems.add(span, message, format!("write for instance `{}`", example(spec)));
-            return None;
-        }
-    };
+    let cells = parse(&entry.key, span, || example(spec), problems)?;
     // Otherwise they are checked after the test has run.
     if spec.tables.is_empty() {
         return Some(cells);
     }
+    let table = table(&cells, spec, span, BY_DUT, problems)?;
+    if !table.numbers().any(|key| key == cells.column) {
+        let message = format!("the column {} of the table `{}` holds words", quote(&cells.column), table.key);
+        problems.add(span, message, format!("columns with numbers: {}", list(table.numbers())));
+        return None;
+    }
+    Some(cells)
+}
+
+/// The cells in a text, of which no name is checked.
+pub(crate) fn parse(
+    text: &str,
+    span: &Range<usize>,
+    example: impl FnOnce() -> String,
+    problems: &mut Problems,
+) -> Option<Cells> {
+    match text.parse::<Cells>() {
+        Ok(cells) => Some(cells),
+        Err(why) => {
+            let message = format!("{} names no cells of a table: {why}", quote(text));
+            problems.add(span, message, format!("write for instance `{}`", example()));
+            None
+        }
+    }
+}
+
+/// The table of the cells; an error if the test does not have it, or if it lacks a column that they name. `by_dut` is
+/// the help for a condition on the DUT, which is no column of a table.
+pub(crate) fn table(
+    cells: &Cells,
+    spec: &TestSpec,
+    span: &Range<usize>,
+    by_dut: &str,
+    problems: &mut Problems,
+) -> Option<&'static TableShape> {
     let Some(table) = spec.tables.iter().find(|table| table.key == cells.table) else {
         let message = format!("{} is no table of the test `{}`", quote(&cells.table), spec.name);
         problems.add(span, message, did_you_mean(&cells.table, spec.tables.iter().map(|table| table.key)));
@@ -32,16 +64,12 @@ pub(crate) fn read(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> O
         }
         let message = format!("{} is no column of the table `{}`", quote(column), table.key);
         let help = match column.as_str() {
-            "dut" => "a map gives each DUT its own bound, for instance `{frr: \">= 5\"}`".to_owned(),
+            "dut" => by_dut.to_owned(),
             _ => did_you_mean(column, table.columns.iter().map(|(key, ..)| *key)),
         };
         problems.add(span, message, help);
     }
-    if problems.len() == before && !table.numbers().any(|key| key == cells.column) {
-        let message = format!("the column {} of the table `{}` holds words", quote(&cells.column), table.key);
-        problems.add(span, message, format!("columns with numbers: {}", list(table.numbers())));
-    }
-    (problems.len() == before).then_some(cells)
+    (problems.len() == before).then_some(table)
 }
 
 /// An example of cells in the syntax of suites.

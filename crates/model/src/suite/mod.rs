@@ -6,6 +6,7 @@ mod addresses;
 mod bgp;
 mod blocks;
 mod cells;
+mod digest;
 mod dut_list;
 pub mod errors;
 mod expect;

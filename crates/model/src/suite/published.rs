@@ -11,6 +11,7 @@ use crate::registry::Registry;
 use crate::visible::is_hidden;
 use serde_json::json;
 use std::collections::HashSet;
+use std::ops::Range;
 
 const EXAMPLE: &str = "published: [{test: throughput, title: Routers of 1989, source: a report, columns: [router, 64 bytes], rows: [[A, 5782]]}]";
 const FIGURES_EXAMPLE: &str = "{test: throughput, title: Highest rate, source: a report, routers: [A (1989)], figures: {throughput_64_pps: [5782]}}";
@@ -22,7 +23,7 @@ const MOST_COLUMNS: usize = 20;
 /// Most rows of a table, and most figures.
 const MOST_ROWS: usize = 200;
 /// Longest text or cell, in characters.
-const LONGEST_TEXT: usize = 200;
+pub(super) const LONGEST_TEXT: usize = 200;
 
 /// The JSON schema of the section.
 pub(crate) fn schema() -> serde_json::Value {
@@ -88,13 +89,19 @@ fn twice<'p>(earlier: &'p Published, later: &'p Published) -> Option<(&'p str, &
 }
 
 /// The items of a list of at most `most`.
-fn few<'n>(node: &'n Node, what: &str, example: &str, most: usize, problems: &mut Problems) -> Option<&'n [Node]> {
+pub(super) fn few<'n>(
+    node: &'n Node,
+    what: &str,
+    example: &str,
+    most: usize,
+    problems: &mut Problems,
+) -> Option<&'n [Node]> {
     let items = items(node, what, example, problems)?;
     within(node, what, items.len(), most, problems)?;
     Some(items)
 }
 
-fn within(node: &Node, what: &str, items: usize, most: usize, problems: &mut Problems) -> Option<()> {
+pub(super) fn within(node: &Node, what: &str, items: usize, most: usize, problems: &mut Problems) -> Option<()> {
     if items > most {
         problems.add(&node.span, format!("{what} has {items} items"), format!("give {most} at most"));
         return None;
@@ -103,18 +110,23 @@ fn within(node: &Node, what: &str, items: usize, most: usize, problems: &mut Pro
 }
 
 /// One line of text.
-fn line(node: &Node, what: &str, problems: &mut Problems) -> Option<String> {
-    let text = text(node, what, "some text", problems)?.trim();
-    if text.contains(is_hidden) || text.chars().count() > LONGEST_TEXT {
+pub(super) fn line(node: &Node, what: &str, problems: &mut Problems) -> Option<String> {
+    one_line(text(node, what, "some text", problems)?, &node.span, what, problems)
+}
+
+/// The text, which must be one line and not blank.
+pub(super) fn one_line(text: &str, span: &Range<usize>, what: &str, problems: &mut Problems) -> Option<String> {
+    let text = text.trim();
+    if text.is_empty() || text.contains(is_hidden) || text.chars().count() > LONGEST_TEXT {
         let message = format!("{what} is not one line of 1 to {LONGEST_TEXT} characters");
-        problems.add(&node.span, message, "shorten it to one line without control characters");
+        problems.add(span, message, "shorten it to one line without control characters");
         return None;
     }
     Some(text.to_owned())
 }
 
 /// One line of text, if the key is there: `Some(None)` if it is not.
-fn optional(fields: Fields, key: &str, problems: &mut Problems) -> Option<Option<String>> {
+pub(super) fn optional(fields: Fields, key: &str, problems: &mut Problems) -> Option<Option<String>> {
     match fields.get(key) {
         Some(entry) => Some(Some(line(&entry.value, &quote(key), problems)?)),
         None => Some(None),
@@ -148,21 +160,15 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
     }
     let test_name = line(test?, "`test`", problems)?;
     let id = optional(fields, "id", problems)?;
-    let same_name = |known: &&TestConfig| known.test == test_name;
     if let Some(tests) = tests
-        && !tests.iter().any(|known| same_name(&known))
+        && !tests.iter().any(|known| known.test == test_name)
     {
         let message = format!("`published` has figures for {}, which is no test of this suite", quote(&test_name));
         problems.add(&test?.span, message, did_you_mean(&test_name, tests.iter().map(|test| test.test.as_str())));
         return None;
     }
-    if let (Some(tests), Some(id), Some(entry)) = (tests, &id, fields.get("id"))
-        && !tests.iter().filter(same_name).any(|known| known.id.as_ref() == Some(id))
-    {
-        let message = format!("no test {} of this suite has the id {}", quote(&test_name), quote(id));
-        let ids = tests.iter().filter(same_name).filter_map(|test| test.id.as_deref());
-        problems.add(&entry.value.span, message, did_you_mean(id, ids));
-        return None;
+    if let (Some(tests), Some(id), Some(entry)) = (tests, &id, fields.get("id")) {
+        has_id(id, &entry.value.span, &test_name, tests, problems)?;
     }
     let mut published = Published {
         title: line(title?, "`title`", problems)?,
@@ -187,6 +193,24 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
         published.rows = rows(body?, published.columns.len(), problems)?;
     }
     Some(published)
+}
+
+/// `None`, with an error, if no test of this name has the id.
+pub(super) fn has_id(
+    id: &str,
+    span: &Range<usize>,
+    test: &str,
+    tests: &[TestConfig],
+    problems: &mut Problems,
+) -> Option<()> {
+    let ids: Vec<&str> =
+        tests.iter().filter(|known| known.test == test).filter_map(|test| test.id.as_deref()).collect();
+    if ids.contains(&id) {
+        return Some(());
+    }
+    let message = format!("no test {} of this suite has the id {}", quote(test), quote(id));
+    problems.add(span, message, did_you_mean(id, ids));
+    None
 }
 
 fn rows(node: &Node, columns: usize, problems: &mut Problems) -> Option<Vec<Vec<String>>> {

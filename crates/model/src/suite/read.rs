@@ -9,7 +9,8 @@ use super::raw::{self, Node};
 use super::set::Setting;
 use super::variables::{self, Variable};
 use super::{
-    DutConfig, Profile, Suite, TestConfig, about, bgp, dut_list, flow_list, port_list, published, set, test_list,
+    DutConfig, Profile, Suite, TestConfig, about, bgp, digest, dut_list, flow_list, port_list, published, set,
+    test_list,
 };
 use crate::environment::About;
 use crate::record::Baseline;
@@ -24,7 +25,7 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 18] = [
+pub(crate) const KEYS: [&str; 19] = [
     include::KEY,
     super::variables::KEY,
     "suite",
@@ -41,6 +42,7 @@ pub(crate) const KEYS: [&str; 18] = [
     "defaults",
     "tests",
     "published",
+    "digest",
     "baseline",
     "allow_public_addresses",
 ];
@@ -240,6 +242,10 @@ fn suite(
         Some(node) => published::read(node, tests.as_deref(), registry, problems),
         None => Some(Vec::new()),
     };
+    let digests = match get("digest") {
+        Some(node) => digest::read(node, tests.as_deref(), registry, problems),
+        None => Some(Vec::new()),
+    };
     let baseline = match get("baseline") {
         Some(node) => Some(text(node, "`baseline`", "results/last-release", problems)?),
         None => None,
@@ -258,7 +264,7 @@ fn suite(
     Some(Suite {
         name: name?,
         title: title?,
-        about: About { published: published?, ..about? },
+        about: About { published: published?, digests: digests?, ..about? },
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
         input_queue,

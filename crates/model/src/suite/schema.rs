@@ -4,7 +4,7 @@
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
-use super::{about, include, label_list, published, test_list};
+use super::{about, digest, include, label_list, published, test_list};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +56,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             })
         }
         "published" => published::schema(),
+        "digest" => digest::schema(),
         "baseline" => json!({
             "description": "Folder of an earlier run, relative to that of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
             "type": "string", "minLength": 1, "examples": ["results/last-release"],
@@ -477,5 +478,6 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports | ParamKind::Flows => list(name()),
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
+        ParamKind::DutInterfaces => list(json!({ "type": ["string", "number"] })),
     }
 }

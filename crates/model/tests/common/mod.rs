@@ -111,6 +111,7 @@ static EXTERNAL: KindSpec = KindSpec {
     needs: &[],
     params: &[
         ParamSpec::required("interfaces", ParamKind::Interfaces, "interfaces of the tester"),
+        ParamSpec::optional("far_interfaces", ParamKind::DutInterfaces, "interfaces of the DUT"),
         ParamSpec::optional("note", ParamKind::Text, "a remark"),
     ],
 };
@@ -139,6 +140,7 @@ duts:
   - name: rack.router
     kind: external
     interfaces: [eth1, eth2]
+    far_interfaces: [ge-0/0/0, 7]
     note: "left, third row"
 ports:
   - name: p1

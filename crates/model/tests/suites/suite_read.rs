@@ -1,5 +1,6 @@
 //! Valid suites: given and omitted keys become the right values.
 use crate::common::{FULL, QUICK_LOOK, REGISTRY, suite};
+use drophammer_model::environment::About;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec, check_specs};
 use drophammer_model::suite::read::{DEFAULT_SEED, Overrides, read};
@@ -44,6 +45,7 @@ fn every_key_is_read() {
     assert_eq!((suite.title.as_str(), suite.seed), ("Everything at once", 7));
     assert_eq!(suite.duts[0].params.count("threads"), Some(2));
     assert_eq!(suite.duts[1].params.texts("interfaces"), Some(vec!["eth1".into(), "eth2".into()]));
+    assert_eq!(suite.duts[1].params.texts("far_interfaces"), Some(vec!["ge-0/0/0".into(), "7".into()]));
     assert_eq!(suite.duts[1].params.text("note").as_deref(), Some("left, third row"));
     let a = suite.ports[0].ipv4.as_ref().unwrap();
     assert_eq!((a.destinations.count, a.destinations.step, a.prefix_len), (1000, 65, 30));
@@ -413,6 +415,26 @@ fn published_figures_may_be_of_one_test_by_its_id_and_of_sizes_that_are_not_sent
     let meant: Vec<_> = suite.about.published.iter().map(|e| (e.test.as_str(), e.id.as_deref())).collect();
     assert_eq!(meant, [("throughput", Some("short")), ("throughput", None)]);
     assert!(suite.about.published.iter().all(|entry| entry.values("throughput_imix_pps").count() == 1));
+}
+
+#[test]
+fn digests_are_read_with_their_columns_in_order_whatever_tests_are_selected() {
+    let digest = "digest:\n  - title: As in the document\n    by: frame_size\n    columns:\n      \"+25 %\": \"frame_loss_rate[ load_percent=50 ].loss_percent\"\n      remark: {cell: frame_loss_rate.remark, test: frame_loss_rate}\n";
+    let overrides = Overrides { tests: vec!["latency".into()], ..Overrides::default() };
+    let suite =
+        read(&format!("{QUICK_LOOK}\n{digest}"), "t.yaml", &REGISTRY, &overrides).unwrap_or_else(|e| panic!("{e}"));
+    let [read] = suite.about.digests.as_slice() else { panic!("{:?}", suite.about.digests) };
+    assert_eq!((read.title.as_str(), read.by.as_deref()), ("As in the document", Some("frame_size")));
+    let columns: Vec<_> = read.columns.iter().map(|c| [c.title.as_str(), c.test.as_str(), c.key.as_str()]).collect();
+    let expected = [
+        ["+25 %", "frame_loss_rate", "frame_loss_rate[load_percent=50].loss_percent"],
+        ["remark", "frame_loss_rate", "frame_loss_rate.remark"],
+    ];
+    assert_eq!(columns, expected);
+    // The record of the run has it, and can be read again.
+    let stored = serde_json::to_string(&suite.about).unwrap();
+    assert_eq!(serde_json::from_str::<About>(&stored).unwrap(), suite.about);
+    assert!(!suite.about.is_empty());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The HTML report: one file that needs no network, readable without script.
 
 mod data;
+mod digests;
+mod drops;
 mod first;
 mod losses;
 mod plots;
@@ -9,6 +11,8 @@ mod trials;
 
 use crate::board;
 use crate::csv::Names;
+use crate::digest::{self, Filled};
+use crate::drops::{Account, of_dut};
 use crate::grid;
 use crate::kernel_counts;
 use crate::paragraph;
@@ -36,6 +40,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
     let data = Data::new(files);
     let started = &view.run.started;
     let names = Names::new(view);
+    let digests = digest::all(view);
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -49,8 +54,9 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
             }
             body {
                 main {
-                    (head(view))
+                    (head(view, &digests))
                     (summary(view))
+                    @for (at, digest) in digests.iter().enumerate() { (self::digests::section(view, (at, digest), &data)) }
                     @for (n, section) in view.all_sections().enumerate() {
                         (self::section(view, (n, section), (&names.tables[n], &names.plots[n]), &data))
                     }
@@ -69,7 +75,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
     visible(&markup.into_string(), &['\n', '\t'])
 }
 
-fn head(view: &View) -> Markup {
+fn head(view: &View, digests: &[Filled]) -> Markup {
     let started = &view.run.started;
     let state = match view.run.state() {
         RunState::Complete => "good",
@@ -107,6 +113,7 @@ fn head(view: &View) -> Markup {
             (first::screen(view))
             nav {
                 a href="#summary" { "Summary" }
+                @for (at, digest) in digests.iter().enumerate() { a href={ "#" (self::digests::anchor(at)) } { (digest.title) } }
                 @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
                 a href="#duts" { "Devices" }
                 a href="#environment" { "Environment" }
@@ -278,12 +285,15 @@ fn section(
             @for (r, ways) in section.results.iter().filter_map(|r| Some((r, ways::text(&r.trials)?))) {
                 p.muted { b { (dut_name(view.dut(r.dut))) } ": " (ways) "." }
             }
-            @for (r, counts) in section.results.iter().filter_map(|r| Some((r, kernel_counts::text(&r.trials)?))) {
+            @for (r, counts) in section.results.iter().filter_map(|r| Some((r, kernel_counts::text(view, r)?))) {
                 p.muted { b { (dut_name(view.dut(r.dut))) } ": " (counts) "." }
+            }
+            @for r in &section.results {
+                (drops::account(&dut_name(view.dut(r.dut)), &Account::of(&r.trials, &view.drops_counted)))
             }
             @for r in &section.results { (losses::section(&dut_name(view.dut(r.dut)), &r.trials)) }
             @if !trials.is_empty() {
-                (trials::list(&trials))
+                (trials::list(&trials, &view.drops_counted))
             }
             @if section.results.iter().any(|r| r.record.is_some()) {
                 details { summary { "Parameters" }
@@ -343,6 +353,7 @@ fn duts(view: &View) -> Markup {
                         details { summary { code { (name) } } pre { (text) } }
                     }
                 }
+                (drops::account(&html! { "In all tests" }, &of_dut(view, dut.name)))
             }
         }
     }

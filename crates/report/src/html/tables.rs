@@ -18,7 +18,7 @@ use maud::{Markup, html};
 const FEW: usize = 3;
 
 /// Characters of a text that may stand on one line of a table.
-const WIDE: usize = 40;
+pub const WIDE: usize = 40;
 
 /// The text, or a dash.
 pub fn or_dash(text: &str) -> &str {

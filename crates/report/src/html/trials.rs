@@ -1,11 +1,13 @@
 //! The list of trials with their conditions, so that no result is without them.
 
 use crate::csv::intended_load;
+use crate::drops;
 use crate::format::{DASH, nanoseconds, number};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::{GroupCounts, Load, TrialResult, Validity};
 use maud::{Markup, html};
+use std::collections::HashSet;
 
 const HEAD: [(&str, &str); 31] = [
     ("#", "number of the trial within the run"),
@@ -45,7 +47,10 @@ const HEAD: [(&str, &str); 31] = [
         "DUT CPU",
         "processor time of the DUT's forwarding and daemons, in cores; in parentheses the part that was work for the tester's ends of the links",
     ),
-    ("DUT counters", "increase of the DUT's own counters during the trial"),
+    (
+        "DUT counters",
+        "increase of the DUT's own counters during the trial; the drops of all of them together, refused frames included, each drop once",
+    ),
 ];
 
 /// Trials in one table; more are in further ones, each opened by a click.
@@ -53,17 +58,17 @@ const PART: usize = 250;
 
 /// All trials, folded. A browser that runs scripts treats the content of `noscript` as text, so that thousands of
 /// trials cost nothing until the list is opened. A browser without scripts shows them at once.
-pub fn list(trials: &[&TrialRecord]) -> Markup {
+pub fn list(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     let parts: Vec<_> = trials.chunks(PART).collect();
     let number = |t: Option<&&TrialRecord>| t.map_or(0, |t| t.result.trial);
     html! {
         details.all {
             summary { "All " (group_digits(trials.len() as u64)) " trials of this test" }
-            @if let [part] = &parts[..] { noscript { (table(part)) } }
+            @if let [part] = &parts[..] { noscript { (table(part, drops_counted)) } }
             @else { @for part in parts {
                 details {
                     summary { "Trials " (number(part.first())) " to " (number(part.last())) }
-                    noscript { (table(part)) }
+                    noscript { (table(part, drops_counted)) }
                 }
             } }
         }
@@ -71,14 +76,14 @@ pub fn list(trials: &[&TrialRecord]) -> Markup {
 }
 
 /// One line per trial and flow group.
-fn table(trials: &[&TrialRecord]) -> Markup {
+fn table(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     html! {
         div.scroll { table.trials {
             thead { tr {
                 @for (name, help) in HEAD { th scope="col" title=[(!help.is_empty()).then_some(help)] { (name) } }
                 th scope="col" { "Validity" }
             } }
-            @for t in trials { (trial(t)) }
+            @for t in trials { (trial(t, drops::of_trial(t, drops_counted))) }
         } }
     }
 }
@@ -107,7 +112,7 @@ fn load_text(t: &TrialRecord) -> String {
     }
 }
 
-fn trial(t: &TrialRecord) -> Markup {
+fn trial(t: &TrialRecord, drops: Option<u64>) -> Markup {
     let r = &t.result;
     let h = &r.health;
     let span = (r.groups.len() > 1).then_some(r.groups.len());
@@ -144,7 +149,7 @@ fn trial(t: &TrialRecord) -> Markup {
                     td rowspan=[span] { (nanoseconds(h.max_gap_ns as f64)) }
                     td rowspan=[span] { (error(50.0)) " / " (error(99.0)) }
                     td rowspan=[span] { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) (tester_part(r)) }
-                    td.l rowspan=[span] { (counters(r)) }
+                    td.l rowspan=[span] { (counters(r, drops)) }
                     td.l rowspan=[span] { (verdict) }
                 }
             } }
@@ -161,12 +166,17 @@ fn tester_part(r: &TrialResult) -> String {
     }
 }
 
-/// The DUT's counters, folded.
-fn counters(r: &TrialResult) -> Markup {
+/// The DUT's counters, folded, with the sum of its drops if there are drops or lost frames.
+fn counters(r: &TrialResult, drops: Option<u64>) -> Markup {
+    let lossy = r.groups.iter().any(|group| group.lost > 0);
+    let drops = drops.filter(|frames| lossy || *frames > 0);
     html! {
         @if r.dut_counters.is_empty() { (DASH) } @else {
             details {
-                summary { (r.dut_counters.len()) }
+                summary {
+                    (r.dut_counters.len())
+                    @if let Some(frames) = drops { "; drops: " (group_digits(frames)) }
+                }
                 @for (name, n) in &r.dut_counters { (name) " " (group_digits(*n)) br; }
             }
         }

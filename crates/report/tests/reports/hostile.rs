@@ -104,6 +104,15 @@ fn hostile_run(first: usize) -> Run {
     let dut = Some(source.next());
     run.notes.push(Note { time: source.next(), dut, text: source.next(), problem: true });
     run.warnings.push(source.next());
+    let column = |title: String, key: &str| drophammer_model::environment::DigestColumn {
+        title,
+        test: "throughput".into(),
+        id: None,
+        key: key.into(),
+    };
+    let columns = vec![column(source.next(), "throughput.throughput_pps"), column(source.next(), "no cells")];
+    let digest = drophammer_model::environment::Digest { title: source.next(), by: None, columns };
+    run.started.about.digests.push(digest);
     run
 }
 

@@ -7,6 +7,7 @@ mod synthetic;
 
 mod baseline;
 mod compare;
+mod digest;
 mod history;
 mod hostile;
 mod page;

@@ -120,7 +120,7 @@ fn each_trial_names_its_dut_its_round_and_its_test() {
     run.earlier.insert(7_000, 1);
     let files = report(&run);
     let csv = &files["csv/trials.csv"];
-    assert!(csv.lines().next().unwrap().ends_with(",tester_on_dut_ns,round,section"), "{csv}");
+    assert!(csv.lines().next().unwrap().ends_with(",tester_on_dut_ns,drops,round,section"), "{csv}");
     let of = |trial: &str| csv.lines().find(|line| line.starts_with(trial)).unwrap().to_owned();
     assert!(of("1,linux,throughput,").ends_with(",1,throughput"), "{csv}");
     assert!(of("7000,frr,throughput,").ends_with(",2,throughput-swap"), "{csv}");

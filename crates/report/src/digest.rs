@@ -1,0 +1,352 @@
+//! Tables out of the tables of several tests, as the suite asks for them (`digest:`). Nothing is ranked by them.
+
+use crate::format::{DASH, cell, heading};
+use crate::grid::Grid;
+use crate::view::{Section, View};
+use drophammer_model::criteria::named_rows;
+use drophammer_model::environment::{Digest, DigestColumn};
+use drophammer_model::outcome::{self, Cell, Table};
+use drophammer_model::suite::Cells;
+use serde_json::{Value as Json, json};
+use std::collections::{HashMap, HashSet};
+
+/// Most values of the column that the rows belong to.
+const MOST_VALUES: usize = 200;
+/// Follows a value whose row in the table of its test has a mark.
+const MARK: &str = " *";
+/// Meaning of the mark.
+const MARKED: &str = "* The table of the test has a mark in the row of this value: tester-limited, limited by \
+                      max_load, doubtful or refuted.";
+/// What the table is.
+const HOW: &str = "Each value is from a table of a test below. Nothing is ranked by it.";
+
+/// A digest with its values.
+#[derive(Debug)]
+pub struct Filled<'a> {
+    /// Heading.
+    pub title: &'a str,
+    /// What its rows belong to beside a DUT.
+    by: Option<By<'a>>,
+    /// Columns whose tests were run, at least one.
+    pub columns: Vec<Column<'a>>,
+    /// Rows by DUT, then by value.
+    pub rows: Vec<Row<'a>>,
+    /// Values without rows, because there are too many.
+    left_out: usize,
+}
+
+/// The column whose values have a row each.
+#[derive(Debug)]
+struct By<'a> {
+    /// Its key.
+    key: &'a str,
+    /// The column of the first table that has it.
+    column: &'a outcome::Column,
+}
+
+/// A column.
+#[derive(Debug)]
+pub struct Column<'a> {
+    /// As the suite has it.
+    pub asked: &'a DigestColumn,
+    /// Unit of all values; `None` if they have several, which then stand with the values.
+    unit: Option<&'a str>,
+}
+
+/// A row.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// Index into [`View::duts`].
+    pub dut: usize,
+    /// The value of the column that the rows belong to.
+    by: Option<&'a Cell>,
+    /// One per column.
+    pub values: Vec<Option<Value<'a>>>,
+}
+
+/// A cell of a table of a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a> {
+    cell: &'a Cell,
+    unit: &'a str,
+    row: &'a outcome::Row,
+}
+
+/// Name of the CSV file of a digest, by its place among those of the report.
+pub fn file(at: usize) -> String {
+    format!("digest-{}.csv", at + 1)
+}
+
+/// The digests of a run with at least one column and one row.
+pub fn all<'a>(view: &'a View) -> Vec<Filled<'a>> {
+    view.run.started.about.digests.iter().filter_map(|digest| Filled::new(view, digest)).collect()
+}
+
+/// What the rows of a table say, by the text of the cell that tells them apart (empty without such a column). `None`
+/// where there are several rows.
+type ByText<'a> = HashMap<String, Option<Value<'a>>>;
+
+/// A column while it is read.
+struct Reader<'a> {
+    asked: &'a DigestColumn,
+    cells: Cells,
+    sections: Vec<&'a Section<'a>>,
+}
+
+impl<'a> Reader<'a> {
+    /// `None` if the test was not run.
+    fn new(view: &'a View, asked: &'a DigestColumn) -> Option<Reader<'a>> {
+        let is_meant = |section: &&Section| match (&asked.id, section.suite_id) {
+            _ if section.test != asked.test => false,
+            (Some(meant), Some(id)) => meant == id,
+            // The id is in the records, of which there are none yet.
+            (Some(_), None) => section.results.iter().all(|result| result.record.is_none()),
+            (None, _) => true,
+        };
+        let sections: Vec<&Section> = view.sections.iter().filter(is_meant).collect();
+        Some(Reader { asked, cells: asked.key.parse().ok()?, sections }).filter(|reader| !reader.sections.is_empty())
+    }
+
+    /// The tables of a DUT: those of each test that is meant.
+    fn tables(&self, dut: usize) -> impl Iterator<Item = &'a [Table]> {
+        let results =
+            self.sections.iter().flat_map(move |section| section.results.iter().filter(move |r| r.dut == dut));
+        results.filter_map(|result| result.record).map(|record| record.outcome.tables.as_slice())
+    }
+
+    /// The column of this key, and its cell in each row that is selected, for one DUT.
+    fn rows(&self, dut: usize, key: &str) -> Vec<(&'a outcome::Column, &'a outcome::Row, &'a Cell)> {
+        let cells = Cells { column: key.to_owned(), ..self.cells.clone() };
+        let found = self.tables(dut).filter_map(|tables| named_rows(&cells, tables));
+        found.flat_map(|(column, rows)| rows.into_iter().map(move |(row, cell)| (column, row, cell))).collect()
+    }
+
+    /// The values of a DUT.
+    fn values(&self, dut: usize, by: Option<&str>) -> ByText<'a> {
+        let found = self.rows(dut, &self.cells.column);
+        // A row is the same object in both lists; a table without the column has no rows here.
+        let texts: Option<HashMap<*const outcome::Row, String>> = by.map(|key| {
+            let rows = self.rows(dut, key).into_iter();
+            rows.map(|(_, row, cell)| (std::ptr::from_ref(row), text(cell))).collect()
+        });
+        let mut values = ByText::new();
+        for (column, row, cell) in found {
+            let text = match &texts {
+                Some(texts) => texts.get(&std::ptr::from_ref(row)).cloned(),
+                None => Some(String::new()),
+            };
+            let Some(text) = text else { continue };
+            let value = Value { cell, unit: &column.unit, row };
+            values.entry(text).and_modify(|earlier| *earlier = None).or_insert(Some(value));
+        }
+        values
+    }
+}
+
+/// A cell as a text that tells it apart from others of its column.
+fn text(cell: &Cell) -> String {
+    match cell {
+        Cell::None => String::new(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(number) => number.to_string(),
+        Cell::Text(text) => text.clone(),
+    }
+}
+
+/// The values of the column that rows belong to, in the order of the tables.
+#[derive(Default)]
+struct Values<'a> {
+    known: Vec<(String, &'a Cell)>,
+    /// Those for which there is no room.
+    beyond: HashSet<String>,
+}
+
+impl<'a> Values<'a> {
+    /// Adds those of a table. One that earlier tables lack stands where it stands in this one.
+    fn add(&mut self, cells: impl Iterator<Item = &'a Cell>) {
+        let mut next = 0;
+        for cell in cells.filter(|cell| **cell != Cell::None) {
+            let text = text(cell);
+            match self.known.iter().position(|(known, _)| *known == text) {
+                Some(at) => next = at + 1,
+                None if self.known.len() < MOST_VALUES => {
+                    self.known.insert(next, (text, cell));
+                    next += 1;
+                }
+                None => {
+                    self.beyond.insert(text);
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Filled<'a> {
+    fn new(view: &'a View, digest: &'a Digest) -> Option<Filled<'a>> {
+        let readers: Vec<Reader> = digest.columns.iter().filter_map(|column| Reader::new(view, column)).collect();
+        let duts = 0..view.duts.len();
+        let mut keys = Values::default();
+        let mut by = None;
+        if let Some(key) = digest.by.as_deref() {
+            for (reader, dut) in readers.iter().flat_map(|reader| duts.clone().map(move |dut| (reader, dut))) {
+                let rows = reader.rows(dut, key);
+                by = by.or(rows.first().map(|&(column, ..)| By { key, column }));
+                keys.add(rows.into_iter().map(|(.., cell)| cell));
+            }
+        }
+        let left_out = keys.beyond.len();
+        // Without a column that rows belong to, a DUT has one row.
+        let wanted: Vec<(String, Option<&'a Cell>)> = match digest.by {
+            Some(_) => keys.known.into_iter().map(|(text, cell)| (text, Some(cell))).collect(),
+            None => vec![(String::new(), None)],
+        };
+        let mut rows: Vec<Row> = Vec::new();
+        for dut in duts {
+            let values: Vec<ByText> = readers.iter().map(|r| r.values(dut, digest.by.as_deref())).collect();
+            rows.extend(wanted.iter().map(|(text, by)| Row {
+                dut,
+                by: *by,
+                values: values.iter().map(|of_column| of_column.get(text).copied().flatten()).collect(),
+            }));
+        }
+        let column = |(at, reader): (usize, &Reader<'a>)| {
+            let mut units = rows.iter().filter_map(|row| row.values[at]).map(|value| value.unit);
+            let unit = units.next().unwrap_or_default();
+            Column { asked: reader.asked, unit: units.all(|other| other == unit).then_some(unit) }
+        };
+        let columns: Vec<Column> = readers.iter().enumerate().map(column).collect();
+        let is_empty = columns.is_empty() || rows.is_empty();
+        (!is_empty).then_some(Filled { title: &digest.title, by, columns, rows, left_out })
+    }
+
+    /// Headings of the columns that say what a row is about: DUT and value.
+    fn row_heads(&self) -> Vec<String> {
+        let by = self.by.as_ref().map(|by| heading(&by.column.title, &by.column.unit));
+        std::iter::once("DUT".to_owned()).chain(by).collect()
+    }
+
+    /// What the row is about beside its DUT; `None` if there is nothing.
+    pub fn by_text(&self, row: &Row) -> Option<String> {
+        let by = self.by.as_ref()?;
+        Some(cell(row.by?, &by.column.unit))
+    }
+
+    /// Headings of all columns.
+    pub fn heads(&self) -> Vec<String> {
+        let units = self.columns.iter().map(|column| heading(&column.asked.title, column.unit.unwrap_or_default()));
+        self.row_heads().into_iter().chain(units).collect()
+    }
+
+    /// The value of each column for people; a dash where there is none.
+    pub fn texts(&self, row: &Row) -> Vec<String> {
+        let text = |(column, value): (&Column, &Option<Value>)| match value {
+            Some(value) => value.text(column) + if value.is_marked() { MARK } else { "" },
+            None => DASH.to_owned(),
+        };
+        self.columns.iter().zip(&row.values).map(text).collect()
+    }
+
+    /// The table for text and Markdown.
+    pub fn grid(&self, view: &View) -> Grid {
+        let rows = self.rows.iter().map(|row| {
+            let about = std::iter::once(view.duts[row.dut].label()).chain(self.by_text(row));
+            about.chain(self.texts(row)).collect()
+        });
+        Grid { right: self.right(), rows: rows.collect(), head: self.heads() }
+    }
+
+    /// Which columns hold no words.
+    pub fn right(&self) -> Vec<bool> {
+        let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
+        let by = self.by.as_ref().map(|_| !self.rows.iter().filter_map(|row| row.by).any(is_text));
+        let values = (0..self.columns.len()).map(|at| {
+            let mut values = self.rows.iter().filter_map(|row| row.values[at]);
+            !values.any(|value| is_text(value.cell))
+        });
+        std::iter::once(false).chain(by).chain(values).collect()
+    }
+
+    /// What a reader must know of it, as lines.
+    pub fn notes(&self) -> Vec<String> {
+        let marked = self.rows.iter().flat_map(|row| row.values.iter().flatten()).any(Value::is_marked);
+        let title = self.by.as_ref().map_or("", |by| by.column.title.as_str());
+        let more = (self.left_out > 0).then(|| format!("{title}: {} more values are left out.", self.left_out));
+        std::iter::once(HOW.to_owned()).chain(marked.then(|| MARKED.to_owned())).chain(more).collect()
+    }
+
+    /// Heading and rows for a CSV file, numbers as stored, with the marks at the end.
+    pub fn csv(&self, view: &View) -> (Vec<String>, Vec<Vec<String>>) {
+        let by = self.by.as_ref().map(|by| by.key.to_owned());
+        let titles = self.heads().into_iter().skip(self.row_heads().len());
+        let head = std::iter::once("dut".to_owned()).chain(by).chain(titles).chain(["marks".to_owned()]).collect();
+        let rows = self.rows.iter().map(|row| {
+            let value = |(column, value): (&Column, &Option<Value>)| match (value, column.unit) {
+                (Some(value), None) if matches!(value.cell, Cell::Count(_) | Cell::Number(_)) => {
+                    format!("{} {}", text(value.cell), value.unit).trim_end().to_owned()
+                }
+                (Some(value), _) => text(value.cell),
+                (None, _) => String::new(),
+            };
+            let values: Vec<String> = self.columns.iter().zip(&row.values).map(value).collect();
+            let mut marks: Vec<&str> = Vec::new();
+            for mark in row.values.iter().flatten().flat_map(Value::marks) {
+                if !marks.contains(&mark.as_str()) {
+                    marks.push(mark);
+                }
+            }
+            let about = std::iter::once(view.duts[row.dut].name.to_owned()).chain(row.by.map(text));
+            about.chain(values).chain([marks.join("; ")]).collect()
+        });
+        (head, rows.collect())
+    }
+
+    /// The table for machines.
+    pub fn json(&self, view: &View) -> Json {
+        let by = self.by.as_ref().map(|by| json!({ "key": by.key, "title": by.column.title, "unit": by.column.unit }));
+        let column = |column: &Column| {
+            let DigestColumn { title, test, id, key } = column.asked;
+            json!({ "title": title, "test": test, "id": id, "key": key, "unit": column.unit })
+        };
+        let row = |row: &Row| {
+            let cell = |value: &Option<Value>| {
+                let value = value.as_ref();
+                json!({
+                    "value": value.map(|value| value.cell),
+                    "unit": value.map(|value| value.unit),
+                    "marks": value.map(Value::marks).unwrap_or_default(),
+                })
+            };
+            let cells: Vec<Json> = row.values.iter().map(cell).collect();
+            json!({ "dut": view.duts[row.dut].name, "by": row.by, "cells": cells })
+        };
+        json!({
+            "title": self.title,
+            "by": by,
+            "columns": self.columns.iter().map(column).collect::<Vec<_>>(),
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "left_out": self.left_out,
+        })
+    }
+}
+
+impl<'a> Value<'a> {
+    /// As in the table of the test; with its unit if the heading of the column has none.
+    fn text(&self, column: &Column) -> String {
+        let text = cell(self.cell, self.unit);
+        match (column.unit, self.cell) {
+            (None, Cell::Count(_) | Cell::Number(_)) => format!("{text} {}", self.unit).trim_end().to_owned(),
+            _ => text,
+        }
+    }
+
+    /// Whether something else than the DUT may have limited the figures of its row.
+    pub fn is_marked(&self) -> bool {
+        let row = self.row;
+        *self.cell != Cell::None && (row.is_limited() || row.is_doubtful() || row.is_refuted())
+    }
+
+    /// The marks of its row.
+    pub fn marks(&self) -> &'a [String] {
+        &self.row.marks
+    }
+}

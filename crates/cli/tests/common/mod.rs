@@ -55,10 +55,10 @@ pub fn assert_the_kernel_agrees(dir: &Path, test: &str) -> usize {
     for counts in &all {
         for way in ["sent", "received"] {
             let (agree, most_off) = (number(&counts[way]["agree"]), number(&counts[way]["most_off"]));
-            assert!(
-                most_off.abs() <= MOST_OFF && 2 * agree >= number(&counts["trials"]) - 1,
-                "{test}, {way}: {counts}"
-            );
+            // Only the tester sends at its own interfaces; at the router's, its kernel may.
+            let trials = number(&counts["trials"]);
+            let least = if way == "sent" { trials - 1 } else { (trials - 1) / 2 };
+            assert!(most_off.abs() <= MOST_OFF && agree >= least, "{test}, {way}: {counts}");
         }
     }
     let is_valid = |r: &&serde_json::Value| {

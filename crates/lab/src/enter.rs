@@ -6,7 +6,7 @@ use crate::environment;
 use crate::input_queue::InputQueue;
 use crate::neighbours::Limits;
 use crate::netns::{Netns, on_a_thread, own_namespace};
-use crate::topology::{Loop, Topology};
+use crate::topology::{Loop, Topology, tester_interface};
 use crate::{LabError, kinds, mounts, process, sweep};
 use drophammer_model::environment::Environment;
 use drophammer_model::registry::KindSpec;
@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Folders in which daemons leave files; the lab has its own, empty ones.
 const HIDDEN: [&str; 2] = ["/run", "/var/tmp"];
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
     queues: u32,
+    /// Ports of the tester that DUTs which are already up have; see [`Lab::begin_at_port`].
+    first_port: AtomicUsize,
     pub(crate) input_queue: InputQueue,
     neighbours: Limits,
     pub(crate) mark: String,
@@ -72,6 +75,11 @@ impl Shared {
     /// Puts the input queue of the DUT in front of the link of the tester's `interface`.
     pub(crate) fn add_input_queue(&self, tester: &Netns, interface: &str) -> Result<(), LabError> {
         self.input_queue.add(tester, interface, self.queues)
+    }
+
+    /// Name of the tester's interface that faces port `i` of the DUT that is being brought up.
+    pub(crate) fn tester_interface(&self, i: usize) -> String {
+        tester_interface(self.first_port.load(Ordering::Relaxed) + i)
     }
 
     /// Options of ip(8) for the queues of a link. They are given for a single queue as well: by default veth makes one
@@ -142,6 +150,7 @@ impl Lab {
             lock,
             cpus,
             queues,
+            first_port: AtomicUsize::new(0),
             input_queue,
             neighbours,
             mark,
@@ -154,6 +163,12 @@ impl Lab {
         tester.sysctl(if Path::new("/proc/sys/net/ipv6").exists() { &quiet } else { &[] })?;
         tester.ip(&["link set lo up".into()])?;
         Ok(lab)
+    }
+
+    /// DUTs that are brought up from now on face the tester's interfaces `t<first>`, `t<first + 1>` and so on, so several
+    /// DUTs can be up at the same time.
+    pub fn begin_at_port(&mut self, first: usize) {
+        self.shared.first_port.store(first, Ordering::Relaxed);
     }
 
     /// Namespaces with links for the routers of these names, which then make none themselves.

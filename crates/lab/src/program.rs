@@ -8,7 +8,7 @@ use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router::dut_interface;
-use crate::topology::{Topology, room_for_tags, tester_interface};
+use crate::topology::{Topology, room_for_tags};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, configuration, probe};
 use drophammer_model::classes::EgressClasses;
@@ -98,17 +98,18 @@ impl ProgramDut {
         let socket = state.join("control");
         let cpu = shared.cpus.dut;
         let ports = role.interfaces.len();
-        let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
-        let (ends, names): (_, fn(usize) -> String) = match program.links {
-            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, role)?), dut_interface),
+        let interface = |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
+        let (ends, names): (_, Vec<String>) = match program.links {
+            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, role)?), (0..ports).map(dut_interface).collect()),
             Links::Tap => {
-                let interfaces = (0..ports).map(interface).collect();
+                let interfaces: Vec<_> = (0..ports).map(interface).collect();
+                let names = interfaces.iter().map(|interface| interface.name.clone()).collect();
                 let cpu = shared.cpus.separate().then_some(cpu);
-                (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, tester_interface)
+                (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, names)
             }
         };
         let mut command = ends.netns().command(&program.executable);
-        command.args(&program.arguments).arg(&configuration).arg(&socket).args((0..ports).map(names));
+        command.args(&program.arguments).arg(&configuration).arg(&socket).args(names);
         let started = ends.netns().run(|| {
             cpu::pin(0, cpu)?;
             Daemon::start(program.kind.name, command, work_dir)

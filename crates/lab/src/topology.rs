@@ -173,7 +173,7 @@ impl Topology {
 
         let mut lines = Vec::new();
         for (i, port) in ports.iter().enumerate() {
-            let (t, d, mtu) = (tester_interface(first + i), dut_interface(i), port.mtu);
+            let (t, d, mtu) = (shared.tester_interface(first + i), dut_interface(i), port.mtu);
             let wide = mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
             let netns = topology.dut.path();
             let queues = shared.queues();

@@ -25,6 +25,7 @@ pub mod flood_targets;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod head_of_line_blocking;
+pub mod head_to_head;
 pub mod idle_traffic;
 mod labelled;
 pub mod latency;
@@ -69,7 +70,7 @@ pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
 pub use testbed::{
-    CirclingTrial, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness, TestError, Testbed,
+    CirclingTrial, Contestant, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness, TestError, Testbed,
 };
 pub use trial_count::TrialCount;
 
@@ -91,6 +92,20 @@ pub trait Method: Sync {
     /// # Errors
     /// Whatever stopped it; see [`TestError`].
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError>;
+
+    /// True if the test runs once for all DUTs, which are up at the same time: [`Method::run_together`].
+    fn is_joint(&self) -> bool {
+        false
+    }
+
+    /// [`Method::run`] for all DUTs at the same time: `outcomes[i]` is the outcome of [`Testbed::contestants`] i.
+    ///
+    /// # Errors
+    /// As for [`Method::run`].
+    fn run_together(&self, bed: &mut dyn Testbed, params: &Params, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        let _ = (bed, params, outcomes);
+        Err(TestError::NotApplicable("it runs on each router alone".into()))
+    }
 
     /// Approximate duration on one DUT, for progress before any trial has been timed.
     fn estimate(&self, params: &Params) -> Duration;
@@ -155,6 +170,7 @@ pub static METHODS: &[&dyn Method] = &[
     &filters::Filters,
     &class_of_service::ClassOfService,
     &head_of_line_blocking::HeadOfLineBlocking,
+    &head_to_head::HeadToHead,
     &flood_targets::Flood,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,

@@ -327,23 +327,33 @@ impl Pattern {
         })
     }
 
-    /// The known rates that limit this pattern on this bed.
-    pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
-        let ports = bed.ports();
-        // Additional frames have the size of the test frames.
-        let share = if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 };
+    /// Line rate of the slowest of these ports, per sending port.
+    pub fn line_rate(&self, ports: &[PortView]) -> FrameRate {
+        self.line(ports).0
+    }
+
+    /// Share of a line that the test frames get: additional frames have their size.
+    fn share_of_line(&self) -> f64 {
+        if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 }
+    }
+
+    /// Line rate of the slowest of these ports, and its medium.
+    fn line(&self, ports: &[PortView]) -> (FrameRate, Medium) {
+        let share = self.share_of_line();
         let payload = |i: usize| ports[i].medium.payload_rate(ports[i].speed) * share;
         let at = |i: usize, bytes: f64| (FrameRate(payload(i) / (8.0 * bytes)), ports[i].medium);
         // The router may add labels or remove them, so its output line may carry fewer frames, or more, than its input line.
         let both = |(from, to): (usize, usize)| {
             [at(from, self.line_bytes(ports[from].medium)), at(to, self.line_bytes_behind(&ports[to]))]
         };
-        let (line, medium) = self
-            .pairs(ports.len())
-            .into_iter()
-            .flat_map(both)
-            .min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps()))
-            .unwrap_or((FrameRate(0.0), Medium::default()));
+        let lines = self.pairs(ports.len()).into_iter().flat_map(both);
+        lines.min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps())).unwrap_or((FrameRate(0.0), Medium::default()))
+    }
+
+    /// The known rates that limit this pattern on this bed.
+    pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
+        let share = self.share_of_line();
+        let (line, medium) = self.line(bed.ports());
         let ceiling = bed.ceiling(&self.key().on_loop()).map(|all| all.scaled(share));
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
         let limits = Limits { line, medium, ceiling, max, retreated: false };

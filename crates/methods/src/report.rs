@@ -114,6 +114,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         load_pps: None,
         claim: None,
         independent_of_loss: false,
+        samples: Vec::new(),
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.0,

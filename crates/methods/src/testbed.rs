@@ -20,6 +20,7 @@ use drophammer_model::suite::{Addressing, FecConfig, FlowConfig, LabelConfig};
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A tester port as a test sees it.
@@ -104,6 +105,15 @@ pub struct Known {
     pub tables: Option<Kept>,
 }
 
+/// One of several DUTs that are up at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contestant {
+    /// Its name.
+    pub name: String,
+    /// Its ports among [`Testbed::ports`].
+    pub ports: Range<PortIndex>,
+}
+
 /// A trial with the counters of the DUT before and after it.
 #[derive(Clone, Debug)]
 pub struct CountedTrial {
@@ -176,6 +186,21 @@ pub trait Testbed {
     /// # Errors
     /// [`TestError::Unfit`] if every attempt was invalid; the others if the run cannot continue.
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError>;
+
+    /// The DUTs that are up, if there are several, in the order of the suite.
+    fn contestants(&self) -> &[Contestant] {
+        &[]
+    }
+
+    /// [`Testbed::trial`] with all [`Testbed::contestants`]: returns a result for each, with the groups of flows at its
+    /// ports. The host may disturb such a trial as it likes, because it disturbs all DUTs alike.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] if one DUT is up.
+    fn joint_trial(&mut self, spec: &TrialSpec) -> Result<Vec<TrialResult>, TestError> {
+        let _ = spec;
+        Err(TestError::NotApplicable("one router is up".into()))
+    }
 
     /// Configures the DUT with these packet filters instead of those of an earlier call, and records them; an empty
     /// list removes them. They are always removed at the end of the test.

@@ -246,6 +246,10 @@ pub struct RankFigure {
     /// Lost frames do not change it, whatever lost them: they raise no doubt ([`crate::doubt`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub independent_of_loss: bool,
+    /// The figure in each trial, in order, if all DUTs were measured in the same instants: sample i of one DUT pairs with
+    /// sample i of another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<f64>,
     /// The trials that contradict it. Not stored, because they may come after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,

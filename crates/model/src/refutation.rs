@@ -351,6 +351,7 @@ mod tests {
             least: 0.03,
             claim: Some(strict()),
             independent_of_loss: false,
+            samples: Vec::new(),
             refuted: vec![],
             doubts: vec![],
             rounds: vec![],

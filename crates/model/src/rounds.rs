@@ -163,6 +163,7 @@ mod tests {
             load_pps: None,
             claim: None,
             independent_of_loss: false,
+            samples: Vec::new(),
             refuted: Vec::new(),
             doubts: Vec::new(),
             resolution: 0.01,

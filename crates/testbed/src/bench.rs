@@ -2,6 +2,7 @@
 
 mod core_links;
 mod counters;
+mod joint;
 mod own_losses;
 mod through;
 
@@ -468,8 +469,13 @@ impl<'a> Bench<'a> {
     }
 
     fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
+        let dut = self.dut.clone();
+        self.store_of(&dut, spec, result, attempt)
+    }
+
+    fn store_of(&mut self, dut: &str, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
         let record = Record::Trial(Box::new(TrialRecord {
-            dut: self.dut.clone(),
+            dut: dut.to_owned(),
             test: self.test.clone(),
             round: self.session.round,
             attempt,

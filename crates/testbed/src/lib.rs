@@ -30,6 +30,7 @@ pub mod session;
 pub mod setup;
 pub mod simulated;
 pub mod speaker;
+mod together;
 pub mod validity;
 pub mod xdp_router;
 

@@ -116,14 +116,13 @@ pub fn capture(
     Ok(captured)
 }
 
-/// Records of the ports for the run.
-pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Vec<PortRecord> {
+/// Records of the ports for the run; the first one is port `first` of the tester.
+pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config, first: usize) -> Vec<PortRecord> {
     configs
         .iter()
-        .zip(&hosts.ports)
-        .take(ports.len())
-        .enumerate()
-        .map(|(index, (config, host))| {
+        .zip(hosts.ports.iter().skip(first))
+        .zip(first..ports.len())
+        .map(|((config, host), index)| {
             let info = ports.info(index);
             let addresses = [&config.ipv4, &config.ipv6].into_iter().flatten();
             PortRecord {

@@ -2,6 +2,7 @@
 //! come up or dies affects only its own tests.
 
 mod ceilings;
+mod joint;
 mod memory;
 mod own_delay;
 mod plan;
@@ -31,8 +32,8 @@ use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_port::capture::CaptureStatus;
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
-use plan::{families, order, plan};
-use std::collections::BTreeMap;
+use plan::{Turn, families, plan, turns};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,12 @@ pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
 }
 
+/// Title of a test with its id, for people.
+fn title(test: &TestConfig) -> String {
+    let id = test.id.as_ref().map_or(String::new(), |id| format!(" ({id})"));
+    method(test).spec().title.to_owned() + &id
+}
+
 /// Runs `run` and reports everything to `observer`.
 ///
 /// # Errors
@@ -139,10 +146,12 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         capture: run.capture,
         observer,
         tally: earlier.tally,
-        number: earlier.turns * suite.tests.len(),
-        turn: 0,
+        number: turns(suite).iter().take(earlier.turns).map(|turn| turn.tests.len()).sum(),
+        turn: Turn::default(),
+        begun: 0,
         elapsed: earlier.elapsed.clone(),
         highest: HighestLoads::default(),
+        recorded: earlier.versions.keys().cloned().collect(),
         earlier,
     };
     if going_on {
@@ -209,8 +218,12 @@ struct Runner<'a> {
     plan: Vec<(usize, Duration)>,
     /// Tests begun.
     number: usize,
-    /// [`Runner::number`] at the beginning of the current DUT's turn.
-    turn: usize,
+    /// The current turn.
+    turn: Turn,
+    /// [`Runner::number`] at its beginning.
+    begun: usize,
+    /// DUTs that have a record.
+    recorded: BTreeSet<String>,
     /// Duration of a test on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
     /// A load that the tester could not offer to one DUT is not offered to any later one.
@@ -251,28 +264,20 @@ impl Runner<'_> {
             None if namespaces => self.ceilings()?,
             None => Ceilings::default(),
         };
-        let mut whole = self.earlier.turns;
-        for round in 0..suite.rounds {
-            self.session.round = round + 1;
-            let order = match suite.rounds {
-                // A single round is compared with no other, so it keeps the order of the suite.
-                1 => (0..suite.duts.len()).collect(),
-                _ => order(suite.duts.len(), round as usize, suite.seed),
-            };
-            for dut in order {
-                if whole > 0 {
-                    whole -= 1;
-                    continue;
-                }
-                self.turn(&suite.duts[dut], &ceilings)?;
+        for turn in turns(suite).into_iter().skip(self.earlier.turns) {
+            self.session.round = turn.round;
+            self.begun = self.number;
+            self.turn = turn;
+            match self.turn.joint {
+                true => self.joint_turn()?,
+                false => self.turn(&suite.duts[self.turn.duts[0]], &ceilings)?,
             }
         }
         Ok(())
     }
 
-    /// Brings a DUT up and runs all tests on it.
+    /// Brings a DUT up and runs the tests of its turn.
     fn turn(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<(), RunError> {
-        self.turn = self.number;
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
@@ -293,12 +298,10 @@ impl Runner<'_> {
 
     /// Records the tests of a DUT that could not be started, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
-        let per_dut = self.suite.tests.len();
-        while self.number < self.turn + per_dut {
-            let index = self.number - self.turn;
+        while let Some(index) = self.turn.tests.get(self.number - self.begun) {
+            let test = &self.suite.tests[*index];
             self.number += 1;
             self.tally.failed += 1;
-            let test = &self.suite.tests[index];
             let status = TestStatus::Failed(format!("not begun: {why}"));
             let round = self.session.round;
             self.keep(&test_record(dut, test, round, Duration::ZERO, status, Outcome::default()))?;
@@ -306,12 +309,19 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Records the properties of a DUT and its ports.
-    fn keep_dut(&mut self, dut: &DutConfig, device: &dyn Dut, ports: &Ports, config: &Config) -> Result<(), RunError> {
+    /// Records the properties of a DUT and its ports, which begin at port `first` of the tester.
+    fn keep_record(
+        &mut self,
+        dut: &DutConfig,
+        record: DutRecord,
+        ports: &Ports,
+        config: &Config,
+        first: usize,
+    ) -> Result<(), RunError> {
         let record = DutRecord {
-            ports: real::port_records(&self.suite.ports, ports, config),
+            ports: real::port_records(&self.suite.ports, ports, config, first),
             installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
-            ..device.record()
+            ..record
         };
         if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
             let (name, now) = (&dut.name, &record.version);
@@ -320,6 +330,7 @@ impl Runner<'_> {
                 "{name} was `{then}` when the run began, now it is `{now}`; {remedy}"
             )));
         }
+        self.recorded.insert(dut.name.clone());
         self.keep(&Record::Dut(record))
     }
 
@@ -333,7 +344,7 @@ impl Runner<'_> {
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(clock) };
         let config = self.config();
-        self.keep_dut(dut, device.as_ref(), &ports, &config)?;
+        self.keep_record(dut, device.record(), &ports, &config, 0)?;
         self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings)
     }
 
@@ -388,7 +399,7 @@ impl Runner<'_> {
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
-        self.keep_dut(dut, device, &ports, &config)?;
+        self.keep_record(dut, device.record(), &ports, &config, 0)?;
         let result = self.tests(dut, Rig::new(ports, &config), device, ceilings);
         for note in captures.iter().filter_map(CaptureStatus::note) {
             self.note(Some(&dut.name), &note)?;
@@ -402,6 +413,15 @@ impl Runner<'_> {
         left.map(|(test, estimate)| self.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
     }
 
+    /// For each test of the turn: its estimate, and the time that the rest of the run takes after it.
+    fn estimates(&self) -> Vec<(Duration, Duration)> {
+        let of = |number: usize| {
+            let (test, estimate) = self.plan[number];
+            (self.elapsed.get(&test).copied().unwrap_or(estimate), self.after(number))
+        };
+        (0..self.turn.tests.len()).map(|place| of(self.begun + place)).collect()
+    }
+
     fn tests(
         &mut self,
         dut: &DutConfig,
@@ -410,12 +430,7 @@ impl Runner<'_> {
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let suite = self.suite;
-        let estimates: Vec<(Duration, Duration)> = (0..suite.tests.len())
-            .map(|i| {
-                let estimate = self.elapsed.get(&i).copied().unwrap_or(self.plan[i].1);
-                (estimate, self.after(self.number + i))
-            })
-            .collect();
+        let estimates = self.estimates();
         let round = self.session.round;
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
@@ -448,12 +463,10 @@ impl Runner<'_> {
                 "the tester's own time for routes is not measured, because its ports are not joined to each other",
             );
         }
-        for (index, test) in suite.tests.iter().enumerate() {
-            let method = method(test);
-            let id = test.id.as_ref().map_or(String::new(), |id| format!(" ({id})"));
-            let title = method.spec().title.to_owned() + &id;
+        for (index, (test_time, after)) in self.turn.tests.clone().into_iter().zip(estimates) {
+            let test = &suite.tests[index];
+            let (method, title) = (method(test), title(test));
             self.number += 1;
-            let (test_time, after) = estimates[index];
             setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
             let (left, of) = (setup.left.now(), self.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number: self.number, of, left });

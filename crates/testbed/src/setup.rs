@@ -10,7 +10,7 @@ use drophammer_lab::Dut;
 use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
 use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{
-    CirclingTrial, CountedTrial, Known, PortView, RouteAction, Routing, Stillness, TestError, Testbed,
+    CirclingTrial, Contestant, CountedTrial, Known, PortView, RouteAction, Routing, Stillness, TestError, Testbed,
 };
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
@@ -61,6 +61,8 @@ pub struct TestSetup<'a> {
     pub left: Left,
     /// Flows that the suite describes.
     pub flows: Vec<FlowConfig>,
+    /// The DUTs that are up, if there are several.
+    pub contestants: Vec<Contestant>,
     pub(crate) known: Known,
 }
 
@@ -83,6 +85,7 @@ impl<'a> TestSetup<'a> {
             own_delays: OwnDelays::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
             flows: Vec::new(),
+            contestants: Vec::new(),
             known: Known::default(),
         }
     }
@@ -163,6 +166,16 @@ impl Testbed for TestSetup<'_> {
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         self.repeated(spec, |setup, attempt| setup.routing.bench.attempt(spec, &[], attempt), |result| result)
+    }
+
+    fn contestants(&self) -> &[Contestant] {
+        &self.contestants
+    }
+
+    fn joint_trial(&mut self, spec: &TrialSpec) -> Result<Vec<TrialResult>, TestError> {
+        let contestants = self.contestants.clone();
+        let attempt = |setup: &mut Self, attempt| setup.routing.bench.joint_attempt(spec, &contestants, attempt);
+        self.repeated(spec, attempt, |results| &results[0])
     }
 
     fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {

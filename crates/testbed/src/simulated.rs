@@ -3,7 +3,9 @@
 mod resettable;
 mod system;
 
-pub use system::{ReferenceSystem, SystemDut, SystemParts, bring_up, build as build_system, network};
+pub use system::{
+    BroughtUpTogether, ReferenceSystem, SystemDut, SystemParts, bring_up, bring_up_together, build as build_system, network,
+};
 
 use crate::kinds::REFERENCE;
 use crate::routing;

@@ -17,6 +17,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
         load_pps: None,
         claim: None,
         independent_of_loss: false,
+        samples: Vec::new(),
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.01,

@@ -16,6 +16,7 @@ fn entry(rounds: Vec<RoundFigure>) -> Entry {
         load_pps: None,
         claim: None,
         independent_of_loss: false,
+        samples: Vec::new(),
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.0,

@@ -231,6 +231,7 @@ fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure 
         load_pps: None,
         claim: None,
         independent_of_loss: false,
+        samples: Vec::new(),
         refuted: Vec::new(),
         doubts: Vec::new(),
         resolution: 0.01,

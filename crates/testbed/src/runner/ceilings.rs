@@ -63,7 +63,7 @@ impl Runner<'_> {
             kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
             confinement: without.confinement().into(),
-            ports: real::port_records(configs, &ports, &config),
+            ports: real::port_records(configs, &ports, &config, 0),
             ..DutRecord::default()
         };
         self.keep(&Record::Dut(record))?;

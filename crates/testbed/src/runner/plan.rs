@@ -47,11 +47,46 @@ pub fn estimates(suite: &Suite) -> Vec<(Duration, Option<TrialCount>)> {
     tests
 }
 
+/// A part of a run: some tests on one DUT, or on all DUTs at the same time, in one round.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Round, from 1.
+    pub round: u32,
+    /// DUTs that are up, by their place in the suite, in the order in which they are brought up.
+    pub duts: Vec<usize>,
+    /// Tests, by their place in the suite, in order.
+    pub tests: Vec<usize>,
+    /// True if the tests run for all DUTs at the same time.
+    pub joint: bool,
+}
+
+/// True if a test runs once for all DUTs of the suite.
+fn is_joint(suite: &Suite, test: &TestConfig) -> bool {
+    suite.duts.len() > 1 && method(test).is_joint()
+}
+
+/// The turns of a run, in order. In each round every DUT has its turn; then follow the tests for all DUTs together.
+pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
+    let (joint, alone): (Vec<usize>, Vec<usize>) =
+        (0..suite.tests.len()).partition(|test| is_joint(suite, &suite.tests[*test]));
+    let of_round = |round: u32| {
+        let order = match suite.rounds {
+            // A single round is compared with no other, so it keeps the order of the suite.
+            1 => (0..suite.duts.len()).collect(),
+            _ => order(suite.duts.len(), round as usize, suite.seed),
+        };
+        let turn = |duts: Vec<usize>, tests: &[usize], joint| Turn { round: round + 1, duts, tests: tests.to_vec(), joint };
+        let mut turns: Vec<Turn> = order.iter().map(|dut| turn(vec![*dut], &alone, false)).collect();
+        turns.push(turn(order, &joint, true));
+        turns
+    };
+    (0..suite.rounds).flat_map(of_round).filter(|turn| !turn.tests.is_empty()).collect()
+}
+
 /// Everything that will be run, with its estimate: `(test index, estimate)`.
 pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     let tests: Vec<Duration> = estimates(suite).into_iter().map(|(time, _)| time).collect();
-    let turns = suite.rounds as usize * suite.duts.len();
-    (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
+    turns(suite).into_iter().flat_map(|turn| turn.tests).map(|test| (test, tests[test])).collect()
 }
 
 /// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
@@ -60,8 +95,8 @@ const AROUND_TESTS: Duration = Duration::from_secs(3);
 
 /// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
 pub fn estimate(suite: &Suite) -> Duration {
-    let turns = suite.rounds * suite.duts.len() as u32;
-    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * turns
+    let brought_up: usize = turns(suite).iter().map(|turn| turn.duts.len()).sum();
+    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * brought_up as u32
 }
 
 /// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
@@ -74,7 +109,7 @@ pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
 /// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
 /// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
 /// neither the time of a round nor the DUT before is always the same.
-pub(super) fn order(duts: usize, round: usize, seed: u64) -> Vec<usize> {
+fn order(duts: usize, round: usize, seed: u64) -> Vec<usize> {
     let count = duts.max(1);
     let shuffled = Permutation::new(count as u32, seed);
     let mut order: Vec<usize> =

@@ -1,11 +1,11 @@
 //! What an interrupted run has measured, and where it continues.
 //!
-//! The unit is a turn: all tests on one DUT in one round. A DUT is brought up for its turn, and its tests build on each
+//! The unit is a turn: all tests on one DUT, or all tests of all DUTs together, in one round. A DUT is brought up for its turn, and its tests build on each
 //! other. Complete turns are kept; the interrupted turn is measured again from its beginning. The tester's own ceilings
 //! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
 
 use super::Tally;
-use super::plan::order;
+use super::plan::turns;
 use crate::route_ceiling::{self, Ceilings};
 use drophammer_methods::{ping_delay, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER};
@@ -35,14 +35,19 @@ pub struct Earlier {
     pub(crate) elapsed: BTreeMap<usize, Duration>,
 }
 
-/// Round and name of the DUT of each turn, in order.
-fn turns(suite: &Suite) -> Vec<(u32, &str)> {
-    let of_round = |round: u32| {
-        let duts = suite.duts.len();
-        let order = if suite.rounds == 1 { (0..duts).collect() } else { order(duts, round as usize, suite.seed) };
-        order.into_iter().map(move |dut| (round + 1, &*suite.duts[dut].name))
+/// A test of a turn: round, name of the DUT, and the place of the test in the suite.
+type Done<'a> = (u32, &'a str, usize);
+
+/// The tests of each turn, in the order in which they are recorded: those of all DUTs together are recorded for each DUT, in the order of
+/// the suite.
+fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
+    let of_turn = |turn: super::plan::Turn| {
+        let mut duts = turn.duts.clone();
+        duts.sort_unstable();
+        let of_test = |test: &usize| duts.iter().map(|dut| (turn.round, &*suite.duts[*dut].name, *test)).collect::<Vec<_>>();
+        turn.tests.iter().flat_map(of_test).collect()
     };
-    (0..suite.rounds).flat_map(of_round).collect()
+    turns(suite).into_iter().map(of_turn).collect()
 }
 
 /// Why a run cannot go on here.
@@ -79,7 +84,7 @@ impl Earlier {
     pub fn of(suite: &Suite, digest: &str, environment: &Environment, records: &[Record]) -> Result<Earlier, Refusal> {
         let Some(Record::Started(started)) = records.first() else { return Err(Refusal::Suite) };
         may_go_on(started, digest, environment)?;
-        let turns = turns(suite);
+        let turns = tests_of_turns(suite);
         let mut found = Earlier { records: 1, of: turns.len(), ..Earlier::default() };
         if let Some(at) = records.iter().position(|record| is_about_a_router(suite, record)) {
             found.records = at;
@@ -89,17 +94,20 @@ impl Earlier {
         let (mut done, mut taken) = (0, Tally::default());
         for (at, record) in records.iter().enumerate().skip(found.records) {
             let Record::Test(test) = record else { continue };
-            let here = turns.get(found.turns).is_some_and(|turn| *turn == (test.round, &*test.dut));
-            let next = suite.tests.get(done).is_some_and(|next| next.test == test.test);
-            if !here || !next || test.status == TestStatus::Interrupted {
+            let Some((turn, (round, dut, place))) = turns.get(found.turns).and_then(|turn| Some((turn, *turn.get(done)?)))
+            else {
+                continue;
+            };
+            let next = (round, dut, &*suite.tests[place].test) == (test.round, &*test.dut, &*test.test);
+            if !next || test.status == TestStatus::Interrupted {
                 continue;
             }
             taken.count(&test.status);
             if test.status == TestStatus::Completed {
-                found.elapsed.insert(done, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
+                found.elapsed.insert(place, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
             }
             done += 1;
-            if done == suite.tests.len() {
+            if done == turn.len() {
                 (done, found.tally) = (0, taken);
                 found.turns += 1;
                 found.records = at + 1 + remarks(&records[at + 1..], &test.dut);

@@ -281,7 +281,7 @@ impl Runner<'_> {
             kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
             confinement: joined.confinement(),
-            ports: real::port_records(&configs, &ports, &config),
+            ports: real::port_records(&configs, &ports, &config, 0),
             ..DutRecord::default()
         };
         found.ports.clone_from(&record.ports);

@@ -7,7 +7,7 @@ use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
-use crate::topology::{Topology, silence, tester_interface};
+use crate::topology::{Topology, silence};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe, router};
 use drophammer_model::classes::EgressClasses;
@@ -119,9 +119,9 @@ impl UmlDut {
         command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
         command.arg(format!("uml_dir={}/", state.display()));
         // veth links are opened by the process that starts the guest's kernel.
-        if let Ends::Tap { .. } = &ends {
-            for (i, interface) in job.role.interfaces.iter().enumerate() {
-                command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
+        if let Ends::Tap { interfaces, .. } = &ends {
+            for (i, (tap, interface)) in interfaces.iter().zip(&job.role.interfaces).enumerate() {
+                command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tap.name, interface.mtu));
             }
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
@@ -301,7 +301,7 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
         Links::Veth => Topology::bare(lab, &dut.name, role).map(Ends::Veth),
         Links::Tap => {
             let shared = lab.shared();
-            let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
+            let interface = |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
             let interfaces = (0..role.interfaces.len()).map(interface).collect();
             let cpu = shared.cpus.separate().then_some(shared.cpus.dut);
             Ok(Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu })

@@ -1,0 +1,552 @@
+//! Head to head: all routers are flooded at once by one tester, and compared second by second.
+//!
+//! Other programs and a hypervisor take the same share of the processor from each router, so the ratio of two routers
+//! stays while their rates move (duet benchmarking: Bulej and others, ICPE 2020). What is proven in each trial: every
+//! router lost frames in every tenth of a second, so none had to wait for frames; and which share of the processor each
+//! router got.
+
+use crate::Method;
+use crate::columns;
+use crate::parameters::{
+    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params,
+};
+use crate::pattern::Pattern;
+use crate::report::{PlotSpec, higher, lower, note, note_of, percent_of, xy_of};
+use crate::table::TableSpec;
+use crate::testbed::{Contestant, TestError, Testbed};
+use crate::trial_count::TrialCount;
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
+use std::time::Duration;
+
+/// The test.
+pub struct HeadToHead;
+
+const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "1 s", "length of a trial, which is one pair");
+const TRIALS: Param<u32> = Param::new("trials", "10", "60", "trials per frame size, and per load of `delay_at`");
+const DELAY_AT: Param<Option<FrameRate>> = Param::optional(
+    "delay_at",
+    "a load, in fps per sending port, at which the latencies of all routers are compared too: one that each of them carries while it shares the processor",
+);
+
+/// Width of the time bins in seconds.
+const BIN_S: f64 = 0.1;
+/// The first bins of a trial do not count: queues fill in this time.
+const WARM_UP_BINS: usize = 1;
+/// The smallest difference that matters: it is what a router gains or loses from one bring-up to the next.
+const LEAST: f64 = 0.01;
+/// Routers share a processor evenly if the share of each is within this part of the even one.
+const EVEN: f64 = 0.1;
+
+static SPEC: TestSpec = TestSpec {
+    name: "head_to_head",
+    title: "Head to head",
+    summary: "all routers flooded in the same instants: which one forwards more, and by how much, whatever else the machine does",
+    source: "no RFC; duet benchmarking, Bulej and others (ICPE 2020); maximum offered load of RFC 2285 section 3.5.3",
+    params: params![&[
+        FRAME_SIZES.spec(),
+        FAMILIES.spec(),
+        IPV6_SHARE.spec(),
+        IPV6_FRAME_SIZE.spec(),
+        DIRECTION.spec(),
+        TRIAL_DURATION.spec(),
+        TRIALS.spec(),
+        DELAY_AT.spec(),
+        PAUSE.spec(),
+        DRAIN.spec(),
+    ]],
+    figures: &[
+        FigureSpec {
+            key: "head_to_head_{size}_pps",
+            help: "forwarding rate per sending port in fps, while all routers are flooded and share the processor",
+        },
+        FigureSpec {
+            key: "head_to_head_{size}_frames_per_cpu_s",
+            help: "frames forwarded meanwhile per second of the router's own processor time",
+        },
+        FigureSpec {
+            key: "head_to_head_{size}_latency_us",
+            help: "median latency at `delay_at` in µs, while all routers carry that load",
+        },
+    ],
+    tables: &[RATES.shape(), RATIOS.shape(), DELAYS.shape()],
+    needs: &[],
+};
+
+columns! {
+    /// One frame size on one router, over all trials.
+    struct RateRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        frames_per_cpu_s: Option<f64> = "Frames per second of processor time" ["frames/s"],
+        cpu_share_percent: Option<f64> = "Share of the processor" ["%"],
+        saturated: u64 = "Trials in which all were saturated",
+        trials: u64 = "Trials",
+    }
+}
+
+columns! {
+    /// One frame size of one router against the first router.
+    struct RatioRow {
+        frame_size: PacketSize = "Frame size",
+        figure: String = "Figure",
+        against: String = "Against",
+        ratio: f64 = "Ratio",
+        low: f64 = "At least (99 %)",
+        high: f64 = "At most (99 %)",
+        pairs: u64 = "Pairs",
+    }
+}
+
+columns! {
+    /// Latency of one frame size on one router at the load `delay_at`.
+    struct DelayRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        load_pps: f64 = "Load" ["fps"],
+        median_us: f64 = "Median latency" ["µs"],
+        p99_us: Option<f64> = "99 % latency" ["µs"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        trials: u64 = "Trials",
+    }
+}
+
+const RATES: TableSpec<RateRow> = TableSpec::new("head_to_head", "Forwarding side by side");
+const RATIOS: TableSpec<RatioRow> = TableSpec::new("head_to_head_ratio", "Ratio to the first router, in the same instants");
+const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
+
+const OVER_TIME: PlotSpec = PlotSpec {
+    key: "head_to_head_rates",
+    title: "Forwarding side by side, over time",
+    kind: PlotKind::Line,
+    x: "trial",
+    y: "fps per port",
+    log_y: false,
+};
+const RATIO: PlotSpec = PlotSpec {
+    key: "head_to_head_ratio",
+    title: "Ratio to the first router, over time",
+    kind: PlotKind::Line,
+    x: "trial",
+    y: "ratio",
+    log_y: false,
+};
+
+impl Method for HeadToHead {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, _: &mut dyn Testbed, _: &Params, _: &mut Outcome) -> Result<(), TestError> {
+        let why = "it compares routers that are up at the same time, and there is one; give the suite a second router";
+        Err(TestError::NotApplicable(why.into()))
+    }
+
+    fn is_joint(&self) -> bool {
+        true
+    }
+
+    fn run_together(&self, bed: &mut dyn Testbed, params: &Params, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        for outcome in outcomes.iter_mut() {
+            RATES.begin(outcome);
+            RATIOS.begin(outcome);
+            DELAYS.begin(outcome);
+            OVER_TIME.begin(outcome);
+            RATIO.begin(outcome);
+            note(
+                outcome,
+                "All routers are flooded in the same instants and share one processor, so each rate is a part of what the router forwards \
+                 alone. The ratio of two routers is what this test tells.",
+            );
+        }
+        let sizes = FRAME_SIZES.get(params);
+        let mut ended = Ok(());
+        for (index, size) in sizes.iter().enumerate() {
+            let pattern = Pattern::new(size.clone(), params);
+            let size = Size { pattern: &pattern, params, first_step: index as u32 * steps(params), steps: all(params) };
+            let done = size.flood(bed, outcomes).and_then(|()| size.delay(bed, outcomes));
+            match done {
+                Ok(()) => {}
+                Err(TestError::NotApplicable(why)) => {
+                    outcomes.iter_mut().for_each(|outcome| note_of(outcome, &pattern, format!("not tested: {why}")));
+                    ended = ended.and(Err(TestError::NotApplicable(why)));
+                }
+                Err(TestError::Unfit(why)) => ended = ended.and(Err(TestError::Unfit(why))),
+                Err(error) => return Err(error),
+            }
+        }
+        let nothing = outcomes.iter().all(|outcome| outcome.ranks.is_empty());
+        match ended {
+            Err(TestError::NotApplicable(_)) if !nothing => Ok(()),
+            other => other,
+        }
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let trials = f64::from(all(params));
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 1.0))
+    }
+
+    fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
+        Some(TrialCount::exactly(all(params) as usize))
+    }
+
+    /// Nothing here is compared with the tester's ceiling: a router that is not saturated has a bound.
+    fn patterns(&self, _: &Params) -> Vec<Pattern> {
+        Vec::new()
+    }
+}
+
+/// Trials for each frame size.
+fn steps(params: &Params) -> u32 {
+    TRIALS.get(params) * (1 + u32::from(DELAY_AT.get(params).is_some()))
+}
+
+fn all(params: &Params) -> u32 {
+    steps(params) * FRAME_SIZES.get(params).len() as u32
+}
+
+/// One frame size.
+struct Size<'a> {
+    pattern: &'a Pattern,
+    params: &'a Params,
+    first_step: u32,
+    steps: u32,
+}
+
+/// What one trial says about one router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    trial: u64,
+    /// Per sending port.
+    offered_pps: f64,
+    rate_pps: f64,
+    frames_per_cpu_s: Option<f64>,
+    /// Own processor time in ns.
+    cpu_ns: Option<u64>,
+    /// It lost frames in every time bin.
+    saturated: bool,
+    offered: u64,
+    lost: u64,
+}
+
+impl Sample {
+    fn of(result: &TrialResult) -> Sample {
+        let bins = || result.groups.iter().flat_map(|group| group.bins.iter().enumerate());
+        let last = (result.sending_s / BIN_S).round() as usize;
+        let counted = last.saturating_sub(WARM_UP_BINS);
+        let within = |index: usize| (WARM_UP_BINS..last).contains(&index);
+        let arrived: u64 = bins().filter(|(index, _)| within(*index)).map(|(_, bin)| bin.arrived).sum();
+        let lossy = bins().filter(|(index, bin)| within(*index) && bin.offered > bin.delivered).count();
+        let whole_s = BIN_S * counted.max(1) as f64;
+        let own_ns = result.health.dut_used_ns.zip(result.health.tester_on_dut_ns).map(|(used, tester)| used.saturating_sub(tester));
+        let own_ns = own_ns.filter(|ns| *ns > 0);
+        Sample {
+            trial: result.trial,
+            offered_pps: result.offered_load().pps(),
+            rate_pps: arrived as f64 / whole_s / f64::from(result.senders.max(1)),
+            frames_per_cpu_s: own_ns.map(|ns| result.received() as f64 / (ns as f64 / 1e9)),
+            cpu_ns: own_ns,
+            saturated: counted > 0 && lossy >= counted * result.groups.len(),
+            offered: result.offered(),
+            lost: result.lost(),
+        }
+    }
+}
+
+impl Size<'_> {
+    /// The trial in which every router gets this load.
+    fn trial(&self, bed: &dyn Testbed, purpose: String, load: Load) -> Result<TrialSpec, TestError> {
+        let mut flows: Vec<FlowSpec> = Vec::new();
+        for Contestant { name, ports } in bed.contestants() {
+            let own = self.pattern.flows(&bed.ports()[ports.clone()])?;
+            flows.extend(own.into_iter().map(|flow| FlowSpec {
+                group: name.clone(),
+                from: flow.from + ports.start,
+                to: flow.to + ports.start,
+                ..flow
+            }));
+        }
+        Ok(TrialSpec {
+            purpose,
+            size: self.pattern.size.clone(),
+            flows,
+            load,
+            duration_s: TRIAL_DURATION.seconds(self.params),
+            bin_s: Some(BIN_S),
+            drain_s: self.pattern.drain_s,
+            events: vec![],
+        })
+    }
+
+    /// The results of all trials at a load; per trial one result for each router.
+    fn trials(
+        &self,
+        bed: &mut dyn Testbed,
+        what: &str,
+        first_step: u32,
+        load: &Load,
+    ) -> Result<Vec<Vec<TrialResult>>, TestError> {
+        let mut results = Vec::new();
+        for trial in 0..TRIALS.get(self.params) {
+            bed.progress(&format!("{what}, {}", self.pattern.size_text()), first_step + trial, self.steps);
+            let purpose = format!("{what} {}: trial {}", self.pattern.size, trial + 1);
+            let spec = self.trial(bed, purpose, load.clone())?;
+            results.push(bed.joint_trial(&spec)?);
+            bed.settle(PAUSE.get(self.params))?;
+        }
+        Ok(results)
+    }
+
+    fn flood(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        let names: Vec<String> = bed.contestants().iter().map(|one| one.name.clone()).collect();
+        let own = bed.contestants().first().map_or(0..0, |one| one.ports.clone());
+        let line = self.pattern.line_rate(&bed.ports()[own]);
+        let load = Load::Maximum { limit_pps: line.pps() };
+        let results = self.trials(bed, "head to head", self.first_step, &load)?;
+        let samples: Vec<Vec<Sample>> =
+            (0..names.len()).map(|dut| results.iter().map(|trial| Sample::of(&trial[dut])).collect()).collect();
+        let saturated: Vec<bool> =
+            (0..results.len()).map(|trial| samples.iter().all(|of_dut| of_dut[trial].saturated)).collect();
+        let shares = shares(&samples);
+        let even = shares.iter().flatten().all(|share| (share * names.len() as f64 - 1.0).abs() <= EVEN);
+        for (dut, outcome) in outcomes.iter_mut().enumerate() {
+            self.write_rates(outcome, &samples[dut], &saturated, shares[dut], even);
+            if dut > 0 {
+                self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], &saturated);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_rates(
+        &self,
+        outcome: &mut Outcome,
+        samples: &[Sample],
+        saturated: &[bool],
+        share: Option<f64>,
+        even: bool,
+    ) {
+        let size = &self.pattern.size;
+        let rates: Vec<f64> = samples.iter().map(|sample| sample.rate_pps).collect();
+        let per_cpu: Vec<f64> = samples.iter().filter_map(|sample| sample.frames_per_cpu_s).collect();
+        let all_saturated = saturated.iter().filter(|all| **all).count();
+        let bound = all_saturated * 2 < saturated.len();
+        let mut marks = Vec::new();
+        if bound {
+            marks.push(format!("tester-limited: all routers were saturated in {all_saturated} of {} trials", samples.len()));
+        }
+        if !even {
+            marks.push("the routers did not share the processor evenly".to_owned());
+            note_of(
+                outcome,
+                self.pattern,
+                "the routers did not get the same share of the processor, so their rates are not compared; frames per second of \
+                 processor time are",
+            );
+        }
+        let per_cpu_mean = (per_cpu.len() == samples.len()).then(|| geometric_mean(&per_cpu)).flatten();
+        let of = |count: fn(&Sample) -> u64| samples.iter().map(count).sum::<u64>();
+        RATES.add(
+            outcome,
+            RateRow {
+                frame_size: size.clone(),
+                protocol: self.pattern.protocol(),
+                offered_load_pps: geometric_mean(&samples.iter().map(|s| s.offered_pps).collect::<Vec<_>>()).unwrap_or(0.0),
+                forwarding_rate_pps: geometric_mean(&rates).unwrap_or(0.0),
+                loss_percent: percent_of(of(|s| s.lost), of(|s| s.offered)),
+                frames_per_cpu_s: per_cpu_mean,
+                cpu_share_percent: share.map(|share| share * 100.0),
+                saturated: all_saturated as u64,
+                trials: samples.len() as u64,
+            },
+            samples.iter().map(|sample| sample.trial).collect::<Vec<_>>(),
+            marks,
+        );
+        for (number, sample) in (1..).zip(samples) {
+            OVER_TIME.curve(outcome, &self.pattern.label(), xy_of(f64::from(number), sample.rate_pps, sample.trial));
+        }
+        let text = self.pattern.size_text();
+        let rate = RankFigure {
+            least: LEAST,
+            tester_limited: bound,
+            independent_of_loss: true,
+            samples: rates.clone(),
+            ..higher(format!("head_to_head_{size}_pps"), format!("Forwarding side by side, {text}"), "fps", geometric_mean(&rates))
+        };
+        if even {
+            outcome.ranks.push(rate);
+        }
+        if per_cpu_mean.is_some() {
+            let title = format!("Frames per second of processor time side by side, {text}");
+            outcome.ranks.push(RankFigure {
+                least: LEAST,
+                independent_of_loss: true,
+                samples: per_cpu,
+                ..higher(format!("head_to_head_{size}_frames_per_cpu_s"), title, "frames/s", per_cpu_mean)
+            });
+        } else {
+            note(outcome, "The routers' own processor time is not known, so frames per second of processor time are left out.");
+        }
+    }
+
+    fn write_ratios(
+        &self,
+        outcome: &mut Outcome,
+        against: &str,
+        own: &[Sample],
+        first: &[Sample],
+        saturated: &[bool],
+    ) {
+        let both = || own.iter().zip(first);
+        let rates: Vec<(f64, f64)> =
+            both().zip(saturated).filter(|(_, all)| **all).map(|((a, b), _)| (a.rate_pps, b.rate_pps)).collect();
+        let per_cpu: Vec<(f64, f64)> =
+            both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
+        let trials: Vec<u64> = own.iter().map(|sample| sample.trial).collect();
+        for (figure, pairs) in [("forwarding rate", rates), ("frames per second of processor time", per_cpu)] {
+            let Some(PairedRatio { ratio, low, high, pairs, .. }) = ratio_of_pairs(&pairs) else { continue };
+            let row = RatioRow {
+                frame_size: self.pattern.size.clone(),
+                figure: figure.into(),
+                against: against.into(),
+                ratio,
+                low,
+                high,
+                pairs: pairs as u64,
+            };
+            RATIOS.add(outcome, row, trials.clone(), []);
+        }
+        for (number, (a, b)) in (1..).zip(both()) {
+            if b.rate_pps > 0.0 {
+                let point = xy_of(f64::from(number), a.rate_pps / b.rate_pps, a.trial);
+                RATIO.curve(outcome, &self.pattern.label(), point);
+            }
+        }
+    }
+
+    /// The latencies at the load `delay_at`, if the suite asks for them.
+    fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
+        let load = Load::Constant { rate_pps: rate.pps() };
+        let first_step = self.first_step + TRIALS.get(self.params);
+        let results = self.trials(bed, "delay, head to head", first_step, &load)?;
+        for (dut, outcome) in outcomes.iter_mut().enumerate() {
+            let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
+            self.write_delay(outcome, rate, &own);
+        }
+        Ok(())
+    }
+
+    fn write_delay(&self, outcome: &mut Outcome, rate: FrameRate, results: &[&TrialResult]) {
+        let at = |percentile: f64| -> Option<Vec<f64>> {
+            let of = |result: &&TrialResult| {
+                let ns = result.groups.first()?.latency.percentile(percentile)?;
+                Some(ns as f64 / 1e3)
+            };
+            results.iter().map(of).collect()
+        };
+        let lost = results.iter().map(|result| result.lost()).sum();
+        let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
+        let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
+            note_of(outcome, self.pattern, format!("no latency at {rate}: no frame arrived in some trial"));
+            return;
+        };
+        let Some(median_us) = geometric_mean(&medians) else { return };
+        DELAYS.add(
+            outcome,
+            DelayRow {
+                frame_size: self.pattern.size.clone(),
+                protocol: self.pattern.protocol(),
+                load_pps: rate.pps(),
+                median_us,
+                p99_us: geometric_mean(&p99),
+                loss_percent: loss,
+                trials: results.len() as u64,
+            },
+            results.iter().map(|result| result.trial).collect::<Vec<_>>(),
+            [],
+        );
+        let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
+        outcome.ranks.push(RankFigure {
+            load_pps: Some(rate.pps()),
+            samples: medians,
+            ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
+        });
+    }
+}
+
+/// Share of the processor time of all routers that each one got, over all trials; `None` where it is not known.
+fn shares(samples: &[Vec<Sample>]) -> Vec<Option<f64>> {
+    let own: Vec<Option<u64>> = samples.iter().map(|of_dut| of_dut.iter().map(|sample| sample.cpu_ns).sum()).collect();
+    let all: Option<u64> = own.iter().copied().sum();
+    own.iter().map(|own| Some((*own)? as f64 / all.filter(|all| *all > 0)? as f64)).collect()
+}
+
+/// The ratio of two geometric means is the mean of the ratios, so figures and ratios agree.
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
+    possible.then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::{Bin, GroupCounts, Health};
+
+    fn bin(offered: u64, delivered: u64, arrived: u64) -> Bin {
+        Bin { offered, delivered, arrived }
+    }
+
+    fn result(bins: Vec<Bin>, used_ns: Option<u64>) -> TrialResult {
+        let offered = bins.iter().map(|bin| bin.offered).sum();
+        let received = bins.iter().map(|bin| bin.delivered).sum();
+        TrialResult {
+            sending_s: 0.5,
+            senders: 2,
+            groups: vec![GroupCounts { offered, received, lost: offered - received, bins, ..GroupCounts::default() }],
+            health: Health { dut_used_ns: used_ns, tester_on_dut_ns: used_ns.map(|ns| ns / 5), ..Health::default() },
+            ..TrialResult::default()
+        }
+    }
+
+    #[test]
+    fn queues_that_fill_and_drain_do_not_count() {
+        let mut bins = vec![bin(100, 60, 10)];
+        bins.extend([bin(100, 60, 60); 4]);
+        // What leaves the queue after the last departure.
+        bins.push(bin(0, 0, 50));
+        let sample = Sample::of(&result(bins.clone(), Some(250_000_000)));
+        assert_eq!(sample.rate_pps, 60.0 * 4.0 / 0.4 / 2.0);
+        assert!(sample.saturated);
+        // 300 frames in 200 ms of own time.
+        assert_eq!(sample.frames_per_cpu_s, Some(1_500.0));
+        bins[3] = bin(100, 100, 60);
+        assert!(!Sample::of(&result(bins, None)).saturated, "it had to wait for frames in one bin");
+    }
+
+    #[test]
+    fn shares_are_known_only_if_all_are() {
+        let of = |ns| Sample { cpu_ns: ns, ..Sample::of(&result(Vec::new(), None)) };
+        assert_eq!(shares(&[vec![of(Some(1)), of(Some(2))], vec![of(Some(4)), of(Some(5))]]), [Some(0.25), Some(0.75)]);
+        assert_eq!(shares(&[vec![of(Some(1))], vec![of(None)]]), [None, None]);
+    }
+
+    #[test]
+    fn a_mean_of_ratios_is_the_ratio_of_means() {
+        let (a, b) = (vec![100.0, 150.0, 90.0], vec![50.0, 70.0, 45.0]);
+        let ratio = geometric_mean(&a).unwrap() / geometric_mean(&b).unwrap();
+        let ratios: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a / b).collect();
+        assert!((ratio - geometric_mean(&ratios).unwrap()).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! The turn of the tests that run for all DUTs at the same time.
+
+use super::{RunError, Runner, method, title};
+use crate::config::hosts;
+use crate::kinds::is_virtual;
+use crate::observer::{Observer, Progress};
+use crate::records::{problem_of, status_of, test_record, verdicts};
+use crate::setup::{Left, TestSetup};
+use crate::together::{self, Together};
+use crate::{real, simulated};
+use drophammer_lab::Dut;
+use drophammer_methods::{Contestant, TestError};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::record::TestStatus;
+use drophammer_model::suite::{DutConfig, PortConfig, TestConfig};
+use drophammer_port::{Port, SystemClock};
+use drophammer_rig::{Config, Ports, Rig};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Subfolder of a DUT's folder for the logs of this turn.
+const FOLDER: &str = "together";
+
+/// All DUTs, up, and what the tester has at their ports.
+struct Bed {
+    device: Together,
+    /// Folder of each DUT, in the order of the suite; empty in virtual time.
+    folders: Vec<PathBuf>,
+    ports: Ports,
+    configs: Vec<PortConfig>,
+    config: Config,
+}
+
+impl Runner<'_> {
+    /// Brings all DUTs up and runs the tests of the turn on all of them at the same time. If one does not come up, the
+    /// turn fails for all: what the others do without it is not what the suite asks.
+    pub(super) fn joint_turn(&mut self) -> Result<(), RunError> {
+        let suite = self.suite;
+        let virtual_ones = suite.duts.iter().filter(|dut| is_virtual(dut)).count();
+        let bed = match virtual_ones {
+            0 => self.real_bed()?,
+            all if all == suite.duts.len() => self.simulated_bed(),
+            _ => Err("some routers run in virtual time, the others do not".to_owned()),
+        };
+        let failed = match bed {
+            Ok(bed) => self.joint_tests(bed)?,
+            Err(problem) => Some(problem),
+        };
+        if let Some(problem) = failed {
+            self.note(None, &problem)?;
+            let why = problem.lines().next().unwrap_or(&problem).to_owned();
+            while let Some(index) = self.turn.tests.get(self.number - self.begun).copied() {
+                self.number += 1;
+                let status = TestStatus::Failed(format!("not begun: {why}"));
+                let outcomes = vec![Outcome::default(); suite.duts.len()];
+                self.keep_all(&suite.tests[index], Duration::ZERO, &status, outcomes)?;
+            }
+        }
+        if self.observer.stopped() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// Configurations of the ports of all DUTs, and the DUTs in the order of the suite.
+    fn joint_ports(&self) -> (Vec<PortConfig>, Vec<Contestant>) {
+        let duts = &self.suite.duts;
+        let names: Vec<&str> = self.turn.duts.iter().map(|dut| duts[*dut].name.as_str()).collect();
+        let (ports, mut contestants) = together::ports(&self.suite.ports, &names);
+        let place = |one: &Contestant| duts.iter().position(|dut| dut.name == one.name);
+        contestants.sort_by_key(place);
+        (ports, contestants)
+    }
+
+    fn simulated_bed(&mut self) -> Result<Bed, String> {
+        let (configs, contestants) = self.joint_ports();
+        let (clock, ports, devices) =
+            simulated::bring_up_together(&self.suite.duts, &contestants, &configs, self.suite.seed)?;
+        let ports = ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
+        let config = hosts(&configs, &super::families(self.suite), self.suite.seed);
+        Ok(Bed {
+            device: Together::new(contestants.into_iter().zip(devices).collect()),
+            folders: Vec::new(),
+            ports: Ports::One { ports, clock: Box::new(clock) },
+            configs,
+            config,
+        })
+    }
+
+    fn real_bed(&mut self) -> Result<Result<Bed, String>, RunError> {
+        let (configs, contestants) = self.joint_ports();
+        let mut up: Vec<(Contestant, Box<dyn Dut>, PathBuf)> = Vec::new();
+        let mut problem = None;
+        for dut in self.turn.duts.clone() {
+            match self.bring_up_one(&self.suite.duts[dut], &contestants) {
+                Ok(one) => up.push(one),
+                Err(Ok(why)) => problem = Some(why),
+                Err(Err(error)) => {
+                    self.take_down_all(up.into_iter().map(|(one, device, folder)| (one.name, device, folder)))?;
+                    return Err(error);
+                }
+            }
+            if problem.is_some() {
+                break;
+            }
+        }
+        if let Some(lab) = self.lab.as_deref_mut() {
+            lab.begin_at_port(0);
+        }
+        up.sort_by_key(|(one, ..)| contestants.iter().position(|other| other == one));
+        let (mut parts, mut folders) = (Vec::new(), Vec::new());
+        for (one, device, folder) in up {
+            parts.push((one, device));
+            folders.push(folder);
+        }
+        let device = Together::new(parts);
+        let clock = SystemClock::start();
+        let opened = match (problem, self.lab.as_deref()) {
+            (Some(why), _) => Err(why),
+            (None, Some(lab)) => real::open(lab, device.interfaces(), self.backend, self.queues, clock),
+            (None, None) => Err("no lab".into()),
+        };
+        let open = match opened {
+            Ok(open) => open,
+            Err(why) => {
+                self.take_down_all(device.into_parts().zip(folders).map(|((name, device), folder)| (name, device, folder)))?;
+                return Ok(Err(why));
+            }
+        };
+        let mut config = hosts(&configs, &super::families(self.suite), self.suite.seed);
+        for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
+            port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
+        }
+        Ok(Ok(Bed { device, folders, ports: Ports::real(open, clock, self.processors), configs, config }))
+    }
+
+    /// Brings one DUT up at its place among `contestants`. The error is a problem of the DUT, or one of the run.
+    fn bring_up_one(
+        &mut self,
+        dut: &DutConfig,
+        contestants: &[Contestant],
+    ) -> Result<(Contestant, Box<dyn Dut>, PathBuf), Result<String, RunError>> {
+        self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
+        let folder = self.folder(dut).join(FOLDER);
+        if let Err(e) = std::fs::create_dir_all(&folder) {
+            return Err(Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display()))));
+        }
+        let one = contestants.iter().find(|one| one.name == dut.name).cloned();
+        let (Some(lab), Some(one)) = (self.lab.as_deref_mut(), one) else {
+            return Err(Ok(format!("kind `{}` needs the lab", dut.kind)));
+        };
+        // With an odd number of ports the last one of each DUT is not used, but it is there.
+        let place = one.ports.start / one.ports.len().max(1);
+        lab.begin_at_port(place * self.suite.ports.len());
+        let observer: &dyn Observer = self.observer;
+        match real::bring_up(lab, dut, self.suite, &folder, &|| observer.stopped()) {
+            Ok(device) => Ok((one, device, folder)),
+            Err(_) if self.observer.stopped() => Err(Err(RunError::Interrupted)),
+            Err(e) => Err(Ok(format!("{} did not come up beside the others: {e}", dut.name))),
+        }
+    }
+
+    fn take_down_all(&mut self, all: impl Iterator<Item = (String, Box<dyn Dut>, PathBuf)>) -> Result<(), RunError> {
+        for (name, device, folder) in all {
+            if let Err(e) = real::take_down(device, &folder) {
+                self.note(Some(&name), &format!("{name} could not be taken down: {e}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the tests of the turn, and takes the DUTs down. Returns what keeps the rest of the tests from running.
+    fn joint_tests(&mut self, bed: Bed) -> Result<Option<String>, RunError> {
+        let Bed { mut device, folders, ports, configs, config } = bed;
+        let contestants = device.contestants();
+        for (dut, one) in self.suite.duts.iter().zip(&contestants) {
+            if !self.recorded.contains(&dut.name) {
+                let record = device.record_of(&dut.name);
+                self.keep_record(dut, record, &ports, &config, one.ports.start)?;
+            }
+        }
+        let rig = Rig::new(ports, &config);
+        let result = self.joint_tests_on(&mut device, rig, &configs, &contestants);
+        let parts = device.into_parts();
+        if folders.is_empty() {
+            return result;
+        }
+        self.take_down_all(parts.zip(folders).map(|((name, device), folder)| (name, device, folder)))?;
+        result
+    }
+
+    fn joint_tests_on(
+        &mut self,
+        device: &mut Together,
+        rig: Rig,
+        configs: &[PortConfig],
+        contestants: &[Contestant],
+    ) -> Result<Option<String>, RunError> {
+        let suite = self.suite;
+        let estimates = self.estimates();
+        let names = device.record().name;
+        let mut setup = TestSetup::new(&names, configs, rig, device, &mut self.session, self.observer);
+        setup.contestants = contestants.to_vec();
+        setup.bench().bear_host();
+        match setup.await_forwarding(&super::families(suite)) {
+            Ok(()) => {}
+            Err(TestError::Interrupted) => return Err(RunError::Interrupted),
+            Err(TestError::Store(e)) => return Err(RunError::Store(e)),
+            Err(e) => return Ok(Some(e.to_string())),
+        }
+        let mut done = Vec::new();
+        let mut ended = Ok(None);
+        for (index, (test_time, after)) in self.turn.tests.iter().copied().zip(estimates) {
+            let test = &suite.tests[index];
+            self.number += 1;
+            let title = title(test);
+            setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
+            let (left, of) = (setup.left.now(), self.plan.len());
+            let number = self.number;
+            setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });
+            let mut outcomes = vec![Outcome::default(); contestants.len()];
+            let result = method(test).run_together(&mut setup, &test.params, &mut outcomes);
+            let elapsed = setup.left.since.elapsed();
+            let status = status_of(&result);
+            setup.observer().progress(&Progress::TestEnded { dut: &names, title: &title, problem: problem_of(&status) });
+            done.push((index, elapsed, status, outcomes));
+            match result {
+                Err(TestError::Interrupted) => ended = Err(RunError::Interrupted),
+                Err(TestError::Store(e)) => ended = Err(RunError::Store(e)),
+                Err(TestError::DutDied(e)) => ended = Ok(Some(format!("a DUT died: {e}"))),
+                _ => continue,
+            }
+            break;
+        }
+        drop(setup);
+        for (index, elapsed, status, outcomes) in done {
+            if status == TestStatus::Completed {
+                self.elapsed.insert(index, elapsed);
+            }
+            self.keep_all(&suite.tests[index], elapsed, &status, outcomes)?;
+        }
+        ended
+    }
+
+    /// Records a test for each DUT.
+    fn keep_all(
+        &mut self,
+        test: &TestConfig,
+        elapsed: Duration,
+        status: &TestStatus,
+        outcomes: Vec<Outcome>,
+    ) -> Result<(), RunError> {
+        let round = self.session.round;
+        for (dut, mut outcome) in self.suite.duts.iter().zip(outcomes) {
+            outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, status));
+            self.tally.count(status);
+            self.keep(&test_record(dut, test, round, elapsed, status.clone(), outcome))?;
+        }
+        Ok(())
+    }
+}

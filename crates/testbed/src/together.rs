@@ -1,0 +1,230 @@
+//! Several DUTs that are up at the same time, as one device at the ports of all of them.
+
+use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes};
+use drophammer_methods::Contestant;
+use drophammer_model::environment::DutRecord;
+use drophammer_model::suite::PortConfig;
+use drophammer_model::trial::PortIndex;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The DUTs, in the order of the suite.
+pub(crate) struct Together {
+    parts: Vec<(Contestant, Box<dyn Dut>)>,
+    /// The tester's interfaces in the order of the ports.
+    interfaces: Vec<TesterInterface>,
+}
+
+impl Together {
+    /// Joins the DUTs. The ports of each follow those of another one, without a gap.
+    pub(crate) fn new(parts: Vec<(Contestant, Box<dyn Dut>)>) -> Together {
+        let mut by_port: Vec<_> = parts.iter().collect();
+        by_port.sort_by_key(|(contestant, _)| contestant.ports.start);
+        let interfaces = by_port
+            .into_iter()
+            .flat_map(|(contestant, device)| device.interfaces().iter().take(contestant.ports.len()).cloned())
+            .collect();
+        Together { parts, interfaces }
+    }
+
+    /// The DUTs and their ports.
+    pub(crate) fn contestants(&self) -> Vec<Contestant> {
+        self.parts.iter().map(|(contestant, _)| contestant.clone()).collect()
+    }
+
+    /// The record of the DUT of this name.
+    pub(crate) fn record_of(&self, name: &str) -> DutRecord {
+        let found = self.parts.iter().find(|(contestant, _)| contestant.name == name);
+        found.map(|(_, device)| device.record()).unwrap_or_default()
+    }
+
+    /// The DUTs themselves, to take them down.
+    pub(crate) fn into_parts(self) -> impl Iterator<Item = (String, Box<dyn Dut>)> {
+        self.parts.into_iter().map(|(contestant, device)| (contestant.name, device))
+    }
+
+    fn each<T>(&mut self, of: impl Fn(&mut dyn Dut) -> Option<T>) -> Option<Vec<T>> {
+        self.parts.iter_mut().map(|(_, device)| of(device.as_mut())).collect()
+    }
+}
+
+/// An error with the name of the DUT that it comes from.
+fn named(name: &str, e: LabError) -> LabError {
+    match e {
+        LabError::Unusable { what, remedy } => LabError::Unusable { what: format!("{name}: {what}"), remedy },
+        e => e,
+    }
+}
+
+/// Name of a counter of DUT `part`.
+fn counter(part: usize, name: &str) -> String {
+    format!("{part}:{name}")
+}
+
+/// The counters of DUT `part` among those of [`Together`], under the names that they have when it is up alone.
+pub(crate) fn counters_of(all: &BTreeMap<String, u64>, part: usize) -> BTreeMap<String, u64> {
+    let prefix = counter(part, "");
+    let own = all.iter().filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), *value)));
+    own.collect()
+}
+
+impl Dut for Together {
+    fn interfaces(&self) -> &[TesterInterface] {
+        &self.interfaces
+    }
+
+    fn record(&self) -> DutRecord {
+        let names: Vec<&str> = self.parts.iter().map(|(contestant, _)| contestant.name.as_str()).collect();
+        DutRecord { name: names.join(", "), ..DutRecord::default() }
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        self.parts.iter_mut().try_for_each(|(one, device)| device.check().map_err(|e| named(&one.name, e)))
+    }
+
+    fn forwards(&mut self) -> Result<(), LabError> {
+        self.parts.iter_mut().try_for_each(|(one, device)| device.forwards().map_err(|e| named(&one.name, e)))
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        Some(self.router_cpu()?.into_iter().sum())
+    }
+
+    /// Processor time of each DUT, in the order of the suite.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.each(|device| device.cpu_time())
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        Some(self.each(|device| device.threads())?.concat())
+    }
+
+    fn processor(&self) -> Option<usize> {
+        let mut all = self.parts.iter().map(|(_, device)| device.processor());
+        let first = all.next()??;
+        all.all(|processor| processor == Some(first)).then_some(first)
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut all = BTreeMap::new();
+        for (part, (_, device)) in self.parts.iter_mut().enumerate() {
+            // Alone, the DUT would be at the first ports of the tester.
+            let ends: Vec<String> = device.interfaces().iter().map(|end| end.name.clone()).collect();
+            for (name, value) in device.counters()? {
+                let own = ends.iter().zip(0..).find_map(|(end, port)| {
+                    let rest = name.strip_prefix(end.as_str())?.strip_prefix('.')?;
+                    Some(format!("t{port}.{rest}"))
+                });
+                all.insert(counter(part, &own.unwrap_or(name)), value);
+            }
+        }
+        Ok(all)
+    }
+
+    fn counters_begin_at_zero(&self) -> bool {
+        self.parts.iter().all(|(_, device)| device.counters_begin_at_zero())
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
+        let mut all = vec![0; self.parts.iter().map(|(one, _)| one.ports.len()).sum()];
+        for (one, device) in &mut self.parts {
+            let lost = device.lost_by_tester()?.unwrap_or_default();
+            one.ports.clone().zip(lost).for_each(|(port, lost)| all[port] = lost);
+        }
+        Ok(Some(all))
+    }
+
+    fn drops_at_tester_tx_are_dut(&self) -> bool {
+        self.parts.iter().all(|(_, device)| device.drops_at_tester_tx_are_dut())
+    }
+
+    fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
+        let at = self.parts.iter().find(|(one, _)| one.ports.contains(&from));
+        at.map_or(1, |(one, device)| device.hops(from - one.ports.start, to.saturating_sub(one.ports.start)))
+    }
+
+    fn take_down(self: Box<Self>) -> Result<(), LabError> {
+        // All are taken down, even if one fails.
+        let results: Vec<_> = self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
+        results.into_iter().collect()
+    }
+}
+
+/// Ports of the tester that face `names`, in this order: so many sets of the ports of the suite. Each DUT has an even
+/// number of them, because ports work in pairs.
+pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>, Vec<Contestant>) {
+    let each = configs.len() / 2 * 2;
+    let mut ports = Vec::new();
+    let mut contestants = Vec::new();
+    for name in names {
+        contestants.push(Contestant { name: (*name).to_owned(), ports: ports.len()..ports.len() + each });
+        let own = configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.clone() });
+        ports.extend(own);
+    }
+    (ports, contestants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::NoDut;
+
+    struct Fixed(Vec<TesterInterface>, Duration);
+
+    impl Dut for Fixed {
+        fn interfaces(&self) -> &[TesterInterface] {
+            &self.0
+        }
+
+        fn record(&self) -> DutRecord {
+            DutRecord::default()
+        }
+
+        fn check(&mut self) -> Result<(), LabError> {
+            Ok(())
+        }
+
+        fn cpu_time(&mut self) -> Option<Duration> {
+            Some(self.1)
+        }
+
+        fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+            let names = [format!("{}.rx_packets", self.0[0].name), "d0.rx_packets".to_owned()];
+            Ok(names.map(|name| (name, self.1.as_secs())).into())
+        }
+
+        fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
+            Ok(Some(vec![self.1.as_secs(); 2]))
+        }
+    }
+
+    fn fixed(first: usize, seconds: u64) -> Box<dyn Dut> {
+        let interface = |i| TesterInterface { name: format!("t{i}"), netns: drophammer_lab::Where::Tester, dut_mac: None };
+        Box::new(Fixed((first..first + 2).map(interface).collect(), Duration::from_secs(seconds)))
+    }
+
+    fn contestant(name: &str, first: usize) -> Contestant {
+        Contestant { name: name.into(), ports: first..first + 2 }
+    }
+
+    #[test]
+    fn what_each_says_keeps_its_place() {
+        // The second of the suite was brought up first.
+        let mut all = Together::new(vec![(contestant("a", 2), fixed(2, 7)), (contestant("b", 0), fixed(0, 5))]);
+        let names: Vec<_> = all.interfaces().iter().map(|end| end.name.as_str()).collect();
+        assert_eq!(names, ["t0", "t1", "t2", "t3"]);
+        assert_eq!(all.router_cpu(), Some(vec![Duration::from_secs(7), Duration::from_secs(5)]));
+        assert_eq!(all.lost_by_tester().unwrap(), Some(vec![5, 5, 7, 7]));
+        let counters = all.counters().unwrap();
+        for (part, value) in [(0, 7), (1, 5)] {
+            let own = [("t0.rx_packets".to_owned(), value), ("d0.rx_packets".to_owned(), value)].into();
+            assert_eq!(counters_of(&counters, part), own);
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_of_all_if_it_is_not_known_of_one() {
+        let mut all = Together::new(vec![(contestant("a", 0), fixed(0, 7)), (contestant("b", 2), Box::new(NoDut))]);
+        assert_eq!((all.cpu_time(), all.router_cpu(), all.processor()), (None, None, None));
+    }
+}

@@ -8,9 +8,10 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{
-    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params,
+    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, common_deviations, fewer, params,
 };
 use crate::pattern::Pattern;
+use crate::route_tests::CONFORMANT;
 use crate::report::{PlotSpec, higher, lower, note, note_of, percent_of, xy_of};
 use crate::table::TableSpec;
 use crate::testbed::{Contestant, TestError, Testbed};
@@ -198,6 +199,11 @@ impl Method for HeadToHead {
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
         Some(TrialCount::exactly(all(params) as usize))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let few = fewer(params, &TRIALS, "trials per frame size", 60, CONFORMANT);
+        common_deviations(params).into_iter().chain(few).collect()
     }
 
     /// Nothing here is compared with the tester's ceiling: a router that is not saturated has a bound.

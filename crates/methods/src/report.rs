@@ -121,6 +121,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         scale: Scale::Ratio,
         least: LEAST_RATIO,
         rounds: Vec::new(),
+        round_samples: Vec::new(),
         round_loads: Vec::new(),
     }
 }

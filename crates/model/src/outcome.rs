@@ -260,6 +260,9 @@ pub struct RankFigure {
     /// record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
+    /// [`RankFigure::samples`] of each round, in order, if rounds have been combined. Not stored either.
+    #[serde(skip)]
+    pub round_samples: Vec<Vec<f64>>,
     /// [`RankFigure::load_pps`] of each round, in order, if rounds have been combined. Not stored either.
     #[serde(skip)]
     pub round_loads: Vec<Option<f64>>,

@@ -355,6 +355,7 @@ mod tests {
             refuted: vec![],
             doubts: vec![],
             rounds: vec![],
+            round_samples: Vec::new(),
             round_loads: Vec::new(),
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };

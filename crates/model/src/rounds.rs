@@ -21,7 +21,10 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
         let mut only = TestRecord { round: 1, ..(*first).clone() };
-        only.outcome.ranks.iter_mut().for_each(|rank| rank.rounds = vec![rank.round()]);
+        for rank in &mut only.outcome.ranks {
+            rank.rounds = vec![rank.round()];
+            rank.round_samples = vec![rank.samples.clone()];
+        }
         only.outcome.verdicts = verdicts(rounds);
         return Some(only);
     }
@@ -127,6 +130,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             doubts: doubt::together(&known),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
+            round_samples: found.iter().map(|rank| rank.map_or(Vec::new(), |rank| rank.samples.clone())).collect(),
             round_loads: found.iter().map(|rank| rank.and_then(|rank| rank.load_pps)).collect(),
             ..(*known.first()?).clone()
         })
@@ -170,6 +174,7 @@ mod tests {
             scale: Scale::Ratio,
             least: LEAST_RATIO,
             rounds: Vec::new(),
+            round_samples: Vec::new(),
             round_loads: Vec::new(),
         };
         let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };

@@ -24,6 +24,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
         scale: Scale::Ratio,
         least: LEAST_RATIO,
         rounds: Vec::new(),
+        round_samples: Vec::new(),
         round_loads: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@
 //! - [`summarize`]: median and a confidence interval without an assumed distribution (order statistics).
 //! - [`compare`]: whether one DUT is better than another. Rounds are paired.
 //! - [`compare_unpaired`]: whether a DUT is better in one run than in another. Rounds are not paired.
-//! - [`ratio_of_pairs`]: the ratio of two DUTs that were measured in the same instants.
+//! - [`ratio_of_rounds`]: the ratio of two DUTs that were measured in the same instants.
 //! - [`Family`]: all comparisons of a run together, so that the probability of any false rank is at most 5 %.
 //! - [`trend`]: whether a figure changes with time: a slope and its interval.
 //! - [`judge`], [`judge_rounds`]: whether a criterion is met for certain, missed for certain, or undecided.
@@ -20,7 +20,7 @@ mod trend;
 mod unpaired;
 
 pub use compare::{Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, compare, compare_by, compare_failures};
-pub use duet::{DUET_CONFIDENCE, FEWEST_PAIRS, PairedRatio, ratio_of_pairs};
+pub use duet::{DUET_CONFIDENCE, FEWEST_PAIRS, PairedRatio, ratio_of_pairs, ratio_of_rounds};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, judged_interval, summarize};
 pub use trend::{TREND_CONFIDENCE, Trend, trend};

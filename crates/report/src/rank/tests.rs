@@ -23,6 +23,7 @@ fn entry(rounds: Vec<RoundFigure>) -> Entry {
         scale: Scale::Ratio,
         least: 0.03,
         rounds: rounds.clone(),
+        round_samples: Vec::new(),
         round_loads: Vec::new(),
     };
     Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false, better_than: Vec::new() }

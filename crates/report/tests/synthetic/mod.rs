@@ -238,6 +238,7 @@ fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure 
         scale: Scale::Ratio,
         least: 0.03,
         rounds: Vec::new(),
+        round_samples: Vec::new(),
         round_loads: Vec::new(),
     }
 }

@@ -310,6 +310,14 @@ pub fn order() -> Vec<Memory> {
     faulty(&["reorder_every: 7, reorder_by: 5", "reorder_every: 40", "hold_every: 25, hold_time: 3 ms"], LATENCY)
 }
 
+pub fn together() -> Vec<Memory> {
+    let text = "suite: known\nprofile: quick\nseed: 11\nduts:\n  - {name: a, kind: reference, capacity: 8 kfps}\n  \
+         - {name: b, kind: reference, capacity: 7 kfps, delay: 40 us}\n\
+         ports: [{name: p1, speed: 10 Mbit/s}, {name: p2, speed: 10 Mbit/s}]\n\
+         tests:\n  - head_to_head: {frame_sizes: [64], trials: 4, trial_duration: 200 ms, delay_at: 1 kfps}\n";
+    vec![finished(&read_suite(text))]
+}
+
 pub fn times() -> Vec<Memory> {
     faulty(&["delay: 1 ms", "jitter: 400 us", "delay: 100 us, hold_every: 100, hold_time: 1.1 s"], LATENCY)
 }

@@ -56,6 +56,7 @@ cases![
     copies_and_strays,
     wrong_frames,
     order,
+    together,
     times,
     routes_dual_stack,
     routes_faults,

@@ -17,6 +17,7 @@ mod filter_modifier;
 mod filters;
 mod flood;
 mod head_of_line_blocking;
+mod head_to_head;
 mod known_methods;
 mod labels;
 mod many_ports;

@@ -340,8 +340,8 @@ fn remove_links(tester: &Netns, interfaces: &[TesterInterface]) -> Result<(), La
     if lines.is_empty() { Ok(()) } else { tester.ip(&lines) }
 }
 
-/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. The receive work runs on the processor
-/// that a DUT would have, so the tester's ceiling is measured under the same conditions.
+/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. Open ports receive as they do in front of
+/// a DUT ([`Lab::receive_on_tester`]), so the tester's ceiling is measured under the same conditions.
 #[derive(Debug)]
 pub struct Loop {
     tester: Netns,
@@ -378,6 +378,9 @@ impl Loop {
         made.tester.ip(&lines)?;
         names.iter().try_for_each(|name| shared.add_input_queue(&made.tester, name))?;
         made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
+        if shared.receives_apart() {
+            made.confinement.text = "ports joined in pairs".into();
+        }
         made.confinement.text += &shared.input_queue.text();
         match names.iter().find(|n| !operational(&made.tester, n)) {
             None => Ok(made),

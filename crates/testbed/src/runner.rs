@@ -6,6 +6,8 @@ mod memory;
 mod own_delay;
 mod plan;
 mod resume;
+mod started;
+mod stretches;
 
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
@@ -20,19 +22,22 @@ pub use plan::{estimate, estimates, rounds_within};
 pub use resume::{Earlier, Refusal};
 
 use ceilings::sending_ceilings;
-use drophammer_lab::{Dut, Lab};
+use drophammer_lab::{Dut, Lab, receiving};
 use drophammer_methods::parameters::FAMILIES;
-use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _, routed};
+use drophammer_methods::{HighestLoads, Known, METHODS, Method, TestError, Testbed as _, routed};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
-use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
-use drophammer_port::capture::CaptureStatus;
-use drophammer_port::{Backend, Port, SystemClock};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::record::{Ended, Note, Record, Started, TestStatus};
+use drophammer_model::suite::{DutConfig, Suite, TestConfig};
+use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
 use plan::{families, order, plan};
+use started::started;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -142,7 +147,9 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         number: earlier.turns * suite.tests.len(),
         turn: 0,
         elapsed: earlier.elapsed.clone(),
-        highest: HighestLoads::default(),
+        highest: BTreeMap::new(),
+        known: BTreeMap::new(),
+        beaten: BTreeMap::new(),
         earlier,
     };
     if going_on {
@@ -168,33 +175,6 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     Ok(runner.tally)
 }
 
-fn started(suite: &Suite, command: &[String], digest: String, environment: Environment, unwatched: bool) -> Started {
-    let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
-    let mut deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
-    if unwatched {
-        deviations.push("trials are kept although the host was busy (--busy-host)".into());
-    }
-    Started {
-        format: FORMAT,
-        time: String::new(),
-        suite: suite.name.clone(),
-        title: suite.title.clone(),
-        about: suite.about.clone(),
-        profile: suite.profile.to_string(),
-        conformant: suite.profile == Profile::Conformant && deviations.is_empty(),
-        deviations,
-        seed: suite.seed,
-        duts: suite.duts.iter().map(|d| d.name.clone()).collect(),
-        tests: suite.tests.iter().map(|t| (t.test.clone(), method(t).spec().title.to_owned())).collect(),
-        rounds: suite.rounds,
-        command: command.to_vec(),
-        digest,
-        environment,
-        // A baseline that was not read is not a condition of the run.
-        baseline: suite.baseline.clone().filter(|baseline| !baseline.started.is_empty()),
-    }
-}
-
 struct Runner<'a> {
     suite: &'a Suite,
     lab: Option<&'a mut Lab>,
@@ -213,8 +193,12 @@ struct Runner<'a> {
     turn: usize,
     /// Duration of a test on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
-    /// A load that the tester could not offer to one DUT is not offered to any later one.
-    highest: HighestLoads,
+    /// A load that the tester could not offer to one DUT is not offered to any later one, by backend.
+    highest: BTreeMap<&'static str, HighestLoads>,
+    /// What the tests of this turn have found, by backend: the throughput with one may be beyond another.
+    known: BTreeMap<&'static str, Known>,
+    /// Rates above the tester's ceiling, which prove it too low, by backend.
+    beaten: BTreeMap<&'static str, BTreeMap<PatternKey, FrameRate>>,
     tally: Tally,
     /// Results of an earlier part of this run.
     earlier: Earlier,
@@ -273,6 +257,7 @@ impl Runner<'_> {
     /// Brings a DUT up and runs all tests on it.
     fn turn(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<(), RunError> {
         self.turn = self.number;
+        self.known.clear();
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
@@ -308,11 +293,14 @@ impl Runner<'_> {
 
     /// Records the properties of a DUT and its ports.
     fn keep_dut(&mut self, dut: &DutConfig, device: &dyn Dut, ports: &Ports, config: &Config) -> Result<(), RunError> {
-        let record = DutRecord {
+        let mut record = DutRecord {
             ports: real::port_records(&self.suite.ports, ports, config),
             installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
             ..device.record()
         };
+        if !is_virtual(dut) {
+            record.confinement += receiving();
+        }
         if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
             let (name, now) = (&dut.name, &record.version);
             let remedy = format!("install `{then}` again, or begin a new run without --resume");
@@ -334,7 +322,7 @@ impl Runner<'_> {
         let ports = Ports::One { ports, clock: Box::new(clock) };
         let config = self.config();
         self.keep_dut(dut, device.as_ref(), &ports, &config)?;
-        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings)
+        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.suite.tests.len())
     }
 
     /// Emulated hosts and routers of the suite.
@@ -364,38 +352,6 @@ impl Runner<'_> {
         result
     }
 
-    fn real_tests(
-        &mut self,
-        dut: &DutConfig,
-        device: &mut dyn Dut,
-        ceilings: &Ceilings,
-    ) -> Result<Option<String>, RunError> {
-        let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
-        let clock = SystemClock::start();
-        let open = real::open(lab, device.interfaces(), self.backend, self.queues, clock);
-        let (open, captures) = match open {
-            Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {
-                    Ok(captured) => captured,
-                    Err(e) => return Err(RunError::Store(e)),
-                }
-            }
-            Ok(open) => (open, Vec::new()),
-            Err(e) => return Ok(Some(e)),
-        };
-        let ports = Ports::real(open, clock, self.processors);
-        let mut config = self.config();
-        for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
-            port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
-        }
-        self.keep_dut(dut, device, &ports, &config)?;
-        let result = self.tests(dut, Rig::new(ports, &config), device, ceilings);
-        for note in captures.iter().filter_map(CaptureStatus::note) {
-            self.note(Some(&dut.name), &note)?;
-        }
-        result
-    }
-
     /// Time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.plan.iter().skip(number + 1);
@@ -408,19 +364,24 @@ impl Runner<'_> {
         rig: Rig,
         device: &mut dyn Dut,
         ceilings: &Ceilings,
+        tests: Range<usize>,
     ) -> Result<Option<String>, RunError> {
         let suite = self.suite;
+        let backend = rig.ports.info(0).backend;
         let estimates: Vec<(Duration, Duration)> = (0..suite.tests.len())
             .map(|i| {
                 let estimate = self.elapsed.get(&i).copied().unwrap_or(self.plan[i].1);
-                (estimate, self.after(self.number + i))
+                (estimate, self.after(self.turn + i))
             })
             .collect();
         let round = self.session.round;
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
-        setup.ceilings = ceilings.frames.clone();
+        setup.ceilings = ceilings.frames.get(backend).cloned().unwrap_or_default();
+        setup.ceilings.extend(self.beaten.get(backend).cloned().unwrap_or_default());
         setup.flows = suite.flows.clone();
-        setup.known().highest = self.highest.clone();
+        *setup.known() = self.known_with(backend, &setup.ceilings);
+        // The sessions of the tests before ended with their ports.
+        setup.routing.state.ended_some = tests.start > 0;
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
@@ -448,7 +409,7 @@ impl Runner<'_> {
                 "the tester's own time for routes is not measured, because its ports are not joined to each other",
             );
         }
-        for (index, test) in suite.tests.iter().enumerate() {
+        for (index, test) in suite.tests.iter().enumerate().take(tests.end).skip(tests.start) {
             let method = method(test);
             let id = test.id.as_ref().map_or(String::new(), |id| format!(" ({id})"));
             let title = method.spec().title.to_owned() + &id;
@@ -467,7 +428,8 @@ impl Runner<'_> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
-            self.highest = setup.known().highest.clone();
+            self.highest.insert(backend, setup.known().highest.clone());
+            self.beaten.insert(backend, setup.beaten.clone());
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
@@ -494,7 +456,11 @@ impl Runner<'_> {
                 }
             }
         }
-        memory::note(&mut setup);
-        Ok(None)
+        if tests.end == suite.tests.len() {
+            memory::note(&mut setup);
+            return Ok(None);
+        }
+        self.known.insert(backend, std::mem::take(setup.known()));
+        stretches::end_sessions(&mut setup)
     }
 }

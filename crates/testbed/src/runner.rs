@@ -30,7 +30,7 @@ use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::record::{Ended, Note, Record, Started, TestStatus};
+use drophammer_model::record::{Ended, Note, Record, TestStatus};
 use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
@@ -375,11 +375,13 @@ impl Runner<'_> {
             })
             .collect();
         let round = self.session.round;
+        let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();
+        frames.extend(self.beaten.get(backend).cloned().unwrap_or_default());
+        let known = self.known_with(backend, &frames);
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
-        setup.ceilings = ceilings.frames.get(backend).cloned().unwrap_or_default();
-        setup.ceilings.extend(self.beaten.get(backend).cloned().unwrap_or_default());
+        setup.ceilings = frames;
         setup.flows = suite.flows.clone();
-        *setup.known() = self.known_with(backend, &setup.ceilings);
+        *setup.known() = known;
         // The sessions of the tests before ended with their ports.
         setup.routing.state.ended_some = tests.start > 0;
         let placement = placement(dut);

@@ -9,6 +9,7 @@ use crate::dut::{TesterInterface, Where};
 use crate::link_delay::LinkDelay;
 use crate::probe::ThreadTimes;
 use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_lines, tunnel_settings, vlan_lines};
+use crate::wait::{self, Look};
 use crate::{Lab, LabError, Netns, probe, router};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
@@ -18,6 +19,9 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+
+/// How long the links of a loop may take to come up.
+const CARRIER: Duration = Duration::from_secs(5);
 
 /// Bytes by which the MTU of a tester's interface exceeds that of its port: room for the tags of a frame of full size.
 pub(crate) fn room_for_tags(stacks: impl Iterator<Item = usize>) -> u32 {
@@ -382,14 +386,14 @@ impl Loop {
             made.confinement.text = "ports joined in pairs".into();
         }
         made.confinement.text += &shared.input_queue.text();
-        match names.iter().find(|n| !operational(&made.tester, n)) {
-            None => Ok(made),
-            Some(name) => Err(LabError::NotReady {
-                condition: format!("{name} of the loop has no carrier"),
-                seconds: 0.0,
-                log: String::new(),
-            }),
-        }
+        // The kernel tells the state of a link a moment after it has changed.
+        wait::until(CARRIER, &|| false, || {
+            Ok(match names.iter().find(|n| !operational(&made.tester, n)) {
+                None => Look::Ready(()),
+                Some(name) => Look::NotYet(format!("{name} of the loop has no carrier")),
+            })
+        })?;
+        Ok(made)
     }
 
     /// The tester's interfaces; as many as ports, or one less if their number is odd.

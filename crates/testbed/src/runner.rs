@@ -431,7 +431,7 @@ impl Runner<'_> {
                 outcome.notes.extend(mixed_installation(suite));
             }
             self.highest.insert(backend, setup.known().highest.clone());
-            self.beaten.insert(backend, setup.beaten.clone());
+            self.beaten.entry(backend).or_default().extend(setup.beaten.clone());
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);

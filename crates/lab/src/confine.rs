@@ -96,7 +96,7 @@ pub(crate) fn set_up_again(
 }
 
 /// True if the thread called `name` receives for `interface`.
-fn is_of(name: &str, interface: &str) -> bool {
+pub(crate) fn is_of(name: &str, interface: &str) -> bool {
     let named = name.strip_prefix("napi/").and_then(|name| name.strip_prefix(interface));
     named.is_some_and(|number| number.starts_with('-'))
 }
@@ -182,20 +182,30 @@ pub(crate) fn steer(netns: &Netns, interface: &str, processor: usize) -> Result<
     }
 }
 
-fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {
+pub(crate) fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {
     let path = netns.sys(file);
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
 /// Turns threaded NAPI on and returns the kernel threads that this created: (process id, name).
 fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result<Vec<(u32, String)>, LabError> {
+    threads_made(lock, || {
+        interfaces.iter().try_for_each(|name| {
+            netns.output("ethtool", "ethtool", &["-K", name, "gro", "on"], None)?;
+            write_sys(netns, &format!("class/net/{name}/threaded"), "1")
+        })
+    })
+}
+
+/// Runs `step`, and returns the threads of threaded NAPI that this created.
+pub(crate) fn threads_made(
+    lock: Option<&File>,
+    step: impl FnOnce() -> Result<(), LabError>,
+) -> Result<Vec<(u32, String)>, LabError> {
     // Threads of another lab have the same names, so two labs must not look for new ones at the same time.
     let _locked = lock.map(hold).transpose()?;
     let before = napi_threads();
-    for name in interfaces {
-        netns.output("ethtool", "ethtool", &["-K", name, "gro", "on"], None)?;
-        write_sys(netns, &format!("class/net/{name}/threaded"), "1")?;
-    }
+    step()?;
     Ok(napi_threads().into_iter().filter(|t| !before.contains(t)).collect())
 }
 

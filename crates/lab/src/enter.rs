@@ -72,6 +72,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// True if the tester's receive work can run on other processors than the router's.
+    pub(crate) fn receives_apart(&self) -> bool {
+        self.root && self.cpus.separate()
+    }
+
     /// Puts the input queue of the DUT in front of the link of the tester's `interface`.
     pub(crate) fn add_input_queue(&self, tester: &Netns, interface: &str) -> Result<(), LabError> {
         self.input_queue.add(tester, interface, self.queues)

@@ -9,6 +9,7 @@ use crate::dut::{TesterInterface, Where};
 use crate::link_delay::LinkDelay;
 use crate::probe::ThreadTimes;
 use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_lines, tunnel_settings, vlan_lines};
+use crate::wait::{self, Look};
 use crate::{Lab, LabError, Netns, probe, router};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
@@ -18,6 +19,9 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+
+/// How long the links of a loop may take to come up.
+const CARRIER: Duration = Duration::from_secs(5);
 
 /// Bytes by which the MTU of a tester's interface exceeds that of its port: room for the tags of a frame of full size.
 pub(crate) fn room_for_tags(stacks: impl Iterator<Item = usize>) -> u32 {
@@ -340,8 +344,8 @@ fn remove_links(tester: &Netns, interfaces: &[TesterInterface]) -> Result<(), La
     if lines.is_empty() { Ok(()) } else { tester.ip(&lines) }
 }
 
-/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. The receive work runs on the processor
-/// that a DUT would have, so the tester's ceiling is measured under the same conditions.
+/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. Open ports receive as they do in front of
+/// a DUT ([`Lab::receive_on_tester`]), so the tester's ceiling is measured under the same conditions.
 #[derive(Debug)]
 pub struct Loop {
     tester: Netns,
@@ -378,15 +382,18 @@ impl Loop {
         made.tester.ip(&lines)?;
         names.iter().try_for_each(|name| shared.add_input_queue(&made.tester, name))?;
         made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
-        made.confinement.text += &shared.input_queue.text();
-        match names.iter().find(|n| !operational(&made.tester, n)) {
-            None => Ok(made),
-            Some(name) => Err(LabError::NotReady {
-                condition: format!("{name} of the loop has no carrier"),
-                seconds: 0.0,
-                log: String::new(),
-            }),
+        if shared.receives_apart() {
+            made.confinement.text = "ports joined in pairs".into();
         }
+        made.confinement.text += &shared.input_queue.text();
+        // The kernel tells the state of a link a moment after it has changed.
+        wait::until(CARRIER, &|| false, || {
+            Ok(match names.iter().find(|n| !operational(&made.tester, n)) {
+                None => Look::Ready(()),
+                Some(name) => Look::NotYet(format!("{name} of the loop has no carrier")),
+            })
+        })?;
+        Ok(made)
     }
 
     /// The tester's interfaces; as many as ports, or one less if their number is odd.

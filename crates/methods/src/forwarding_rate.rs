@@ -20,7 +20,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -56,6 +56,10 @@ static SPEC: TestSpec = TestSpec {
             help: "forwarding rate per sending port at maximum offered load in fps, mean",
         },
         FigureSpec {
+            key: "forwarding_rate_{size}_frame_ns",
+            help: "the router's processor time for each frame that it forwards at maximum offered load in ns",
+        },
+        FigureSpec {
             key: "forwarding_rate_{size}_frames_per_cpu_s",
             help: "frames forwarded per second of the router's processor time at `processor_time_at`",
         },
@@ -76,6 +80,7 @@ columns! {
         min_pps: f64 = "Minimum" ["fps"],
         max_pps: f64 = "Maximum" ["fps"],
         loss_percent: Option<f64> = "Loss" ["%"],
+        frame_ns: Option<f64> = "Processor time" ["ns per frame"],
         trials: u64 = "Trials",
     }
 }
@@ -164,6 +169,7 @@ impl Method for ForwardingRate {
             if rates.len() < repeats as usize {
                 marks.push(format!("{} of {repeats} trials", rates.len()));
             }
+            let frame_ns = processor_time::frame_ns(&results);
             TABLE.add(
                 outcome,
                 ForwardingRow {
@@ -176,6 +182,7 @@ impl Method for ForwardingRate {
                     min_pps: least,
                     max_pps: most,
                     loss_percent: loss_percent(&results),
+                    frame_ns,
                     trials: results.len() as u64,
                 },
                 trials(&results),
@@ -189,6 +196,9 @@ impl Method for ForwardingRate {
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
             let load_pps = Some(limit.pps());
             outcome.ranks.push(RankFigure { tester_limited, load_pps, ..higher(key, title, "fps", Some(average)) });
+            if frame_ns.is_some() {
+                outcome.ranks.push(processor_time::at_maximum_load(pattern, limit, frame_ns));
+            }
             stopped?;
             let Some(rate) = PROCESSOR_TIME_AT.get(params) else { return Ok(()) };
             processor_time::measure(bed, pattern, outcome, params, rate, |bed, trial| {
@@ -200,6 +210,10 @@ impl Method for ForwardingRate {
             })
         });
         for_each_size(bed, params, outcome, each)
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -19,7 +19,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
@@ -166,6 +166,10 @@ impl Method for FrameLossRate {
             Ok(())
         });
         for_each_size(bed, params, outcome, each)
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -19,7 +19,7 @@ use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
@@ -199,6 +199,10 @@ impl Method for HeadToHead {
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
         Some(TrialCount::exactly(all(params) as usize))
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {

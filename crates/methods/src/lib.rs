@@ -77,7 +77,7 @@ pub use trial_count::TrialCount;
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
 use drophammer_model::outcome::Outcome;
-use drophammer_model::registry::TestSpec;
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::suite::Params;
 use std::time::Duration;
 
@@ -133,6 +133,11 @@ pub trait Method: Sync {
         let sizes = FRAME_SIZES.find(params).unwrap_or_default();
         let own = sizes.into_iter().map(|size| Pattern::new(size, params));
         own.chain(route_traffic::load_patterns(self.spec(), params)).collect()
+    }
+
+    /// What it must know of arrivals. A rate needs counts alone, and a backend without times is faster.
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Stamped
     }
 
     /// How long the DUT's processor may stand still in a trial with events of `trial_s` seconds, if that is longer than the limit of

@@ -19,7 +19,7 @@ use drophammer_model::outcome::{CAPPED, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::refutation::Claim;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use std::time::Duration;
@@ -147,6 +147,10 @@ impl Method for Throughput {
             }
         });
         for_each_size(bed, params, outcome, each)
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -187,6 +187,15 @@ impl TestSpec {
     }
 }
 
+/// What a test must know of the frames that arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// How many.
+    Counted,
+    /// Also when each of them arrived.
+    Stamped,
+}
+
 /// A DUT kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KindSpec {

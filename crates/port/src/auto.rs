@@ -1,36 +1,52 @@
 //! Automatic choice between the backends of an interface.
 //!
 //! `af_xdp` if the driver itself runs the program that separates test frames: it is faster there without a drawback. Not on
-//! virtual links: there `af_packet` learns which frames the router's ring refused and when the kernel received each frame,
-//! which `af_xdp` does not. `af_packet` wherever `af_xdp` is not available.
+//! virtual links, if the times of arrivals matter: there `af_packet` knows when the kernel received each frame, which
+//! `af_xdp` does not. A test that only counts frames gets `af_xdp` there too, for twice the rate. `af_packet` wherever
+//! `af_xdp` is not available.
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
 use crate::{Backend, Port, PortError, SystemClock, boxed};
-use drophammer_model::registry::BackendSpec;
+use drophammer_model::registry::{Arrivals, BackendSpec};
 
 /// The automatic choice, as a backend that opens another one; the port names the chosen one.
 pub static AUTO: Backend = Backend {
     spec: &BackendSpec {
         name: "auto",
-        summary: "af_xdp where the driver of a network card supports it, af_packet otherwise",
+        summary: "af_xdp where the driver of a network card supports it, and for rates of veth; af_packet otherwise",
     },
     usable: || Ok(()),
-    open,
-    open_queues,
+    open: |interface, clock| choose(interface, clock, false),
+    open_queues: |interface, queues, clock| choose_queues(interface, queues, clock, false),
     most_queues: af_packet::MOST_QUEUES,
 };
+
+/// The automatic choice for tests that only count frames.
+pub static COUNTING: Backend = Backend {
+    spec: AUTO.spec,
+    usable: || Ok(()),
+    open: |interface, clock| choose(interface, clock, true),
+    open_queues: |interface, queues, clock| choose_queues(interface, queues, clock, true),
+    most_queues: af_packet::MOST_QUEUES,
+};
+
+/// The backend of a test that needs to know this of arrivals. Only the automatic choice depends on it.
+pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static Backend {
+    let counting = backend.spec.name == AUTO.spec.name && arrivals == Arrivals::Counted && af_xdp::usable().is_ok();
+    if counting { &COUNTING } else { backend }
+}
 
 /// Drivers of virtual links.
 const VIRTUAL: [&str; 6] = ["veth", "tun", "dummy", "bridge", "macvlan", "bond"];
 
-/// True if `af_xdp` may be better on an interface with this driver.
-fn may_be_better(driver: &str) -> bool {
-    !driver.is_empty() && !VIRTUAL.contains(&driver)
+/// True if `af_xdp` may be better on an interface with this driver, for a test that only counts frames or not.
+fn may_be_better(driver: &str, counting: bool) -> bool {
+    !driver.is_empty() && (!VIRTUAL.contains(&driver) || counting && driver == "veth")
 }
 
-fn open(interface: &str, clock: SystemClock) -> Result<Box<dyn Port + Send>, PortError> {
-    if may_be_better(&af_packet::driver(interface)) && af_xdp::usable().is_ok() {
+fn choose(interface: &str, clock: SystemClock, counting: bool) -> Result<Box<dyn Port + Send>, PortError> {
+    if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
         match AfXdp::open(interface, clock) {
             Ok(port) if port.is_native() => return Ok(Box::new(port)),
             // In the kernel's generic path `af_xdp` is no faster; if it cannot be opened, the other backend is used.
@@ -40,8 +56,13 @@ fn open(interface: &str, clock: SystemClock) -> Result<Box<dyn Port + Send>, Por
     Ok(Box::new(AfPacket::open(interface, clock)?))
 }
 
-fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
-    if may_be_better(&af_packet::driver(interface)) && af_xdp::usable().is_ok() {
+fn choose_queues(
+    interface: &str,
+    queues: u32,
+    clock: SystemClock,
+    counting: bool,
+) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
+    if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
         match AfXdp::open_queues(interface, queues, clock) {
             Ok(ports) if ports.iter().all(AfXdp::is_native) => return Ok(boxed(ports)),
             _ => {}
@@ -56,7 +77,17 @@ mod tests {
 
     #[test]
     fn virtual_links_keep_what_the_kernel_tells() {
-        assert!(["veth", "tun", ""].iter().all(|d| !may_be_better(d)));
-        assert!(["ixgbe", "mlx5_core", "virtio_net"].iter().all(|d| may_be_better(d)));
+        assert!(["veth", "tun", ""].iter().all(|d| !may_be_better(d, false)));
+        assert!(["ixgbe", "mlx5_core", "virtio_net"].iter().all(|d| may_be_better(d, false) && may_be_better(d, true)));
+    }
+
+    #[test]
+    fn only_the_automatic_choice_depends_on_the_test() {
+        assert!(may_be_better("veth", true) && !may_be_better("tun", true) && !may_be_better("", true));
+        let own = &crate::INTERFACE_BACKENDS[0];
+        assert!(std::ptr::eq(for_arrivals(own, Arrivals::Counted), own));
+        assert!(std::ptr::eq(for_arrivals(&AUTO, Arrivals::Stamped), &AUTO));
+        let counting = if af_xdp::usable().is_ok() { &COUNTING } else { &AUTO };
+        assert!(std::ptr::eq(for_arrivals(&AUTO, Arrivals::Counted), counting));
     }
 }

@@ -1,6 +1,6 @@
 //! Effects of the machine on tester and DUT during a trial, apart from what they did themselves.
 
-use drophammer_lab::{Dut, ThreadTimes};
+use drophammer_lab::{Dut, ThreadTimes, receive_time};
 use drophammer_model::trial::{Held, ProcessorRecord, Silences, TrialResult};
 use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Stalls, Times, Watch, Watched, own_times};
@@ -25,13 +25,13 @@ pub(crate) struct Before {
 struct Own {
     /// Times of the calling thread.
     thread: Times,
-    /// Processor time of all threads.
+    /// Processor time of all threads, and of the kernel threads that receive for the tester.
     process: Duration,
 }
 
 impl Own {
     fn now() -> Option<Own> {
-        own_times().map(|thread| Own { thread, process: process_time() })
+        own_times().map(|thread| Own { thread, process: process_time() + receive_time() })
     }
 
     /// How long the calling thread has waited since `before` for threads that are not the tester's. This is a lower

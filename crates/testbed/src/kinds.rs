@@ -8,6 +8,11 @@ use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
 
+/// True if the links of a DUT may be taps, for which there is a single backend.
+pub(crate) fn may_have_taps(dut: &DutConfig) -> bool {
+    dut.params.text("links").map_or(dut.kind == "uml", |links| links == "tap")
+}
+
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
 

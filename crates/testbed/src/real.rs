@@ -73,6 +73,7 @@ pub fn open(
         };
         ports.extend(opened.map_err(|e| e.to_string())?);
     }
+    lab.receive_on_tester(interfaces).map_err(|e| e.to_string())?;
     Ok(ports)
 }
 

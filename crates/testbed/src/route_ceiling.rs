@@ -303,14 +303,24 @@ fn seconds(
 /// Ceilings of a run, by kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ceilings {
-    /// Frames, by pattern.
-    pub frames: BTreeMap<PatternKey, FrameRate>,
+    /// Frames, by backend and pattern.
+    pub frames: BTreeMap<String, BTreeMap<PatternKey, FrameRate>>,
     /// Effect of the loop on the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// The tester's own delay of pings and test frames at a low load.
     pub own_delays: OwnDelays,
     /// Routes.
     pub routes: RouteCeilings,
+}
+
+impl Ceilings {
+    /// Adds what was measured with another backend. The order of frames is that of the last one.
+    pub fn add(&mut self, other: Ceilings) {
+        self.frames.extend(other.frames);
+        self.orders.extend(other.orders);
+        self.own_delays.extend(other.own_delays);
+        self.routes.extend(other.routes);
+    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub struct RoutingState {
     /// Last failure of a port of the tester.
     port_failure: Option<String>,
     /// True if a session was ended, after which the DUT may refuse it for a while.
-    ended_some: bool,
+    pub(crate) ended_some: bool,
 }
 
 impl RoutingState {

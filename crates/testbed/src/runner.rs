@@ -7,6 +7,8 @@ mod memory;
 mod own_delay;
 mod plan;
 mod resume;
+mod started;
+mod stretches;
 
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
@@ -21,19 +23,22 @@ pub use plan::{estimate, estimates, rounds_within};
 pub use resume::{Earlier, Refusal};
 
 use ceilings::sending_ceilings;
-use drophammer_lab::{Dut, Lab};
+use drophammer_lab::{Dut, Lab, receiving};
 use drophammer_methods::parameters::FAMILIES;
-use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _, routed};
+use drophammer_methods::{HighestLoads, Known, METHODS, Method, TestError, Testbed as _, routed};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
-use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
-use drophammer_port::capture::CaptureStatus;
-use drophammer_port::{Backend, Port, SystemClock};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::record::{Ended, Note, Record, TestStatus};
+use drophammer_model::suite::{DutConfig, Suite, TestConfig};
+use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
 use plan::{Turn, families, plan, turns};
+use started::started;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -150,8 +155,10 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         turn: Turn::default(),
         begun: 0,
         elapsed: earlier.elapsed.clone(),
-        highest: HighestLoads::default(),
         recorded: earlier.versions.keys().cloned().collect(),
+        highest: BTreeMap::new(),
+        known: BTreeMap::new(),
+        beaten: BTreeMap::new(),
         earlier,
     };
     if going_on {
@@ -177,33 +184,6 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     Ok(runner.tally)
 }
 
-fn started(suite: &Suite, command: &[String], digest: String, environment: Environment, unwatched: bool) -> Started {
-    let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
-    let mut deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
-    if unwatched {
-        deviations.push("trials are kept although the host was busy (--busy-host)".into());
-    }
-    Started {
-        format: FORMAT,
-        time: String::new(),
-        suite: suite.name.clone(),
-        title: suite.title.clone(),
-        about: suite.about.clone(),
-        profile: suite.profile.to_string(),
-        conformant: suite.profile == Profile::Conformant && deviations.is_empty(),
-        deviations,
-        seed: suite.seed,
-        duts: suite.duts.iter().map(|d| d.name.clone()).collect(),
-        tests: suite.tests.iter().map(|t| (t.test.clone(), method(t).spec().title.to_owned())).collect(),
-        rounds: suite.rounds,
-        command: command.to_vec(),
-        digest,
-        environment,
-        // A baseline that was not read is not a condition of the run.
-        baseline: suite.baseline.clone().filter(|baseline| !baseline.started.is_empty()),
-    }
-}
-
 struct Runner<'a> {
     suite: &'a Suite,
     lab: Option<&'a mut Lab>,
@@ -226,8 +206,12 @@ struct Runner<'a> {
     recorded: BTreeSet<String>,
     /// Duration of a test on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
-    /// A load that the tester could not offer to one DUT is not offered to any later one.
-    highest: HighestLoads,
+    /// A load that the tester could not offer to one DUT is not offered to any later one, by backend.
+    highest: BTreeMap<&'static str, HighestLoads>,
+    /// What the tests of this turn have found, by backend: the throughput with one may be beyond another.
+    known: BTreeMap<&'static str, Known>,
+    /// Rates above the tester's ceiling, which prove it too low, by backend.
+    beaten: BTreeMap<&'static str, BTreeMap<PatternKey, FrameRate>>,
     tally: Tally,
     /// Results of an earlier part of this run.
     earlier: Earlier,
@@ -278,6 +262,7 @@ impl Runner<'_> {
 
     /// Brings a DUT up and runs the tests of its turn.
     fn turn(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<(), RunError> {
+        self.known.clear();
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
@@ -318,11 +303,14 @@ impl Runner<'_> {
         config: &Config,
         first: usize,
     ) -> Result<(), RunError> {
-        let record = DutRecord {
+        let mut record = DutRecord {
             ports: real::port_records(&self.suite.ports, ports, config, first),
             installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
             ..record
         };
+        if !is_virtual(dut) {
+            record.confinement += receiving();
+        }
         if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
             let (name, now) = (&dut.name, &record.version);
             let remedy = format!("install `{then}` again, or begin a new run without --resume");
@@ -345,7 +333,7 @@ impl Runner<'_> {
         let ports = Ports::One { ports, clock: Box::new(clock) };
         let config = self.config();
         self.keep_record(dut, device.record(), &ports, &config, 0)?;
-        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings)
+        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.turn.tests.len())
     }
 
     /// Emulated hosts and routers of the suite.
@@ -375,38 +363,6 @@ impl Runner<'_> {
         result
     }
 
-    fn real_tests(
-        &mut self,
-        dut: &DutConfig,
-        device: &mut dyn Dut,
-        ceilings: &Ceilings,
-    ) -> Result<Option<String>, RunError> {
-        let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
-        let clock = SystemClock::start();
-        let open = real::open(lab, device.interfaces(), self.backend, self.queues, clock);
-        let (open, captures) = match open {
-            Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {
-                    Ok(captured) => captured,
-                    Err(e) => return Err(RunError::Store(e)),
-                }
-            }
-            Ok(open) => (open, Vec::new()),
-            Err(e) => return Ok(Some(e)),
-        };
-        let ports = Ports::real(open, clock, self.processors);
-        let mut config = self.config();
-        for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
-            port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
-        }
-        self.keep_record(dut, device.record(), &ports, &config, 0)?;
-        let result = self.tests(dut, Rig::new(ports, &config), device, ceilings);
-        for note in captures.iter().filter_map(CaptureStatus::note) {
-            self.note(Some(&dut.name), &note)?;
-        }
-        result
-    }
-
     /// Time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.plan.iter().skip(number + 1);
@@ -428,14 +384,21 @@ impl Runner<'_> {
         rig: Rig,
         device: &mut dyn Dut,
         ceilings: &Ceilings,
+        tests: Range<usize>,
     ) -> Result<Option<String>, RunError> {
         let suite = self.suite;
+        let backend = rig.ports.info(0).backend;
         let estimates = self.estimates();
         let round = self.session.round;
+        let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();
+        frames.extend(self.beaten.get(backend).cloned().unwrap_or_default());
+        let known = self.known_with(backend, &frames);
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
-        setup.ceilings = ceilings.frames.clone();
+        setup.ceilings = frames;
         setup.flows = suite.flows.clone();
-        setup.known().highest = self.highest.clone();
+        *setup.known() = known;
+        // The sessions of the tests before ended with their ports.
+        setup.routing.state.ended_some = tests.start > 0;
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
@@ -463,7 +426,8 @@ impl Runner<'_> {
                 "the tester's own time for routes is not measured, because its ports are not joined to each other",
             );
         }
-        for (index, (test_time, after)) in self.turn.tests.clone().into_iter().zip(estimates) {
+        let own = self.turn.tests.iter().copied().zip(estimates).take(tests.end).skip(tests.start);
+        for (index, (test_time, after)) in own.collect::<Vec<_>>() {
             let test = &suite.tests[index];
             let (method, title) = (method(test), title(test));
             self.number += 1;
@@ -480,7 +444,8 @@ impl Runner<'_> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
-            self.highest = setup.known().highest.clone();
+            self.highest.insert(backend, setup.known().highest.clone());
+            self.beaten.entry(backend).or_default().extend(setup.beaten.clone());
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
@@ -507,7 +472,11 @@ impl Runner<'_> {
                 }
             }
         }
-        memory::note(&mut setup);
-        Ok(None)
+        if tests.end == self.turn.tests.len() {
+            memory::note(&mut setup);
+            return Ok(None);
+        }
+        self.known.insert(backend, std::mem::take(setup.known()));
+        stretches::end_sessions(&mut setup)
     }
 }

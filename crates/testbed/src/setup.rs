@@ -8,7 +8,7 @@ use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
-use drophammer_methods::tester_ceiling::LoopOrder;
+use drophammer_methods::tester_ceiling::{LoopOrder, ceiling_of};
 use drophammer_methods::{
     CirclingTrial, Contestant, CountedTrial, Known, PortView, RouteAction, Routing, Stillness, TestError, Testbed,
 };
@@ -17,7 +17,8 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
-use drophammer_model::pattern::PatternKey;
+use drophammer_model::modifier::Modifier;
+use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
 use drophammer_model::reset::{Reset, ResetSeen};
@@ -53,6 +54,8 @@ pub struct TestSetup<'a> {
     pub routing: BgpRouting<'a>,
     /// Tester ceilings by pattern.
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
+    /// Ceilings that a valid trial has beaten since, with its rate.
+    pub beaten: BTreeMap<PatternKey, FrameRate>,
     /// Effect of a loop without DUT on the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// The tester's own delay of pings and test frames at a low load.
@@ -81,6 +84,7 @@ impl<'a> TestSetup<'a> {
         TestSetup {
             routing: BgpRouting::new(bench, ports, seed),
             ceilings: BTreeMap::new(),
+            beaten: BTreeMap::new(),
             orders: BTreeMap::new(),
             own_delays: OwnDelays::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
@@ -129,6 +133,20 @@ impl<'a> TestSetup<'a> {
 }
 
 impl TestSetup<'_> {
+    /// Raises the tester's ceiling where a valid trial has beaten it: the tester did send and receive at this rate.
+    fn raise_ceiling(&mut self, spec: &TrialSpec, result: &TrialResult) {
+        let pattern = PatternKey::of(spec);
+        // Additional frames are not in the rate; a mesh has several pairs at each port.
+        if pattern.modifier != Modifier::None || pattern.distribution == Distribution::FullyMeshed {
+            return;
+        }
+        let (key, rate) = (pattern.on_loop(), ceiling_of(result));
+        if let Some(ceiling) = self.ceilings.get_mut(&key).filter(|ceiling| ceiling.pps() < rate.pps()) {
+            *ceiling = rate;
+            self.beaten.insert(key, rate);
+        }
+    }
+
     /// Repeats an attempt at a trial while the tester spoils it.
     pub(crate) fn repeated<T>(
         &mut self,
@@ -165,7 +183,10 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        self.repeated(spec, |setup, attempt| setup.routing.bench.attempt(spec, &[], attempt), |result| result)
+        let attempt = |setup: &mut Self, attempt| setup.routing.bench.attempt(spec, &[], attempt);
+        let result = self.repeated(spec, attempt, |result| result)?;
+        self.raise_ceiling(spec, &result);
+        Ok(result)
     }
 
     fn contestants(&self) -> &[Contestant] {

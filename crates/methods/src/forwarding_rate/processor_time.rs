@@ -1,10 +1,11 @@
-//! What forwarding a frame costs the router's processor, at one load for all routers: the only way to tell routers apart whose limit is
-//! beyond the tester. At maximum load it cannot be measured, because a processor also spends time on frames that it then loses.
+//! What forwarding a frame costs the router's processor: the only way to tell routers apart whose limit is beyond the tester, and
+//! steadier than a rate on a busy machine. At maximum load the time of lost frames is part of it: a router that loses a frame after
+//! work on it has spent that time for nothing. The frames per second of processor time at one load for all routers are without it.
 
 use super::{PAUSE, REPEATS, TRIAL_DURATION};
 use crate::columns;
 use crate::pattern::Pattern;
-use crate::report::{higher, is_overloaded, loss_percent, note, note_of, note_unfit, trials};
+use crate::report::{higher, is_overloaded, loss_percent, lower, note, note_of, note_unfit, trials};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, RankFigure};
@@ -42,6 +43,24 @@ fn processor_s(results: &[TrialResult]) -> Option<f64> {
         tester_ns += result.health.tester_on_dut_ns?;
     }
     (used_ns > tester_ns).then(|| (used_ns - tester_ns) as f64 / 1e9)
+}
+
+/// Processor time of the DUT for each frame that it forwarded in these trials, in ns.
+pub(super) fn frame_ns(results: &[TrialResult]) -> Option<f64> {
+    let forwarded: u64 = results.iter().map(TrialResult::received).sum();
+    processor_s(results).filter(|_| forwarded > 0).map(|own_s| own_s * 1e9 / forwarded as f64)
+}
+
+/// The figure of [`frame_ns`] at maximum load, which was `limit` per sending port.
+pub(super) fn at_maximum_load(pattern: &Pattern, limit: FrameRate, frame_ns: Option<f64>) -> RankFigure {
+    let key = format!("forwarding_rate_{}_frame_ns", pattern.size);
+    let title = format!("Processor time per frame at maximum load, {}", pattern.size_text());
+    RankFigure {
+        load_pps: Some(limit.pps()),
+        least: LEAST,
+        independent_of_loss: true,
+        ..lower(key, title, "ns", frame_ns)
+    }
 }
 
 /// Runs the trials at `rate` per sending port and adds their row and their figure. `progress` gets the number of trials that have ended.
@@ -130,4 +149,25 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[T
         independent_of_loss: true,
         ..higher(key, title, "frames/s", value)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::GroupCounts;
+
+    fn trial(used_ns: Option<u64>, tester_ns: Option<u64>, received: u64) -> TrialResult {
+        let mut result = TrialResult::default();
+        (result.health.dut_used_ns, result.health.tester_on_dut_ns) = (used_ns, tester_ns);
+        result.groups = vec![GroupCounts { received, ..GroupCounts::default() }];
+        result
+    }
+
+    #[test]
+    fn the_time_of_a_frame_is_without_the_testers_share() {
+        let trials = [trial(Some(3_000_000), Some(1_000_000), 1_000), trial(Some(2_500_000), Some(500_000), 1_000)];
+        assert_eq!(frame_ns(&trials), Some(2_000.0));
+        assert_eq!(frame_ns(&[trial(Some(3_000_000), None, 1_000)]), None, "the tester's share is not known");
+        assert_eq!(frame_ns(&[trial(Some(3_000_000), Some(0), 0)]), None, "nothing was forwarded");
+    }
 }

@@ -2,11 +2,14 @@
 
 use super::{RunError, Runner, method, own_delay};
 use crate::config::joined_in_pairs;
+use crate::kinds::may_have_taps;
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of};
 use crate::route_ceiling::{self, Ceilings};
+use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
+use drophammer_lab::receiving;
 use drophammer_methods::parameters::{
     DIRECTION, DRAIN, EXTENSIONS, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
 };
@@ -20,19 +23,45 @@ use drophammer_model::environment::{DutRecord, TESTER, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
 use drophammer_model::record::{Record, TestRecord, TestStatus, TrialRecord};
+use drophammer_model::registry::Arrivals;
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::{DutConfig, Params, Profile, Suite};
+use drophammer_model::suite::{DutConfig, Params, Profile, Suite, TestConfig};
 use drophammer_model::trial::{Family, Load};
-use drophammer_port::SystemClock;
+use drophammer_port::{Backend, SystemClock};
 use drophammer_rig::{Ports, Rig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Runner<'_> {
-    /// Measures the tester's own ceiling on a loop without DUT.
+    /// Measures the tester's own ceilings on a loop without DUT, with each backend that the tests use.
     pub(super) fn ceilings(&mut self) -> Result<Ceilings, RunError> {
+        let mut all = Ceilings::default();
+        let stamped = self.backend_for(Arrivals::Stamped);
+        let counted = self.backend_for(Arrivals::Counted);
+        if !std::ptr::eq(counted, stamped) {
+            let params = ceiling_params(self.suite, |test| method(test).arrivals() == Arrivals::Counted);
+            if !params.is_empty() {
+                all.add(self.ceilings_with(counted, params, false)?);
+            }
+            // Ports of taps have one backend for all tests.
+            let taps = self.suite.duts.iter().any(may_have_taps);
+            let stamps = |test: &TestConfig| method(test).arrivals() == Arrivals::Stamped;
+            let params = ceiling_params(self.suite, |test| taps || stamps(test));
+            all.add(self.ceilings_with(stamped, params, true)?);
+        } else {
+            all.add(self.ceilings_with(stamped, ceiling_params(self.suite, |_| true), true)?);
+        }
+        Ok(all)
+    }
+
+    /// Measures the ceilings of frames with one backend; `whole` adds those of routes and the tester's own delays.
+    fn ceilings_with(
+        &mut self,
+        backend: &'static Backend,
+        params: Vec<Params>,
+        whole: bool,
+    ) -> Result<Ceilings, RunError> {
         let suite = self.suite;
-        let params = ceiling_params(suite);
         let Some(lab) = self.lab.as_deref_mut() else { return Ok(Ceilings::default()) };
         self.observer.progress(&Progress::BringUp { dut: TESTER, kind: TESTER_KIND });
         let without = match lab.loop_without_dut(&suite.ports) {
@@ -49,7 +78,7 @@ impl Runner<'_> {
             return Ok(Ceilings::default());
         }
         let clock = SystemClock::start();
-        let ports = match real::open(lab, without.interfaces(), self.backend, self.queues, clock) {
+        let ports = match real::open(lab, without.interfaces(), backend, self.queues, clock) {
             Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
@@ -62,10 +91,11 @@ impl Runner<'_> {
             name: TESTER.into(),
             kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
-            confinement: without.confinement().into(),
+            confinement: without.confinement().to_owned() + receiving(),
             ports: real::port_records(configs, &ports, &config, 0),
             ..DutRecord::default()
         };
+        let name = ports.info(0).backend;
         self.keep(&Record::Dut(record))?;
         let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
         let mut records = Vec::new();
@@ -84,6 +114,7 @@ impl Runner<'_> {
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
                 let mut outcome = Outcome::default();
                 let begun = Instant::now();
+                outcome.notes.push(format!("Measured with the backend {name}."));
                 let result = tester_ceiling::TesterCeiling.run(&mut setup, &params, &mut outcome);
                 interrupted |= matches!(result, Err(TestError::Interrupted));
                 let status = status_of(&result);
@@ -102,11 +133,15 @@ impl Runner<'_> {
                 })));
             }
             let after = self.plan.iter().map(|(_, d)| *d).sum();
-            let (routes, record, stopped) = route_ceiling::measure(&mut setup, suite, after);
-            interrupted |= stopped;
-            records.extend(record);
+            let mut routes = RouteCeilings::new();
+            if whole && !interrupted {
+                let (found, record, stopped) = route_ceiling::measure(&mut setup, suite, after);
+                interrupted |= stopped;
+                records.extend(record);
+                routes = found;
+            }
             let mut own_delays = OwnDelays::new();
-            if !interrupted {
+            if whole && !interrupted {
                 let (found, record, stopped) = own_delay::measure(&mut setup, suite, configs, after);
                 interrupted |= stopped;
                 records.extend(record);
@@ -126,14 +161,15 @@ impl Runner<'_> {
         }
         let measured = || trials.iter().map(|t| (&t.spec, &t.result));
         let (frames, orders) = (tester_ceiling::ceilings(measured()), tester_ceiling::orders(measured()));
-        Ok(Ceilings { frames, orders, own_delays, routes })
+        Ok(Ceilings { frames: BTreeMap::from([(name.to_owned(), frames)]), orders, own_delays, routes })
     }
 }
 
 /// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all its sizes.
-pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
+pub(super) fn ceiling_params(suite: &Suite, of: impl Fn(&TestConfig) -> bool) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
-    let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
+    let tests = suite.tests.iter().filter(|test| of(test));
+    let patterns = tests.flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
     for Pattern { size, families, mix, direction, labels, extensions, .. } in patterns {
         let extensions = (!extensions.is_empty()).then_some(extensions);
         let share = mix.as_ref().map(|mix| Percent(mix.percent(Family::Ipv6)));
@@ -222,7 +258,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
     let mut found = BTreeMap::new();
     let mut outcome = Outcome::default();
     OFFERED.begin(&mut outcome);
-    for params in ceiling_params(suite) {
+    for params in ceiling_params(suite, |_| true) {
         for size in FRAME_SIZES.get(&params) {
             let pattern = Pattern::new(size, &params);
             let load = Load::Maximum { limit_pps: pattern.limits(setup).line.pps() };

@@ -12,6 +12,7 @@ use drophammer_lab::Dut;
 use drophammer_methods::{Contestant, TestError};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::TestStatus;
+use drophammer_model::registry::Arrivals;
 use drophammer_model::suite::{DutConfig, PortConfig, TestConfig};
 use drophammer_port::{Port, SystemClock};
 use drophammer_rig::{Config, Ports, Rig};
@@ -117,7 +118,7 @@ impl Runner<'_> {
         let clock = SystemClock::start();
         let opened = match (problem, self.lab.as_deref()) {
             (Some(why), _) => Err(why),
-            (None, Some(lab)) => real::open(lab, device.interfaces(), self.backend, self.queues, clock),
+            (None, Some(lab)) => real::open(lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.queues, clock),
             (None, None) => Err("no lab".into()),
         };
         let open = match opened {

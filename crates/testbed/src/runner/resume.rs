@@ -11,6 +11,7 @@ use drophammer_methods::{ping_delay, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER};
 use drophammer_model::record::{Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::Suite;
+use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -164,8 +165,24 @@ fn trial(record: &Record) -> Option<&TrialRecord> {
 
 /// The ceilings that were measured before the first DUT.
 fn ceilings(records: &[Record]) -> Ceilings {
-    let of_tester = || records.iter().filter_map(trial).filter(|trial| trial.dut == TESTER);
-    let measured = || of_tester().filter(|t| t.test == tester_ceiling::NAME).map(|t| (&t.spec, &t.result));
+    // The ports of each measurement are recorded before its trials.
+    let mut by_backend: BTreeMap<String, Vec<(&TrialSpec, &TrialResult)>> = BTreeMap::new();
+    let (mut backend, mut orders) = (String::new(), BTreeMap::new());
+    for record in records {
+        match record {
+            Record::Dut(dut) if dut.name == TESTER => {
+                backend = dut.ports.first().map_or(String::new(), |port| port.backend.clone());
+            }
+            Record::Trial(t) if t.dut == TESTER && t.test == tester_ceiling::NAME => {
+                by_backend.entry(backend.clone()).or_default().push((&t.spec, &t.result));
+            }
+            _ => {}
+        }
+    }
+    let last = by_backend.get(&backend);
+    for measured in by_backend.iter().filter(|(name, _)| **name != backend).map(|(_, m)| m).chain(last) {
+        orders.extend(tester_ceiling::orders(measured.iter().copied()));
+    }
     let test = |name: &str| {
         records.iter().find_map(|record| match record {
             Record::Test(test) if test.dut == TESTER && test.test == name => Some(&**test),
@@ -174,8 +191,8 @@ fn ceilings(records: &[Record]) -> Ceilings {
     };
     let outcome = |test: Option<&TestRecord>| test.map(|test| test.outcome.clone()).unwrap_or_default();
     Ceilings {
-        frames: tester_ceiling::ceilings(measured()),
-        orders: tester_ceiling::orders(measured()),
+        frames: by_backend.into_iter().map(|(name, m)| (name, tester_ceiling::ceilings(m))).collect(),
+        orders,
         own_delays: ping_delay::own_delays_of(&outcome(test(ping_delay::OWN))),
         routes: route_ceiling::of_record(&outcome(test(route_ceiling::NAME))),
     }

@@ -1,0 +1,97 @@
+//! The tester's receive work, kept off the router's processor.
+//!
+//! What a router sends over a veth pair is received in a softirq on the processor of the sender, so the tester's work
+//! slows the router down, and by another share with each backend. Two means move it to the tester's processors. Receive
+//! packet steering does it for packet sockets, after the kernel has taken the time of arrival. A program of XDP runs
+//! before that, so the receive work of an interface that has one becomes a kernel thread. The thread runs before
+//! ordinary threads: if it took turns with the packet loop, frames would wait for milliseconds.
+
+use crate::confine::{is_of, steer, threads_made, write_sys};
+use crate::dut::{TesterInterface, Where};
+use crate::{Lab, LabError, Netns, cpu, probe, process};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What receives for this process. The lab is the process's own namespaces, so there is one.
+static RECEIVERS: Mutex<Receivers> = Mutex::new(Receivers { threads: Vec::new(), text: "" });
+
+struct Receivers {
+    /// Kernel threads: (process id, name).
+    threads: Vec<(u32, String)>,
+    /// In words, for the record.
+    text: &'static str,
+}
+
+fn receivers() -> MutexGuard<'static, Receivers> {
+    RECEIVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the kernel receives for the ports that were opened last, in words, for the record; empty if it does so at
+/// the sender.
+pub fn receiving() -> &'static str {
+    receivers().text
+}
+
+/// Processor time of the kernel threads that receive for the tester.
+pub fn receive_time() -> Duration {
+    receivers().threads.iter().filter_map(|(pid, _)| probe::thread_time(*pid)).sum()
+}
+
+impl Lab {
+    /// Moves the receive work of the tester's ends of virtual links to the tester's processors. To be called when the
+    /// ports are open: a program of XDP changes how its interface receives. Where it is not permitted, the work stays
+    /// where the kernel does it.
+    ///
+    /// # Errors
+    /// The tester's namespace cannot be entered.
+    pub fn receive_on_tester(&self, interfaces: &[TesterInterface]) -> Result<(), LabError> {
+        let shared = self.shared();
+        let ours = interfaces.iter().filter(|interface| matches!(interface.netns, Where::Tester));
+        let mut ours = ours.map(|interface| interface.name.as_str()).peekable();
+        receivers().text = "";
+        if !shared.receives_apart() || ours.peek().is_none() {
+            return Ok(());
+        }
+        let tester = Netns::tester(shared)?;
+        let mut moved = true;
+        for (name, processor) in ours.zip(shared.cpus.testers.iter().cycle()) {
+            moved &= steer(&tester, name, *processor).is_ok();
+            moved &= self.thread_on(&tester, name, *processor)?;
+        }
+        receivers().text = match moved {
+            true => "; the tester receives on its own processors",
+            false => "; the tester receives on the router's processor in part, for the kernel refuses another one",
+        };
+        Ok(())
+    }
+
+    /// Gives the receive work of `interface` a thread on `processor`, if a driver's receive work can be one. False if
+    /// the thread cannot be bound to it.
+    fn thread_on(&self, tester: &Netns, interface: &str, processor: usize) -> Result<bool, LabError> {
+        let file = format!("class/net/{interface}/threaded");
+        // The kernel refuses while the interface receives without NAPI. Threads of an earlier port end here.
+        if write_sys(tester, &file, "0").is_err() {
+            return Ok(true);
+        }
+        let mut threads = threads_made(self.shared().lock.as_ref(), || write_sys(tester, &file, "1"))?;
+        threads.retain(|(_, name)| is_of(name, interface));
+        let bound = !threads.is_empty()
+            && threads.iter().all(|(pid, _)| cpu::pin(*pid, processor).is_ok() && before_ordinary(*pid));
+        if !bound {
+            return write_sys(tester, &file, "0").map(|()| false);
+        }
+        let all = &mut receivers().threads;
+        all.retain(|(_, name)| !is_of(name, interface));
+        all.extend(threads);
+        Ok(true)
+    }
+}
+
+/// Lets a thread run before all ordinary ones (SCHED_FIFO).
+fn before_ordinary(pid: u32) -> bool {
+    let Ok(program) = process::find("chrt", "util-linux") else { return false };
+    let mut command = Command::new(program);
+    command.args(["--fifo", "--pid", "1", &pid.to_string()]);
+    process::output(command, None).is_ok()
+}

@@ -1,0 +1,157 @@
+//! Tests of a DUT that follow each other and use the same backend. A test of rates only counts frames, so the automatic
+//! choice gives it a faster backend than one that reads times: the ports are opened again between the two.
+
+use super::{RunError, Runner, method};
+use crate::real;
+use crate::route_ceiling::Ceilings;
+use crate::setup::TestSetup;
+use drophammer_lab::Dut;
+use drophammer_methods::pattern::TESTER_LIMITED_SHARE;
+use drophammer_methods::{Known, TestError, Testbed as _};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::Arrivals;
+use drophammer_model::suite::DutConfig;
+use drophammer_port::auto::for_arrivals;
+use drophammer_port::capture::CaptureStatus;
+use drophammer_port::{Backend, SystemClock};
+use drophammer_rig::{Ports, Rig};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// How long a DUT may take to end its sessions before other ports are opened.
+const SESSIONS_END: Duration = Duration::from_secs(10);
+
+/// Adds to `known` the throughput that tests with another backend have found, as far as this one can offer it.
+fn learn(known: &mut Known, other: &Known, ceilings: &BTreeMap<PatternKey, FrameRate>) {
+    let within = |key: &PatternKey, found: FrameRate| {
+        ceilings.get(&key.on_loop()).is_some_and(|most| found.pps() < TESTER_LIMITED_SHARE * most.pps())
+    };
+    for (key, found) in &other.throughput {
+        if found.is_some_and(|found| within(key, found)) && !other.bounds.contains_key(key) {
+            known.throughput.entry(key.clone()).or_insert(*found);
+        }
+    }
+}
+
+/// Ends the sessions of the emulated routers, whose ports are about to be closed. Returns the problem, if the DUT kept
+/// something of them.
+pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<String>, RunError> {
+    // Without BGP there is nothing to end.
+    let Ok(routing) = setup.routing() else { return Ok(None) };
+    match routing.reset(SESSIONS_END) {
+        Ok(()) => Ok(None),
+        Err(TestError::Store(e)) => Err(RunError::Store(e)),
+        Err(TestError::Interrupted) => Err(RunError::Interrupted),
+        Err(e) => Ok(Some(format!("its sessions could not be ended: {e}"))),
+    }
+}
+
+impl Runner<'_> {
+    /// What the tests of this turn have found, for tests with `backend`, which has these ceilings.
+    pub(super) fn known_with(&mut self, backend: &str, ceilings: &BTreeMap<PatternKey, FrameRate>) -> Known {
+        let mut known = self.known.remove(backend).unwrap_or_default();
+        for other in self.known.values() {
+            learn(&mut known, other, ceilings);
+        }
+        known.highest = self.highest.get(backend).cloned().unwrap_or_default();
+        // Their sessions ended with the ports.
+        known.tables = None;
+        known
+    }
+
+    /// Tests of the turn that follow each other and use the same backend, by their place in the turn.
+    fn stretches(&self) -> Vec<(&'static Backend, Range<usize>)> {
+        let mut found: Vec<(&'static Backend, Range<usize>)> = Vec::new();
+        for (index, test) in self.turn.tests.iter().enumerate() {
+            let backend = self.backend_for(method(&self.suite.tests[*test]).arrivals());
+            match found.last_mut() {
+                Some((last, tests)) if std::ptr::eq(*last, backend) => tests.end = index + 1,
+                _ => found.push((backend, index..index + 1)),
+            }
+        }
+        found
+    }
+
+    /// The backend of a test that must know this of arrivals.
+    pub(super) fn backend_for(&self, arrivals: Arrivals) -> &'static Backend {
+        // A capture goes on from test to test.
+        if self.capture { self.backend } else { for_arrivals(self.backend, arrivals) }
+    }
+
+    pub(super) fn real_tests(
+        &mut self,
+        dut: &DutConfig,
+        device: &mut dyn Dut,
+        ceilings: &Ceilings,
+    ) -> Result<Option<String>, RunError> {
+        for (backend, tests) in self.stretches() {
+            let problem = self.tests_with(backend, tests, dut, device, ceilings)?;
+            if problem.is_some() {
+                return Ok(problem);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the ports and runs `tests`.
+    fn tests_with(
+        &mut self,
+        backend: &'static Backend,
+        tests: Range<usize>,
+        dut: &DutConfig,
+        device: &mut dyn Dut,
+        ceilings: &Ceilings,
+    ) -> Result<Option<String>, RunError> {
+        let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
+        let clock = SystemClock::start();
+        let open = real::open(lab, device.interfaces(), backend, self.queues, clock);
+        let (open, captures) = match open {
+            Ok(open) if self.capture => {
+                match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {
+                    Ok(captured) => captured,
+                    Err(e) => return Err(RunError::Store(e)),
+                }
+            }
+            Ok(open) => (open, Vec::new()),
+            Err(e) => return Ok(Some(e)),
+        };
+        let ports = Ports::real(open, clock, self.processors);
+        let mut config = self.config();
+        for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
+            port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
+        }
+        self.keep_record(dut, device.record(), &ports, &config, 0)?;
+        let result = self.tests(dut, Rig::new(ports, &config), device, ceilings, tests);
+        for note in captures.iter().filter_map(CaptureStatus::note) {
+            self.note(Some(&dut.name), &note)?;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_methods::LowerBound;
+    use drophammer_methods::parameters::FRAME_SIZES;
+    use drophammer_methods::pattern::Pattern;
+    use drophammer_model::suite::Params;
+
+    #[test]
+    fn a_throughput_is_known_to_a_backend_that_can_offer_it() {
+        let params = Params::default();
+        let key = |size| Pattern::new(size, &params).key();
+        let keys: Vec<PatternKey> = FRAME_SIZES.get(&params).into_iter().map(key).collect();
+        let (within, beyond, bound) = (&keys[0], &keys[1], &keys[2]);
+        let mut other = Known::default();
+        other.throughput.extend(keys.iter().map(|key| (key.clone(), Some(FrameRate(100.0)))));
+        other.bounds.insert(bound.clone(), LowerBound::Tester);
+        let ceiling = |key: &PatternKey, pps| (key.on_loop(), FrameRate(pps));
+        let ceilings = BTreeMap::from([ceiling(within, 200.0), ceiling(beyond, 110.0), ceiling(bound, 200.0)]);
+        let mut known = Known::default();
+        learn(&mut known, &other, &ceilings);
+        assert_eq!(known.throughput.keys().collect::<Vec<_>>(), [within]);
+    }
+}

@@ -59,7 +59,7 @@ fn judged(entries: Vec<Entry>) -> Vec<Entry> {
     let mut pairs = Vec::new();
     for a in 0..simulated.len() {
         for b in a + 1..simulated.len() {
-            let comparison = compared(&figures[0].entries[a], &figures[0].entries[b], [Fairness::Fair; 2]);
+            let comparison = compared(&figures[0].entries[a], &figures[0].entries[b]);
             pairs.extend(comparison.map(|comparison| Pair { figure: 0, a, b, comparison }));
         }
     }

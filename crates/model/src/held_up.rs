@@ -53,10 +53,17 @@ pub fn cause(reasons: &[String]) -> Option<String> {
 }
 
 /// The name of a thread without its number, so that the workers of a program count together: `lto cgu.14` becomes `lto cgu`.
+/// The digit of `cc1` is part of its name.
 fn program(thread: &str) -> Option<String> {
-    let name = thread.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | '-' | '/' | '#' | ' '));
-    let name = if name.is_empty() { thread } else { name };
-    (!name.is_empty()).then(|| name.to_owned())
+    let mut name = thread;
+    loop {
+        let shorter = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let bare = shorter.trim_end_matches(['.', ':', '-', '/', '#', ' ']);
+        if bare.is_empty() || bare.len() == shorter.len() {
+            return (!name.is_empty()).then(|| name.to_owned());
+        }
+        name = bare;
+    }
 }
 
 fn reasons(trial: &TrialRecord) -> &[String] {
@@ -108,7 +115,7 @@ mod tests {
         assert_eq!(of(&["the tester was held off the processor for 60 ms"]).as_deref(), Some("unknown"));
         assert_eq!(of(&["the tester lost 3 frames in its own receive path"]), None);
         assert_eq!(of(&[]), None);
-        assert_eq!((program("kworker/1:2"), program("7")), (Some("kworker".into()), Some("7".into())));
+        assert_eq!(["kworker/1:2", "cc1", "7"].map(|name| program(name).unwrap()), ["kworker", "cc1", "7"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn trust(view: &View) -> Option<String> {
     let invalid = view.invalid_trials().len();
     let n = |n: usize| group_digits(n as u64);
     if invalid == 0 {
-        return Some(format!("All {} trials are valid: nothing disturbed the tester.", n(all)));
+        return Some(format!("All {} trials are valid.", n(all)));
     }
     let causes = causes(&view.run.trials);
     let disturbed: usize = causes.iter().map(|(_, trials)| trials).sum();

@@ -14,6 +14,7 @@ use crate::ways;
 use crate::{digest, drops, kernel_counts, losses};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::statistics::Decision;
+use drophammer_store::RunState;
 
 /// Longest text of a cell, in characters.
 const CELL: usize = 200;
@@ -60,7 +61,10 @@ fn head(view: &View, color: bool) -> String {
         let listed = if n == 0 { String::new() } else { format!(": {n} deviation{s}, listed in the report") };
         out += &format!("{}\n", paint(&plain(&(tag + &listed)), "33", color));
     }
-    let (ended, is_good) = Ending::of(view).text(view);
+    let (mut ended, is_good) = Ending::of(view).text(view);
+    if view.run.state() == RunState::Complete && !is_good {
+        ended += &format!("; run {}", view.state_text());
+    }
     out +=
         &format!("{}: {}\n", plain(&started.suite), paint(&plain(&ended), if is_good { "32" } else { "1;31" }, color));
     for sentence in conclusion(view).into_iter().chain(ending::trust(view)) {

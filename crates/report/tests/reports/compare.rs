@@ -193,7 +193,10 @@ fn what_cannot_be_compared_is_not() {
         trial.result.validity = Validity::Invalid(vec!["host busy: others ran".into()]);
     }
     let compared = compare_runs(&[base(), busy]);
-    assert_eq!(*verdict(&compared, "linux", key), *verdict(&compare_runs(&[base(), run(2, 0.5, "idle")]), "linux", key));
+    assert_eq!(
+        *verdict(&compared, "linux", key),
+        *verdict(&compare_runs(&[base(), run(2, 0.5, "idle")]), "linux", key)
+    );
 }
 
 #[test]

@@ -131,7 +131,9 @@ fn held_up(step: usize) -> (Run, usize, usize) {
     let mut run = unequal();
     let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
     let spoilt = own.step_by(step).map(|trial| {
-        trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor, which other programs had (`cc1` the most)".into()]);
+        trial.result.validity = Validity::Invalid(vec![
+            "host busy: the DUT waited for its processor, which other programs had (`cc1` the most)".into(),
+        ]);
     });
     let spoilt = spoilt.count();
     let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
@@ -147,7 +149,9 @@ fn the_share_of_disturbed_trials_changes_no_rank() {
         assert_eq!(View::new(&with).ranking, View::new(&without).ranking, "{spoilt} of {of}");
         assert_eq!(ending(&run), ending(&usual));
         let all = run.trials.len();
-        let own = format!("Of {all} trials, {spoilt} were disturbed by other programs and repeated and 1 was spoilt by the tester itself.");
+        let own = format!(
+            "Of {all} trials, {spoilt} were disturbed by other programs and repeated and 1 was spoilt by the tester itself."
+        );
         let text = summary_text(&run, false).replace('\n', " ");
         assert!(text.contains(&own), "{text}");
         assert!(text.contains(&format!("Disturbed by: cc1 {spoilt}. By router: frr {spoilt} of {of} (")), "{text}");
@@ -181,7 +185,10 @@ fn only_what_no_round_has_measured_is_unmeasured() {
     assert!(!some.contains("could not be measured") && !some.contains("! "), "{some}");
     assert!(report(&unfit(5))["report.txt"].contains("frr: measured in 1 of 6 rounds (round 1: host busy"));
     assert!(all.contains("quick-look: 1 test could not be measured"), "{all}");
-    assert!(all.contains("Host busy: Throughput of frr could not be measured: ") && all.contains("Next: End `cc1`"), "{all}");
+    assert!(
+        all.contains("Host busy: Throughput of frr could not be measured: ") && all.contains("Next: End `cc1`"),
+        "{all}"
+    );
     let html = &report(&unfit(6))["report.html"];
     assert!(html.contains("<span class=\"chip bad\">1 test could not be measured</span>"));
     assert!(report(&unfit(5))["report.html"].contains("<span class=\"chip good\">Run complete, ended"));

@@ -395,7 +395,7 @@ mod tests {
         let judged = |change: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
             let health = Health { refused_by_tester: 70_000, ..Health::default() };
             let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
-            result.groups[0].lost = 1;
+            result.groups[0].last_loss_ns = None;
             change(&mut spec, &mut result);
             judge(&spec, &result, Read::Counts, Tolerance::of(Profile::Conformant))
         };

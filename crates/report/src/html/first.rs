@@ -24,8 +24,8 @@ pub fn said(view: &View) -> Markup {
     html! {
         @match &said[..] {
             [] => {}
-            [only] => p.conclusion { (only) },
-            all => ul.conclusion { @for sentence in all { li { (sentence) } } },
+            [only] => p.conclusion { (commands(only)) },
+            all => ul.conclusion { @for sentence in all { li { (commands(sentence)) } } },
         }
         @if let Some(trust) = ending::trust(view) {
             @match ending::causes_text(view) {
@@ -37,8 +37,13 @@ pub fn said(view: &View) -> Markup {
             }
         }
         @let steps = ending::next_steps(view);
-        @if !steps.is_empty() { p.next { "What to do next" } ul.steps { @for step in steps { li { (step) } } } }
+        @if !steps.is_empty() { p.next { "What to do next" } ul.steps { @for step in steps { li { (commands(&step)) } } } }
     }
+}
+
+/// A text whose commands stand between backticks.
+fn commands(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
 /// The main figures as drawings.

@@ -312,7 +312,7 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
     pub rounds: Option<u32>,
     /// As many rounds as fit into this time, for instance 30min, but not fewer than the default. The number is fixed before the
-    /// run, from an estimate
+    /// run, from an estimate. Trials that the host disturbs are repeated in the time that is left
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
     pub time: Option<Duration>,
     /// Seed of every pseudo-random choice

@@ -50,7 +50,8 @@ pub enum Exit {
     Store = 4,
     /// All tests were done and no criterion missed, but for at least one the rounds leave open whether it is met.
     Undecided = 5,
-    /// The tester or its machine spoilt a test, so that nothing is known of the DUT; all others ended successfully.
+    /// The tester or its machine spoilt a test in every round, so that nothing is known of the DUT; all others ended
+    /// successfully.
     Unfit = 6,
     /// A criterion of the suite was not met; no router failed a test.
     Missed = 7,

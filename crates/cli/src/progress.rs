@@ -1,6 +1,7 @@
 //! Progress: a live line on a terminal, plain lines elsewhere.
 
 use crate::output::err;
+use drophammer_model::held_up::{by_host_alone, cause};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
 use drophammer_model::visible::{one_line, visible};
@@ -16,6 +17,8 @@ pub struct Display {
     color: bool,
     step: String,
     left: Duration,
+    /// Trials that have ended, and those of them that the host disturbed.
+    trials: (u64, u64),
 }
 
 /// Time left, rounded because it is an estimate.
@@ -108,7 +111,7 @@ impl Display {
             bar
         });
         let color = terminal && !plain && std::env::var_os("NO_COLOR").is_none();
-        Display { live, color, step: String::new(), left: Duration::ZERO }
+        Display { live, color, step: String::new(), left: Duration::ZERO, trials: (0, 0) }
     }
 
     fn line(&self, text: &str) {
@@ -116,6 +119,15 @@ impl Display {
             Some(bar) => bar.println(text),
             None => err!("{text}"),
         }
+    }
+
+    /// What to say about a trial that the host alone disturbed; `None` about others.
+    fn disturbed(&mut self, result: &TrialResult) -> Option<String> {
+        let Validity::Invalid(reasons) = &result.validity else { return None };
+        let cause = cause(reasons).filter(|_| by_host_alone(reasons))?;
+        self.trials.1 += 1;
+        let (all, disturbed) = self.trials;
+        Some(format!("  disturbed ({cause}), so repeated; {disturbed} of {all} trials so far"))
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
@@ -150,6 +162,15 @@ impl Display {
             // Rates while it runs are for the page; see `live/rates.rs`.
             Progress::Traffic { .. } => {}
             Progress::TrialEnded { spec, result, attempt } => {
+                self.trials.0 += 1;
+                if let Some(text) = self.disturbed(result) {
+                    // It is repeated, so it is news only for the live line.
+                    match &self.live {
+                        Some(bar) => bar.set_message(text),
+                        None => self.line(&text),
+                    }
+                    return;
+                }
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let text = format!("  {}{again}", outcome(spec, result));
                 match (&self.live, result.validity.is_valid()) {
@@ -182,6 +203,20 @@ impl Display {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disturbed_trial_is_told_in_one_short_line() {
+        let mut display = Display::new(true);
+        let mut told = |reason: &str| {
+            display.trials.0 += 1;
+            let validity = Validity::Invalid(vec![reason.to_owned()]);
+            display.disturbed(&TrialResult { validity, ..TrialResult::default() })
+        };
+        assert_eq!(told("the tester lost 3 frames in its own receive path"), None);
+        let line =
+            told("host busy: the DUT waited for its processor, which other programs had (`cc1` the most), for 9 ms");
+        assert_eq!(line.as_deref(), Some("  disturbed (cc1), so repeated; 1 of 2 trials so far"));
+    }
 
     #[test]
     fn frames_that_must_be_dropped_are_not_lost() {

@@ -19,7 +19,7 @@ use drophammer_model::suite::Suite;
 use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
-use drophammer_report::Criteria;
+use drophammer_report::ending::Ending;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -302,17 +302,14 @@ pub fn run(args: &RunArgs) -> Exit {
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
-        (Ok(tally), Ok((criteria, _))) => {
-            match (tally.failed, criteria.missed, tally.unfit, criteria.undecided) {
-                // A run that measured nothing is not a success.
-                (0, 0, 0, 0) if tally.completed == 0 && tally.skipped > 0 => Exit::Failed,
-                (0, 0, 0, 0) => Exit::Good,
-                (0, 0, 0, _) => Exit::Undecided,
-                (0, 0, ..) => Exit::Unfit,
-                (0, ..) => Exit::Missed,
-                _ => Exit::Failed,
-            }
-        }
+        // The tally counts each round. A figure that some rounds have is known, so the report decides.
+        (Ok(_), Ok((ending, _))) => match ending {
+            Ending::Good | Ending::Open => Exit::Good,
+            Ending::Undecided(_) => Exit::Undecided,
+            Ending::Unmeasured(_) => Exit::Unfit,
+            Ending::Missed(_) => Exit::Missed,
+            Ending::Failed(_) => Exit::Failed,
+        },
         (Ok(_), Err(e)) => fail(Exit::Store, e),
         (Err(why), report) => {
             let exit = match why {
@@ -346,8 +343,8 @@ impl std::fmt::Display for Unreported {
 }
 
 /// Writes the report of the run in `dir` into `out` and prints the summary, or the path of the page as an event.
-/// Returns the state of the suite's criteria, and the page.
-fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<PathBuf>), Unreported> {
+/// Returns how the run ended, and the page.
+fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Ending, Option<PathBuf>), Unreported> {
     let run = RunReader::open(dir).map_err(|e| Unreported::Unread(e.to_string()))?;
     // The files come first: nothing that happens to the output may cost them.
     let files = drophammer_report::write_all(&run, out).map_err(|e| Unreported::Unwritten(e.to_string()))?;
@@ -365,7 +362,7 @@ fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<
             false => out!("\nReport: {}", from_here(html).display()),
         }
     }
-    Ok((drophammer_report::criteria(&run), html))
+    Ok((drophammer_report::ending(&run), html))
 }
 
 /// The path relative to the current folder, if it is below that folder.

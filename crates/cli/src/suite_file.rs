@@ -112,6 +112,7 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Exit> 
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
         suite.rounds = drophammer_testbed::rounds_within(&suite, time, least);
+        suite.time = Some(time);
         let needs = drophammer_testbed::estimate(&suite);
         if needs > time {
             let (rounds, needs, time) = (suite.rounds, show_about(needs), show_duration(time));

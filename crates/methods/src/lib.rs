@@ -4,6 +4,7 @@
 //! the results. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
 //! reference device.
 
+pub mod attempts;
 pub mod back_to_back;
 pub mod bgp_pass_through;
 pub mod bgp_session_capacity;

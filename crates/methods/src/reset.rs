@@ -4,6 +4,7 @@
 mod interruption;
 
 use crate::Method;
+use crate::attempts::Attempts;
 use crate::columns;
 use crate::parameters::{DRAIN, PAUSE, fewer, params, shorter};
 use crate::pattern::Pattern;
@@ -22,7 +23,7 @@ use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::reset::{Reset, ResetKind, ResetSeen};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Family, FlowSpec, Load, Targets, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use interruption::Interruption;
 use std::time::Duration;
 
@@ -107,8 +108,6 @@ const PLOT: PlotSpec = PlotSpec {
 const BEFORE_S: f64 = 1.0;
 /// Width of the bins of the plot, in seconds.
 const BIN_S: f64 = 0.05;
-/// Attempts at a trial that the tester spoils.
-const ATTEMPTS: u32 = 3;
 /// Group of the frames to static routes.
 const STATIC: &str = "static routes";
 /// Group of the frames to BGP routes.
@@ -258,17 +257,15 @@ fn one_reset(
 ) -> Result<(Found, Option<String>), TestError> {
     let reset = Reset { kind, at_s: BEFORE_S, down: DOWN.get(params), limit: LIMIT.get(params) };
     let spec = trial(bed, params, setup, kind)?;
-    let mut attempt = 1;
+    let mut attempts = Attempts::begin(bed);
     let (result, seen, watch) = loop {
         let watch = match &setup.bgp {
             Some(case) => Some(case.load(bed, params, case.peers[1], case.peers[0])?),
             None => None,
         };
-        let (result, seen) = bed.reset_trial(&spec, &reset, spec.flows[0].to, attempt)?;
-        match &result.validity {
-            Validity::Valid => break (result, seen, watch),
-            Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons.clone())),
-            Validity::Invalid(_) => attempt += 1,
+        let (result, seen) = bed.reset_trial(&spec, &reset, spec.flows[0].to, attempts.number())?;
+        if attempts.passed(bed, &result)? {
+            break (result, seen, watch);
         }
         if setup.bgp.is_some() {
             route_tests::clear(bed, &Ok(()), LIMIT.get(params))?;

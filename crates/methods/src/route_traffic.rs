@@ -1,5 +1,6 @@
 //! Traffic to routes: streams that aim at every route of a part while the routing changes.
 
+use crate::attempts::Attempts;
 use crate::lossy::NO_THROUGHPUT;
 use crate::parameters::{DISTRIBUTION, DRAIN, SEARCH, joined};
 use crate::pattern::Pattern;
@@ -18,9 +19,7 @@ use drophammer_model::registry::{ParamSpec, TestSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{
-    Family, FlowSpec, Load, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity,
-};
+use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,13 +180,10 @@ pub fn must_fit(size: &PacketSize, family: Family, ports: [&PortView; 2]) -> Res
     }
 }
 
-/// Attempts at a trial that the tester spoils.
-const ATTEMPTS: u32 = 3;
-
-/// Runs a trial from the state of routing that `prepare` sets up. If the tester spoils it, both are repeated.
+/// Runs a trial from the state of routing that `prepare` sets up. If the trial is spoilt, both are repeated.
 ///
 /// # Errors
-/// [`TestError::Unfit`] if every attempt was invalid; those of `prepare` and of the trial.
+/// [`TestError::Unfit`] if too many attempts were invalid; those of `prepare` and of the trial.
 pub fn run(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -196,14 +192,12 @@ pub fn run(
 ) -> Result<TrialResult, TestError> {
     let spec = trial.spec(bed, params)?;
     let actions: Vec<Vec<RouteAction>> = trial.changes.iter().map(|(_, _, actions)| actions.clone()).collect();
-    let mut attempt = 1;
+    let mut attempts = Attempts::begin(bed);
     loop {
         prepare(bed)?;
-        let result = bed.routed_trial(&spec, &actions, attempt)?;
-        match result.validity {
-            Validity::Valid => return Ok(result),
-            Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
-            Validity::Invalid(_) => attempt += 1,
+        let result = bed.routed_trial(&spec, &actions, attempts.number())?;
+        if attempts.passed(bed, &result)? {
+            return Ok(result);
         }
     }
 }

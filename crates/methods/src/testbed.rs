@@ -180,8 +180,8 @@ pub trait Testbed {
         &[]
     }
 
-    /// Runs one trial, repeats it if the tester spoils it (three attempts in all) and stores every attempt. The result
-    /// is valid.
+    /// Runs one trial, repeats it while it is spoilt ([`Attempts`](crate::attempts::Attempts)) and stores every attempt. The
+    /// result is valid.
     ///
     /// # Errors
     /// [`TestError::Unfit`] if every attempt was invalid; the others if the run cannot continue.
@@ -415,6 +415,12 @@ pub trait Testbed {
     /// visible.
     fn memory(&mut self) -> Vec<(String, u64)> {
         Vec::new()
+    }
+
+    /// Accounts for an attempt that the host spoilt and that `took` this long. Returns whether the run has time to repeat it.
+    fn may_repeat(&mut self, took: Duration) -> bool {
+        let _ = took;
+        true
     }
 
     /// Results of earlier tests on this DUT.

@@ -236,9 +236,12 @@ pub enum TestStatus {
     Completed,
     /// It could not run to its end: the cause.
     Failed(String),
-    /// It ran to its end in some rounds, but not in all: in how many it did not, and why. Only for combined rounds;
+    /// It ran to its end in some rounds, but not in all: in how many it did, and why not in the others. Only for combined rounds;
     /// never stored.
     Partly(String),
+    /// It ran to its end in some rounds; the tester spoilt the others, or it did not apply in them. Only for combined rounds;
+    /// never stored.
+    FewerRounds(String),
     /// The tester spoilt it: the reasons. Nothing is known of the DUT.
     Unfit(String),
     /// The user stopped it.

@@ -185,6 +185,13 @@ impl TestSpec {
     pub fn measures_latency(&self) -> bool {
         self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
     }
+
+    /// True if any of its figures is a time, or rests on one.
+    pub fn measures_times(&self) -> bool {
+        let is_time =
+            |key: &str| key.contains("latency") || ["_s", "_ms", "_us", "_ns"].iter().any(|unit| key.ends_with(unit));
+        self.figures.iter().any(|figure| is_time(figure.key))
+    }
 }
 
 /// What a test must know of the frames that arrive.

@@ -81,13 +81,20 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
         return most.first().unwrap_or(first).status.clone();
     }
     let why = |record: &&TestRecord| match &record.status {
-        TestStatus::Failed(why) | TestStatus::Unfit(why) | TestStatus::Skipped(why) | TestStatus::Partly(why) => {
+        TestStatus::Failed(why)
+        | TestStatus::Unfit(why)
+        | TestStatus::Skipped(why)
+        | TestStatus::Partly(why)
+        | TestStatus::FewerRounds(why) => {
             format!("round {}: {why}", record.round)
         }
         TestStatus::Completed | TestStatus::Interrupted => format!("round {}: stopped by the user", record.round),
     };
     let causes: Vec<String> = open.iter().map(why).collect();
-    TestStatus::Partly(format!("not in {} of {} rounds ({})", open.len(), rounds.len(), causes.join("; ")))
+    let text = format!("in {} of {} rounds ({})", rounds.len() - open.len(), rounds.len(), causes.join("; "));
+    // What the tester spoilt is no fault of the DUT.
+    let is_blameless = |record: &&TestRecord| matches!(record.status, TestStatus::Unfit(_) | TestStatus::Skipped(_));
+    if open.iter().all(is_blameless) { TestStatus::FewerRounds(text) } else { TestStatus::Partly(text) }
 }
 
 /// The distinct keys, in the order of their first appearance.
@@ -230,10 +237,13 @@ mod tests {
         records[1].status = TestStatus::Failed("the DUT died".into());
         records[1].outcome.ranks.clear();
         let combined = all(&records);
-        assert_eq!(combined.status, TestStatus::Partly("not in 1 of 3 rounds (round 2: the DUT died)".into()));
+        assert_eq!(combined.status, TestStatus::Partly("in 2 of 3 rounds (round 2: the DUT died)".into()));
         assert_eq!(combined.outcome.ranks[0].rounds[1], RoundFigure::Failed);
         records[1].status = TestStatus::Unfit("the host was busy".into());
-        assert_eq!(all(&records).outcome.ranks[0].rounds[1], RoundFigure::NotMeasured);
+        let combined = all(&records);
+        let text = "in 2 of 3 rounds (round 2: the host was busy)".to_owned();
+        assert_eq!(combined.status, TestStatus::FewerRounds(text));
+        assert_eq!(combined.outcome.ranks[0].rounds[1], RoundFigure::NotMeasured);
         records.iter_mut().for_each(|record| record.status = TestStatus::Failed("no".into()));
         assert_eq!(all(&records).status, TestStatus::Failed("no".into()));
     }

@@ -45,7 +45,7 @@ fn text(runs: &[Run]) -> String {
         lines.push(format!("{}: {}", view.run.dir.display(), view.state_text()));
         let invalid = view.held_up_text();
         lines.push(format!("  invalid because of the host: {}", if invalid.is_empty() { "none" } else { &invalid }));
-        lines.extend(view.restrictions.iter().map(|why| format!("  {why}")));
+        lines.extend(drophammer_report::ending::host_busy(view).map(|why| format!("  {why}")));
         lines.extend(figures.iter().map(|figure| format!("  {}", figure.line())));
     }
     lines.push("between the runs".into());

@@ -5,7 +5,6 @@ use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
 use crate::rank::Ranked;
 use crate::view::{Section, Standing, View};
-use drophammer_model::held_up::Fairness;
 use drophammer_model::outcome::Cell;
 use drophammer_model::record::TestStatus;
 
@@ -92,18 +91,18 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     let known = |figure: &Ranked| figure.entries[dut].is_known();
     if !grid::ranked_kind(view, dut) {
         "there is no other DUT of its sort to compare with".into()
-    } else if view.fairness[dut] != Fairness::Fair {
-        "the host was busy".into()
     } else if any(&known) && !any(&|figure| figure.entries[dut].rounds.len() > 1) {
         "one round proves nothing".into()
     } else if any(&|figure| figure.entries[dut].refuted()) {
-        "other trials contradict its figures".into()
+        "refuted figures: other trials contradict them".into()
     } else if any(&|figure| figure.entries[dut].doubtful()) {
-        "frames were lost beside an idle processor".into()
+        "doubtful figures: frames were lost beside an idle processor".into()
     } else if !any(&known) {
         "the test gave no figure".into()
     } else if any(&|figure| figure.different_loads) {
-        "the DUTs were measured at different loads".into()
+        "different loads: the DUTs were not measured at the same one".into()
+    } else if figures.iter().all(|figure| grid::all_limited(view, figure, dut)) {
+        "limits of the tester: all figures are bounds".into()
     } else {
         "its figures cannot be compared with those of another DUT".into()
     }

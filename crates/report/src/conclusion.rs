@@ -1,5 +1,6 @@
 //! Summary of a run in a few sentences generated from its data.
 
+use crate::ending;
 use crate::grid::{self, distinct_title, marked_value};
 use crate::rank::Ranked;
 use crate::view::{DutResult, DutView, Section, Standing, View};
@@ -92,39 +93,51 @@ fn compared(view: &View) -> Vec<String> {
                 .into(),
         ];
     }
-    let restricted = view.restrictions.as_ref().map(|why| {
-        let remedy = "Stop other programs on this machine, or use one with more processors.";
-        format!("{}{}. {remedy}", why[..1].to_uppercase(), &why[1..])
-    });
-    if !figures.iter().flat_map(|figure| &figure.entries).any(|entry| entry.rank.is_some())
-        && let Some(why) = restricted
-    {
-        return vec![why];
-    }
+    let busy = ending::host_busy(view).map(|why| format!("{}{}.", why[..1].to_uppercase(), &why[1..]));
     let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut))).count();
     if alike(&view.duts) {
-        return [of_alike(apart, figures.len())].into_iter().chain(restricted).collect();
+        return [of_alike(apart, figures.len())].into_iter().chain(busy).collect();
     }
     let mut out = leaders(view);
-    out.extend(restricted);
-    let open = figures.len() - apart;
-    out.push(match (apart, open) {
-        (0, _) => format!("In {rounds} rounds no difference was proven in any of the {open} figures."),
-        (1, 0) => "The one figure tells DUTs apart.".into(),
-        (_, 0) => format!("All {apart} figures tell DUTs apart."),
-        (_, 1) => "In one figure no difference was proven.".into(),
-        _ => format!("In {open} of {} figures no difference was proven.", figures.len()),
-    });
+    out.extend(busy);
+    let is_ranked = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
+    let ranked = figures.iter().filter(is_ranked).count();
+    let open = ranked - apart;
+    out.extend(tied(apart, open, rounds));
+    out.extend(uncompared(view));
     out.extend(different_loads(view));
     out.extend(mixed_installation(&view.duts));
-    let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
-    if limited > 0 {
-        out.push(format!(
-            "In {limited} of {} figures the tester or the end of the test was the limit of at least one DUT.",
-            figures.len()
-        ));
-    }
     out
+}
+
+/// Says in how many of the compared figures no difference was proven.
+fn tied(apart: usize, open: usize, rounds: usize) -> Option<String> {
+    Some(match (apart, open) {
+        (0, 0) => return None,
+        (0, 1) => format!("In {rounds} rounds no difference was proven in the one figure that could be compared."),
+        (0, _) => format!("In {rounds} rounds no difference was proven in any of {open} figures."),
+        (1, 0) => "The one figure that could be compared tells DUTs apart.".into(),
+        (_, 0) => format!("All {apart} figures that could be compared tell DUTs apart."),
+        (_, 1) => "In one figure no difference was proven.".into(),
+        _ => format!("In {open} of {} figures no difference was proven.", apart + open),
+    })
+}
+
+/// The figures in which no DUT was compared, with the rules that withheld it.
+fn uncompared(view: &View) -> Option<String> {
+    let mut rules: Vec<(&str, usize)> = Vec::new();
+    for figure in view.ranking.figures.iter().filter(|figure| figure.entries.iter().all(|e| e.rank.is_none())) {
+        let mut why = (0..view.duts.len()).filter_map(|dut| grid::not_compared(view, figure, dut));
+        let Some(why) = why.next() else { continue };
+        match rules.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, figures)) => *figures += 1,
+            None => rules.push((why, 1)),
+        }
+    }
+    let all: usize = rules.iter().map(|(_, figures)| figures).sum();
+    let each: Vec<String> = rules.iter().map(|(why, figures)| format!("{why} {figures}")).collect();
+    let figures = if all == 1 { "figure" } else { "figures" };
+    (all > 0).then(|| format!("Not compared: {all} {figures} ({}).", each.join(", ")))
 }
 
 /// Names the figures in which DUTs were measured at different loads.
@@ -211,6 +224,23 @@ fn leaders(view: &View) -> Vec<String> {
     out
 }
 
+/// By how much `own` is ahead of `other`: `25 % more`, `2.8 times as much`; `None` for bounds and differences.
+fn by_how_much(figure: &Ranked, own: usize, other: usize) -> Option<String> {
+    let value = |dut: usize| {
+        let median = figure.entries[dut].summary?.median;
+        median.is_exact().then_some(median.low).filter(|value| *value > 0.0)
+    };
+    let ratio = value(own)? / value(other)?;
+    if figure.by_difference {
+        return None;
+    }
+    Some(match ratio {
+        2.0.. => format!("{ratio:.1} times as much"),
+        1.0.. => format!("{:.0} % more", (ratio - 1.0) * 100.0),
+        _ => format!("{:.0} % less", (1.0 - ratio) * 100.0),
+    })
+}
+
 impl Leaders<'_> {
     fn text(&self, view: &View) -> String {
         let unit = |figure: &Ranked| if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
@@ -219,10 +249,14 @@ impl Leaders<'_> {
             let same = values.iter().all(|value| *value == values[0]);
             let own = if same { values[0].clone() } else { list(&values) };
             let behind = figure.entries[self.duts[0]].better_than.iter();
+            let by = match (self.duts.as_slice(), behind.as_slice()) {
+                ([own], [other]) => by_how_much(figure, *own, *other).map_or(String::new(), |by| format!(": {by}")),
+                _ => String::new(),
+            };
             let others: Vec<String> = behind
                 .map(|other| format!("{} of {}", marked_value(figure, *other), view.duts[*other].label()))
                 .collect();
-            format!("{} ({own}{} against {})", distinct_title(view, figure), unit(figure), others.join(", "))
+            format!("{} ({own}{} against {}{by})", distinct_title(view, figure), unit(figure), others.join(", "))
         });
         let more = match self.figures.len().saturating_sub(NAMED) {
             0 => String::new(),

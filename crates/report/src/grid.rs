@@ -10,7 +10,7 @@ use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
 use crate::ways;
-use crate::{digest, drops, kernel_counts, losses};
+use crate::{digest, drops, ending, kernel_counts, losses};
 use drophammer_model::environment::Published;
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
@@ -113,7 +113,7 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
 
 /// The meaning of the mark in the summary.
 pub const LIMITED_NOTE: &str =
-    "\u{2020} tester-limited: the tester or the end of the test was the limit of all, so there is nothing to rank.";
+    "\u{2020} tester-limited, not compared: the tester or the end of the test was the limit of all.";
 
 /// Whether the summary carries the mark of [`LIMITED_NOTE`].
 pub fn has_limited(view: &View) -> bool {
@@ -144,6 +144,23 @@ pub fn measured(figure: &Ranked, dut: usize) -> String {
         (false, true) => format!("{value}  doubtful"),
         (false, false) => value,
     }
+}
+
+/// The rule by which a figure of a DUT is not compared with those of others; `None` if it is compared, was not measured or has
+/// no other of its kind.
+pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static str> {
+    let entry = &figure.entries[dut];
+    if entry.rank.is_some() || !entry.is_known() || !ranked_kind(view, dut) {
+        return None;
+    }
+    Some(match entry {
+        _ if entry.refuted() => "refuted",
+        _ if entry.doubtful() => "doubtful",
+        _ if all_limited(view, figure, dut) => "limits of the tester",
+        _ if entry.rounds.len() < 2 => "one round",
+        _ if figure.different_loads => "different loads",
+        _ => "no figures to compare with",
+    })
 }
 
 /// Whether there are two DUTs or more of this one's kind (real or simulated).
@@ -309,6 +326,9 @@ pub fn markdown(view: &View) -> String {
         escape(&started.time),
         escape(&view.state_text())
     );
+    if let Some(trust) = ending::trust(view) {
+        out += &format!("{}\n\n", escape(&trust));
+    }
     if !view.ranking.figures.is_empty() {
         let limited = if has_limited(view) { format!("{LIMITED_NOTE} ") } else { String::new() };
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();

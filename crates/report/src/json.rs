@@ -6,7 +6,7 @@ use crate::published;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
-use crate::{digest, drops, kernel_counts, losses};
+use crate::{digest, drops, ending, kernel_counts, losses};
 use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
 use drophammer_model::visible::is_hidden;
@@ -34,7 +34,10 @@ pub fn report(view: &View) -> String {
         })).collect::<Vec<_>>(),
         "ranking": ranking(view),
         "held_up": view.held_up.iter().map(|one| json!({"dut": one.dut, "invalid": one.invalid, "trials": one.trials})).collect::<Vec<_>>(),
-        "restrictions": view.restrictions,
+        "restrictions": ending::host_busy(view),
+        "trust": ending::trust(view),
+        "disturbed_by": ending::causes_text(view),
+        "next_steps": ending::next_steps(view),
         "digests": digest::all(view).iter().map(|digest| digest.json(view)).collect::<Vec<_>>(),
         "tests": view.sections.iter().enumerate().map(|(n, s)| section(view, (n, s))).collect::<Vec<_>>(),
         "tester": view.tester.as_ref().map(|t| json!({

@@ -166,7 +166,7 @@ mod tests {
         let open = || Verdict { undecided: true, ..Verdict::decided("loss <= 1", false, "0 to 2") };
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         for (status, text) in [
-            (TestStatus::Partly("not in 1 of 6 rounds".into()), "completed, but not in 1 of 6 rounds"),
+            (TestStatus::Partly("in 5 of 6 rounds".into()), "completed only in 5 of 6 rounds"),
             (TestStatus::Unfit("the host was busy".into()), "not measured: the host was busy"),
             (TestStatus::Interrupted, "stopped by the user"),
         ] {

@@ -9,6 +9,7 @@ mod conclusion;
 mod csv;
 mod digest;
 mod drops;
+pub mod ending;
 mod format;
 mod grid;
 mod html;
@@ -121,6 +122,11 @@ pub fn criteria(run: &Run) -> Criteria {
         verdicts.filter(|verdict| verdict.decision() == decision).count()
     };
     Criteria { met: count(Decision::Met), missed: count(Decision::Missed), undecided: count(Decision::Undecided) }
+}
+
+/// How a run ended; its report and the exit code say the same.
+pub fn ending(run: &Run) -> ending::Ending {
+    ending::Ending::of(&View::new(&rounds::combined(run)))
 }
 
 /// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when

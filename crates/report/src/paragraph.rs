@@ -31,7 +31,9 @@ pub fn of_test(view: &View, section: &Section) -> Option<String> {
 
 /// `Tested: frr and bird, in 4 rounds with 96 trials, of which 2 were invalid.`
 fn extent(view: &View, section: &Section) -> Option<String> {
-    let has_run = |status: &TestStatus| matches!(status, TestStatus::Completed | TestStatus::Partly(_));
+    let has_run = |status: &TestStatus| {
+        matches!(status, TestStatus::Completed | TestStatus::Partly(_) | TestStatus::FewerRounds(_))
+    };
     let tested = || section.results.iter().filter(|result| result.record.is_some_and(|test| has_run(&test.status)));
     let names: Vec<String> = tested().map(|result| view.dut(result.dut).label()).collect();
     if names.is_empty() {

@@ -14,16 +14,14 @@
 //! 6. Figures at different loads ([`RankFigure::load_pps`]) are not compared.
 //! 7. The overall order is by the mean rank over all tests in which every DUT of the comparison was ranked. Each test
 //!    has one vote, regardless of its number of figures.
-//! 8. If the host held a DUT up too often, or more than others, the DUT is compared by rates only, and only beyond the
-//!    effect that the host may have had on a valid trial ([`drophammer_model::held_up`]).
+//! 8. Disturbed trials are repeated and are part of no figure, so their share has no effect on ranks.
 //! 9. Simulated DUTs are ranked only among themselves.
 
 use crate::view::{Section, Standing};
-use drophammer_model::held_up::{DISTURBANCE, Fairness};
 use drophammer_model::outcome::{RankFigure, are_same_load};
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::{
-    Comparison, Family, Figure, RoundFigure, Rule, Scale, Summary, Verdict, compare, compare_failures, summarize,
+    Comparison, Family, Figure, RoundFigure, Scale, Summary, Verdict, compare, compare_failures, summarize,
 };
 
 /// The rules in one paragraph for the reader of a report.
@@ -156,8 +154,8 @@ struct Pair {
     comparison: Comparison,
 }
 
-/// Ranks DUTs by the figures of all sections; `simulated` and `fairness` have one entry per DUT.
-pub fn rank(sections: &[Section], simulated: &[bool], fairness: &[Fairness]) -> Ranking {
+/// Ranks DUTs by the figures of all sections; `simulated` has one entry per DUT.
+pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
     let mut figures: Vec<Ranked> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure)));
@@ -166,7 +164,7 @@ pub fn rank(sections: &[Section], simulated: &[bool], fairness: &[Fairness]) -> 
     for (index, figure) in figures.iter().enumerate() {
         for a in 0..simulated.len() {
             for b in (a + 1..simulated.len()).filter(|b| simulated[*b] == simulated[a]) {
-                let comparison = compared(&figure.entries[a], &figure.entries[b], [fairness[a], fairness[b]]);
+                let comparison = compared(&figure.entries[a], &figure.entries[b]);
                 pairs.extend(comparison.map(|comparison| Pair { figure: index, a, b, comparison }));
             }
         }
@@ -232,7 +230,7 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
 }
 
 /// The comparison of two DUTs in one figure; `None` if they cannot be compared.
-fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison> {
+fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     let at_other_load = a.figure.as_ref().zip(b.figure.as_ref()).is_some_and(|(a, b)| !a.same_load(b));
     if at_other_load || [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
         return None;
@@ -243,14 +241,8 @@ fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison>
         rule.resolution = rule.resolution.max(other.resolution);
         rule.least = rule.least.max(other.least);
     }
-    if fairness.contains(&Fairness::No) {
-        return None;
-    }
-    if fairness.contains(&Fairness::Rates) {
-        let is_rate = rule.scale == Scale::Ratio && rule.higher_is_better;
-        return if is_rate { beyond_disturbance(&a.figures_beside(b), &b.figures_beside(a), &rule) } else { None };
-    }
-    let by_value = compare(&a.figures_beside(b), &b.figures_beside(a), &rule);
+    let (of_a, of_b) = (a.figures_beside(b), b.figures_beside(a));
+    let by_value = if are_bounds(&of_a, &of_b) { None } else { compare(&of_a, &of_b, &rule) };
     let (a_failed, b_failed) = (a.failures(), b.failures());
     if a_failed.0 + b_failed.0 == 0 || a_failed.1 < 2 || b_failed.1 < 2 {
         return by_value;
@@ -271,17 +263,15 @@ fn compared(a: &Entry, b: &Entry, fairness: [Fairness; 2]) -> Option<Comparison>
     }
 }
 
-/// The comparison of two DUTs whose rates the host may have lowered: one is better if it would still be better with a
-/// rate lower by [`DISTURBANCE`].
-fn beyond_disturbance(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
-    let lowered = |figures: &[Option<Figure>]| -> Vec<Option<Figure>> {
-        let share = 1.0 - DISTURBANCE;
-        let one = |figure: Figure| Figure { low: figure.low * share, high: figure.high * share };
-        figures.iter().map(|figure| figure.map(one)).collect()
+/// Whether every pair is of two bounds to the same side: two routers that reach at least what the tester can offer. Nothing
+/// is known of their difference.
+fn are_bounds(a: &[Option<Figure>], b: &[Option<Figure>]) -> bool {
+    let mut pairs = a.iter().zip(b).filter_map(|(a, b)| a.zip(*b)).peekable();
+    let same_side = |(a, b): (Figure, Figure)| {
+        (a.high == f64::INFINITY && b.high == f64::INFINITY)
+            || (a.low == f64::NEG_INFINITY && b.low == f64::NEG_INFINITY)
     };
-    let a_wins = compare(&lowered(a), b, rule).filter(|found| found.a_is_better);
-    let b_wins = compare(a, &lowered(b), rule).filter(|found| !found.a_is_better);
-    a_wins.or(b_wins).or_else(|| compare(a, b, rule).map(|found| Comparison { p: 1.0, ..found }))
+    pairs.peek().is_some() && pairs.all(same_side)
 }
 
 /// Assigns ranks, and the differences that could have been found.

@@ -3,6 +3,7 @@
 use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
+use crate::ending::{self, Ending};
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
 use crate::paragraph;
@@ -13,6 +14,7 @@ use crate::ways;
 use crate::{digest, drops, kernel_counts, losses};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::statistics::Decision;
+use drophammer_store::RunState;
 
 /// Longest text of a cell, in characters.
 const CELL: usize = 200;
@@ -59,7 +61,15 @@ fn head(view: &View, color: bool) -> String {
         let listed = if n == 0 { String::new() } else { format!(": {n} deviation{s}, listed in the report") };
         out += &format!("{}\n", paint(&plain(&(tag + &listed)), "33", color));
     }
-    out += &format!("{}\n", wrap(&format!("Run {}: {}", plain(&started.suite), plain(&view.state_text())), WIDTH));
+    let (mut ended, is_good) = Ending::of(view).text(view);
+    if view.run.state() == RunState::Complete && !is_good {
+        ended += &format!("; run {}", view.state_text());
+    }
+    out +=
+        &format!("{}: {}\n", plain(&started.suite), paint(&plain(&ended), if is_good { "32" } else { "1;31" }, color));
+    for sentence in conclusion(view).into_iter().chain(ending::trust(view)) {
+        out += &format!("{}\n", wrap(&plain(&sentence), WIDTH));
+    }
     if !view.ranking.figures.is_empty() {
         let (groups, figure_width) = side_by_side(view);
         for order in groups {
@@ -80,9 +90,6 @@ fn head(view: &View, color: bool) -> String {
         let down =
             if view.ranking.figures.iter().all(|f| f.higher_is_better) { "" } else { "\u{2193} less is better. " };
         let limited = if grid::has_limited(view) { format!("{} ", grid::LIMITED_NOTE) } else { String::new() };
-        for sentence in conclusion(view) {
-            out += &format!("{}\n", wrap(&plain(&sentence), WIDTH));
-        }
         let how = if view.duts.len() > 1 { HOW } else { "" };
         if !(down.is_empty() && limited.is_empty() && how.is_empty()) {
             out += &format!("{}\n", wrap(&format!("{down}{limited}{how}"), WIDTH));
@@ -108,13 +115,14 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
         let line = width.map_or(line.clone(), |w| shorten(&line, w - 2));
         out += &format!("{} {line}\n", paint("!", "1;31", color));
     }
-    let invalid = view.invalid_trials().len();
-    let held_up = view.held_up_text();
-    if !held_up.is_empty() {
-        out += &format!("Invalid because the host was busy: {held_up}.\n");
+    if let Some(causes) = ending::causes_text(view) {
+        out += &format!(
+            "{}\n",
+            wrap(&plain(&format!("Disturbed by: {causes}. By router: {}.", view.held_up_text())), WIDTH)
+        );
     }
-    if invalid > 0 {
-        out += &format!("{invalid} of {} trials were invalid and are not part of any figure.\n", view.run.trials.len());
+    for step in ending::next_steps(view) {
+        out += &format!("{}\n", wrap(&format!("Next: {step}"), WIDTH));
     }
     out
 }

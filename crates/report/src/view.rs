@@ -4,7 +4,7 @@ use crate::drops;
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::held_up::{Fairness, HeldUp, fairness, held_up, restrictions};
+use drophammer_model::held_up::{HeldUp, held_up};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
@@ -30,10 +30,6 @@ pub struct View<'a> {
     pub ranking: Ranking,
     /// Trials of each DUT that the host made invalid.
     pub held_up: Vec<HeldUp>,
-    /// How each DUT may be compared because of them.
-    pub fairness: Vec<Fairness>,
-    /// Restrictions of comparisons because of them.
-    pub restrictions: Option<String>,
     /// DUTs whose drops are counted.
     pub drops_counted: HashSet<&'a str>,
     trials: HashMap<u64, &'a TrialRecord>,
@@ -76,7 +72,8 @@ impl Standing {
         match self {
             Standing::Ended(TestStatus::Completed) => "completed".into(),
             Standing::Ended(TestStatus::Failed(cause)) => format!("failed: {cause}"),
-            Standing::Ended(TestStatus::Partly(why)) => format!("completed, but {why}"),
+            Standing::Ended(TestStatus::Partly(why)) => format!("completed only {why}"),
+            Standing::Ended(TestStatus::FewerRounds(why)) => format!("measured {why}"),
             Standing::Ended(TestStatus::Unfit(why)) => format!("not measured: {why}"),
             Standing::Ended(TestStatus::Interrupted) => "stopped by the user".into(),
             Standing::Ended(TestStatus::Skipped(why)) => format!("skipped: {why}"),
@@ -89,6 +86,11 @@ impl Standing {
     /// Whether the test ran to its end.
     pub fn is_completed(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed))
+    }
+
+    /// Whether it ran to its end in every round in which the tester did not spoil it.
+    pub fn is_measured(&self) -> bool {
+        matches!(self, Standing::Ended(TestStatus::Completed | TestStatus::FewerRounds(_)))
     }
 }
 
@@ -259,10 +261,9 @@ impl<'a> View<'a> {
         let simulated: Vec<bool> = duts.iter().map(|d| d.simulated).collect();
         let names: Vec<&str> = duts.iter().map(|d| d.name).collect();
         let held_up = held_up(&names, &run.trials);
-        let (fairness, restrictions) = (fairness(&held_up), restrictions(&held_up));
-        let ranking = rank::rank(&sections, &simulated, &fairness);
+        let ranking = rank::rank(&sections, &simulated);
         let drops_counted = drops::counted_on(&run.trials);
-        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, fairness, restrictions, drops_counted }
+        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, drops_counted }
     }
 
     /// The DUT of this index, or the tester for the index after the last DUT.
@@ -388,7 +389,7 @@ impl<'a> View<'a> {
             });
         }
         for section in self.all_sections() {
-            for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
+            for r in section.results.iter().filter(|r| !r.standing.is_measured()) {
                 out.push(format!("{} on {}: {}", section.title, self.dut(r.dut).name, r.standing.text()));
             }
         }

@@ -11,7 +11,7 @@ use crate::host::HostWatch;
 use crate::learning::learning;
 use crate::observer::{Observer, Progress};
 use crate::session::Session;
-use crate::validity::{self, Tolerance};
+use crate::validity::{self, Read, Tolerance};
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
@@ -56,8 +56,6 @@ impl From<Failure> for TestError {
     }
 }
 
-/// Most attempts at a trial that the tester spoils.
-pub(crate) const ATTEMPTS: u32 = 3;
 /// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
 /// delay it leaves frames unsent. Shared machines hold a thread up for some milliseconds every now and then.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
@@ -350,6 +348,11 @@ impl<'a> Bench<'a> {
         self.conclude(spec, outcome, attempt)
     }
 
+    /// As [`drophammer_methods::Testbed::may_repeat`].
+    pub(crate) fn may_repeat(&mut self, took: Duration) -> bool {
+        self.session.spend(took)
+    }
+
     /// Frames that the emulated devices of all ports have sent.
     fn sent_beside(&self) -> u64 {
         (0..self.ports.len()).map(|port| self.rig.hosts.sent(port).frames).sum()
@@ -418,10 +421,14 @@ impl<'a> Bench<'a> {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
             let method = drophammer_methods::find(&self.test);
-            let latency = method.is_some_and(|method| method.spec().measures_latency());
+            let read = match method.map(|method| method.spec()) {
+                Some(spec) if spec.measures_latency() => Read::Latency,
+                Some(spec) if !spec.measures_times() => Read::Counts,
+                _ => Read::Times,
+            };
             let borne = method.map_or(Duration::ZERO, |method| method.tolerated_stall(result.elapsed_s));
             let tolerance = validity::bear_stall(spec, &mut result, borne, self.tolerance);
-            validity::judge(spec, &result, latency, tolerance)
+            validity::judge(spec, &result, read, tolerance)
         };
         // If the device is gone, the next check reports it.
         if !unread.is_empty() && self.device.check().is_ok() {

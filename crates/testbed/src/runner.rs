@@ -135,6 +135,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     let mut session = Session::new(suite.seed, suite.profile, run.secret);
     let going_on = run.earlier.is_some();
     let earlier = run.earlier.unwrap_or_default();
+    session.repeats = plan::time_for_repeats(suite);
     session.keys = TrialKeys::after(run.secret, earlier.trial);
     if run.busy_host {
         session.tolerance.host = HostTolerance::ANY;

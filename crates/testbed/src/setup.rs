@@ -1,12 +1,13 @@
 //! The environment of a test: a bench, the emulated routers, and earlier results.
 
-use crate::bench::{ATTEMPTS, Bench, Failure, failed};
+use crate::bench::{Bench, Failure, failed};
 use crate::counted::received_between;
 use crate::extra;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
+use drophammer_methods::attempts::Attempts;
 use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
 use drophammer_methods::tester_ceiling::{LoopOrder, ceiling_of};
 use drophammer_methods::{
@@ -25,7 +26,7 @@ use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::{FlowConfig, PortConfig};
 use drophammer_model::topology::{CoreLinkName, System};
-use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use drophammer_rig::Rig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -147,20 +148,18 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Repeats an attempt at a trial while the tester spoils it.
+    /// Repeats an attempt at a trial while it is spoilt.
     pub(crate) fn repeated<T>(
         &mut self,
         spec: &TrialSpec,
         mut attempt: impl FnMut(&mut Self, u32) -> Result<(T, bool), TestError>,
         result: impl Fn(&T) -> &TrialResult,
     ) -> Result<T, TestError> {
-        let mut number = 1;
+        let mut attempts = Attempts::begin(self);
         loop {
-            let (done, port_failed) = attempt(self, number)?;
-            match &result(&done).validity {
-                Validity::Valid => return Ok(done),
-                Validity::Invalid(reasons) if number == ATTEMPTS => return Err(TestError::Unfit(reasons.clone())),
-                Validity::Invalid(_) => number += 1,
+            let (done, port_failed) = attempt(self, attempts.number())?;
+            if attempts.passed(self, result(&done))? {
+                return Ok(done);
             }
             if port_failed {
                 // The device may have to learn its neighbours behind the port again.
@@ -332,6 +331,10 @@ impl Testbed for TestSetup<'_> {
 
     fn now_s(&mut self) -> Option<f64> {
         Some(self.rig().now().since(Instant(0)).as_secs_f64())
+    }
+
+    fn may_repeat(&mut self, took: Duration) -> bool {
+        self.routing.bench.may_repeat(took)
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

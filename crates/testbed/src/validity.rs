@@ -1,6 +1,6 @@
 //! Validity of trials. A trial that the tester itself spoilt is invalid, not lossy.
 
-use drophammer_model::held_up::HOST_BUSY;
+use drophammer_model::held_up::{HELD_OFF, HOST_BUSY, STOLEN};
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
@@ -20,8 +20,8 @@ pub struct Tolerance {
     pub host: HostTolerance,
 }
 
-/// What a host may do to the processors of tester and DUT during a trial. Beyond that the trial is invalid whatever its
-/// result, so that no trial is chosen by its outcome.
+/// What a host may do to the processors of tester and DUT during a trial. Beyond that the trial is invalid, unless its result
+/// is one that no disturbance can make ([`is_proof`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostTolerance {
     /// Share of the time that the tester's packet loop may wait for its processor.
@@ -122,12 +122,12 @@ fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &
     // A single step may contain time that was taken before the trial.
     let beyond_a_step = |stolen: Option<u64>| stolen.filter(|ns| *ns > STEAL_STEP_NS);
     if let Some(stolen) = beyond_a_step(health.tester_stolen_ns) {
-        complain("a hypervisor took the tester's processor".into(), stolen, elapsed_ns, tolerance.stolen);
+        complain(format!("{STOLEN} the tester's processor"), stolen, elapsed_ns, tolerance.stolen);
     }
     let Some(dut) = &health.dut_processor else { return reasons };
     let watched_ns = (dut.elapsed_ns as f64).min(most_ns);
     if let Some(stolen) = beyond_a_step(dut.stolen_ns) {
-        complain("a hypervisor took the DUT's processor".into(), stolen, watched_ns, tolerance.stolen);
+        complain(format!("{STOLEN} the DUT's processor"), stolen, watched_ns, tolerance.stolen);
     }
     let (waited, tolerated) = match (latency, dut.waited_least_ns) {
         (false, Some(least)) => (Some(least), tolerance.dut_waited_least),
@@ -186,8 +186,32 @@ fn has_unknown_times(group: &GroupCounts) -> bool {
     group.lost > 0 && group.last_loss_ns.is_none()
 }
 
-/// Judges a trial; `latency` says whether its latency is measured.
-pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: Tolerance) -> Validity {
+/// What is read from the trials of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Counts of frames alone.
+    Counts,
+    /// Times too, such as those of pings or of the processor.
+    Times,
+    /// Latencies, so that every wait of the DUT matters.
+    Latency,
+}
+
+/// Whether a trial proves that the DUT carries its load, whatever the host did: all frames were sent at the load and none was
+/// lost. A host takes time from the DUT and never gives it any.
+fn is_proof(spec: &TrialSpec, result: &TrialResult, read: Read, unsent: f64) -> bool {
+    let Load::Constant { rate_pps } = spec.load else { return false };
+    let sent_pps = result.offered() as f64 / result.sending_s.max(1e-9);
+    read == Read::Counts
+        && !reads_times(spec)
+        && spec.bin_s.is_none()
+        && result.offered() > 0
+        && result.lost() == 0
+        && sent_pps >= rate_pps * f64::from(result.senders) * (1.0 - unsent)
+}
+
+/// Judges a trial of a test that reads `read` from it.
+pub fn judge(spec: &TrialSpec, result: &TrialResult, read: Read, tolerance: Tolerance) -> Validity {
     let mut reasons = Vec::new();
     let health = &result.health;
     if health.receive_drops > 0 {
@@ -218,9 +242,10 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
     if health.clock_step_ns.abs() > CLOCK_STEP_NS {
         reasons.push(format!("the wall clock was set by {} µs", health.clock_step_ns / 1000));
     }
+    let is_proof = is_proof(spec, result, read, tolerance.unsent);
     let gap = Duration::from_nanos(health.max_gap_ns);
-    if gap > tolerance.gap {
-        reasons.push(format!("the tester was held off the processor for {}", show_duration(gap)));
+    if gap > tolerance.gap && !is_proof {
+        reasons.push(format!("{HELD_OFF} for {}", show_duration(gap)));
     }
     let late = late_share(health);
     if matches!(spec.load, Load::Constant { .. } | Load::Steps { .. } | Load::Flows) && late > tolerance.late {
@@ -234,7 +259,9 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
-    reasons.extend(host_busy(spec, result, latency, &tolerance.host));
+    if !is_proof {
+        reasons.extend(host_busy(spec, result, read == Read::Latency, &tolerance.host));
+    }
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -279,7 +306,14 @@ mod tests {
             sending_s,
             receiving_s: 1.0,
             elapsed_s: 1.0,
-            groups: vec![GroupCounts { intended: 100_000, offered, ..GroupCounts::default() }],
+            // A trial without loss may be a proof.
+            groups: vec![GroupCounts {
+                intended: 100_000,
+                offered,
+                lost: 1,
+                last_loss_ns: Some(0),
+                ..GroupCounts::default()
+            }],
             health,
             senders: 1,
             ..TrialResult::default()
@@ -289,7 +323,34 @@ mod tests {
 
     fn judged(load: Load, sending_s: f64, health: Health) -> Validity {
         let (spec, result) = trial(load, sending_s, health);
-        judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
+        judge(&spec, &result, Read::Counts, Tolerance::of(Profile::Conformant))
+    }
+
+    #[test]
+    fn a_trial_without_loss_is_valid_however_the_host_disturbed_it() {
+        // `spoil` makes one thing worse in a trial whose processor a hypervisor took for half of the time.
+        let judged = |read: Read, spoil: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
+            let health = Health { max_gap_ns: 60_000_000, tester_stolen_ns: Some(500_000_000), ..Health::default() };
+            let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
+            result.groups[0].lost = 0;
+            spoil(&mut spec, &mut result);
+            judge(&spec, &result, read, Tolerance::of(Profile::Conformant)).is_valid()
+        };
+        assert!(judged(Read::Counts, &|_, _| ()));
+        assert!(!judged(Read::Latency, &|_, _| ()) && !judged(Read::Times, &|_, _| ()));
+        type Spoil = (&'static str, &'static dyn Fn(&mut TrialSpec, &mut TrialResult));
+        let spoilt: [Spoil; 7] = [
+            ("a lost frame", &|_, result| result.groups[0].lost = 1),
+            ("frames unsent", &|_, result| (result.health.unsent, result.groups[0].offered) = (900, 99_100)),
+            ("a lower load", &|_, result| result.sending_s = 1.01),
+            ("its own losses", &|_, result| result.health.receive_drops = 1),
+            ("the clock", &|_, result| result.health.clock_step_ns = 60_000),
+            ("times over bins", &|spec, _| spec.bin_s = Some(0.1)),
+            ("another load", &|spec, _| spec.load = Load::Maximum { limit_pps: 1e5 }),
+        ];
+        for (what, spoil) in spoilt {
+            assert!(!judged(Read::Counts, spoil), "{what}");
+        }
     }
 
     #[test]
@@ -304,7 +365,7 @@ mod tests {
             }
             let tolerance = Tolerance::of(Profile::Conformant);
             let tolerance = bear_stall(&spec, &mut result, Duration::from_millis(60), tolerance);
-            let valid = judge(&spec, &result, false, tolerance).is_valid();
+            let valid = judge(&spec, &result, Read::Counts, tolerance).is_valid();
             (valid, result.health.dut_processor.is_some_and(|dut| dut.stall_tolerated))
         };
         assert_eq!(judged(60_000_000, 1e6, true), (true, true));
@@ -321,7 +382,7 @@ mod tests {
             let record = ProcessorRecord { longest_stall_ns: 40_000_000, stood_still_ns, ..ProcessorRecord::default() };
             let health = Health { dut_processor: Some(record), ..Health::default() };
             let (spec, result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
-            judge(&spec, &result, false, Tolerance::of(Profile::Quick)).is_valid()
+            judge(&spec, &result, Read::Counts, Tolerance::of(Profile::Quick)).is_valid()
         };
         // At this rate, the time for 1,024 frames is longer than the limit.
         assert!(judged(Some(10_240_000)));
@@ -334,9 +395,9 @@ mod tests {
         let judged = |change: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
             let health = Health { refused_by_tester: 70_000, ..Health::default() };
             let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
-            result.groups[0].lost = 1;
+            result.groups[0].last_loss_ns = None;
             change(&mut spec, &mut result);
-            judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
+            judge(&spec, &result, Read::Counts, Tolerance::of(Profile::Conformant))
         };
         let event = || TimedEvent { at_s: 0.5, event: 0, label: "link down".into() };
         assert!(judged(&|_, _| {}).is_valid(), "only the number of lost frames is read");

@@ -52,7 +52,7 @@ pub fn of_record(record: &Record) -> Option<Value> {
         }
         Record::Test(test) => {
             let (status, cause) = match &test.status {
-                TestStatus::Completed => ("completed", None),
+                TestStatus::Completed | TestStatus::FewerRounds(_) => ("completed", None),
                 TestStatus::Failed(cause) | TestStatus::Partly(cause) => ("failed", Some(cause)),
                 TestStatus::Unfit(cause) => ("unfit", Some(cause)),
                 TestStatus::Interrupted => ("interrupted", None),

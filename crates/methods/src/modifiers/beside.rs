@@ -1,5 +1,6 @@
 //! A testbed whose trials have a modifier.
 
+use crate::attempts::Attempts;
 use crate::filter_lists::{Case, Position};
 use crate::pattern::Pattern;
 use crate::route_tests::one_per_port;
@@ -16,7 +17,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::FlowConfig;
-use drophammer_model::trial::{Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,6 @@ const ROUTES: u32 = 25;
 const ESTABLISH: Duration = Duration::from_secs(60);
 /// Time in which the router must pass a change on.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Attempts at a trial that the tester spoils.
-const ATTEMPTS: u32 = 3;
 
 /// Counts of a modifier, over all trials of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +114,7 @@ impl<'a> Beside<'a> {
     fn updated(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let Some(changing) = &mut self.changing else { return self.bed.trial(spec) };
         let count = (spec.sending_time().as_secs_f64() / UPDATE_EVERY_S).ceil().max(1.0) as usize;
-        let mut attempt = 1;
+        let mut attempts = Attempts::begin(self.bed);
         loop {
             let (mut spec, mut actions) = (spec.clone(), Vec::new());
             for number in 0..count {
@@ -127,17 +126,13 @@ impl<'a> Beside<'a> {
                 });
                 actions.push(vec![action]);
             }
-            let result = self.bed.routed_trial(&spec, &actions, attempt)?;
+            let result = self.bed.routed_trial(&spec, &actions, attempts.number())?;
             // Only the final state can be checked.
             let passed = changing.passed_on(self.bed)?;
-            match result.validity {
-                Validity::Valid => {
-                    self.seen.updates += count as u64;
-                    self.seen.processed += if passed { count as u64 } else { 0 };
-                    return Ok(result);
-                }
-                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
-                Validity::Invalid(_) => attempt += 1,
+            if attempts.passed(self.bed, &result)? {
+                self.seen.updates += count as u64;
+                self.seen.processed += if passed { count as u64 } else { 0 };
+                return Ok(result);
             }
         }
     }
@@ -295,6 +290,10 @@ impl Testbed for Beside<'_> {
 
     fn now_s(&mut self) -> Option<f64> {
         self.bed.now_s()
+    }
+
+    fn may_repeat(&mut self, took: Duration) -> bool {
+        self.bed.may_repeat(took)
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

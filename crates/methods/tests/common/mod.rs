@@ -42,6 +42,8 @@ pub struct Fake {
     pub unfit_above_frames: u64,
     /// These trials (from 1) lose one frame in a hundred, whatever their load.
     pub disturbed: std::ops::Range<u64>,
+    /// Time left for repeating trials that the host spoilt.
+    pub time_to_repeat: Duration,
     /// Processor time in ns for each received frame, and the tester's part of it.
     pub processor_ns: Option<(u64, Option<u64>)>,
     /// The n-th trial (from 1) fails with this error.
@@ -104,6 +106,7 @@ impl Fake {
             unfit_band_pps: (0.0, 0.0),
             unfit_above_frames: u64::MAX,
             disturbed: 0..0,
+            time_to_repeat: Duration::MAX,
             processor_ns: None,
             fail: None,
             trials: Vec::new(),
@@ -235,6 +238,12 @@ impl Fake {
 }
 
 impl Testbed for Fake {
+    fn may_repeat(&mut self, took: Duration) -> bool {
+        let left = self.time_to_repeat.checked_sub(took);
+        self.time_to_repeat = left.unwrap_or_default();
+        left.is_some()
+    }
+
     fn ports(&self) -> &[PortView] {
         &self.ports
     }

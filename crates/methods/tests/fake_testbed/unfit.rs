@@ -2,11 +2,12 @@
 //! results.
 
 use crate::common::{Fake, cell, params, pattern, rank, rows, size};
+use drophammer_methods::attempts::Attempts;
 use drophammer_methods::{METHODS, Method, TestError, find};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::Load;
+use drophammer_model::trial::{Load, TrialResult, Validity};
 use std::time::Duration;
 
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
@@ -357,4 +358,37 @@ fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
     // The tester cannot offer 25 % more than the throughput.
     assert_eq!(overloaded(350_000.0), ([false, false], String::new()));
     assert_eq!(overloaded(1e6), ([true, true], "throughput, +25 %, flood".into()));
+}
+
+/// Attempts until the trial is given up, where `spoil` gives the reasons of each; none if the last one is valid.
+fn attempts(bed: &mut Fake, spoil: impl Fn(u32) -> &'static [&'static str]) -> (u32, bool) {
+    let mut attempts = Attempts::begin(bed);
+    loop {
+        let reasons: Vec<String> = spoil(attempts.number()).iter().map(|reason| (*reason).to_owned()).collect();
+        let validity = if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) };
+        match attempts.passed(bed, &TrialResult { validity, elapsed_s: 2.0, ..TrialResult::default() }) {
+            Ok(true) => return (attempts.number(), true),
+            Ok(false) => {}
+            Err(end) => {
+                assert!(matches!(end, TestError::Unfit(why) if !why.is_empty()));
+                return (attempts.number(), false);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_host_costs_time_and_not_the_attempts_of_the_tester() {
+    let busy: &[&str] =
+        &["host busy: the tester waited for its processor", "the tester was held off the processor for 1 s"];
+    let own: &[&str] = &["host busy: the tester waited for its processor", "the tester sent 3 % less than intended"];
+    let mut bed = Fake::new();
+    assert_eq!(attempts(&mut bed, |_| own), (3, false));
+    assert_eq!(attempts(&mut bed, |number| if number <= 15 { busy } else { &[] }), (16, true));
+    assert_eq!(attempts(&mut bed, |number| if number <= 15 { busy } else { own }), (18, false));
+    assert_eq!(attempts(&mut bed, |_| busy), (20, false));
+    // Two more than the three that every trial has.
+    bed.time_to_repeat = Duration::from_secs(5);
+    assert_eq!(attempts(&mut bed, |_| busy), (5, false));
+    assert_eq!(attempts(&mut bed, |_| busy), (3, false));
 }

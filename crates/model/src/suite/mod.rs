@@ -90,6 +90,8 @@ pub struct Suite {
     pub seed: u64,
     /// Number of times that each DUT is brought up and runs through all tests.
     pub rounds: u32,
+    /// Time that the run may take; without it, repeated trials may double the time of the suite. A suite file cannot set it.
+    pub time: Option<Duration>,
     /// Frames that may wait in front of a router in a namespace while the ring of its link is full; 0 for the ring
     /// alone.
     pub input_queue: u32,

@@ -269,6 +269,7 @@ fn suite(
         seed: overrides.seed.or(seed)?,
         input_queue,
         rounds: overrides.rounds.or(rounds).unwrap_or_else(|| default_rounds(profile_used, duts.len())),
+        time: None,
         duts,
         ports: ports?,
         bgp: match bgp {

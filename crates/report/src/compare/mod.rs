@@ -6,7 +6,7 @@
 //!    ([`compare_unpaired`]). If a DUT gave no figure in some rounds, its failures are compared too.
 //! 3. All comparisons are judged together ([`Family`]). A difference must also be large enough to matter.
 //! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures at different
-//!    loads, a simulated DUT with a real one, and DUTs that the host held up too often or unequally.
+//!    loads, and a simulated DUT with a real one.
 
 pub(crate) mod conditions;
 pub mod history;
@@ -19,7 +19,6 @@ use crate::grid;
 use crate::rank::Entry;
 use crate::rounds;
 use crate::view::{Section, Standing, View};
-use drophammer_model::held_up::{HeldUp, incomparable};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TestStatus;
@@ -297,11 +296,6 @@ fn comparable<'a>(
     if let [Some((a, in_a)), Some((b, in_b))] = both.map(of) {
         if a.duts[in_a].simulated != b.duts[in_b].simulated {
             return Err("simulated in one run, real in the other".into());
-        }
-        let named =
-            |held_up: &HeldUp, run: usize| HeldUp { dut: format!("{dut} in {}", letter(run)), ..held_up.clone() };
-        if let Some(why) = incomparable(&[named(&a.held_up[in_a], 0), named(&b.held_up[in_b], run)]) {
-            return Err(why);
         }
     }
     Ok((a, b))

@@ -1,6 +1,7 @@
-//! The first screen: the conclusion of the run, the main figures, and what was tested how.
+//! The first screen: the conclusion of the run, how far it may be trusted, the main figures, and what was tested how.
 
 use crate::conclusion::conclusion;
+use crate::ending;
 use crate::format::{number, shorten};
 use crate::grid;
 use crate::rank::{Entry, Ranked};
@@ -17,20 +18,43 @@ const PORTS: usize = 6;
 /// DUTs drawn in one figure at most; the summary has all.
 const ROWS: usize = 8;
 
-/// Conclusion, figures, topology and devices.
-pub fn screen(view: &View) -> Markup {
+/// The conclusion, how far it may be trusted, and what to do next.
+pub fn said(view: &View) -> Markup {
     let said = conclusion(view);
-    let figures = carrying(view);
     html! {
-        @if let Some(line) = verdict_line(view) { p.verdict { (line) } }
         @match &said[..] {
             [] => {}
-            [only] => p.conclusion { (only) },
-            all => ul.conclusion { @for sentence in all { li { (sentence) } } },
+            [only] => p.conclusion { (commands(only)) },
+            all => ul.conclusion { @for sentence in all { li { (commands(sentence)) } } },
         }
-        @if !figures.is_empty() {
-            div.keys { @for figure in figures { (key(view, figure)) } }
+        @if let Some(trust) = ending::trust(view) {
+            @match ending::causes_text(view) {
+                Some(causes) => details.trust {
+                    summary { (trust) }
+                    p { "Disturbed by: " (causes) ". By router: " (view.held_up_text()) ". " a href="#invalid" { "Reasons" } }
+                },
+                None => p.trust { (trust) },
+            }
         }
+        @let steps = ending::next_steps(view);
+        @if !steps.is_empty() { p.next { "What to do next" } ul.steps { @for step in steps { li { (commands(&step)) } } } }
+    }
+}
+
+/// A text whose commands stand between backticks.
+fn commands(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+/// The main figures as drawings.
+pub fn keys(view: &View) -> Markup {
+    let figures = carrying(view);
+    html! { @if !figures.is_empty() { div.keys { @for figure in figures { (key(view, figure)) } } } }
+}
+
+/// The devices and the ports.
+pub fn setup(view: &View) -> Markup {
+    html! {
         div.setup {
             (devices(view))
             @if let Some(ports) = view.duts.iter().find_map(|d| d.records.first()).map(|d| &d.ports).filter(|p| !p.is_empty()) {
@@ -41,7 +65,7 @@ pub fn screen(view: &View) -> Markup {
 }
 
 /// How many criteria of the suite are met; nothing where it has none.
-fn verdict_line(view: &View) -> Option<Markup> {
+pub fn criteria(view: &View) -> Option<Markup> {
     let verdicts = view.verdicts();
     let met = verdicts.iter().filter(|(.., v)| v.pass).count();
     (!verdicts.is_empty()).then(|| {

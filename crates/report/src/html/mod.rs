@@ -13,6 +13,7 @@ use crate::board;
 use crate::csv::Names;
 use crate::digest::{self, Filled};
 use crate::drops::{Account, of_dut};
+use crate::ending::{self, Ending};
 use crate::grid;
 use crate::kernel_counts;
 use crate::paragraph;
@@ -24,7 +25,6 @@ use data::Data;
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::statistics::Decision;
 use drophammer_model::visible::visible;
-use drophammer_store::RunState;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 
@@ -77,15 +77,25 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
 
 fn head(view: &View, digests: &[Filled]) -> Markup {
     let started = &view.run.started;
-    let state = match view.run.state() {
-        RunState::Complete => "good",
-        _ => "bad",
-    };
+    let (ended, is_good) = Ending::of(view).text(view);
     let problems = view.problems();
     html! {
         header {
             p.brand { "Drophammer router test" }
             h1 { (started.title) }
+            p.chips {
+                span class={ "chip " (if is_good { "good" } else { "bad" }) } { (ended) }
+                @if view.conformant() { span.chip.good { "RFC durations" } }
+                @if let Some(line) = first::criteria(view) { (line) }
+            }
+            (first::said(view))
+            @if !problems.is_empty() {
+                details.problems open[problems.len() <= 2] {
+                    summary { (problems.len()) @if problems.len() == 1 { " problem" } @else { " problems" } }
+                    ul { @for p in &problems { li { (p) } } }
+                }
+            }
+            (first::keys(view))
             p.facts {
                 span { "Suite " b { (started.suite) } }
                 span { "Profile " b { (started.profile) } }
@@ -94,23 +104,13 @@ fn head(view: &View, digests: &[Filled]) -> Markup {
                 span { b { (view.duts.len()) } @if view.duts.len() == 1 { " DUT" } @else { " DUTs" } }
                 span { b { (group_digits(view.run.trials.len() as u64)) } " trials" }
             }
-            p.chips {
-                span class={ "chip " (state) } { "Run " (view.state_text()) }
-                @if view.conformant() { span.chip.good { "RFC durations" } }
-            }
             @if let Some(tag) = view.tag() {
                 div.tag role="note" {
                     strong { (tag) "." } " Figures of shorter or altered trials are estimates; do not publish them as RFC results."
                     (deviations(view))
                 }
             }
-            @if !problems.is_empty() {
-                details.problems open[problems.len() <= 8] {
-                    summary { (problems.len()) @if problems.len() == 1 { " problem" } @else { " problems" } }
-                    ul { @for p in &problems { li { (p) } } }
-                }
-            }
-            (first::screen(view))
+            (first::setup(view))
             nav {
                 a href="#summary" { "Summary" }
                 @for (at, digest) in digests.iter().enumerate() { a href={ "#" (self::digests::anchor(at)) } { (digest.title) } }
@@ -232,14 +232,16 @@ fn dut_name(dut: &DutView) -> Markup {
 
 fn overall(view: &View, dut: usize) -> Markup {
     let o = &view.ranking.overall[dut];
+    // A place that all share is no lead.
+    let leads = view.ranking.overall.iter().any(|other| other.rank.is_some_and(|rank| rank > 1));
     html! {
         @match (o.rank, o.mean) {
             _ if !grid::ranked_kind(view, dut) => { span.muted { "not compared" } }
             (Some(rank), Some(mean)) => {
-                span class=(if rank == 1 { "place first" } else { "place" }) { @if o.tied { "=" } (rank) }
+                span class=(if rank == 1 && leads { "place first" } else { "place" }) { @if o.tied { "=" } (rank) }
                 small { "mean " (format!("{mean:.2}")) " of " (o.figures) }
             }
-            _ => { span.muted { "not ranked" } }
+            _ => { span.muted { "not compared" } }
         }
     }
 }
@@ -403,9 +405,10 @@ fn invalid(view: &View) -> Markup {
             @if trials.is_empty() { p.muted { "None: the tester worked correctly in every trial." } }
             @else {
                 p { (trials.len()) " of " (view.run.trials.len()) " trials were invalid because of the tester or the host. They were repeated and are not used in any figure." }
-                @let held_up = view.held_up_text();
-                @if !held_up.is_empty() { p { "Invalid because the host was busy: " (held_up) "." } }
-                details open[trials.len() <= 8] {
+                @if let Some(causes) = ending::causes_text(view) {
+                    p { "Disturbed by: " (causes) ". By router: " (view.held_up_text()) "." }
+                }
+                details {
                     summary { "Reasons" }
                     ul { @for (t, line) in trials.iter().zip(grid::invalid_lines(view)) {
                         li { (line) " " a href={ "#t" (t.result.trial) } { "conditions" } }

@@ -42,6 +42,9 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
             @if entry.doubtful() { " " small.refuted title=(doubts(entry)) { "doubtful" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
+                None if grid::not_compared(view, figure, dut).is_some() && !entry.refuted() && !entry.doubtful() => {
+                    small.also { "not compared: " (grid::not_compared(view, figure, dut).unwrap_or_default()) }
+                }
                 // Aligns the figures in a column of DUTs with and without rank.
                 None if view.duts.len() > 1 => { span.rank.none {} }
                 None => {}

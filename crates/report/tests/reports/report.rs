@@ -305,7 +305,7 @@ fn the_tester_is_no_router() {
     let (before, after) = (View::new(&plain), View::new(&run));
     assert_eq!(after.ranking, before.ranking);
     assert_eq!(after.problems(), before.problems());
-    let one_more = summary_text(&plain, false).replace("of 133 trials", "of 134 trials");
+    let one_more = summary_text(&plain, false).replace("Of 133 trials", "Of 134 trials");
     assert_eq!(summary_text(&run, false), one_more);
     assert_eq!(after.sections.len(), before.sections.len());
     assert_eq!((after.ceiling.len(), after.ceiling[0].results.len()), (1, 1));

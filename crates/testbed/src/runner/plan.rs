@@ -99,6 +99,13 @@ pub fn estimate(suite: &Suite) -> Duration {
     plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * brought_up as u32
 }
 
+/// Time for trials that the host spoils and that are repeated: as long as the suite itself, or what is left of the time that
+/// the user gave.
+pub(super) fn time_for_repeats(suite: &Suite) -> Duration {
+    let own = estimate(suite);
+    suite.time.map_or(own, |time| time.saturating_sub(own))
+}
+
 /// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
 pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
     let round = estimate(&Suite { rounds: 1, ..suite.clone() });

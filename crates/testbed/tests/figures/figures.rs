@@ -131,7 +131,7 @@ impl Figures {
     fn test(&self, test: &TestRecord) -> Vec<Value> {
         let (status, cause) = match &test.status {
             TestStatus::Completed => ("completed", Value::Null),
-            TestStatus::Partly(why) => ("partly", numbers(why)),
+            TestStatus::Partly(why) | TestStatus::FewerRounds(why) => ("partly", numbers(why)),
             TestStatus::Failed(why) => ("failed", numbers(why)),
             TestStatus::Unfit(why) => ("unfit", numbers(why)),
             TestStatus::Interrupted => ("interrupted", Value::Null),

@@ -1,0 +1,51 @@
+//! How often a spoilt trial is repeated.
+
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::held_up::by_host_alone;
+use drophammer_model::trial::{TrialResult, Validity};
+use std::time::Duration;
+
+/// Attempts that the tester itself may spoil. A search relies on their end to retreat from a load that the tester cannot
+/// offer.
+const OWN: u32 = 3;
+/// Attempts in all, most of them spoilt by the host alone.
+const ALL: u32 = 20;
+
+/// Attempts at one trial.
+#[derive(Debug)]
+pub struct Attempts {
+    number: u32,
+    counted: u32,
+    since_s: Option<f64>,
+}
+
+impl Attempts {
+    /// Before the first attempt, and before what prepares it.
+    pub fn begin(bed: &mut dyn Testbed) -> Attempts {
+        Attempts { number: 1, counted: 0, since_s: bed.now_s() }
+    }
+
+    /// Number of the current attempt, from 1.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether the attempt was valid. If not, the trial must be repeated.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`] if it may not be repeated any more.
+    pub fn passed(&mut self, bed: &mut dyn Testbed, result: &TrialResult) -> Result<bool, TestError> {
+        let Validity::Invalid(reasons) = &result.validity else { return Ok(true) };
+        let now_s = bed.now_s();
+        let took_s = now_s.zip(self.since_s).map_or(result.elapsed_s, |(now, since)| now - since);
+        self.since_s = now_s;
+        let took = Duration::try_from_secs_f64(took_s).unwrap_or_default();
+        let excused = by_host_alone(reasons) && bed.may_repeat(took);
+        self.counted += u32::from(!excused);
+        if self.counted == OWN || self.number == ALL {
+            return Err(TestError::Unfit(reasons.clone()));
+        }
+        self.number += 1;
+        Ok(false)
+    }
+}

@@ -58,7 +58,7 @@ pub use netns::Netns;
 pub use packet_filter::{MOST_COUNTED as MOST_FILTER_COUNTERS, counter_name as filter_counter};
 pub use probe::ThreadTimes;
 pub use program::{Links, Program, ProgramDut, flatten};
-pub use receiving::{receive_time, receiving};
+pub use receiving::{receive_at_sender, receive_time, receiving};
 pub use sweep::sweep;
 pub use system::{bring_up as bring_up_system, check as check_system, filters_of};
 pub use topology::Loop;

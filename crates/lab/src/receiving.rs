@@ -38,6 +38,13 @@ pub fn receive_time() -> Duration {
     receivers().threads.iter().filter_map(|(pid, _)| probe::thread_time(*pid)).sum()
 }
 
+/// Says that the kernel receives at the sender for ports that are opened from now on.
+pub fn receive_at_sender() {
+    let mut receivers = receivers();
+    receivers.text = "";
+    receivers.threads.clear();
+}
+
 impl Lab {
     /// Moves the receive work of the tester's ends of virtual links to the tester's processors. To be called when the
     /// ports are open: a program of XDP changes how its interface receives. Where it is not permitted, the work stays

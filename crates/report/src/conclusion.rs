@@ -2,8 +2,9 @@
 
 use crate::ending;
 use crate::grid::{self, distinct_title, marked_value};
-use crate::rank::Ranked;
+use crate::rank::{Duet, Ranked};
 use crate::view::{DutResult, DutView, Section, Standing, View};
+use drophammer_model::statistics::PairedRatio;
 
 /// Maximum number of figures named in one sentence.
 const NAMED: usize = 5;
@@ -73,7 +74,11 @@ fn compared(view: &View) -> Vec<String> {
         return Vec::new();
     }
     let rounds = view.run.started.rounds;
-    if rounds < 2 {
+    let is_ranked = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
+    let duets = duets(view);
+    // Trials in the same instants need no second round.
+    let ranked = figures.iter().filter(is_ranked).count();
+    if rounds < 2 && ranked == 0 {
         return vec![
             "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
         ];
@@ -86,7 +91,7 @@ fn compared(view: &View) -> Vec<String> {
     };
     let begun = |section: &Section<'_>| section.results.iter().map(rounds_of).min();
     let rounds = view.sections.iter().filter_map(begun).max().unwrap_or(0).min(rounds as usize);
-    if rounds < 2 {
+    if rounds < 2 && ranked == 0 {
         return vec![
             "The run was stopped before a second round of every DUT. One round cannot tell a difference from noise, so nothing is ranked; \
              `--resume` goes on with it."
@@ -96,18 +101,40 @@ fn compared(view: &View) -> Vec<String> {
     let busy = ending::host_busy(view).map(|why| format!("{}{}.", why[..1].to_uppercase(), &why[1..]));
     let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut))).count();
     if alike(&view.duts) {
-        return [of_alike(apart, figures.len())].into_iter().chain(busy).collect();
+        return [of_alike(apart, figures.len())].into_iter().chain(duets).chain(busy).collect();
     }
     let mut out = leaders(view);
+    out.extend(duets);
     out.extend(busy);
-    let is_ranked = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
-    let ranked = figures.iter().filter(is_ranked).count();
     let open = ranked - apart;
     out.extend(tied(apart, open, rounds));
     out.extend(uncompared(view));
     out.extend(different_loads(view));
     out.extend(mixed_installation(&view.duts));
     out
+}
+
+/// Sentences about DUTs that were measured in the same instants: which one has more, by how much, and how sure that is.
+fn duets(view: &View) -> Vec<String> {
+    let all = view.ranking.figures.iter().flat_map(|figure| figure.duets.iter().map(move |duet| (figure, duet)));
+    let text = |(figure, duet): (&Ranked, &Duet)| {
+        let PairedRatio { ratio, low, high, .. } = duet.ratio;
+        let (a, b) = (view.duts[duet.a].label(), view.duts[duet.b].label());
+        // The larger one is named first.
+        let (more, less, ratio, low, high) = match ratio >= 1.0 {
+            true => (a, b, ratio, low, high),
+            false => (b, a, 1.0 / ratio, 1.0 / high, 1.0 / low),
+        };
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        format!(
+            "{}, in the same instants: {more} has {:.1} % more than {less} (99 % interval: {:.1} to {:.1} %).",
+            distinct_title(view, figure),
+            percent(ratio),
+            percent(low),
+            percent(high)
+        )
+    };
+    all.take(NAMED).map(text).collect()
 }
 
 /// Says in how many of the compared figures no difference was proven.
@@ -236,7 +263,9 @@ fn by_how_much(figure: &Ranked, own: usize, other: usize) -> Option<String> {
     }
     Some(match ratio {
         2.0.. => format!("{ratio:.1} times as much"),
-        1.0.. => format!("{:.0} % more", (ratio - 1.0) * 100.0),
+        1.1.. => format!("{:.0} % more", (ratio - 1.0) * 100.0),
+        1.0.. => format!("{:.1} % more", (ratio - 1.0) * 100.0),
+        0.9.. => format!("{:.1} % less", (1.0 - ratio) * 100.0),
         _ => format!("{:.0} % less", (1.0 - ratio) * 100.0),
     })
 }

@@ -86,6 +86,10 @@ fn ranking(view: &View) -> Value {
             "unit": f.unit,
             "higher_is_better": f.higher_is_better,
             "detectable": f.detectable,
+            "duets": f.duets.iter().map(|duet| json!({
+                "a": view.duts[duet.a].label(), "b": view.duts[duet.b].label(),
+                "ratio": duet.ratio.ratio, "low": duet.ratio.low, "high": duet.ratio.high, "pairs": duet.ratio.pairs,
+            })).collect::<Vec<_>>(),
             "published": beside.row(f).map(|row| beside.values_json(row)).unwrap_or_default(),
             "compared_by": if f.by_difference { "difference" } else { "ratio" },
             "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({

@@ -4,6 +4,8 @@
 //! 1. The round is the sample: each DUT has one figure per round. For each figure, every two DUTs are compared
 //!    ([`drophammer_model::statistics::compare`]). If a DUT gave no figure in some rounds, its failures are compared
 //!    too.
+//!    Figures of DUTs that were measured in the same instants are compared trial by trial, over all rounds
+//!    ([`drophammer_model::statistics::ratio_of_rounds`]); one round is enough for that.
 //! 2. All comparisons of the run are judged together ([`Family`]), so that the chance of any false rank is at most 5 %.
 //!    A difference must also be large enough to matter.
 //! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs share a rank if none is proven better.
@@ -21,14 +23,15 @@ use crate::view::{Section, Standing};
 use drophammer_model::outcome::{RankFigure, are_same_load};
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::{
-    Comparison, Family, Figure, RoundFigure, Scale, Summary, Verdict, compare, compare_failures, summarize,
+    Comparison, Family, Figure, PairedRatio, RoundFigure, Rule, Scale, Summary, Verdict, compare, compare_failures,
+    ratio_of_rounds, summarize,
 };
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
 to matter (3 % unless stated): a paired t-test on the rounds, from ten rounds on a sign test too, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
 rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
-bound, not as a value. One round alone gives no ranks, and neither does a \
+bound, not as a value. DUTs that were measured in the same instants are compared trial by trial instead. Otherwise one round alone gives no ranks, and neither does a \
 figure that another trial refutes, or that rests on frames lost while the DUT's processor was idle, nor figures of different loads. The overall \
 rank is the order of the mean ranks over all tests, with one vote per \
 test. Simulated DUTs are ranked among themselves only.";
@@ -85,6 +88,20 @@ impl Entry {
         self.rounds.iter().enumerate().map(|(at, round)| round.figure().filter(|_| same(at))).collect()
     }
 
+    /// The pairs of trials in the same instants as `other`, by round. A round that gave one of the two a bound has none.
+    fn duets_with(&self, other: &Entry) -> Vec<Vec<(f64, f64)>> {
+        let samples = |entry: &Entry, at: usize| -> Vec<f64> {
+            let exact = entry.rounds.get(at).and_then(|round| round.figure()).is_some_and(Figure::is_exact);
+            let own = entry.figure.as_ref().and_then(|figure| figure.round_samples.get(at));
+            own.filter(|_| exact).cloned().unwrap_or_default()
+        };
+        let of_round = |at: usize| {
+            let (own, others) = (samples(self, at), samples(other, at));
+            if own.len() == others.len() { own.into_iter().zip(others).collect() } else { Vec::new() }
+        };
+        (0..self.rounds.len()).map(of_round).collect()
+    }
+
     /// Number of failed rounds, and of rounds with any result.
     pub(crate) fn failures(&self) -> (usize, usize) {
         let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
@@ -115,8 +132,21 @@ pub struct Ranked {
     pub detectable: Option<f64>,
     /// True if figures are compared by difference instead of by ratio.
     pub by_difference: bool,
+    /// Ratios of DUTs that were measured in the same instants.
+    pub duets: Vec<Duet>,
     /// True if some DUTs were measured at a different load than others. These are not compared with each other.
     pub different_loads: bool,
+}
+
+/// Two DUTs that were measured in the same instants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Duet {
+    /// The first DUT.
+    pub a: usize,
+    /// The second DUT.
+    pub b: usize,
+    /// The first over the second.
+    pub ratio: PairedRatio,
 }
 
 /// Place of one DUT over all figures.
@@ -164,13 +194,22 @@ pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
     for (index, figure) in figures.iter().enumerate() {
         for a in 0..simulated.len() {
             for b in (a + 1..simulated.len()).filter(|b| simulated[*b] == simulated[a]) {
-                let comparison = compared(&figure.entries[a], &figure.entries[b]);
+                let (one, other) = (&figure.entries[a], &figure.entries[b]);
+                let comparison = compared(one, other);
                 pairs.extend(comparison.map(|comparison| Pair { figure: index, a, b, comparison }));
             }
         }
     }
     let family = Family::new(&pairs.iter().map(|pair| pair.comparison.p).collect::<Vec<_>>());
     assign(&mut figures, &pairs, &family, simulated);
+    for figure in &mut figures {
+        let all = (0..figure.entries.len()).flat_map(|a| (a + 1..figure.entries.len()).map(move |b| (a, b)));
+        let duet = |(a, b): (usize, usize)| {
+            let ratio = ratio_of_rounds(&figure.entries[a].duets_with(&figure.entries[b]))?;
+            Some(Duet { a, b, ratio })
+        };
+        figure.duets = all.filter_map(duet).collect();
+    }
     let mut overall = vec![Overall::default(); simulated.len()];
     for kind in [false, true] {
         let group: Vec<usize> = (0..simulated.len()).filter(|d| simulated[*d] == kind).collect();
@@ -224,6 +263,7 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
         higher_is_better: figure.higher_is_better,
         entries,
         detectable: None,
+        duets: Vec::new(),
         by_difference: figure.scale == Scale::Difference,
         different_loads,
     }
@@ -240,6 +280,9 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     for other in [&a.figure, &b.figure].into_iter().flatten() {
         rule.resolution = rule.resolution.max(other.resolution);
         rule.least = rule.least.max(other.least);
+    }
+    if let Some(ratio) = ratio_of_rounds(&a.duets_with(b)) {
+        return Some(of_duet(&ratio, &rule));
     }
     let (of_a, of_b) = (a.figures_beside(b), b.figures_beside(a));
     let by_value = if are_bounds(&of_a, &of_b) { None } else { compare(&of_a, &of_b, &rule) };
@@ -260,6 +303,18 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
             deviation: f64::NAN,
             matters: true,
         }),
+    }
+}
+
+/// The comparison that a ratio of trials in the same instants makes.
+fn of_duet(ratio: &PairedRatio, rule: &Rule) -> Comparison {
+    Comparison {
+        rounds: ratio.observations,
+        difference: ratio.ratio - 1.0,
+        a_is_better: (ratio.ratio > 1.0) == rule.higher_is_better,
+        p: ratio.p,
+        deviation: ratio.deviation,
+        matters: ratio.ratio.ln().abs() >= rule.least.ln_1p(),
     }
 }
 

@@ -64,6 +64,7 @@ pub fn open(
     queues: u32,
     clock: SystemClock,
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
+    drophammer_lab::receive_at_sender();
     let mut ports = Vec::new();
     for interface in interfaces {
         let open = || drophammer_rig::open(&interface.name, backend, queues, clock, lab.cpus().spare);
@@ -73,6 +74,23 @@ pub fn open(
         };
         ports.extend(opened.map_err(|e| e.to_string())?);
     }
+    Ok(ports)
+}
+
+/// As [`open`], and the tester receives on its own processors from now on. A thread that the router's processor has to
+/// wake for each frame costs that processor time, so this is for a router that has it alone: several routers that are
+/// flooded at once are compared without it, net of what the tester's receiving takes.
+///
+/// # Errors
+/// Those of [`open`]; the tester's namespace cannot be entered.
+pub fn open_apart(
+    lab: &Lab,
+    interfaces: &[TesterInterface],
+    backend: &Backend,
+    queues: u32,
+    clock: SystemClock,
+) -> Result<Vec<Box<dyn Port + Send>>, String> {
+    let ports = open(lab, interfaces, backend, queues, clock)?;
     lab.receive_on_tester(interfaces).map_err(|e| e.to_string())?;
     Ok(ports)
 }

@@ -55,6 +55,7 @@ fn judged(entries: Vec<Entry>) -> Vec<Entry> {
         higher_is_better: true,
         entries,
         detectable: None,
+        duets: Vec::new(),
         by_difference: false,
         different_loads: false,
     }];

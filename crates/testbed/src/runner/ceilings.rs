@@ -78,7 +78,7 @@ impl Runner<'_> {
             return Ok(Ceilings::default());
         }
         let clock = SystemClock::start();
-        let ports = match real::open(lab, without.interfaces(), backend, self.queues, clock) {
+        let ports = match real::open_apart(lab, without.interfaces(), backend, self.queues, clock) {
             Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;

@@ -106,7 +106,7 @@ impl Runner<'_> {
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
-        let open = real::open(lab, device.interfaces(), backend, self.queues, clock);
+        let open = real::open_apart(lab, device.interfaces(), backend, self.queues, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
                 match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {

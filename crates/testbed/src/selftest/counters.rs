@@ -143,7 +143,7 @@ fn on_device(
         Err(e) => return Err(failed("the reference device did not come up", &e)),
     };
     let clock = SystemClock::start();
-    let ports = real::open(test.lab, device.interfaces(), backend, 1, clock)
+    let ports = real::open_apart(test.lab, device.interfaces(), backend, 1, clock)
         .map_err(|e| failed("its ports cannot be opened", &e))?;
     let config = hosts(&test.ports, &[Family::Ipv4], test.seed);
     let rig = Rig::new(Ports::real(ports, clock, &[]), &config);

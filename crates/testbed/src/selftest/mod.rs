@@ -270,7 +270,7 @@ impl Runner<'_> {
             Err(e) => return Ok(Err(format!("the ports could not be joined: {e}"))),
         };
         let clock = SystemClock::start();
-        let ports = match real::open(self.test.lab, joined.interfaces(), backend, 1, clock) {
+        let ports = match real::open_apart(self.test.lab, joined.interfaces(), backend, 1, clock) {
             Ok(ports) => Ports::real(ports, clock, &[]),
             Err(e) => return Ok(Err(e)),
         };

@@ -23,7 +23,7 @@ use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// The test.
@@ -274,8 +274,8 @@ impl Sample {
 }
 
 impl Size<'_> {
-    /// The trial in which every router gets this load.
-    fn trial(&self, bed: &dyn Testbed, purpose: String, load: Load) -> Result<TrialSpec, TestError> {
+    /// A trial of all routers, without a load yet.
+    fn trial(&self, bed: &dyn Testbed, purpose: String) -> Result<TrialSpec, TestError> {
         let mut flows: Vec<FlowSpec> = Vec::new();
         for Contestant { name, ports } in bed.contestants() {
             let own = self.pattern.flows(&bed.ports()[ports.clone()])?;
@@ -290,7 +290,7 @@ impl Size<'_> {
             purpose,
             size: self.pattern.size.clone(),
             flows,
-            load,
+            load: Load::Flows,
             duration_s: TRIAL_DURATION.seconds(self.params),
             bin_s: Some(BIN_S),
             drain_s: self.pattern.drain_s,
@@ -298,19 +298,20 @@ impl Size<'_> {
         })
     }
 
-    /// The results of all trials at a load; per trial one result for each router.
+    /// The results of all trials; per trial one result for each router. `prepare` sets the load.
     fn trials(
         &self,
         bed: &mut dyn Testbed,
         what: &str,
         first_step: u32,
-        load: &Load,
+        prepare: impl Fn(&mut TrialSpec),
     ) -> Result<Vec<Vec<TrialResult>>, TestError> {
         let mut results = Vec::new();
         for trial in 0..TRIALS.get(self.params) {
             bed.progress(&format!("{what}, {}", self.pattern.size_text()), first_step + trial, self.steps);
             let purpose = format!("{what} {}: trial {}", self.pattern.size, trial + 1);
-            let spec = self.trial(bed, purpose, load.clone())?;
+            let mut spec = self.trial(bed, purpose)?;
+            prepare(&mut spec);
             results.push(bed.joint_trial(&spec)?);
             bed.settle(PAUSE.get(self.params))?;
         }
@@ -321,8 +322,8 @@ impl Size<'_> {
         let names: Vec<String> = bed.contestants().iter().map(|one| one.name.clone()).collect();
         let own = bed.contestants().first().map_or(0..0, |one| one.ports.clone());
         let line = self.pattern.line_rate(&bed.ports()[own]);
-        let load = Load::Maximum { limit_pps: line.pps() };
-        let results = self.trials(bed, "head to head", self.first_step, &load)?;
+        let flood = |spec: &mut TrialSpec| spec.load = Load::Maximum { limit_pps: line.pps() };
+        let results = self.trials(bed, "head to head", self.first_step, flood)?;
         let samples: Vec<Vec<Sample>> =
             (0..names.len()).map(|dut| results.iter().map(|trial| Sample::of(&trial[dut])).collect()).collect();
         let saturated: Vec<bool> =
@@ -447,9 +448,8 @@ impl Size<'_> {
     /// The latencies at the load `delay_at`, if the suite asks for them.
     fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
-        let load = Load::Constant { rate_pps: rate.pps() };
         let first_step = self.first_step + TRIALS.get(self.params);
-        let results = self.trials(bed, "delay, head to head", first_step, &load)?;
+        let results = self.trials(bed, "delay, head to head", first_step, |spec| by_turns(&mut spec.flows, rate))?;
         for (dut, outcome) in outcomes.iter_mut().enumerate() {
             let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
             self.write_delay(outcome, rate, &own);
@@ -491,6 +491,26 @@ impl Size<'_> {
             load_pps: Some(rate.pps()),
             samples: medians,
             ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
+        });
+    }
+}
+
+/// Gives each sending port this load, and lets the flows send by turns: frames that left in the same instant would wait for each
+/// other, always in the same order.
+fn by_turns(flows: &mut [FlowSpec], rate: FrameRate) {
+    let weights: Vec<f64> = flows
+        .iter()
+        .map(|flow| {
+            let port = flows.iter().filter(|other| other.from == flow.from);
+            flow.weight / port.map(|other| other.weight).sum::<f64>()
+        })
+        .collect();
+    let step_s = 1.0 / rate.pps() / flows.len().max(1) as f64;
+    for (place, (flow, share)) in flows.iter_mut().zip(weights).enumerate() {
+        flow.schedule = Some(FlowSchedule {
+            rate_pps: rate.pps() * share,
+            delay_s: place as f64 * step_s,
+            duration: FlowDuration::Continuous,
         });
     }
 }

@@ -125,14 +125,14 @@ fn duets(view: &View) -> Vec<String> {
             true => (a, b, ratio, low, high),
             false => (b, a, 1.0 / ratio, 1.0 / high, 1.0 / low),
         };
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        format!(
-            "{}, in the same instants: {more} has {:.1} % more than {less} (99 % interval: {:.1} to {:.1} %).",
-            distinct_title(view, figure),
-            percent(ratio),
-            percent(low),
-            percent(high)
-        )
+        let [by, least, most] = [ratio, low, high].map(|ratio| (ratio - 1.0) * 100.0);
+        let title = distinct_title(view, figure);
+        let apart = figure.entries[duet.a].better_than.contains(&duet.b);
+        if apart || figure.entries[duet.b].better_than.contains(&duet.a) {
+            return format!("{title}: {more} has {by:.1} % more than {less} (99 % interval: {least:.1} to {most:.1} %).");
+        }
+        let within = most.max(-least);
+        format!("{title}: {more} and {less} are equal within {within:.1} % (99 % interval: {least:.1} to {most:.1} %).")
     };
     all.take(NAMED).map(text).collect()
 }

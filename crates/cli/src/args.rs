@@ -313,7 +313,7 @@ pub struct SuiteArgs {
     pub rounds: Option<u32>,
     /// As many rounds as fit into this time, for instance 30min, but not fewer than the default. The number is fixed before the
     /// run, from an estimate. Trials that the host disturbs are repeated in the time that is left
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
+    #[arg(long, visible_alias = "within", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
     pub time: Option<Duration>,
     /// Seed of every pseudo-random choice
     #[arg(long)]

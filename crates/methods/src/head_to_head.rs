@@ -5,14 +5,17 @@
 //! router lost frames in every tenth of a second, so none had to wait for frames; and which share of the processor each
 //! router got.
 
+mod sample;
+
 use crate::Method;
 use crate::columns;
 use crate::parameters::{
-    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, common_deviations, fewer, params,
+    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, common_deviations, fewer,
+    params,
 };
 use crate::pattern::Pattern;
-use crate::route_tests::CONFORMANT;
 use crate::report::{PlotSpec, higher, lower, note, note_of, percent_of, xy_of};
+use crate::route_tests::CONFORMANT;
 use crate::table::TableSpec;
 use crate::testbed::{Contestant, TestError, Testbed};
 use crate::trial_count::TrialCount;
@@ -24,12 +27,14 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec};
+use sample::{Sample, geometric_mean, shares};
 use std::time::Duration;
 
 /// The test.
 pub struct HeadToHead;
 
-const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "1 s", "length of a trial, which is one pair");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "1 s", "length of a trial, which is one pair");
 const TRIALS: Param<u32> = Param::new("trials", "10", "60", "trials per frame size, and per load of `delay_at`");
 const DELAY_AT: Param<Option<FrameRate>> = Param::optional(
     "delay_at",
@@ -122,7 +127,8 @@ columns! {
 }
 
 const RATES: TableSpec<RateRow> = TableSpec::new("head_to_head", "Forwarding side by side");
-const RATIOS: TableSpec<RatioRow> = TableSpec::new("head_to_head_ratio", "Ratio to the first router, in the same instants");
+const RATIOS: TableSpec<RatioRow> =
+    TableSpec::new("head_to_head_ratio", "Ratio to the first router, in the same instants");
 const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
 
 const OVER_TIME: PlotSpec = PlotSpec {
@@ -233,46 +239,6 @@ struct Size<'a> {
     steps: u32,
 }
 
-/// What one trial says about one router.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sample {
-    trial: u64,
-    /// Per sending port.
-    offered_pps: f64,
-    rate_pps: f64,
-    frames_per_cpu_s: Option<f64>,
-    /// Own processor time in ns.
-    cpu_ns: Option<u64>,
-    /// It lost frames in every time bin.
-    saturated: bool,
-    offered: u64,
-    lost: u64,
-}
-
-impl Sample {
-    fn of(result: &TrialResult) -> Sample {
-        let bins = || result.groups.iter().flat_map(|group| group.bins.iter().enumerate());
-        let last = (result.sending_s / BIN_S).round() as usize;
-        let counted = last.saturating_sub(WARM_UP_BINS);
-        let within = |index: usize| (WARM_UP_BINS..last).contains(&index);
-        let arrived: u64 = bins().filter(|(index, _)| within(*index)).map(|(_, bin)| bin.arrived).sum();
-        let lossy = bins().filter(|(index, bin)| within(*index) && bin.offered > bin.delivered).count();
-        let whole_s = BIN_S * counted.max(1) as f64;
-        let own_ns = result.health.dut_used_ns.zip(result.health.tester_on_dut_ns).map(|(used, tester)| used.saturating_sub(tester));
-        let own_ns = own_ns.filter(|ns| *ns > 0);
-        Sample {
-            trial: result.trial,
-            offered_pps: result.offered_load().pps(),
-            rate_pps: arrived as f64 / whole_s / f64::from(result.senders.max(1)),
-            frames_per_cpu_s: own_ns.map(|ns| result.received() as f64 / (ns as f64 / 1e9)),
-            cpu_ns: own_ns,
-            saturated: counted > 0 && lossy >= counted * result.groups.len(),
-            offered: result.offered(),
-            lost: result.lost(),
-        }
-    }
-}
-
 impl Size<'_> {
     /// A trial of all routers, without a load yet.
     fn trial(&self, bed: &dyn Testbed, purpose: String) -> Result<TrialSpec, TestError> {
@@ -354,7 +320,10 @@ impl Size<'_> {
         let bound = all_saturated * 2 < saturated.len();
         let mut marks = Vec::new();
         if bound {
-            marks.push(format!("tester-limited: all routers were saturated in {all_saturated} of {} trials", samples.len()));
+            marks.push(format!(
+                "tester-limited: all routers were saturated in {all_saturated} of {} trials",
+                samples.len()
+            ));
         }
         if !even {
             marks.push("the routers did not share the processor evenly".to_owned());
@@ -372,7 +341,8 @@ impl Size<'_> {
             RateRow {
                 frame_size: size.clone(),
                 protocol: self.pattern.protocol(),
-                offered_load_pps: geometric_mean(&samples.iter().map(|s| s.offered_pps).collect::<Vec<_>>()).unwrap_or(0.0),
+                offered_load_pps: geometric_mean(&samples.iter().map(|s| s.offered_pps).collect::<Vec<_>>())
+                    .unwrap_or(0.0),
                 forwarding_rate_pps: geometric_mean(&rates).unwrap_or(0.0),
                 loss_percent: percent_of(of(|s| s.lost), of(|s| s.offered)),
                 frames_per_cpu_s: per_cpu_mean,
@@ -392,7 +362,12 @@ impl Size<'_> {
             tester_limited: bound,
             independent_of_loss: true,
             samples: rates.clone(),
-            ..higher(format!("head_to_head_{size}_pps"), format!("Forwarding side by side, {text}"), "fps", geometric_mean(&rates))
+            ..higher(
+                format!("head_to_head_{size}_pps"),
+                format!("Forwarding side by side, {text}"),
+                "fps",
+                geometric_mean(&rates),
+            )
         };
         if even {
             outcome.ranks.push(rate);
@@ -406,23 +381,18 @@ impl Size<'_> {
                 ..higher(format!("head_to_head_{size}_frames_per_cpu_s"), title, "frames/s", per_cpu_mean)
             });
         } else {
-            note(outcome, "The routers' own processor time is not known, so frames per second of processor time are left out.");
+            note(
+                outcome,
+                "The routers' own processor time is not known, so frames per second of processor time are left out.",
+            );
         }
     }
 
-    fn write_ratios(
-        &self,
-        outcome: &mut Outcome,
-        against: &str,
-        own: &[Sample],
-        first: &[Sample],
-        saturated: &[bool],
-    ) {
+    fn write_ratios(&self, outcome: &mut Outcome, against: &str, own: &[Sample], first: &[Sample], saturated: &[bool]) {
         let both = || own.iter().zip(first);
         let rates: Vec<(f64, f64)> =
             both().zip(saturated).filter(|(_, all)| **all).map(|((a, b), _)| (a.rate_pps, b.rate_pps)).collect();
-        let per_cpu: Vec<(f64, f64)> =
-            both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
+        let per_cpu: Vec<(f64, f64)> = both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
         let trials: Vec<u64> = own.iter().map(|sample| sample.trial).collect();
         for (figure, pairs) in [("forwarding rate", rates), ("frames per second of processor time", per_cpu)] {
             let Some(PairedRatio { ratio, low, high, pairs, .. }) = ratio_of_pairs(&pairs) else { continue };
@@ -512,71 +482,5 @@ fn by_turns(flows: &mut [FlowSpec], rate: FrameRate) {
             delay_s: place as f64 * step_s,
             duration: FlowDuration::Continuous,
         });
-    }
-}
-
-/// Share of the processor time of all routers that each one got, over all trials; `None` where it is not known.
-fn shares(samples: &[Vec<Sample>]) -> Vec<Option<f64>> {
-    let own: Vec<Option<u64>> = samples.iter().map(|of_dut| of_dut.iter().map(|sample| sample.cpu_ns).sum()).collect();
-    let all: Option<u64> = own.iter().copied().sum();
-    own.iter().map(|own| Some((*own)? as f64 / all.filter(|all| *all > 0)? as f64)).collect()
-}
-
-/// The ratio of two geometric means is the mean of the ratios, so figures and ratios agree.
-fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
-    possible.then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use drophammer_model::trial::{Bin, GroupCounts, Health};
-
-    fn bin(offered: u64, delivered: u64, arrived: u64) -> Bin {
-        Bin { offered, delivered, arrived }
-    }
-
-    fn result(bins: Vec<Bin>, used_ns: Option<u64>) -> TrialResult {
-        let offered = bins.iter().map(|bin| bin.offered).sum();
-        let received = bins.iter().map(|bin| bin.delivered).sum();
-        TrialResult {
-            sending_s: 0.5,
-            senders: 2,
-            groups: vec![GroupCounts { offered, received, lost: offered - received, bins, ..GroupCounts::default() }],
-            health: Health { dut_used_ns: used_ns, tester_on_dut_ns: used_ns.map(|ns| ns / 5), ..Health::default() },
-            ..TrialResult::default()
-        }
-    }
-
-    #[test]
-    fn queues_that_fill_and_drain_do_not_count() {
-        let mut bins = vec![bin(100, 60, 10)];
-        bins.extend([bin(100, 60, 60); 4]);
-        // What leaves the queue after the last departure.
-        bins.push(bin(0, 0, 50));
-        let sample = Sample::of(&result(bins.clone(), Some(250_000_000)));
-        assert_eq!(sample.rate_pps, 60.0 * 4.0 / 0.4 / 2.0);
-        assert!(sample.saturated);
-        // 300 frames in 200 ms of own time.
-        assert_eq!(sample.frames_per_cpu_s, Some(1_500.0));
-        bins[3] = bin(100, 100, 60);
-        assert!(!Sample::of(&result(bins, None)).saturated, "it had to wait for frames in one bin");
-    }
-
-    #[test]
-    fn shares_are_known_only_if_all_are() {
-        let of = |ns| Sample { cpu_ns: ns, ..Sample::of(&result(Vec::new(), None)) };
-        assert_eq!(shares(&[vec![of(Some(1)), of(Some(2))], vec![of(Some(4)), of(Some(5))]]), [Some(0.25), Some(0.75)]);
-        assert_eq!(shares(&[vec![of(Some(1))], vec![of(None)]]), [None, None]);
-    }
-
-    #[test]
-    fn a_mean_of_ratios_is_the_ratio_of_means() {
-        let (a, b) = (vec![100.0, 150.0, 90.0], vec![50.0, 70.0, 45.0]);
-        let ratio = geometric_mean(&a).unwrap() / geometric_mean(&b).unwrap();
-        let ratios: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a / b).collect();
-        assert!((ratio - geometric_mean(&ratios).unwrap()).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
     }
 }

@@ -71,7 +71,8 @@ pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
 pub use testbed::{
-    CirclingTrial, Contestant, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness, TestError, Testbed,
+    CirclingTrial, Contestant, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness,
+    TestError, Testbed,
 };
 pub use trial_count::TrialCount;
 

@@ -129,7 +129,9 @@ fn duets(view: &View) -> Vec<String> {
         let title = distinct_title(view, figure);
         let apart = figure.entries[duet.a].better_than.contains(&duet.b);
         if apart || figure.entries[duet.b].better_than.contains(&duet.a) {
-            return format!("{title}: {more} has {by:.1} % more than {less} (99 % interval: {least:.1} to {most:.1} %).");
+            return format!(
+                "{title}: {more} has {by:.1} % more than {less} (99 % interval: {least:.1} to {most:.1} %)."
+            );
         }
         let within = most.max(-least);
         format!("{title}: {more} and {less} are equal within {within:.1} % (99 % interval: {least:.1} to {most:.1} %).")

@@ -2,10 +2,10 @@
 
 mod resettable;
 mod system;
+mod together;
 
-pub use system::{
-    BroughtUpTogether, ReferenceSystem, SystemDut, SystemParts, bring_up, bring_up_together, build as build_system, network,
-};
+pub use system::{ReferenceSystem, SystemDut, SystemParts, bring_up, build as build_system, network};
+pub use together::{BroughtUpTogether, bring_up_together};
 
 use crate::kinds::REFERENCE;
 use crate::routing;

@@ -145,7 +145,8 @@ impl Dut for Together {
 
     fn take_down(self: Box<Self>) -> Result<(), LabError> {
         // All are taken down, even if one fails.
-        let results: Vec<_> = self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
+        let results: Vec<_> =
+            self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
         results.into_iter().collect()
     }
 }
@@ -158,7 +159,8 @@ pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>,
     let mut contestants = Vec::new();
     for name in names {
         contestants.push(Contestant { name: (*name).to_owned(), ports: ports.len()..ports.len() + each });
-        let own = configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.clone() });
+        let own =
+            configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.clone() });
         ports.extend(own);
     }
     (ports, contestants)
@@ -199,7 +201,8 @@ mod tests {
     }
 
     fn fixed(first: usize, seconds: u64) -> Box<dyn Dut> {
-        let interface = |i| TesterInterface { name: format!("t{i}"), netns: drophammer_lab::Where::Tester, dut_mac: None };
+        let interface =
+            |i| TesterInterface { name: format!("t{i}"), netns: drophammer_lab::Where::Tester, dut_mac: None };
         Box::new(Fixed((first..first + 2).map(interface).collect(), Duration::from_secs(seconds)))
     }
 

@@ -367,7 +367,8 @@ fn a_known_throughput_is_not_searched_again() {
 /// Whether this test iterates over frame sizes between pairs of ports. Tests of flows with individual sizes, tests of
 /// four ports and tests of several routers do not.
 fn is_by_size(method: &dyn Method) -> bool {
-    let by_size = ["frame_sizes", "direction"].iter().all(|key| method.spec().params.iter().any(|param| param.key == *key));
+    let by_size =
+        ["frame_sizes", "direction"].iter().all(|key| method.spec().params.iter().any(|param| param.key == *key));
     by_size && !method.is_joint()
 }
 

@@ -26,7 +26,8 @@ impl Bench<'_> {
         let before = self.device.router_cpu();
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &[]));
         let used = before.zip(self.device.router_cpu());
-        let used = used.map(|(then, now)| now.into_iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect());
+        let used =
+            used.map(|(then, now)| now.into_iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect());
         let (whole, ended) = match outcome {
             Ok(mut result) => {
                 let alive = self.check_device();
@@ -72,7 +73,8 @@ fn split(
     contestants: &[Contestant],
     used: Option<&Vec<Duration>>,
 ) -> Vec<(TrialSpec, TrialResult)> {
-    let received = |name: &str| whole.groups.iter().filter(|group| group.group == name).map(|group| group.received).sum();
+    let received =
+        |name: &str| whole.groups.iter().filter(|group| group.group == name).map(|group| group.received).sum();
     let frames: Vec<u64> = contestants.iter().map(|one| received(&one.name)).collect();
     let all_frames = frames.iter().sum::<u64>().max(1) as f64;
     let ns = |time: &Duration| time.as_nanos() as f64;

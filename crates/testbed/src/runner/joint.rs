@@ -118,13 +118,17 @@ impl Runner<'_> {
         let clock = SystemClock::start();
         let opened = match (problem, self.lab.as_deref()) {
             (Some(why), _) => Err(why),
-            (None, Some(lab)) => real::open(lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.queues, clock),
+            (None, Some(lab)) => {
+                real::open(lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.queues, clock)
+            }
             (None, None) => Err("no lab".into()),
         };
         let open = match opened {
             Ok(open) => open,
             Err(why) => {
-                self.take_down_all(device.into_parts().zip(folders).map(|((name, device), folder)| (name, device, folder)))?;
+                self.take_down_all(
+                    device.into_parts().zip(folders).map(|((name, device), folder)| (name, device, folder)),
+                )?;
                 return Ok(Err(why));
             }
         };
@@ -223,7 +227,11 @@ impl Runner<'_> {
             let result = method(test).run_together(&mut setup, &test.params, &mut outcomes);
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
-            setup.observer().progress(&Progress::TestEnded { dut: &names, title: &title, problem: problem_of(&status) });
+            setup.observer().progress(&Progress::TestEnded {
+                dut: &names,
+                title: &title,
+                problem: problem_of(&status),
+            });
             done.push((index, elapsed, status, outcomes));
             match result {
                 Err(TestError::Interrupted) => ended = Err(RunError::Interrupted),

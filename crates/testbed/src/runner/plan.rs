@@ -75,7 +75,8 @@ pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
             1 => (0..suite.duts.len()).collect(),
             _ => order(suite.duts.len(), round as usize, suite.seed),
         };
-        let turn = |duts: Vec<usize>, tests: &[usize], joint| Turn { round: round + 1, duts, tests: tests.to_vec(), joint };
+        let turn =
+            |duts: Vec<usize>, tests: &[usize], joint| Turn { round: round + 1, duts, tests: tests.to_vec(), joint };
         let mut turns: Vec<Turn> = order.iter().map(|dut| turn(vec![*dut], &alone, false)).collect();
         turns.push(turn(order, &joint, true));
         turns

@@ -45,7 +45,8 @@ fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     let of_turn = |turn: super::plan::Turn| {
         let mut duts = turn.duts.clone();
         duts.sort_unstable();
-        let of_test = |test: &usize| duts.iter().map(|dut| (turn.round, &*suite.duts[*dut].name, *test)).collect::<Vec<_>>();
+        let of_test =
+            |test: &usize| duts.iter().map(|dut| (turn.round, &*suite.duts[*dut].name, *test)).collect::<Vec<_>>();
         turn.tests.iter().flat_map(of_test).collect()
     };
     turns(suite).into_iter().map(of_turn).collect()
@@ -95,7 +96,8 @@ impl Earlier {
         let (mut done, mut taken) = (0, Tally::default());
         for (at, record) in records.iter().enumerate().skip(found.records) {
             let Record::Test(test) = record else { continue };
-            let Some((turn, (round, dut, place))) = turns.get(found.turns).and_then(|turn| Some((turn, *turn.get(done)?)))
+            let Some((turn, (round, dut, place))) =
+                turns.get(found.turns).and_then(|turn| Some((turn, *turn.get(done)?)))
             else {
                 continue;
             };

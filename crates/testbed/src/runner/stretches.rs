@@ -135,15 +135,24 @@ impl Runner<'_> {
 mod tests {
     use super::*;
     use drophammer_methods::LowerBound;
-    use drophammer_methods::parameters::FRAME_SIZES;
-    use drophammer_methods::pattern::Pattern;
-    use drophammer_model::suite::Params;
+    use drophammer_model::modifier::Modifier;
+    use drophammer_model::pattern::{Direction, Distribution};
+    use drophammer_model::trial::Family;
 
     #[test]
     fn a_throughput_is_known_to_a_backend_that_can_offer_it() {
-        let params = Params::default();
-        let key = |size| Pattern::new(size, &params).key();
-        let keys: Vec<PatternKey> = FRAME_SIZES.get(&params).into_iter().map(key).collect();
+        let key = |size: &str| PatternKey {
+            size: size.parse().unwrap(),
+            families: vec![Family::Ipv4],
+            mix: None,
+            direction: Direction::Bidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            extensions: Vec::new(),
+            modifier: Modifier::None,
+        };
+        let keys = ["64", "128", "256"].map(key);
         let (within, beyond, bound) = (&keys[0], &keys[1], &keys[2]);
         let mut other = Known::default();
         other.throughput.extend(keys.iter().map(|key| (key.clone(), Some(FrameRate(100.0)))));

@@ -6,7 +6,6 @@
 use super::{Reference, class_counters, config, describe};
 use crate::kinds::REFERENCE;
 use drophammer_lab::{Dut, LabError};
-use drophammer_methods::Contestant;
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -31,6 +30,10 @@ use std::rc::Rc;
 pub struct ReferenceSystem(Rc<RefCell<Network>>);
 
 impl ReferenceSystem {
+    pub(super) fn new(network: Network) -> ReferenceSystem {
+        ReferenceSystem(Rc::new(RefCell::new(network)))
+    }
+
     /// Reads the routers and their links.
     pub fn look<T>(&self, at: impl FnOnce(&Network) -> T) -> T {
         at(&self.0.borrow())
@@ -227,7 +230,7 @@ pub fn build(
     let text = |(i, one): (usize, &Config)| (format!("r{}/reference.txt", i + 1), describe(one));
     let texts = built.routers.iter().enumerate().map(text).collect();
     let faults: Vec<Faults> = built.routers.iter_mut().map(|one| std::mem::take(&mut one.faults)).collect();
-    let reference = ReferenceSystem(Rc::new(RefCell::new(Network::new(built).map_err(|e| e.to_string())?)));
+    let reference = ReferenceSystem::new(Network::new(built).map_err(|e| e.to_string())?);
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
     let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
     let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, queues);
@@ -404,94 +407,6 @@ impl Dut for SystemDut {
         };
         Ok(self.reference.look(|network| network.routers().iter().map(of).min()))
     }
-}
-
-/// One of several reference devices that are up at the same time and not joined to each other.
-struct Member {
-    reference: ReferenceSystem,
-    index: usize,
-    faults: Faults,
-    record: DutRecord,
-}
-
-impl Dut for Member {
-    fn record(&self) -> DutRecord {
-        self.record.clone()
-    }
-
-    fn check(&mut self) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    fn forwards(&mut self) -> Result<(), LabError> {
-        let faults = self.faults.clone();
-        let begun = self.reference.change(|network| {
-            let now = network.now();
-            network.change(self.index, |router| router.set_faults(faults.from_instant(now)))
-        });
-        begun.map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "change the parameters of the device in the suite".into(),
-        })
-    }
-
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        let mut counters = BTreeMap::new();
-        let truth = self.reference.look(|network| serde_json::to_value(network.routers()[self.index].truth()));
-        drophammer_lab::flatten("truth", &truth.unwrap_or_default(), &mut counters);
-        Ok(counters)
-    }
-}
-
-/// Clock, ports and DUTs of a setup with several reference devices.
-pub type BroughtUpTogether = (SimulatedClock, Vec<SimulatedPort>, Vec<Box<dyn Dut>>);
-
-/// Makes several reference devices in one virtual time. `contestants` names their ports among `configs`, in the order of
-/// `duts`.
-///
-/// # Errors
-/// A configuration that a device refuses; a DUT that is a system of several routers.
-pub fn bring_up_together(
-    duts: &[DutConfig],
-    contestants: &[Contestant],
-    configs: &[PortConfig],
-    seed: u64,
-) -> Result<BroughtUpTogether, String> {
-    if let Some(dut) = duts.iter().find(|dut| dut.topology.is_some()) {
-        return Err(format!("{}: a simulated DUT of several routers cannot be up together with others", dut.name));
-    }
-    let mut built = NetworkConfig::default();
-    let mut edges = vec![(0, 0); configs.len()];
-    let mut parts = Vec::new();
-    for (index, (dut, one)) in duts.iter().zip(contestants).enumerate() {
-        let mut own = config(dut, &configs[one.ports.clone()], seed.wrapping_add(index as u64));
-        for (at, port) in own.ports.iter_mut().enumerate() {
-            port.mac = MacAddr::local(0xd0_0000_0000 | (index as u64) << 16 | at as u64);
-        }
-        one.ports.clone().enumerate().for_each(|(at, port)| edges[port] = (index, at));
-        let text = describe(&own);
-        parts.push((std::mem::take(&mut own.faults), dut, text));
-        built.routers.push(own);
-        built.routes.push(Vec::new());
-    }
-    built.edges = edges;
-    let reference = ReferenceSystem(Rc::new(RefCell::new(Network::new(built).map_err(|e| e.to_string())?)));
-    let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
-    let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
-    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, 1);
-    let member = |(index, (faults, dut, text)): (usize, (Faults, &DutConfig, String))| {
-        let record = DutRecord {
-            name: dut.name.clone(),
-            kind: REFERENCE.into(),
-            version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
-            confinement: "virtual time".into(),
-            config: [("reference.txt".to_owned(), text)].into(),
-            simulated: true,
-            ..DutRecord::default()
-        };
-        Box::new(Member { reference: reference.clone(), index, faults, record }) as Box<dyn Dut>
-    };
-    Ok((clock, ports, parts.into_iter().enumerate().map(member).collect()))
 }
 
 /// Counters of a router at its ports and tunnels. Its octets at ports include the FCS, which is subtracted here.

@@ -138,7 +138,11 @@ fn a_suite_of_this_test_alone_records_its_routers() {
 fn one_router_has_no_opponent() {
     let memory = ran(&["name: a, capacity: 60 kfps"], DUEL);
     let tests = memory.tests();
-    assert!(matches!(&tests[0].status, TestStatus::Skipped(why) if why.contains("second router")), "{:?}", tests[0].status);
+    assert!(
+        matches!(&tests[0].status, TestStatus::Skipped(why) if why.contains("second router")),
+        "{:?}",
+        tests[0].status
+    );
 }
 
 #[test]

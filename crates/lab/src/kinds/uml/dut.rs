@@ -301,7 +301,8 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
         Links::Veth => Topology::bare(lab, &dut.name, role).map(Ends::Veth),
         Links::Tap => {
             let shared = lab.shared();
-            let interface = |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
+            let interface =
+                |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
             let interfaces = (0..role.interfaces.len()).map(interface).collect();
             let cpu = shared.cpus.separate().then_some(shared.cpus.dut);
             Ok(Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu })

@@ -293,10 +293,10 @@ fn comparable<'a>(
     }
     let place = |view: &View| view.duts.iter().position(|known| known.name == dut);
     let of = |run: usize| Some(&views[run]).and_then(|view| place(view).map(|place| (view, place)));
-    if let [Some((a, in_a)), Some((b, in_b))] = both.map(of) {
-        if a.duts[in_a].simulated != b.duts[in_b].simulated {
-            return Err("simulated in one run, real in the other".into());
-        }
+    if let [Some((a, in_a)), Some((b, in_b))] = both.map(of)
+        && a.duts[in_a].simulated != b.duts[in_b].simulated
+    {
+        return Err("simulated in one run, real in the other".into());
     }
     Ok((a, b))
 }

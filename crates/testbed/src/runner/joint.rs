@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Subfolder of a DUT's folder for the logs of this turn.
 const FOLDER: &str = "together";
 
+/// A DUT that is up, with its ports and its folder.
+type Up = (Contestant, Box<dyn Dut>, PathBuf);
+
 /// All DUTs, up, and what the tester has at their ports.
 struct Bed {
     device: Together,
@@ -90,7 +93,7 @@ impl Runner<'_> {
 
     fn real_bed(&mut self) -> Result<Result<Bed, String>, RunError> {
         let (configs, contestants) = self.joint_ports();
-        let mut up: Vec<(Contestant, Box<dyn Dut>, PathBuf)> = Vec::new();
+        let mut up: Vec<Up> = Vec::new();
         let mut problem = None;
         for dut in self.turn.duts.clone() {
             match self.bring_up_one(&self.suite.duts[dut], &contestants) {
@@ -140,11 +143,7 @@ impl Runner<'_> {
     }
 
     /// Brings one DUT up at its place among `contestants`. The error is a problem of the DUT, or one of the run.
-    fn bring_up_one(
-        &mut self,
-        dut: &DutConfig,
-        contestants: &[Contestant],
-    ) -> Result<(Contestant, Box<dyn Dut>, PathBuf), Result<String, RunError>> {
+    fn bring_up_one(&mut self, dut: &DutConfig, contestants: &[Contestant]) -> Result<Up, Result<String, RunError>> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let folder = self.folder(dut).join(FOLDER);
         if let Err(e) = std::fs::create_dir_all(&folder) {

@@ -64,6 +64,8 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
             // An output port narrowed by classes drops frames while the processor is idle, and so do links that carry
             // the traffic of links that are down.
             && !trial.classed
+            // The processor worked for the other DUTs too.
+            && !trial.joint
             && !trial.links_down
             // Frames that the DUT must drop are not loss.
             && trial.spec.flows.iter().all(|flow| !flow.denied)
@@ -185,6 +187,7 @@ mod tests {
             filter_rules: None,
             classed: false,
             links_down: false,
+            joint: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),
@@ -224,6 +227,8 @@ mod tests {
         assert_eq!(found(&[overload(7, 200, 0.91)]), None, "it was busy");
         assert_eq!(found(&[overload(7, 995, 0.57)]), None, "hardly a loss");
         assert_eq!(found(&[trial(7, Load::Maximum { limit_pps: 1e6 }, 200, None)]), None, "nobody knows");
+        let shared = TrialRecord { joint: true, ..overload(7, 200, 0.5) };
+        assert_eq!(found(&[shared]), None, "another DUT had the other half");
         let burst = Load::Burst { frames: 1_000, rate_pps: 1e6 };
         assert_eq!(found(&[trial(7, burst, 200, Some(0.1))]), None, "the queue has an end");
         let mut invalid = overload(7, 200, 0.57);

@@ -144,6 +144,9 @@ pub struct TrialRecord {
     /// other paths.
     #[serde(default, skip_serializing_if = "is_false")]
     pub links_down: bool,
+    /// Other DUTs took part in the same instants, and had their shares of the processor.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub joint: bool,
     /// End of the trial, UTC, RFC 3339.
     pub time: String,
     /// What was offered.

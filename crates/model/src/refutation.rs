@@ -148,6 +148,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.filter_rules == own.filter_rules
             && trial.classed == own.classed
             && trial.links_down == own.links_down
+            && trial.joint == own.joint
     };
     let mut same: Vec<(f64, &TrialRecord)> =
         trials.iter().copied().filter(counts).filter_map(|trial| Some((rate(trial)?, trial))).collect();
@@ -217,6 +218,7 @@ mod tests {
             filter_rules: None,
             classed: false,
             links_down: false,
+            joint: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

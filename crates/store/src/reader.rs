@@ -293,6 +293,7 @@ pub(crate) mod tests {
             filter_rules: None,
             classed: false,
             links_down: false,
+            joint: false,
             time: "2026-11-21T03:45:00Z".into(),
             spec: TrialSpec {
                 purpose: "bisect".into(),

@@ -490,6 +490,7 @@ impl<'a> Bench<'a> {
             filter_rules: self.filtered.then_some(self.filter_rules),
             classed: self.classed,
             links_down: !self.links_down.is_empty(),
+            joint: dut != self.dut,
             time: self.observer.time(),
             spec: spec.clone(),
             result: result.stored(),

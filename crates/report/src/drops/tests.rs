@@ -15,6 +15,7 @@ fn trial(number: u64, lost: [u64; 2], refused: u64, counters: &[(&str, u64)]) ->
         filter_rules: None,
         classed: false,
         links_down: false,
+        joint: false,
         time: String::new(),
         spec: TrialSpec {
             purpose: String::new(),

@@ -48,6 +48,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
         filter_rules: None,
         classed: false,
         links_down: false,
+        joint: false,
         time: "2026-11-21T03:45:10Z".into(),
         spec: TrialSpec {
             purpose: format!("{test} {size}: bisect"),

@@ -72,9 +72,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// True if the tester's receive work can run on other processors than the router's.
-    pub(crate) fn receives_apart(&self) -> bool {
-        self.root && self.cpus.separate()
+    /// Processors for the tester's receive work: none if it stays on the router's. A processor that also has the packet
+    /// loop is no place for it: while the loop has the processor, the ring of a link, 256 frames, overflows.
+    pub(crate) fn receivers(&self) -> &[usize] {
+        if self.root { self.cpus.testers.get(1..).unwrap_or_default() } else { &[] }
     }
 
     /// Puts the input queue of the DUT in front of the link of the tester's `interface`.

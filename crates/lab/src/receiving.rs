@@ -57,12 +57,13 @@ impl Lab {
         let ours = interfaces.iter().filter(|interface| matches!(interface.netns, Where::Tester));
         let mut ours = ours.map(|interface| interface.name.as_str()).peekable();
         receivers().text = "";
-        if !shared.receives_apart() || ours.peek().is_none() {
+        let processors = shared.receivers();
+        if processors.is_empty() || ours.peek().is_none() {
             return Ok(());
         }
         let tester = Netns::tester(shared)?;
         let mut moved = true;
-        for (name, processor) in ours.zip(shared.cpus.testers.iter().cycle()) {
+        for (name, processor) in ours.zip(processors.iter().cycle()) {
             moved &= steer(&tester, name, *processor).is_ok();
             moved &= self.thread_on(&tester, name, *processor)?;
         }

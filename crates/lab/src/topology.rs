@@ -382,7 +382,7 @@ impl Loop {
         made.tester.ip(&lines)?;
         names.iter().try_for_each(|name| shared.add_input_queue(&made.tester, name))?;
         made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
-        if shared.receives_apart() {
+        if !shared.receivers().is_empty() {
             made.confinement.text = "ports joined in pairs".into();
         }
         made.confinement.text += &shared.input_queue.text();

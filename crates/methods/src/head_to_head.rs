@@ -27,7 +27,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec};
-use sample::{Sample, geometric_mean, shares};
+use sample::{Sample, geometric_mean, rates_when_saturated, shares};
 use std::time::Duration;
 
 /// The test.
@@ -314,10 +314,20 @@ impl Size<'_> {
         even: bool,
     ) {
         let size = &self.pattern.size;
-        let rates: Vec<f64> = samples.iter().map(|sample| sample.rate_pps).collect();
         let per_cpu: Vec<f64> = samples.iter().filter_map(|sample| sample.frames_per_cpu_s).collect();
         let all_saturated = saturated.iter().filter(|all| **all).count();
         let bound = all_saturated * 2 < saturated.len();
+        let rates = match bound {
+            true => samples.iter().map(|sample| sample.rate_pps).collect(),
+            false => rates_when_saturated(samples, saturated),
+        };
+        if share.is_none() {
+            note_of(
+                outcome,
+                self.pattern,
+                "each router's share of the processor is not known, so nothing proves that they had the same",
+            );
+        }
         let mut marks = Vec::new();
         if bound {
             marks.push(format!(
@@ -361,7 +371,7 @@ impl Size<'_> {
             least: LEAST,
             tester_limited: bound,
             independent_of_loss: true,
-            samples: rates.clone(),
+            samples: if bound { Vec::new() } else { rates.clone() },
             ..higher(
                 format!("head_to_head_{size}_pps"),
                 format!("Forwarding side by side, {text}"),
@@ -390,8 +400,8 @@ impl Size<'_> {
 
     fn write_ratios(&self, outcome: &mut Outcome, against: &str, own: &[Sample], first: &[Sample], saturated: &[bool]) {
         let both = || own.iter().zip(first);
-        let rates: Vec<(f64, f64)> =
-            both().zip(saturated).filter(|(_, all)| **all).map(|((a, b), _)| (a.rate_pps, b.rate_pps)).collect();
+        let of = |samples| rates_when_saturated(samples, saturated);
+        let rates: Vec<(f64, f64)> = of(own).into_iter().zip(of(first)).collect();
         let per_cpu: Vec<(f64, f64)> = both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
         let trials: Vec<u64> = own.iter().map(|sample| sample.trial).collect();
         for (figure, pairs) in [("forwarding rate", rates), ("frames per second of processor time", per_cpu)] {
@@ -456,6 +466,14 @@ impl Size<'_> {
             results.iter().map(|result| result.trial).collect::<Vec<_>>(),
             [],
         );
+        if loss.is_some_and(|percent| percent > 1.0) {
+            note_of(
+                outcome,
+                self.pattern,
+                format!("no figure of latency at {rate}: frames were lost, so it is that of full queues"),
+            );
+            return;
+        }
         let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
         outcome.ranks.push(RankFigure {
             load_pps: Some(rate.pps()),

@@ -47,6 +47,12 @@ impl Sample {
     }
 }
 
+/// Rates of the trials in which all routers were saturated: in the others a rate may be the load, not the router's. The
+/// trials are the same for each router, so these rates still form pairs.
+pub(super) fn rates_when_saturated(samples: &[Sample], saturated: &[bool]) -> Vec<f64> {
+    samples.iter().zip(saturated).filter(|(_, all)| **all).map(|(sample, _)| sample.rate_pps).collect()
+}
+
 /// Share of the processor time of all routers that each one got, over all trials; `None` where it is not known.
 pub(super) fn shares(samples: &[Vec<Sample>]) -> Vec<Option<f64>> {
     let own: Vec<Option<u64>> = samples.iter().map(|of_dut| of_dut.iter().map(|sample| sample.cpu_ns).sum()).collect();
@@ -94,6 +100,12 @@ mod tests {
         assert_eq!(sample.frames_per_cpu_s, Some(1_500.0));
         bins[3] = bin(100, 100, 60);
         assert!(!Sample::of(&result(bins, None)).saturated, "it had to wait for frames in one bin");
+    }
+
+    #[test]
+    fn a_trial_in_which_a_router_waited_is_no_pair() {
+        let of = |rate_pps| Sample { rate_pps, ..Sample::of(&result(Vec::new(), None)) };
+        assert_eq!(rates_when_saturated(&[of(1.0), of(2.0), of(3.0)], &[true, false, true]), [1.0, 3.0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! router got.
 
 mod sample;
+mod turns;
 
 use crate::Method;
 use crate::columns;
@@ -26,9 +27,10 @@ use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
 use sample::{Sample, geometric_mean, rates_when_saturated, shares};
 use std::time::Duration;
+use turns::by_turns;
 
 /// The test.
 pub struct HeadToHead;
@@ -479,26 +481,6 @@ impl Size<'_> {
             load_pps: Some(rate.pps()),
             samples: medians,
             ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
-        });
-    }
-}
-
-/// Gives each sending port this load, and lets the flows send by turns: frames that left in the same instant would wait for each
-/// other, always in the same order.
-fn by_turns(flows: &mut [FlowSpec], rate: FrameRate) {
-    let weights: Vec<f64> = flows
-        .iter()
-        .map(|flow| {
-            let port = flows.iter().filter(|other| other.from == flow.from);
-            flow.weight / port.map(|other| other.weight).sum::<f64>()
-        })
-        .collect();
-    let step_s = 1.0 / rate.pps() / flows.len().max(1) as f64;
-    for (place, (flow, share)) in flows.iter_mut().zip(weights).enumerate() {
-        flow.schedule = Some(FlowSchedule {
-            rate_pps: rate.pps() * share,
-            delay_s: place as f64 * step_s,
-            duration: FlowDuration::Continuous,
         });
     }
 }

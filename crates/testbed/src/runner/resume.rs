@@ -39,8 +39,8 @@ pub struct Earlier {
 /// A test of a turn: round, name of the DUT, and the place of the test in the suite.
 type Done<'a> = (u32, &'a str, usize);
 
-/// The tests of each turn, in the order in which they are recorded: those of all DUTs together are recorded for each DUT, in the order of
-/// the suite.
+/// The tests of each turn, in the order of their records. A test of all DUTs at once has a record for each DUT, in the
+/// order of the suite.
 fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     let of_turn = |turn: super::plan::Turn| {
         let mut duts = turn.duts.clone();

@@ -15,6 +15,8 @@ pub struct Display {
     /// The live line; absent without a terminal.
     live: Option<ProgressBar>,
     color: bool,
+    /// DUT of the last trial.
+    dut: String,
     step: String,
     left: Duration,
     /// Trials that have ended, and those of them that the host disturbed.
@@ -111,7 +113,7 @@ impl Display {
             bar
         });
         let color = terminal && !plain && std::env::var_os("NO_COLOR").is_none();
-        Display { live, color, step: String::new(), left: Duration::ZERO, trials: (0, 0) }
+        Display { live, color, dut: String::new(), step: String::new(), left: Duration::ZERO, trials: (0, 0) }
     }
 
     fn line(&self, text: &str) {
@@ -147,8 +149,10 @@ impl Display {
             Progress::Test { dut, title, number, of, left } => {
                 let place = if *number == 0 { "first".to_owned() } else { format!("{number}/{of}") };
                 self.left = *left;
+                (*dut).clone_into(&mut self.dut);
                 self.line(&format!("[{place}] {}  {title}  ({})", self.paint("1", dut), about(*left)));
             }
+            Progress::GoesOn { dut } => (*dut).clone_into(&mut self.dut),
             Progress::Step { what, done, of, left } => {
                 self.left = *left;
                 self.step = format!("{what} ({} of about {of})", done + 1);
@@ -156,7 +160,8 @@ impl Display {
             Progress::TrialStarted { spec } => {
                 if let Some(bar) = &self.live {
                     let (length, load) = (show_duration(spec.sending_time()), load(spec));
-                    bar.set_message(format!("  {}: {} for {length}  {}", self.step, load, about(self.left)));
+                    let (dut, step, left) = (&self.dut, &self.step, about(self.left));
+                    bar.set_message(format!("  {dut}: {step}: {load} for {length}  {left}"));
                 }
             }
             // Rates while it runs are for the page; see `live/rates.rs`.
@@ -172,7 +177,7 @@ impl Display {
                     return;
                 }
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-                let text = format!("  {}{again}", outcome(spec, result));
+                let text = format!("  {}  {}{again}", self.dut, outcome(spec, result));
                 match (&self.live, result.validity.is_valid()) {
                     (Some(bar), true) => bar.set_message(format!("{text}  {}", about(self.left))),
                     (_, valid) => self.line(&if valid { text } else { self.paint("33", &text) }),

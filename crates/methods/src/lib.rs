@@ -100,6 +100,11 @@ pub trait Method: Sync {
         false
     }
 
+    /// True if the router may be idle for a while between two steps of the test ([`Testbed::progress`]).
+    fn may_pause(&self) -> bool {
+        true
+    }
+
     /// [`Method::run`] for all DUTs at the same time: `outcomes[i]` is the outcome of [`Testbed::contestants`] i.
     ///
     /// # Errors

@@ -172,6 +172,11 @@ impl Method for Soak {
         &SPEC
     }
 
+    fn may_pause(&self) -> bool {
+        // A router that rests between the intervals shows no drift.
+        false
+    }
+
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         let intervals = intervals(params)?;
         let pattern = pattern(params);

@@ -436,7 +436,9 @@ pub trait Testbed {
         None
     }
 
-    /// Shows the user the activity of the test: `done` of about `of` steps.
+    /// A step begins: shows the user the activity of the test, `done` of about `of` steps. Nothing that is timed may be under way: if
+    /// several DUTs are up, the others may be measured before this returns, unless the test does not allow that
+    /// ([`Method::may_pause`](crate::Method::may_pause)).
     fn progress(&mut self, what: &str, done: u32, of: u32);
 
     /// Writes a remark into the run.

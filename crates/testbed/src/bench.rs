@@ -87,7 +87,7 @@ pub struct Bench<'a> {
     /// Links between its routers that are or may be down. `around` has the families of the test that took them down.
     links_down: BTreeSet<CoreLinkName>,
     around: Vec<Family>,
-    session: &'a mut Session,
+    pub(crate) session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Extra frames to send during the trials that follow.
     pub(crate) extra: Option<Vec<Compiled>>,
@@ -360,7 +360,7 @@ impl<'a> Bench<'a> {
 
     /// One attempt, judged but not stored; at event i the routers perform `acts[i]`.
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
-        let (trial, key, earlier) = self.session.keys.next_trial();
+        let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
         // They are read first, so that an error leaves no traffic under way. Nothing is sent before `finish`.
@@ -449,11 +449,11 @@ impl<'a> Bench<'a> {
         let mut result = match outcome {
             Ok(result) => result,
             Err(Failure::Port(e)) => {
-                validity::spoilt(self.session.keys.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
+                validity::spoilt(self.session.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
             }
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let result = validity::spoilt(
-                    self.session.keys.next_trial().0,
+                    self.session.next_trial().0,
                     spec,
                     &format!("the device under test died ({cause})"),
                 );

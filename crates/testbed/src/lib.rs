@@ -31,6 +31,7 @@ pub mod setup;
 pub mod simulated;
 pub mod speaker;
 mod together;
+mod turnstile;
 pub mod validity;
 pub mod xdp_router;
 

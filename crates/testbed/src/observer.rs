@@ -5,7 +5,7 @@ use drophammer_model::trial::{TrialResult, TrialSpec};
 use drophammer_rig::Live;
 use std::time::Duration;
 
-/// Watches a run and may stop it.
+/// Watches a run and may stop it. The threads of several DUTs that are up at the same time call it by turns.
 pub trait Observer {
     /// Stores a record. Called the moment something ended; what is not stored here is lost.
     ///
@@ -45,6 +45,11 @@ pub enum Progress<'a> {
         of: usize,
         /// Time left for the whole run, estimated.
         left: Duration,
+    },
+    /// A test goes on that had waited while another DUT was measured.
+    GoesOn {
+        /// DUT.
+        dut: &'a str,
     },
     /// The test reports its current step.
     Step {

@@ -1,6 +1,7 @@
 //! Runs a suite: for each DUT brings it up, waits until it forwards, runs the tests, takes it down. A DUT that does not
 //! come up or dies affects only its own tests.
 
+mod abreast;
 mod ceilings;
 mod joint;
 mod memory;
@@ -35,11 +36,12 @@ use drophammer_model::record::{Ended, Note, Record, TestStatus};
 use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
-use plan::{Turn, families, plan, turns};
+use plan::{Mode, Turn, families, plan, turns};
 use started::started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Parameters of a run.
@@ -102,6 +104,14 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Adds the tests of another tally.
+    fn add(&mut self, other: Tally) {
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.unfit += other.unfit;
+        self.skipped += other.skipped;
+    }
+
     /// Counts a test that ended with this status.
     fn count(&mut self, status: &TestStatus) {
         *match status {
@@ -128,31 +138,32 @@ fn title(test: &TestConfig) -> String {
 ///
 /// # Errors
 /// [`RunError`]; a DUT's failure is not an error of the run, but is in the records and in the tally.
-pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<Tally, RunError> {
     let suite = run.suite;
     // If all DUTs are simulated there is no host to watch.
     let unwatched = run.busy_host && run.lab.is_some();
-    let mut session = Session::new(suite.seed, suite.profile, run.secret);
     let going_on = run.earlier.is_some();
     let earlier = run.earlier.unwrap_or_default();
-    session.repeats = plan::time_for_repeats(suite);
-    session.keys = TrialKeys::after(run.secret, earlier.trial);
+    let keys = TrialKeys::after(run.secret, earlier.trial);
+    let mut session = Session::with(suite.seed, suite.profile, keys, plan::time_for_repeats(suite));
     if run.busy_host {
         session.tolerance.host = HostTolerance::ANY;
     }
-    let mut runner = Runner {
+    let lab = run.lab.map(Mutex::new);
+    let state = State {
         session,
         plan: plan(suite),
         suite,
-        lab: run.lab,
+        lab: lab.as_ref(),
         backend: run.backend,
         queues: run.queues,
         processors: run.processors,
         work_dir: run.work_dir,
         capture: run.capture,
-        observer,
         tally: earlier.tally,
-        number: turns(suite).iter().take(earlier.turns).map(|turn| turn.tests.len()).sum(),
+        number: turns(suite).iter().take(earlier.turns).map(Turn::len).sum(),
+        step: 1,
+        first_port: 0,
         turn: Turn::default(),
         begun: 0,
         elapsed: earlier.elapsed.clone(),
@@ -162,8 +173,9 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         beaten: BTreeMap::new(),
         earlier,
     };
+    let mut runner = Runner { observer, state };
     if going_on {
-        let (turns, of) = (runner.earlier.turns, runner.earlier.of);
+        let (turns, of) = (runner.state.earlier.turns, runner.state.earlier.of);
         runner.note(
             None,
             &format!("the run goes on: {turns} of {of} turns (one router in one round) are complete, the rest follows"),
@@ -182,18 +194,24 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     let time = runner.observer.time();
     runner.keep(&Record::Ended(Ended { time, interrupted }))?;
     ended?;
-    Ok(runner.tally)
+    Ok(runner.state.tally)
 }
 
-struct Runner<'a> {
+struct Runner<'o, 'a, 'l> {
+    observer: &'o mut (dyn Observer + Send),
+    state: State<'a, 'l>,
+}
+
+/// Everything but the observer. Each of several DUTs that are up at the same time has a copy.
+#[derive(Clone)]
+struct State<'a, 'l> {
     suite: &'a Suite,
-    lab: Option<&'a mut Lab>,
+    lab: Option<&'a Mutex<&'l mut Lab>>,
     backend: &'static Backend,
     queues: u32,
     processors: &'a [usize],
     work_dir: &'a Path,
     capture: bool,
-    observer: &'a mut dyn Observer,
     session: Session,
     /// `(test, estimate)` for the whole run, in order.
     plan: Vec<(usize, Duration)>,
@@ -203,6 +221,10 @@ struct Runner<'a> {
     turn: Turn,
     /// [`Runner::number`] at its beginning.
     begun: usize,
+    /// By how much the number grows from one test of this DUT to the next: as many DUTs share the turn.
+    step: usize,
+    /// The tester's first port at this DUT.
+    first_port: usize,
     /// DUTs that have a record.
     recorded: BTreeSet<String>,
     /// Duration of a test on an earlier DUT: the best estimate for the next.
@@ -218,7 +240,12 @@ struct Runner<'a> {
     earlier: Earlier,
 }
 
-impl Runner<'_> {
+impl<'a, 'l> Runner<'_, 'a, 'l> {
+    /// The lab, for a moment. Whoever has the machine has it too.
+    fn lab(&self) -> Option<MutexGuard<'a, &'l mut Lab>> {
+        self.state.lab.map(|lab| lab.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn keep(&mut self, record: &Record) -> Result<(), RunError> {
         let mut record = record.clone();
         if let Record::Started(started) = &mut record {
@@ -236,26 +263,27 @@ impl Runner<'_> {
     }
 
     fn all(&mut self) -> Result<(), RunError> {
-        let suite = self.suite;
+        let suite = self.state.suite;
         // The loop uses interfaces like those of routers in namespaces; it does not show the ceiling of the user's own
         // interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
-        if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
+        if namespaces && let Some(problem) = self.lab().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
         }
-        let ceilings = match self.earlier.ceilings.take() {
+        let ceilings = match self.state.earlier.ceilings.take() {
             Some(ceilings) => ceilings,
             None if namespaces => self.ceilings()?,
             None => Ceilings::default(),
         };
-        for turn in turns(suite).into_iter().skip(self.earlier.turns) {
-            self.session.round = turn.round;
-            self.begun = self.number;
-            self.turn = turn;
-            match self.turn.joint {
-                true => self.joint_turn()?,
-                false => self.turn(&suite.duts[self.turn.duts[0]], &ceilings)?,
+        for turn in turns(suite).into_iter().skip(self.state.earlier.turns) {
+            self.state.session.round = turn.round;
+            self.state.begun = self.state.number;
+            self.state.turn = turn;
+            match self.state.turn.mode {
+                Mode::Alone => self.turn(&suite.duts[self.state.turn.duts[0]], &ceilings)?,
+                Mode::Abreast => self.abreast(&ceilings)?,
+                Mode::Joint => self.joint_turn()?,
             }
         }
         Ok(())
@@ -263,7 +291,7 @@ impl Runner<'_> {
 
     /// Brings a DUT up and runs the tests of its turn.
     fn turn(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<(), RunError> {
-        self.known.clear();
+        self.state.known.clear();
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
@@ -278,18 +306,18 @@ impl Runner<'_> {
 
     /// Folder of a DUT; with several rounds, one for each.
     fn folder(&self, dut: &DutConfig) -> PathBuf {
-        let folder = self.work_dir.join(&dut.name);
-        if self.suite.rounds > 1 { folder.join(format!("round-{}", self.session.round)) } else { folder }
+        let folder = self.state.work_dir.join(&dut.name);
+        if self.state.suite.rounds > 1 { folder.join(format!("round-{}", self.state.session.round)) } else { folder }
     }
 
     /// Records the tests of a DUT that could not be started, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
-        while let Some(index) = self.turn.tests.get(self.number - self.begun) {
-            let test = &self.suite.tests[*index];
-            self.number += 1;
-            self.tally.failed += 1;
+        while let Some(index) = self.state.turn.tests.get((self.state.number - self.state.begun) / self.state.step) {
+            let test = &self.state.suite.tests[*index];
+            self.state.number += self.state.step;
+            self.state.tally.failed += 1;
             let status = TestStatus::Failed(format!("not begun: {why}"));
-            let round = self.session.round;
+            let round = self.state.session.round;
             self.keep(&test_record(dut, test, round, Duration::ZERO, status, Outcome::default()))?;
         }
         Ok(())
@@ -305,41 +333,41 @@ impl Runner<'_> {
         first: usize,
     ) -> Result<(), RunError> {
         let mut record = DutRecord {
-            ports: real::port_records(&self.suite.ports, ports, config, first),
-            installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
+            ports: real::port_records(&self.state.suite.ports, ports, config, first),
+            installs_routes: self.state.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
             ..record
         };
         if !is_virtual(dut) {
             record.confinement += receiving();
         }
-        if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
+        if let Some(then) = self.state.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
             let (name, now) = (&dut.name, &record.version);
             let remedy = format!("install `{then}` again, or begin a new run without --resume");
             return Err(RunError::Changed(format!(
                 "{name} was `{then}` when the run began, now it is `{now}`; {remedy}"
             )));
         }
-        self.recorded.insert(dut.name.clone());
+        self.state.recorded.insert(dut.name.clone());
         self.keep(&Record::Dut(record))
     }
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let (clock, ports, mut device) = match simulated::bring_up(dut, &self.suite.ports, self.queues, self.suite.seed)
-        {
-            Ok(parts) => parts,
-            Err(e) => return Ok(Some(e)),
-        };
+        let (clock, ports, mut device) =
+            match simulated::bring_up(dut, &self.state.suite.ports, self.state.queues, self.state.suite.seed) {
+                Ok(parts) => parts,
+                Err(e) => return Ok(Some(e)),
+            };
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(clock) };
         let config = self.config();
         self.keep_record(dut, device.record(), &ports, &config, 0)?;
-        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.turn.tests.len())
+        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.state.turn.tests.len())
     }
 
     /// Emulated hosts and routers of the suite.
     fn config(&self) -> Config {
-        hosts_and_routers(&self.suite.ports, &families(self.suite), self.suite.seed)
+        hosts_and_routers(&self.state.suite.ports, &families(self.state.suite), self.state.suite.seed)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -348,11 +376,17 @@ impl Runner<'_> {
         if let Err(e) = std::fs::create_dir_all(&folder) {
             return Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display())));
         }
-        let Some(lab) = self.lab.as_deref_mut() else {
-            return Ok(Some(format!("kind `{}` needs the lab", dut.kind)));
-        };
         let observer: &dyn Observer = self.observer;
-        let mut device = match real::bring_up(lab, dut, self.suite, &folder, &|| observer.stopped()) {
+        let brought_up = match self.lab() {
+            Some(mut lab) => {
+                lab.begin_at_port(self.state.first_port);
+                let device = real::bring_up(&mut lab, dut, self.state.suite, &folder, &|| observer.stopped());
+                lab.begin_at_port(0);
+                device
+            }
+            None => return Ok(Some(format!("kind `{}` needs the lab", dut.kind))),
+        };
+        let mut device = match brought_up {
             Ok(device) => device,
             Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
             Err(e) => return Ok(Some(format!("the DUT did not come up: {e}"))),
@@ -366,17 +400,19 @@ impl Runner<'_> {
 
     /// Time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
-        let left = self.plan.iter().skip(number + 1);
-        left.map(|(test, estimate)| self.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
+        let left = self.state.plan.iter().skip(number + 1);
+        left.map(|(test, estimate)| self.state.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
     }
 
-    /// For each test of the turn: its estimate, and the time that the rest of the run takes after it.
-    fn estimates(&self) -> Vec<(Duration, Duration)> {
-        let of = |number: usize| {
-            let (test, estimate) = self.plan[number];
-            (self.elapsed.get(&test).copied().unwrap_or(estimate), self.after(number))
+    /// What is left when a test of the turn begins, for each of them.
+    fn left(&self) -> Vec<Left> {
+        let of = |place: usize| {
+            let (test, estimate) = self.state.plan[self.state.begun + place * self.state.step];
+            let time = self.state.elapsed.get(&test).copied().unwrap_or(estimate);
+            let others = time * (self.state.step as u32 - 1);
+            Left { others, ..Left::new(self.after(self.state.begun + (place + 1) * self.state.step - 1), time) }
         };
-        (0..self.turn.tests.len()).map(|place| of(self.begun + place)).collect()
+        (0..self.state.turn.tests.len()).map(of).collect()
     }
 
     fn tests(
@@ -387,14 +423,14 @@ impl Runner<'_> {
         ceilings: &Ceilings,
         tests: Range<usize>,
     ) -> Result<Option<String>, RunError> {
-        let suite = self.suite;
+        let suite = self.state.suite;
         let backend = rig.ports.info(0).backend;
-        let estimates = self.estimates();
-        let round = self.session.round;
+        let left = self.left();
+        let round = self.state.session.round;
         let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();
-        frames.extend(self.beaten.get(backend).cloned().unwrap_or_default());
+        frames.extend(self.state.beaten.get(backend).cloned().unwrap_or_default());
         let known = self.known_with(backend, &frames);
-        let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
+        let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.state.session, self.observer);
         setup.ceilings = frames;
         setup.flows = suite.flows.clone();
         *setup.known() = known;
@@ -427,14 +463,16 @@ impl Runner<'_> {
                 "the tester's own time for routes is not measured, because its ports are not joined to each other",
             );
         }
-        let own = self.turn.tests.iter().copied().zip(estimates).take(tests.end).skip(tests.start);
-        for (index, (test_time, after)) in own.collect::<Vec<_>>() {
+        for place in tests.clone() {
+            let index = self.state.turn.tests[place];
             let test = &suite.tests[index];
             let (method, title) = (method(test), title(test));
-            self.number += 1;
-            setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
-            let (left, of) = (setup.left.now(), self.plan.len());
-            setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number: self.number, of, left });
+            setup.reach(place + 1);
+            let number = self.state.number + 1;
+            self.state.number += self.state.step;
+            setup.begin_test(&test.test, Left { since: Instant::now(), ..left[place] });
+            let (left, of) = (setup.left.now(), self.state.plan.len());
+            setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();
             let result = match not_applicable(dut, method.spec(), &test.params) {
                 Some(why) => Err(TestError::NotApplicable(why)),
@@ -445,15 +483,15 @@ impl Runner<'_> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
-            self.highest.insert(backend, setup.known().highest.clone());
-            self.beaten.entry(backend).or_default().extend(setup.beaten.clone());
+            self.state.highest.insert(backend, setup.known().highest.clone());
+            self.state.beaten.entry(backend).or_default().extend(setup.beaten.clone());
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, &status));
-            self.tally.count(&status);
+            self.state.tally.count(&status);
             if status == TestStatus::Completed {
-                self.elapsed.insert(index, elapsed);
+                self.state.elapsed.insert(index, elapsed);
             }
             let problem = problem_of(&status);
             setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title: &title, problem });
@@ -473,11 +511,11 @@ impl Runner<'_> {
                 }
             }
         }
-        if tests.end == self.turn.tests.len() {
+        if tests.end == self.state.turn.tests.len() {
             memory::note(&mut setup);
             return Ok(None);
         }
-        self.known.insert(backend, std::mem::take(setup.known()));
+        self.state.known.insert(backend, std::mem::take(setup.known()));
         stretches::end_sessions(&mut setup)
     }
 }

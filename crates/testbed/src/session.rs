@@ -1,12 +1,15 @@
 //! What all test setups of one run share: seed, profile, keys of trials.
 
+use crate::turnstile::Place;
 use crate::validity::Tolerance;
 use drophammer_model::suite::Profile;
 use drophammer_rig::TrialKeys;
+use drophammer_wire::signature::TrialKey;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// State of a run.
-#[derive(Debug)]
+/// State of a run. A copy shares its trials and the time for their repeats.
+#[derive(Clone, Debug)]
 pub struct Session {
     /// Seed of every pseudo-random choice, reported.
     pub seed: u64,
@@ -16,23 +19,50 @@ pub struct Session {
     pub tolerance: Tolerance,
     /// Current round, from 1.
     pub round: u32,
-    /// Numbers and keys of its trials.
-    pub keys: TrialKeys,
+    /// Where the tests of this DUT wait for those of the others, if several DUTs are up.
+    pub(crate) place: Option<Place>,
+    trials: Arc<Mutex<Trials>>,
+}
+
+#[derive(Debug)]
+struct Trials {
+    keys: TrialKeys,
     /// Time left for trials that the host spoils and that are repeated beyond the usual attempts.
-    pub repeats: Duration,
+    repeats: Duration,
 }
 
 impl Session {
     /// Begins a run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
-        let (tolerance, keys) = (Tolerance::of(profile), TrialKeys::new(secret));
-        Session { seed, profile, tolerance, round: 1, keys, repeats: Duration::MAX }
+        Session::with(seed, profile, TrialKeys::new(secret), Duration::MAX)
+    }
+
+    /// As [`Session::new`], with these keys, and with so much time for trials that the host spoils.
+    pub(crate) fn with(seed: u64, profile: Profile, keys: TrialKeys, repeats: Duration) -> Session {
+        let trials = Arc::new(Mutex::new(Trials { keys, repeats }));
+        Session { seed, profile, tolerance: Tolerance::of(profile), round: 1, place: None, trials }
+    }
+
+    /// The same for a DUT whose tests wait at `place`.
+    pub(crate) fn at(&self, place: Place) -> Session {
+        Session { place: Some(place), ..self.clone() }
+    }
+
+    fn trials(&self) -> MutexGuard<'_, Trials> {
+        // Each change is complete before anything can panic.
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number and key of the next trial, and the keys of those before it.
+    pub(crate) fn next_trial(&self) -> (u64, TrialKey, Vec<TrialKey>) {
+        self.trials().keys.next_trial()
     }
 
     /// Spends `took` on an attempt that the host spoilt; false if that much time was not left.
-    pub(crate) fn spend(&mut self, took: Duration) -> bool {
-        let left = self.repeats.checked_sub(took);
-        self.repeats = left.unwrap_or_default();
+    pub(crate) fn spend(&self, took: Duration) -> bool {
+        let mut trials = self.trials();
+        let left = trials.repeats.checked_sub(took);
+        trials.repeats = left.unwrap_or_default();
         left.is_some()
     }
 }

@@ -34,8 +34,10 @@ use std::time::Duration;
 /// Times for the estimate of the time left.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// Time of all tests after the running one.
+    /// Time of all tests after the running one, and after the same test on the other DUTs that are up.
     pub after: Duration,
+    /// Time of the same test on these.
+    pub others: Duration,
     /// Total time of the running one.
     pub test: Duration,
     /// When it started.
@@ -43,9 +45,20 @@ pub struct Left {
 }
 
 impl Left {
+    /// Of a test that starts now and takes `test`, before others that take `after`.
+    pub fn new(after: Duration, test: Duration) -> Left {
+        Left { after, others: Duration::ZERO, test, since: std::time::Instant::now() }
+    }
+
     /// What is left now.
     pub fn now(&self) -> Duration {
-        self.after + self.test.saturating_sub(self.since.elapsed())
+        self.after + self.others + self.test.saturating_sub(self.since.elapsed())
+    }
+
+    /// Other DUTs were measured for so long.
+    fn waited(&mut self, time: Duration) {
+        self.since += time;
+        self.others = self.others.saturating_sub(time);
     }
 }
 
@@ -68,6 +81,8 @@ pub struct TestSetup<'a> {
     /// The DUTs that are up, if there are several.
     pub contestants: Vec<Contestant>,
     pub(crate) known: Known,
+    /// Seconds in which other DUTs were measured.
+    waited_s: f64,
 }
 
 impl<'a> TestSetup<'a> {
@@ -88,10 +103,11 @@ impl<'a> TestSetup<'a> {
             beaten: BTreeMap::new(),
             orders: BTreeMap::new(),
             own_delays: OwnDelays::new(),
-            left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
+            left: Left::new(Duration::ZERO, Duration::ZERO),
             flows: Vec::new(),
             contestants: Vec::new(),
             known: Known::default(),
+            waited_s: 0.0,
         }
     }
 
@@ -122,6 +138,25 @@ impl<'a> TestSetup<'a> {
     /// It could not be undone.
     pub fn end_test(&mut self) -> Result<(), TestError> {
         self.routing.bench.end_test()
+    }
+
+    /// Test number `number` of this DUT, from 1, is the next. Returns when all other DUTs that are up have ended the one before.
+    pub(crate) fn reach(&mut self, number: usize) {
+        if let Some(place) = &self.routing.bench.session.place {
+            place.begin(number);
+        }
+        self.give_way();
+    }
+
+    /// Lets the other DUTs that are up be measured, and answers this one meanwhile.
+    fn give_way(&mut self) {
+        let Some(place) = self.routing.bench.session.place.clone() else { return };
+        let (now, before) = (self.rig().now(), std::time::Instant::now());
+        // What fails here fails again in what follows, and is reported then.
+        if place.hand_over(|| _ = self.routing.bench.serve(Duration::ZERO)) {
+            self.waited_s += self.rig().now().since(now).as_secs_f64();
+            self.left.waited(before.elapsed());
+        }
     }
 
     /// As [`Bench::await_forwarding`].
@@ -330,7 +365,7 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn now_s(&mut self) -> Option<f64> {
-        Some(self.rig().now().since(Instant(0)).as_secs_f64())
+        Some(self.rig().now().since(Instant(0)).as_secs_f64() - self.waited_s)
     }
 
     fn may_repeat(&mut self, took: Duration) -> bool {
@@ -354,6 +389,9 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn progress(&mut self, what: &str, done: u32, of: u32) {
+        if drophammer_methods::find(&self.routing.bench.test).is_none_or(|method| method.may_pause()) {
+            self.give_way();
+        }
         self.routing.bench.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });
     }
 

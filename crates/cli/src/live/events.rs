@@ -18,6 +18,7 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
         }
         Progress::Note { text, problem } => json!({"event": "note", "text": text, "problem": problem}),
         Progress::TrialStarted { .. }
+        | Progress::GoesOn { .. }
         | Progress::Traffic { .. }
         | Progress::TrialEnded { .. }
         | Progress::TestEnded { .. } => return None,

@@ -38,18 +38,18 @@ impl Bench<'_> {
             }
             Err(Failure::Port(e)) => {
                 let why = format!("a port of the tester failed ({e})");
-                (validity::spoilt(self.session.keys.next_trial().0, spec, &why), Ok(true))
+                (validity::spoilt(self.session.next_trial().0, spec, &why), Ok(true))
             }
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let why = format!("a device under test died ({cause})");
-                (validity::spoilt(self.session.keys.next_trial().0, spec, &why), Err(TestError::DutDied(cause)))
+                (validity::spoilt(self.session.next_trial().0, spec, &why), Err(TestError::DutDied(cause)))
             }
             Err(Failure::Test(e)) => return Err(e),
         };
         let mut parts = split(spec, &whole, contestants, used.as_ref());
         for (part, (own, result)) in parts.iter_mut().enumerate() {
             if part > 0 {
-                result.trial = self.session.keys.next_trial().0;
+                result.trial = self.session.next_trial().0;
             }
             self.store_of(&contestants[part].name, own, result, attempt)?;
         }

@@ -32,24 +32,24 @@ use drophammer_rig::{Ports, Rig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-impl Runner<'_> {
+impl Runner<'_, '_, '_> {
     /// Measures the tester's own ceilings on a loop without DUT, with each backend that the tests use.
     pub(super) fn ceilings(&mut self) -> Result<Ceilings, RunError> {
         let mut all = Ceilings::default();
         let stamped = self.backend_for(Arrivals::Stamped);
         let counted = self.backend_for(Arrivals::Counted);
         if !std::ptr::eq(counted, stamped) {
-            let params = ceiling_params(self.suite, |test| method(test).arrivals() == Arrivals::Counted);
+            let params = ceiling_params(self.state.suite, |test| method(test).arrivals() == Arrivals::Counted);
             if !params.is_empty() {
                 all.add(self.ceilings_with(counted, params, false)?);
             }
             // Ports of taps have one backend for all tests.
-            let taps = self.suite.duts.iter().any(may_have_taps);
+            let taps = self.state.suite.duts.iter().any(may_have_taps);
             let stamps = |test: &TestConfig| method(test).arrivals() == Arrivals::Stamped;
-            let params = ceiling_params(self.suite, |test| taps || stamps(test));
+            let params = ceiling_params(self.state.suite, |test| taps || stamps(test));
             all.add(self.ceilings_with(stamped, params, true)?);
         } else {
-            all.add(self.ceilings_with(stamped, ceiling_params(self.suite, |_| true), true)?);
+            all.add(self.ceilings_with(stamped, ceiling_params(self.state.suite, |_| true), true)?);
         }
         Ok(all)
     }
@@ -61,8 +61,8 @@ impl Runner<'_> {
         params: Vec<Params>,
         whole: bool,
     ) -> Result<Ceilings, RunError> {
-        let suite = self.suite;
-        let Some(lab) = self.lab.as_deref_mut() else { return Ok(Ceilings::default()) };
+        let suite = self.state.suite;
+        let Some(lab) = self.lab() else { return Ok(Ceilings::default()) };
         self.observer.progress(&Progress::BringUp { dut: TESTER, kind: TESTER_KIND });
         let without = match lab.loop_without_dut(&suite.ports) {
             Ok(without) => without,
@@ -78,8 +78,8 @@ impl Runner<'_> {
             return Ok(Ceilings::default());
         }
         let clock = SystemClock::start();
-        let ports = match real::open_apart(lab, without.interfaces(), backend, self.queues, clock) {
-            Ok(ports) => Ports::real(ports, clock, self.processors),
+        let ports = match real::open_apart(&lab, without.interfaces(), backend, self.state.queues, clock) {
+            Ok(ports) => Ports::real(ports, clock, self.state.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
                 return Ok(Ceilings::default());
@@ -103,14 +103,14 @@ impl Runner<'_> {
         let (routes, own_delays) = {
             let rig = Rig::new(ports, &config);
             let device = &mut simulated::NoDut;
-            let mut setup = TestSetup::new(TESTER, configs, rig, device, &mut self.session, &mut watcher);
+            let mut setup = TestSetup::new(TESTER, configs, rig, device, &mut self.state.session, &mut watcher);
             for params in params {
                 let title = tester_ceiling::TesterCeiling.spec().title;
-                let total = self.plan.iter().map(|(_, d)| *d).sum();
+                let total = self.state.plan.iter().map(|(_, d)| *d).sum();
                 let test = tester_ceiling::TesterCeiling.estimate(&params);
-                setup.begin_test("tester_ceiling", Left { after: total, test, since: Instant::now() });
+                setup.begin_test("tester_ceiling", Left::new(total, test));
                 let left = setup.left.now();
-                let of = self.plan.len();
+                let of = self.state.plan.len();
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
                 let mut outcome = Outcome::default();
                 let begun = Instant::now();
@@ -132,7 +132,7 @@ impl Runner<'_> {
                     outcome,
                 })));
             }
-            let after = self.plan.iter().map(|(_, d)| *d).sum();
+            let after = self.state.plan.iter().map(|(_, d)| *d).sum();
             let mut routes = RouteCeilings::new();
             if whole && !interrupted {
                 let (found, record, stopped) = route_ceiling::measure(&mut setup, suite, after);

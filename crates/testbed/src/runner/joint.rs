@@ -35,11 +35,11 @@ struct Bed {
     config: Config,
 }
 
-impl Runner<'_> {
+impl Runner<'_, '_, '_> {
     /// Brings all DUTs up and runs the tests of the turn on all of them at the same time. If one does not come up, the
     /// turn fails for all: what the others do without it is not what the suite asks.
     pub(super) fn joint_turn(&mut self) -> Result<(), RunError> {
-        let suite = self.suite;
+        let suite = self.state.suite;
         let virtual_ones = suite.duts.iter().filter(|dut| is_virtual(dut)).count();
         let bed = match virtual_ones {
             0 => self.real_bed()?,
@@ -53,8 +53,8 @@ impl Runner<'_> {
         if let Some(problem) = failed {
             self.note(None, &problem)?;
             let why = problem.lines().next().unwrap_or(&problem).to_owned();
-            while let Some(index) = self.turn.tests.get(self.number - self.begun).copied() {
-                self.number += 1;
+            while let Some(index) = self.state.turn.tests.get(self.state.number - self.state.begun).copied() {
+                self.state.number += 1;
                 let status = TestStatus::Failed(format!("not begun: {why}"));
                 let outcomes = vec![Outcome::default(); suite.duts.len()];
                 self.keep_all(&suite.tests[index], Duration::ZERO, &status, outcomes)?;
@@ -68,9 +68,9 @@ impl Runner<'_> {
 
     /// Configurations of the ports of all DUTs, and the DUTs in the order of the suite.
     fn joint_ports(&self) -> (Vec<PortConfig>, Vec<Contestant>) {
-        let duts = &self.suite.duts;
-        let names: Vec<&str> = self.turn.duts.iter().map(|dut| duts[*dut].name.as_str()).collect();
-        let (ports, mut contestants) = together::ports(&self.suite.ports, &names);
+        let duts = &self.state.suite.duts;
+        let names: Vec<&str> = self.state.turn.duts.iter().map(|dut| duts[*dut].name.as_str()).collect();
+        let (ports, mut contestants) = together::ports(&self.state.suite.ports, &names);
         let place = |one: &Contestant| duts.iter().position(|dut| dut.name == one.name);
         contestants.sort_by_key(place);
         (ports, contestants)
@@ -79,9 +79,9 @@ impl Runner<'_> {
     fn simulated_bed(&mut self) -> Result<Bed, String> {
         let (configs, contestants) = self.joint_ports();
         let (clock, ports, devices) =
-            simulated::bring_up_together(&self.suite.duts, &contestants, &configs, self.suite.seed)?;
+            simulated::bring_up_together(&self.state.suite.duts, &contestants, &configs, self.state.suite.seed)?;
         let ports = ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
-        let config = hosts(&configs, &super::families(self.suite), self.suite.seed);
+        let config = hosts(&configs, &super::families(self.state.suite), self.state.suite.seed);
         Ok(Bed {
             device: Together::new(contestants.into_iter().zip(devices).collect()),
             folders: Vec::new(),
@@ -95,8 +95,8 @@ impl Runner<'_> {
         let (configs, contestants) = self.joint_ports();
         let mut up: Vec<Up> = Vec::new();
         let mut problem = None;
-        for dut in self.turn.duts.clone() {
-            match self.bring_up_one(&self.suite.duts[dut], &contestants) {
+        for dut in self.state.turn.duts.clone() {
+            match self.bring_up_one(&self.state.suite.duts[dut], &contestants) {
                 Ok(one) => up.push(one),
                 Err(Ok(why)) => problem = Some(why),
                 Err(Err(error)) => {
@@ -108,7 +108,7 @@ impl Runner<'_> {
                 break;
             }
         }
-        if let Some(lab) = self.lab.as_deref_mut() {
+        if let Some(mut lab) = self.lab() {
             lab.begin_at_port(0);
         }
         up.sort_by_key(|(one, ..)| contestants.iter().position(|other| other == one));
@@ -119,10 +119,10 @@ impl Runner<'_> {
         }
         let device = Together::new(parts);
         let clock = SystemClock::start();
-        let opened = match (problem, self.lab.as_deref()) {
+        let opened = match (problem, self.lab()) {
             (Some(why), _) => Err(why),
             (None, Some(lab)) => {
-                real::open(lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.queues, clock)
+                real::open(&lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.state.queues, clock)
             }
             (None, None) => Err("no lab".into()),
         };
@@ -135,11 +135,11 @@ impl Runner<'_> {
                 return Ok(Err(why));
             }
         };
-        let mut config = hosts(&configs, &super::families(self.suite), self.suite.seed);
+        let mut config = hosts(&configs, &super::families(self.state.suite), self.state.suite.seed);
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
-        Ok(Ok(Bed { device, folders, ports: Ports::real(open, clock, self.processors), configs, config }))
+        Ok(Ok(Bed { device, folders, ports: Ports::real(open, clock, self.state.processors), configs, config }))
     }
 
     /// Brings one DUT up at its place among `contestants`. The error is a problem of the DUT, or one of the run.
@@ -150,14 +150,14 @@ impl Runner<'_> {
             return Err(Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display()))));
         }
         let one = contestants.iter().find(|one| one.name == dut.name).cloned();
-        let (Some(lab), Some(one)) = (self.lab.as_deref_mut(), one) else {
+        let (Some(mut lab), Some(one)) = (self.lab(), one) else {
             return Err(Ok(format!("kind `{}` needs the lab", dut.kind)));
         };
         // With an odd number of ports the last one of each DUT is not used, but it is there.
         let place = one.ports.start / one.ports.len().max(1);
-        lab.begin_at_port(place * self.suite.ports.len());
+        lab.begin_at_port(place * self.state.suite.ports.len());
         let observer: &dyn Observer = self.observer;
-        match real::bring_up(lab, dut, self.suite, &folder, &|| observer.stopped()) {
+        match real::bring_up(&mut lab, dut, self.state.suite, &folder, &|| observer.stopped()) {
             Ok(device) => Ok((one, device, folder)),
             Err(_) if self.observer.stopped() => Err(Err(RunError::Interrupted)),
             Err(e) => Err(Ok(format!("{} did not come up beside the others: {e}", dut.name))),
@@ -177,8 +177,8 @@ impl Runner<'_> {
     fn joint_tests(&mut self, bed: Bed) -> Result<Option<String>, RunError> {
         let Bed { mut device, folders, ports, configs, config } = bed;
         let contestants = device.contestants();
-        for (dut, one) in self.suite.duts.iter().zip(&contestants) {
-            if !self.recorded.contains(&dut.name) {
+        for (dut, one) in self.state.suite.duts.iter().zip(&contestants) {
+            if !self.state.recorded.contains(&dut.name) {
                 let record = device.record_of(&dut.name);
                 self.keep_record(dut, record, &ports, &config, one.ports.start)?;
             }
@@ -200,10 +200,10 @@ impl Runner<'_> {
         configs: &[PortConfig],
         contestants: &[Contestant],
     ) -> Result<Option<String>, RunError> {
-        let suite = self.suite;
-        let estimates = self.estimates();
+        let suite = self.state.suite;
+        let left = self.left();
         let names = device.record().name;
-        let mut setup = TestSetup::new(&names, configs, rig, device, &mut self.session, self.observer);
+        let mut setup = TestSetup::new(&names, configs, rig, device, &mut self.state.session, self.observer);
         setup.contestants = contestants.to_vec();
         setup.bench().bear_host();
         match setup.await_forwarding(&super::families(suite)) {
@@ -214,13 +214,13 @@ impl Runner<'_> {
         }
         let mut done = Vec::new();
         let mut ended = Ok(None);
-        for (index, (test_time, after)) in self.turn.tests.iter().copied().zip(estimates) {
+        for (index, left) in self.state.turn.tests.iter().copied().zip(left) {
             let test = &suite.tests[index];
-            self.number += 1;
+            self.state.number += 1;
             let title = title(test);
-            setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
-            let (left, of) = (setup.left.now(), self.plan.len());
-            let number = self.number;
+            setup.begin_test(&test.test, Left { since: Instant::now(), ..left });
+            let (left, of) = (setup.left.now(), self.state.plan.len());
+            let number = self.state.number;
             setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });
             let mut outcomes = vec![Outcome::default(); contestants.len()];
             let result = method(test).run_together(&mut setup, &test.params, &mut outcomes);
@@ -243,7 +243,7 @@ impl Runner<'_> {
         drop(setup);
         for (index, elapsed, status, outcomes) in done {
             if status == TestStatus::Completed {
-                self.elapsed.insert(index, elapsed);
+                self.state.elapsed.insert(index, elapsed);
             }
             self.keep_all(&suite.tests[index], elapsed, &status, outcomes)?;
         }
@@ -258,10 +258,10 @@ impl Runner<'_> {
         status: &TestStatus,
         outcomes: Vec<Outcome>,
     ) -> Result<(), RunError> {
-        let round = self.session.round;
-        for (dut, mut outcome) in self.suite.duts.iter().zip(outcomes) {
+        let round = self.state.session.round;
+        for (dut, mut outcome) in self.state.suite.duts.iter().zip(outcomes) {
             outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, status));
-            self.tally.count(status);
+            self.state.tally.count(status);
             self.keep(&test_record(dut, test, round, elapsed, status.clone(), outcome))?;
         }
         Ok(())

@@ -1,7 +1,49 @@
-//! Memory of the routers of a DUT when its tests have ended.
+//! Memory of routers: what they will need, and what they had when their tests ended.
 
+use crate::kinds::is_virtual;
 use crate::setup::TestSetup;
 use drophammer_methods::Testbed;
+use drophammer_model::suite::{DutConfig, Params, Suite};
+
+/// What a router takes without routes, in MiB, unless its kind says how much it has.
+const IDLE_MIB: u64 = 128;
+/// What a route takes in router and tester together, in bytes. A router that has the route from one peer takes 0.5 to
+/// 1.5 KiB for it.
+const ROUTE: u64 = 2048;
+
+/// Bytes that a DUT needs for `routes` routes, roughly.
+fn need(dut: &DutConfig, routes: u64) -> u64 {
+    let routers = dut.topology.as_ref().map_or(1, |topology| topology.routers as u64);
+    let idle = dut.params.count("memory").map_or(IDLE_MIB, |mib| mib + IDLE_MIB / 2);
+    routers * ((idle << 20) + routes * ROUTE)
+}
+
+/// Routes of the largest table that a test of the suite may load.
+fn most_routes(suite: &Suite) -> u64 {
+    let of_test = |params: &Params| ["routes", "max_routes"].iter().filter_map(|key| params.count(key)).max();
+    suite.tests.iter().filter_map(|test| of_test(&test.params)).max().unwrap_or(0)
+}
+
+/// Why the memory of this machine is too small for all DUTs of the suite at once. `None` if it is not, or not known.
+pub(super) fn short(suite: &Suite) -> Option<String> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let free =
+        text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next()?.parse().ok());
+    too_little(suite, free.map(|kib: u64| kib << 10)?)
+}
+
+fn too_little(suite: &Suite, free: u64) -> Option<String> {
+    let routes = most_routes(suite);
+    let all: u64 = suite.duts.iter().filter(|dut| !is_virtual(dut)).map(|dut| need(dut, routes)).sum();
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    (all > free).then(|| {
+        format!(
+            "the routers are measured one after another: all at once may need {} of memory, {} are free",
+            gib(all),
+            gib(free)
+        )
+    })
+}
 
 /// Stores a remark about the memory of each router, if it is known.
 pub(super) fn note(setup: &mut TestSetup<'_>) {

@@ -1,13 +1,14 @@
 //! What a run will do, in which order, and how long it takes.
 
 use super::method;
+use crate::kinds::{is_virtual, placement};
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::FAMILIES;
 use drophammer_methods::{Method as _, TrialCount, routed};
-use drophammer_model::capabilities::Need;
+use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::suite::read::MAX_ROUNDS;
-use drophammer_model::suite::{Suite, TestConfig};
+use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_traffic::permutation::Permutation;
 use std::collections::BTreeSet;
@@ -47,7 +48,19 @@ pub fn estimates(suite: &Suite) -> Vec<(Duration, Option<TrialCount>)> {
     tests
 }
 
-/// A part of a run: some tests on one DUT, or on all DUTs at the same time, in one round.
+/// How the DUTs of a turn share it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// There is one DUT.
+    #[default]
+    Alone,
+    /// All DUTs are up, and each has its own tests. The machine goes from DUT to DUT after each step of a test.
+    Abreast,
+    /// Each test runs once, for all DUTs at the same time.
+    Joint,
+}
+
+/// A part of a run: some tests on one DUT, or on all DUTs, in one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     /// Round, from 1.
@@ -56,8 +69,29 @@ pub(super) struct Turn {
     pub duts: Vec<usize>,
     /// Tests, by their place in the suite, in order.
     pub tests: Vec<usize>,
-    /// True if the tests run for all DUTs at the same time.
-    pub joint: bool,
+    /// How the DUTs share the turn.
+    pub mode: Mode,
+}
+
+impl Turn {
+    /// Number of tests, where those of several DUTs that run at the same time count once.
+    pub(super) fn len(&self) -> usize {
+        self.tests.len() * if self.mode == Mode::Abreast { self.duts.len() } else { 1 }
+    }
+
+    /// The place in the suite of each of these tests, in order.
+    fn in_order(&self) -> impl Iterator<Item = usize> {
+        let times = self.len() / self.tests.len().max(1);
+        self.tests.iter().flat_map(move |test| std::iter::repeat_n(*test, times))
+    }
+}
+
+/// True if all DUTs are up at the same time while each has its own tests. A single round is compared with no other, so that it
+/// matters little when its figures were measured, and more how much is lost with an interrupted turn. Routers on the user's own
+/// interfaces may share these.
+fn is_abreast(suite: &Suite) -> bool {
+    let together = |dut: &DutConfig| is_virtual(dut) || placement(dut) == Some(Placement::Lab);
+    suite.rounds > 1 && suite.duts.len() > 1 && suite.duts.iter().all(together)
 }
 
 /// True if a test runs once for all DUTs of the suite.
@@ -65,7 +99,7 @@ fn is_joint(suite: &Suite, test: &TestConfig) -> bool {
     suite.duts.len() > 1 && method(test).is_joint()
 }
 
-/// The turns of a run, in order. In each round every DUT has its turn; then follow the tests for all DUTs together.
+/// The turns of a run, in order: in each round the tests of each DUT, then those of all DUTs together.
 pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
     let (joint, alone): (Vec<usize>, Vec<usize>) =
         (0..suite.tests.len()).partition(|test| is_joint(suite, &suite.tests[*test]));
@@ -76,9 +110,12 @@ pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
             _ => order(suite.duts.len(), round as usize, suite.seed),
         };
         let turn =
-            |duts: Vec<usize>, tests: &[usize], joint| Turn { round: round + 1, duts, tests: tests.to_vec(), joint };
-        let mut turns: Vec<Turn> = order.iter().map(|dut| turn(vec![*dut], &alone, false)).collect();
-        turns.push(turn(order, &joint, true));
+            |duts: Vec<usize>, tests: &[usize], mode| Turn { round: round + 1, duts, tests: tests.to_vec(), mode };
+        let mut turns: Vec<Turn> = match is_abreast(suite) {
+            true => vec![turn(order.clone(), &alone, Mode::Abreast)],
+            false => order.iter().map(|dut| turn(vec![*dut], &alone, Mode::Alone)).collect(),
+        };
+        turns.push(turn(order, &joint, Mode::Joint));
         turns
     };
     (0..suite.rounds).flat_map(of_round).filter(|turn| !turn.tests.is_empty()).collect()
@@ -87,7 +124,7 @@ pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
 /// Everything that will be run, with its estimate: `(test index, estimate)`.
 pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     let tests: Vec<Duration> = estimates(suite).into_iter().map(|(time, _)| time).collect();
-    turns(suite).into_iter().flat_map(|turn| turn.tests).map(|test| (test, tests[test])).collect()
+    turns(suite).iter().flat_map(Turn::in_order).map(|test| (test, tests[test])).collect()
 }
 
 /// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large

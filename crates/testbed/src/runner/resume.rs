@@ -1,7 +1,7 @@
 //! What an interrupted run has measured, and where it continues.
 //!
-//! The unit is a turn: all tests on one DUT, or all tests of all DUTs together, in one round. A DUT is brought up for its turn, and its tests build on each
-//! other. Complete turns are kept; the interrupted turn is measured again from its beginning. The tester's own ceilings
+//! The unit is a turn: the tests of one round on one DUT, or on all DUTs that are up at the same time. A DUT is brought up for its turn, and its
+//! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. The tester's own ceilings
 //! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
 
 use super::Tally;
@@ -39,14 +39,11 @@ pub struct Earlier {
 /// A test of a turn: round, name of the DUT, and the place of the test in the suite.
 type Done<'a> = (u32, &'a str, usize);
 
-/// The tests of each turn, in the order of their records. A test of all DUTs at once has a record for each DUT, in the
-/// order of the suite.
+/// The tests of each turn: one for each DUT of it. DUTs that are up at the same time may end a test in any order.
 fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     let of_turn = |turn: super::plan::Turn| {
-        let mut duts = turn.duts.clone();
-        duts.sort_unstable();
         let of_test =
-            |test: &usize| duts.iter().map(|dut| (turn.round, &*suite.duts[*dut].name, *test)).collect::<Vec<_>>();
+            |test: &usize| turn.duts.iter().map(|dut| (turn.round, &*suite.duts[*dut].name, *test)).collect::<Vec<_>>();
         turn.tests.iter().flat_map(of_test).collect()
     };
     turns(suite).into_iter().map(of_turn).collect()
@@ -92,28 +89,24 @@ impl Earlier {
             found.records = at;
             found.ceilings = Some(ceilings(&records[..at]));
         }
-        // Finished tests of the turn that is read, and the tally up to them.
-        let (mut done, mut taken) = (0, Tally::default());
+        // Tests of the turn that is read that have not ended, and the tally up to it.
+        let (mut left, mut taken) = (turns.first().cloned().unwrap_or_default(), Tally::default());
         for (at, record) in records.iter().enumerate().skip(found.records) {
             let Record::Test(test) = record else { continue };
-            let Some((turn, (round, dut, place))) =
-                turns.get(found.turns).and_then(|turn| Some((turn, *turn.get(done)?)))
-            else {
-                continue;
+            let is_it = |(round, dut, place): &Done<'_>| {
+                (*round, *dut, &*suite.tests[*place].test) == (test.round, &*test.dut, &*test.test)
             };
-            let next = (round, dut, &*suite.tests[place].test) == (test.round, &*test.dut, &*test.test);
-            if !next || test.status == TestStatus::Interrupted {
-                continue;
-            }
+            let next = left.iter().position(is_it).filter(|_| test.status != TestStatus::Interrupted);
+            let Some((_, _, place)) = next.map(|next| left.remove(next)) else { continue };
             taken.count(&test.status);
             if test.status == TestStatus::Completed {
                 found.elapsed.insert(place, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
             }
-            done += 1;
-            if done == turn.len() {
-                (done, found.tally) = (0, taken);
+            if left.is_empty() {
+                found.tally = taken;
                 found.turns += 1;
                 found.records = at + 1 + remarks(&records[at + 1..], &test.dut);
+                left = turns.get(found.turns).cloned().unwrap_or_default();
             }
         }
         // A run of complete turns without a record of its end lacks only that.

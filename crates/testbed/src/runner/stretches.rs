@@ -48,14 +48,14 @@ pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<String>, 
     }
 }
 
-impl Runner<'_> {
+impl Runner<'_, '_, '_> {
     /// What the tests of this turn have found, for tests with `backend`, which has these ceilings.
     pub(super) fn known_with(&mut self, backend: &str, ceilings: &BTreeMap<PatternKey, FrameRate>) -> Known {
-        let mut known = self.known.remove(backend).unwrap_or_default();
-        for other in self.known.values() {
+        let mut known = self.state.known.remove(backend).unwrap_or_default();
+        for other in self.state.known.values() {
             learn(&mut known, other, ceilings);
         }
-        known.highest = self.highest.get(backend).cloned().unwrap_or_default();
+        known.highest = self.state.highest.get(backend).cloned().unwrap_or_default();
         // Their sessions ended with the ports.
         known.tables = None;
         known
@@ -64,8 +64,8 @@ impl Runner<'_> {
     /// Tests of the turn that follow each other and use the same backend, by their place in the turn.
     fn stretches(&self) -> Vec<(&'static Backend, Range<usize>)> {
         let mut found: Vec<(&'static Backend, Range<usize>)> = Vec::new();
-        for (index, test) in self.turn.tests.iter().enumerate() {
-            let backend = self.backend_for(method(&self.suite.tests[*test]).arrivals());
+        for (index, test) in self.state.turn.tests.iter().enumerate() {
+            let backend = self.backend_for(method(&self.state.suite.tests[*test]).arrivals());
             match found.last_mut() {
                 Some((last, tests)) if std::ptr::eq(*last, backend) => tests.end = index + 1,
                 _ => found.push((backend, index..index + 1)),
@@ -77,7 +77,7 @@ impl Runner<'_> {
     /// The backend of a test that must know this of arrivals.
     pub(super) fn backend_for(&self, arrivals: Arrivals) -> &'static Backend {
         // A capture goes on from test to test.
-        if self.capture { self.backend } else { for_arrivals(self.backend, arrivals) }
+        if self.state.capture { self.state.backend } else { for_arrivals(self.state.backend, arrivals) }
     }
 
     pub(super) fn real_tests(
@@ -104,12 +104,14 @@ impl Runner<'_> {
         device: &mut dyn Dut,
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
-        let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
-        let open = real::open_apart(lab, device.interfaces(), backend, self.queues, clock);
+        let open = match self.lab() {
+            Some(lab) => real::open_apart(&lab, device.interfaces(), backend, self.state.queues, clock),
+            None => return Ok(Some("no lab".into())),
+        };
         let (open, captures) = match open {
-            Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {
+            Ok(open) if self.state.capture => {
+                match real::capture(open, &self.state.suite.ports, &self.folder(dut), clock, self.state.suite.seed) {
                     Ok(captured) => captured,
                     Err(e) => return Err(RunError::Store(e)),
                 }
@@ -117,7 +119,7 @@ impl Runner<'_> {
             Ok(open) => (open, Vec::new()),
             Err(e) => return Ok(Some(e)),
         };
-        let ports = Ports::real(open, clock, self.processors);
+        let ports = Ports::real(open, clock, self.state.processors);
         let mut config = self.config();
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);

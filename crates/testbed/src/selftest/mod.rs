@@ -361,7 +361,7 @@ impl Runner<'_> {
     fn left(&self, index: usize, at: usize) -> Left {
         let backends_after = (self.test.backends.len() - index - 1) as u32;
         let after = self.estimate(at + 1) + self.estimate(0) * backends_after;
-        Left { after, test: self.estimate(at).saturating_sub(self.estimate(at + 1)), since: Instant::now() }
+        Left::new(after, self.estimate(at).saturating_sub(self.estimate(at + 1)))
     }
 
     /// The counters of a backend, on the reference device.

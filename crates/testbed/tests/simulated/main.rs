@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod abreast;
 mod ahead;
 mod class_of_service;
 mod class_priority;

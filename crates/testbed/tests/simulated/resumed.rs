@@ -78,7 +78,7 @@ fn turns_of_a_router_that_never_comes_up_are_kept() {
     let at = records.iter().position(|record| of_round(record, 5)).unwrap();
     records.truncate(at);
     let found = earlier(&records).unwrap();
-    assert_eq!((found.turns, found.of), (8, 12));
+    assert_eq!((found.turns, found.of), (4, 6));
     let kept = &records[..found.records];
     for round in 1..=4 {
         assert_eq!(kept.iter().filter(|record| of_round(record, round)).count(), 2, "round {round}");

@@ -1,0 +1,153 @@
+//! Which of several DUTs that are up at the same time is measured now.
+//!
+//! The tests of each DUT run in a thread of their own, and one of these threads at a time has the machine. It hands the machine
+//! over when a step of its test is complete, so that figures of different DUTs are from the same minute: whatever slows the host down
+//! slows it down for all of them.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often a waiting thread answers its DUT. A router probes a neighbour for three seconds and a BGP peer for many more.
+const SERVE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct State {
+    /// Place that has the machine.
+    running: usize,
+    /// Tests that each place has begun; `None` if it has left.
+    begun: Vec<Option<usize>>,
+}
+
+impl State {
+    /// The next place after `place` of those that are furthest behind: all DUTs finish a test before one begins the next.
+    fn next(&self, place: usize) -> Option<usize> {
+        let least = self.begun.iter().flatten().min()?;
+        let places = self.begun.len();
+        (1..=places).map(|ahead| (place + ahead) % places).find(|at| self.begun[*at].as_ref() == Some(least))
+    }
+}
+
+/// Hands the machine from thread to thread.
+#[derive(Debug)]
+struct Turnstile {
+    state: Mutex<State>,
+    handed_over: Condvar,
+}
+
+impl Turnstile {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that holds the lock can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one DUT's thread at the turnstile.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    turnstile: Arc<Turnstile>,
+    index: usize,
+}
+
+impl Place {
+    /// Places for `count` threads; the first one has the machine.
+    pub(crate) fn of(count: usize) -> Vec<Place> {
+        let state = Mutex::new(State { running: 0, begun: vec![Some(0); count] });
+        let turnstile = Arc::new(Turnstile { state, handed_over: Condvar::new() });
+        (0..count).map(|index| Place { turnstile: turnstile.clone(), index }).collect()
+    }
+
+    /// Waits for the machine. Every second in which others have it, `serve` is called.
+    pub(crate) fn wait(&self, mut serve: impl FnMut()) {
+        let mut state = self.turnstile.state();
+        while state.running != self.index {
+            let waited = self.turnstile.handed_over.wait_timeout(state, SERVE);
+            let timed_out;
+            (state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timed_out.timed_out() && state.running != self.index {
+                drop(state);
+                serve();
+                state = self.turnstile.state();
+            }
+        }
+    }
+
+    /// Lets the other DUTs have the machine, and waits until it is this one's turn again; see [`Place::wait`]. Returns whether another one
+    /// had it.
+    pub(crate) fn hand_over(&self, serve: impl FnMut()) -> bool {
+        let handed = self.pass_on();
+        if handed {
+            self.wait(serve);
+        }
+        handed
+    }
+
+    /// The test of this number, from 1, is the next.
+    pub(crate) fn begin(&self, test: usize) {
+        self.turnstile.state().begun[self.index] = Some(test);
+    }
+
+    /// Gives the machine up for good.
+    pub(crate) fn leave(&self) {
+        self.turnstile.state().begun[self.index] = None;
+        self.pass_on();
+    }
+
+    /// Gives the machine to the next place; false if this is the only one that may have it.
+    fn pass_on(&self) -> bool {
+        let mut state = self.turnstile.state();
+        let Some(next) = state.next(self.index) else { return false };
+        state.running = next;
+        self.turnstile.handed_over.notify_all();
+        next != self.index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a thread for each number of steps per test in `steps`, and returns the order of `place test`.
+    fn order(steps: &[&[usize]]) -> Vec<String> {
+        let done = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for (place, steps) in Place::of(steps.len()).into_iter().zip(steps) {
+                let done = &done;
+                scope.spawn(move || {
+                    place.wait(|| ());
+                    for (test, steps) in steps.iter().enumerate() {
+                        place.begin(test + 1);
+                        for _ in 0..*steps {
+                            place.hand_over(|| ());
+                            done.lock().unwrap().push(format!("{}{}", place.index, test + 1));
+                        }
+                    }
+                    place.leave();
+                });
+            }
+        });
+        done.into_inner().unwrap()
+    }
+
+    #[test]
+    fn places_take_turns_step_by_step_and_test_by_test() {
+        assert_eq!(order(&[&[2, 1], &[2, 1]]), ["01", "11", "01", "11", "02", "12"]);
+        // The first one needs fewer steps of its first test: it waits for the other one.
+        assert_eq!(order(&[&[1, 2], &[3, 1]]), ["01", "11", "11", "11", "02", "12", "02"]);
+        assert_eq!(order(&[&[3]]), ["01", "01", "01"]);
+        // One without tests leaves.
+        assert_eq!(order(&[&[], &[1], &[2]]), ["11", "21", "21"]);
+    }
+
+    #[test]
+    fn who_waits_serves() {
+        let places = Place::of(2);
+        let (first, second) = (&places[0], &places[1]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The machine comes when this thread has served once.
+                second.wait(|| first.leave());
+                assert_eq!(second.turnstile.state().running, 1);
+            });
+        });
+    }
+}

@@ -23,7 +23,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
@@ -233,6 +233,10 @@ impl Method for BackToBack {
             // One successful search is enough for a result; the row shows the number of searches.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
         })
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

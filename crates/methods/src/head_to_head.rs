@@ -182,8 +182,7 @@ impl Method for HeadToHead {
         for (index, size) in sizes.iter().enumerate() {
             let pattern = Pattern::new(size.clone(), params);
             let size = Size { pattern: &pattern, params, first_step: index as u32 * steps(params), steps: all(params) };
-            let done = size.flood(bed, outcomes).and_then(|()| size.delay(bed, outcomes));
-            match done {
+            match size.flood(bed, outcomes).and_then(|()| size.delay(bed, outcomes)) {
                 Ok(()) => {}
                 Err(TestError::NotApplicable(why)) => {
                     outcomes.iter_mut().for_each(|outcome| note_of(outcome, &pattern, format!("not tested: {why}")));
@@ -431,7 +430,19 @@ impl Size<'_> {
     fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
         let first_step = self.first_step + TRIALS.get(self.params);
-        let results = self.trials(bed, "delay, head to head", first_step, |spec| by_turns(&mut spec.flows, rate))?;
+        let results = match self.trials(bed, "delay, head to head", first_step, |spec| by_turns(&mut spec.flows, rate))
+        {
+            // The rates are known without it.
+            Err(TestError::Unfit(why)) => {
+                let text = format!(
+                    "no latency at {rate}: the tester could not offer this load to all routers ({})",
+                    why.join("; ")
+                );
+                outcomes.iter_mut().for_each(|outcome| note_of(outcome, self.pattern, text.clone()));
+                return Ok(());
+            }
+            other => other?,
+        };
         for (dut, outcome) in outcomes.iter_mut().enumerate() {
             let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
             self.write_delay(outcome, rate, &own);

@@ -23,7 +23,7 @@ use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -259,6 +259,10 @@ impl Method for Overload {
                 _ => Ok(()),
             }
         })
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -19,7 +19,7 @@ use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
 use drophammer_model::role::TUNNEL_OVERHEAD;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -308,6 +308,10 @@ impl Method for RoutingLoop {
             outcome.verdicts.push(Verdict::decided("the loop works on after load", false, stuck.join(". ")));
         }
         ended
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals::Counted
     }
 
     fn estimate(&self, params: &Params) -> Duration {

@@ -175,6 +175,11 @@ pub trait Testbed {
     /// Ports of the tester, in order; at least two.
     fn ports(&self) -> &[PortView];
 
+    /// The backend that moves frames through the ports.
+    fn backend(&self) -> &str {
+        "simulated"
+    }
+
     /// Flows that the suite describes; empty if it describes none.
     fn flows(&self) -> &[FlowConfig] {
         &[]

@@ -47,6 +47,7 @@ columns! {
     struct CeilingRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
+        backend: String = "Backend",
         line_pps: f64 = "Line rate" ["fps"],
         sent_pps: Option<f64> = "Sent" ["fps"],
         received_pps: Option<f64> = "Received" ["fps"],
@@ -150,7 +151,8 @@ impl Method for TesterCeiling {
                 results.push(highest(bed, pattern, params)?);
                 bed.settle(PAUSE.get(params))
             });
-            write(outcome, pattern, pattern.limits(bed).line, &results);
+            let (backend, line) = (bed.backend().to_owned(), pattern.limits(bed).line);
+            write(outcome, pattern, &backend, line, &results);
             stopped
         })
     }
@@ -182,7 +184,7 @@ fn highest(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result<
     Err(unfit)
 }
 
-fn write(outcome: &mut Outcome, pattern: &Pattern, line: FrameRate, results: &[TrialResult]) {
+fn write(outcome: &mut Outcome, pattern: &Pattern, backend: &str, line: FrameRate, results: &[TrialResult]) {
     let middle = |figure: &dyn Fn(&TrialResult) -> f64| median(&results.iter().map(figure).collect::<Vec<_>>());
     let Some(ceiling) = middle(&|r| ceiling_of(r).pps()) else { return };
     let latencies = || results.iter().flat_map(|r| &r.groups).map(|g| &g.latency).filter(|l| l.frames > 0);
@@ -193,6 +195,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, line: FrameRate, results: &[T
         CeilingRow {
             frame_size: pattern.size.clone(),
             protocol: pattern.protocol(),
+            backend: backend.to_owned(),
             line_pps: line.pps(),
             sent_pps: middle(&|r| r.offered_load().pps()),
             received_pps: middle(&|r| r.forwarding_rate().pps()),

@@ -212,6 +212,10 @@ impl Testbed for TestSetup<'_> {
         &self.routing.bench.views
     }
 
+    fn backend(&self) -> &str {
+        self.routing.bench.rig.ports.info(0).backend
+    }
+
     fn flows(&self) -> &[FlowConfig] {
         &self.flows
     }

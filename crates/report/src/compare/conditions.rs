@@ -236,9 +236,9 @@ fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&s
                 Some(Cell::Count(pps)) => *pps as f64,
                 _ => continue,
             };
-            let (size, protocol) = (word("frame_size"), word("protocol"));
-            let name = format!("{} of {}, {size} bytes {protocol}", table.title, view.dut(row.dut).name);
-            out.push((name, Value::Rate(pps)));
+            let (size, protocol, backend) = (word("frame_size"), word("protocol"), word("backend"));
+            let name = format!("{} of {}, {size} bytes {protocol} {backend}", table.title, view.dut(row.dut).name);
+            out.push((name.trim_end().to_owned(), Value::Rate(pps)));
         }
     }
 }

@@ -114,7 +114,6 @@ impl Runner<'_, '_, '_> {
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
                 let mut outcome = Outcome::default();
                 let begun = Instant::now();
-                outcome.notes.push(format!("Measured with the backend {name}."));
                 let result = tester_ceiling::TesterCeiling.run(&mut setup, &params, &mut outcome);
                 interrupted |= matches!(result, Err(TestError::Interrupted));
                 let status = status_of(&result);

@@ -5,21 +5,29 @@
 //! router lost frames in every tenth of a second, so none had to wait for frames; and which share of the processor each
 //! router got.
 
+mod burdens;
+mod delays;
 mod sample;
 mod turns;
 
 use crate::Method;
 use crate::columns;
+use crate::filter_lists::MOST_CONDITIONS;
 use crate::parameters::{
     DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, common_deviations, fewer,
     params,
 };
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, higher, lower, note, note_of, percent_of, xy_of};
+use crate::report::{PlotSpec, higher, note, note_of, percent_of, xy_of};
 use crate::route_tests::CONFORMANT;
+use crate::route_traffic;
+use crate::routed::{self, ROUTES};
 use crate::table::TableSpec;
 use crate::testbed::{Contestant, TestError, Testbed};
 use crate::trial_count::TrialCount;
+use burdens::{LEARNED, await_installed, set_filters, with_tables};
+use delays::DELAYS;
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
@@ -28,9 +36,8 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
-use sample::{Sample, geometric_mean, rates_when_saturated, shares};
+use sample::{Sample, geometric_mean, is_even, rates_of, shares};
 use std::time::Duration;
-use turns::by_turns;
 
 /// The test.
 pub struct HeadToHead;
@@ -43,14 +50,18 @@ const DELAY_AT: Param<Option<FrameRate>> = Param::optional(
     "a load, in fps per sending port, at which the latencies of all routers are compared too: one that each of them carries while it shares the processor",
 );
 
+const FILTER_CONDITIONS: Param<Option<u64>> = Param::optional(
+    "filter_conditions",
+    "conditions of a filter that every router has meanwhile, of which the last one permits the frames",
+)
+.at_most(MOST_CONDITIONS);
+
 /// Width of the time bins in seconds.
 const BIN_S: f64 = 0.1;
 /// The first bins of a trial do not count: queues fill in this time.
 const WARM_UP_BINS: usize = 1;
 /// The smallest difference that matters: it is what a router gains or loses from one bring-up to the next.
 const LEAST: f64 = 0.01;
-/// Routers share a processor evenly if the share of each is within this part of the even one.
-const EVEN: f64 = 0.1;
 
 static SPEC: TestSpec = TestSpec {
     name: "head_to_head",
@@ -66,6 +77,8 @@ static SPEC: TestSpec = TestSpec {
         TRIAL_DURATION.spec(),
         TRIALS.spec(),
         DELAY_AT.spec(),
+        ROUTES.spec().needing(route_traffic::NEEDS),
+        FILTER_CONDITIONS.spec().needing(&[Need::Filters]),
         PAUSE.spec(),
         DRAIN.spec(),
     ]],
@@ -82,8 +95,12 @@ static SPEC: TestSpec = TestSpec {
             key: "head_to_head_{size}_latency_us",
             help: "median latency at `delay_at` in µs, while all routers carry that load",
         },
+        FigureSpec {
+            key: "head_to_head_table_{family}_cpu_s",
+            help: "processor time to take the table of `routes` and pass it on, in s",
+        },
     ],
-    tables: &[RATES.shape(), RATIOS.shape(), DELAYS.shape()],
+    tables: &[RATES.shape(), RATIOS.shape(), DELAYS.shape(), LEARNED.shape(), routed::SHAPE],
     needs: &[],
 };
 
@@ -115,23 +132,9 @@ columns! {
     }
 }
 
-columns! {
-    /// Latency of one frame size on one router at the load `delay_at`.
-    struct DelayRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        load_pps: f64 = "Load" ["fps"],
-        median_us: f64 = "Median latency" ["µs"],
-        p99_us: Option<f64> = "99 % latency" ["µs"],
-        loss_percent: Option<f64> = "Loss" ["%"],
-        trials: u64 = "Trials",
-    }
-}
-
 const RATES: TableSpec<RateRow> = TableSpec::new("head_to_head", "Forwarding side by side");
 const RATIOS: TableSpec<RatioRow> =
     TableSpec::new("head_to_head_ratio", "Ratio to the first router, in the same instants");
-const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
 
 const OVER_TIME: PlotSpec = PlotSpec {
     key: "head_to_head_rates",
@@ -177,26 +180,7 @@ impl Method for HeadToHead {
                  alone. The ratio of two routers is what this test tells.",
             );
         }
-        let sizes = FRAME_SIZES.get(params);
-        let mut ended = Ok(());
-        for (index, size) in sizes.iter().enumerate() {
-            let pattern = Pattern::new(size.clone(), params);
-            let size = Size { pattern: &pattern, params, first_step: index as u32 * steps(params), steps: all(params) };
-            match size.flood(bed, outcomes).and_then(|()| size.delay(bed, outcomes)) {
-                Ok(()) => {}
-                Err(TestError::NotApplicable(why)) => {
-                    outcomes.iter_mut().for_each(|outcome| note_of(outcome, &pattern, format!("not tested: {why}")));
-                    ended = ended.and(Err(TestError::NotApplicable(why)));
-                }
-                Err(TestError::Unfit(why)) => ended = ended.and(Err(TestError::Unfit(why))),
-                Err(error) => return Err(error),
-            }
-        }
-        let nothing = outcomes.iter().all(|outcome| outcome.ranks.is_empty());
-        match ended {
-            Err(TestError::NotApplicable(_)) if !nothing => Ok(()),
-            other => other,
-        }
+        with_tables(bed, params, outcomes, |bed, outcomes| of_sizes(bed, params, outcomes))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
@@ -220,6 +204,30 @@ impl Method for HeadToHead {
     /// Nothing here is compared with the tester's ceiling: a router that is not saturated has a bound.
     fn patterns(&self, _: &Params) -> Vec<Pattern> {
         Vec::new()
+    }
+}
+
+/// Runs the trials of each frame size.
+fn of_sizes(bed: &mut dyn Testbed, params: &Params, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+    let sizes = FRAME_SIZES.get(params);
+    let mut ended = Ok(());
+    for (index, size) in sizes.iter().enumerate() {
+        let pattern = Pattern::new(size.clone(), params);
+        let size = Size { pattern: &pattern, params, first_step: index as u32 * steps(params), steps: all(params) };
+        match size.measure(bed, outcomes, index == 0) {
+            Ok(()) => {}
+            Err(TestError::NotApplicable(why)) => {
+                outcomes.iter_mut().for_each(|outcome| note_of(outcome, &pattern, format!("not tested: {why}")));
+                ended = ended.and(Err(TestError::NotApplicable(why)));
+            }
+            Err(TestError::Unfit(why)) => ended = ended.and(Err(TestError::Unfit(why))),
+            Err(error) => return Err(error),
+        }
+    }
+    let nothing = outcomes.iter().all(|outcome| outcome.ranks.is_empty());
+    match ended {
+        Err(TestError::NotApplicable(_)) if !nothing => Ok(()),
+        other => other,
     }
 }
 
@@ -285,6 +293,15 @@ impl Size<'_> {
         Ok(results)
     }
 
+    fn measure(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome], first: bool) -> Result<(), TestError> {
+        set_filters(bed, self)?;
+        if first {
+            await_installed(bed, self)?;
+        }
+        self.flood(bed, outcomes)?;
+        self.delay(bed, outcomes)
+    }
+
     fn flood(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let names: Vec<String> = bed.contestants().iter().map(|one| one.name.clone()).collect();
         let own = bed.contestants().first().map_or(0..0, |one| one.ports.clone());
@@ -295,12 +312,16 @@ impl Size<'_> {
             (0..names.len()).map(|dut| results.iter().map(|trial| Sample::of(&trial[dut])).collect()).collect();
         let saturated: Vec<bool> =
             (0..results.len()).map(|trial| samples.iter().all(|of_dut| of_dut[trial].saturated)).collect();
-        let shares = shares(&samples);
-        let even = shares.iter().flatten().all(|share| (share * names.len() as f64 - 1.0).abs() <= EVEN);
+        let of_all = shares(&samples);
+        let even = is_even(&of_all);
+        // An average hides a trial in which one of them was held up.
+        let of_trial = |trial: usize| samples.iter().map(|of_dut| vec![of_dut[trial]]).collect::<Vec<_>>();
+        let counted: Vec<bool> =
+            (0..results.len()).map(|trial| saturated[trial] && (!even || is_even(&shares(&of_trial(trial))))).collect();
         for (dut, outcome) in outcomes.iter_mut().enumerate() {
-            self.write_rates(outcome, &samples[dut], &saturated, shares[dut], even);
+            self.write_rates(outcome, &samples[dut], (&saturated, &counted), of_all[dut], even);
             if dut > 0 {
-                self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], &saturated);
+                self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], &counted);
             }
         }
         Ok(())
@@ -310,7 +331,7 @@ impl Size<'_> {
         &self,
         outcome: &mut Outcome,
         samples: &[Sample],
-        saturated: &[bool],
+        (saturated, counted): (&[bool], &[bool]),
         share: Option<f64>,
         even: bool,
     ) {
@@ -320,7 +341,7 @@ impl Size<'_> {
         let bound = all_saturated * 2 < saturated.len();
         let rates = match bound {
             true => samples.iter().map(|sample| sample.rate_pps).collect(),
-            false => rates_when_saturated(samples, saturated),
+            false => rates_of(samples, counted),
         };
         if share.is_none() {
             note_of(
@@ -399,9 +420,9 @@ impl Size<'_> {
         }
     }
 
-    fn write_ratios(&self, outcome: &mut Outcome, against: &str, own: &[Sample], first: &[Sample], saturated: &[bool]) {
+    fn write_ratios(&self, outcome: &mut Outcome, against: &str, own: &[Sample], first: &[Sample], counted: &[bool]) {
         let both = || own.iter().zip(first);
-        let of = |samples| rates_when_saturated(samples, saturated);
+        let of = |samples| rates_of(samples, counted);
         let rates: Vec<(f64, f64)> = of(own).into_iter().zip(of(first)).collect();
         let per_cpu: Vec<(f64, f64)> = both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
         let trials: Vec<u64> = own.iter().map(|sample| sample.trial).collect();
@@ -424,74 +445,5 @@ impl Size<'_> {
                 RATIO.curve(outcome, &self.pattern.label(), point);
             }
         }
-    }
-
-    /// The latencies at the load `delay_at`, if the suite asks for them.
-    fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
-        let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
-        let first_step = self.first_step + TRIALS.get(self.params);
-        let results = match self.trials(bed, "delay, head to head", first_step, |spec| by_turns(&mut spec.flows, rate))
-        {
-            // The rates are known without it.
-            Err(TestError::Unfit(why)) => {
-                let text = format!(
-                    "no latency at {rate}: the tester could not offer this load to all routers ({})",
-                    why.join("; ")
-                );
-                outcomes.iter_mut().for_each(|outcome| note_of(outcome, self.pattern, text.clone()));
-                return Ok(());
-            }
-            other => other?,
-        };
-        for (dut, outcome) in outcomes.iter_mut().enumerate() {
-            let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
-            self.write_delay(outcome, rate, &own);
-        }
-        Ok(())
-    }
-
-    fn write_delay(&self, outcome: &mut Outcome, rate: FrameRate, results: &[&TrialResult]) {
-        let at = |percentile: f64| -> Option<Vec<f64>> {
-            let of = |result: &&TrialResult| {
-                let ns = result.groups.first()?.latency.percentile(percentile)?;
-                Some(ns as f64 / 1e3)
-            };
-            results.iter().map(of).collect()
-        };
-        let lost = results.iter().map(|result| result.lost()).sum();
-        let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
-        let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
-            note_of(outcome, self.pattern, format!("no latency at {rate}: no frame arrived in some trial"));
-            return;
-        };
-        let Some(median_us) = geometric_mean(&medians) else { return };
-        DELAYS.add(
-            outcome,
-            DelayRow {
-                frame_size: self.pattern.size.clone(),
-                protocol: self.pattern.protocol(),
-                load_pps: rate.pps(),
-                median_us,
-                p99_us: geometric_mean(&p99),
-                loss_percent: loss,
-                trials: results.len() as u64,
-            },
-            results.iter().map(|result| result.trial).collect::<Vec<_>>(),
-            [],
-        );
-        if loss.is_some_and(|percent| percent > 1.0) {
-            note_of(
-                outcome,
-                self.pattern,
-                format!("no figure of latency at {rate}: frames were lost, so it is that of full queues"),
-            );
-            return;
-        }
-        let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
-        outcome.ranks.push(RankFigure {
-            load_pps: Some(rate.pps()),
-            samples: medians,
-            ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
-        });
     }
 }

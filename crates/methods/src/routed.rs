@@ -20,7 +20,8 @@ use drophammer_model::param::Param;
 use drophammer_model::registry::{TableShape, TestSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::Family;
+use drophammer_model::trial::{Family, PortIndex};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ const TAKES_PER_S: f64 = 15_000.0;
 
 columns! {
     /// The table of one family.
-    struct RoutedRow {
+    pub(crate) struct RoutedRow {
         family: Family = "Family",
         routes: u64 = "Routes",
         ports: u64 = "Ports",
@@ -54,17 +55,17 @@ columns! {
     }
 }
 
-const TABLE: TableSpec<RoutedRow> = TableSpec::new("routed", "Routes behind the ports");
+pub(crate) const TABLE: TableSpec<RoutedRow> = TableSpec::new("routed", "Routes behind the ports");
 /// The table of tests that have the parameter.
 pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// A table that is advertised.
 #[derive(Clone, Debug)]
-struct Advertised {
-    spread: Spread,
+pub(crate) struct Advertised {
+    pub(crate) spread: Spread,
     watches: Vec<WatchIndex>,
     /// Time to load in seconds; `None` if an earlier test loaded the table.
-    load_s: Option<f64>,
+    pub(crate) load_s: Option<f64>,
     before: (u64, u64),
 }
 
@@ -192,6 +193,31 @@ pub fn with_routes(
     ended
 }
 
+/// Advertises `count` routes from these ports together, and waits until each of them has received those of the others.
+///
+/// # Errors
+/// [`TestError::NotApplicable`] if a port has no session; [`TestError::Failed`] if the DUT does not pass the whole table on.
+pub(crate) fn load(
+    bed: &mut dyn Testbed,
+    family: Family,
+    params: &Params,
+    count: u32,
+    ports: Range<PortIndex>,
+) -> Result<Advertised, TestError> {
+    let all_ports = bed.ports().len();
+    let mut peers = one_per_port(bed, family, all_ports)?;
+    let routing = bed.routing()?;
+    peers.retain(|peer| ports.contains(&routing.peers()[*peer].port));
+    let all: Arc<Routes> = routing.table(&TableChoice::named("internet"), family, count)?;
+    let ports = routing.peers().iter().map(|peer| peer.port).collect();
+    let spread = Spread::meshed(Case { family, peers, ports, packing: Packing::default(), all })?;
+    routing.establish(&spread.peers(), ESTABLISH)?;
+    let failure = "the router did not pass the table on to every port";
+    let Changed { watches, took_s: load_s } = spread.change(bed, params, Change::Advertise, failure)?;
+    let before = right(bed, &watches)?;
+    Ok(Advertised { spread, watches, load_s: Some(load_s), before })
+}
+
 /// Advertises the routes from every port, waits until the other ports have received them and the DUT forwards to them,
 /// and aims frames at them.
 fn advertise(
@@ -201,23 +227,15 @@ fn advertise(
     count: u32,
     outcome: &mut Outcome,
 ) -> Result<Advertised, TestError> {
-    let ports = bed.ports().len();
-    let peers = one_per_port(bed, family, ports)?;
-    let routing = bed.routing()?;
-    let all: Arc<Routes> = routing.table(&TableChoice::named("internet"), family, count)?;
-    let ports = routing.peers().iter().map(|peer| peer.port).collect();
-    let spread = Spread::meshed(Case { family, peers, ports, packing: Packing::default(), all })?;
-    routing.establish(&spread.peers(), ESTABLISH)?;
-    let failure = "the router did not pass the table on to every port";
-    let Changed { watches, took_s: load_s } = spread.change(bed, params, Change::Advertise, failure)?;
-    let before = right(bed, &watches)?;
-    spread.await_installed(bed, params, outcome, PROBE, count.into())?;
-    spread.aim(bed, true)?;
-    Ok(Advertised { spread, watches, load_s: Some(load_s), before })
+    let ports = 0..bed.ports().len();
+    let loaded = load(bed, family, params, count, ports)?;
+    loaded.spread.await_installed(bed, params, outcome, PROBE, count.into())?;
+    loaded.spread.aim(bed, true)?;
+    Ok(loaded)
 }
 
 /// Verifies the table once more and writes its row. Returns whether it was complete.
-fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<bool, TestError> {
+pub(crate) fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<bool, TestError> {
     let family = one.spread.case.family;
     let after = right(bed, &one.watches)?;
     let lost = losses(bed.routing()?, &one.spread.peers());

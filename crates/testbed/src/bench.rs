@@ -1,5 +1,6 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
+mod configured;
 mod core_links;
 mod counters;
 mod joint;
@@ -16,9 +17,7 @@ use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
-use drophammer_model::classes::EgressClasses;
-use drophammer_model::filter::FilterList;
-use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
+use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
@@ -80,7 +79,9 @@ pub struct Bench<'a> {
     tolerance: Tolerance,
     /// True if the device has filters of a test, or may have some.
     filtered: bool,
-    /// Rules of its filters, at all interfaces together.
+    /// Names of the DUTs that have filters, if several are up.
+    filtered_duts: Vec<String>,
+    /// Rules of its filters, at all interfaces together; of each DUT, if several are up.
     filter_rules: u64,
     /// As `filtered`, for classes of service.
     classed: bool,
@@ -138,6 +139,7 @@ impl<'a> Bench<'a> {
             ports,
             tolerance,
             filtered: false,
+            filtered_duts: Vec::new(),
             filter_rules: 0,
             classed: false,
             links_down: BTreeSet::new(),
@@ -220,59 +222,6 @@ impl<'a> Bench<'a> {
     /// [`TestError::DutDied`] with what happened to it.
     pub(crate) fn check_device(&mut self) -> Result<(), TestError> {
         self.device.check().map_err(|e| TestError::DutDied(e.to_string()))
-    }
-
-    /// Replaces the device's filters by these and records them; an empty list removes the filters.
-    ///
-    /// # Errors
-    /// [`TestError::NotApplicable`] if its kind has none; the device refuses them, or they could not be stored.
-    pub(crate) fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
-        if !lists.is_empty() && !crate::kinds::takes_filters(&self.device.record().kind) {
-            let why = "this router cannot be given packet filters; `drophammer list duts` names the kinds that can";
-            return Err(TestError::NotApplicable(why.into()));
-        }
-        // After a failure the device may have taken a part of them, which must be removed too.
-        self.filtered = true;
-        self.device.set_filter(lists).map_err(failed)?;
-        self.filtered = !lists.is_empty();
-        self.filter_rules = lists.iter().map(|list| list.rules.len() as u64).sum();
-        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
-        let mut lists = lists.to_vec();
-        let mut left_out = 0;
-        for list in &mut lists {
-            left_out += list.rules.len().saturating_sub(FilterRecord::MOST_RULES) as u64;
-            list.rules.truncate(FilterRecord::MOST_RULES);
-        }
-        let record = Record::Filter(FilterRecord { dut, test, round, lists, left_out });
-        self.observer.record(&record).map_err(TestError::Store)
-    }
-
-    /// Replaces the device's classes of service by these and records them; an empty list removes the classes.
-    ///
-    /// # Errors
-    /// The device refuses them, or they could not be stored.
-    pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        // After a failure the device may have taken a part of them, which must be removed too.
-        self.classed = true;
-        self.device.set_classes(lists).map_err(failed)?;
-        self.classed = !lists.is_empty();
-        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
-        let record = Record::Classes(ClassRecord { dut, test, round, lists: lists.to_vec() });
-        self.observer.record(&record).map_err(TestError::Store)
-    }
-
-    /// Undoes what the ended test configured on the device.
-    ///
-    /// # Errors
-    /// It could not be undone: the next test would not find the device in the expected state.
-    pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
-        self.views.iter_mut().for_each(|port| port.routed.clear());
-        // All are tried, even if one fails.
-        let unfiltered = if self.filtered { self.set_filter(&[]) } else { Ok(()) };
-        let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
-        let around = std::mem::take(&mut self.around);
-        let restored = if self.links_down.is_empty() { Ok(()) } else { self.set_core_links(&BTreeSet::new(), &around) };
-        unfiltered.and(unclassed).and(restored)
     }
 
     /// Routes in the device's forwarding plane; also `None` if they cannot be read.

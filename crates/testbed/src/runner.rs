@@ -10,6 +10,7 @@ mod plan;
 mod resume;
 mod started;
 mod stretches;
+mod tally;
 
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
@@ -22,6 +23,7 @@ use crate::validity::HostTolerance;
 use crate::{real, simulated};
 pub use plan::{estimate, estimates, rounds_within};
 pub use resume::{Earlier, Refusal};
+pub use tally::Tally;
 
 use ceilings::sending_ceilings;
 use drophammer_lab::{Dut, Lab, receiving};
@@ -88,39 +90,6 @@ pub enum RunError {
     /// The user stopped it; all results until then are stored.
     #[error("stopped by the user")]
     Interrupted,
-}
-
-/// Number of tests by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Tests that ran to their end.
-    pub completed: usize,
-    /// Tests that did not, because of the DUT or the user.
-    pub failed: usize,
-    /// Tests that the tester, or the host, spoilt: nothing is known of the DUT.
-    pub unfit: usize,
-    /// Tests that do not apply to their DUT.
-    pub skipped: usize,
-}
-
-impl Tally {
-    /// Adds the tests of another tally.
-    fn add(&mut self, other: Tally) {
-        self.completed += other.completed;
-        self.failed += other.failed;
-        self.unfit += other.unfit;
-        self.skipped += other.skipped;
-    }
-
-    /// Counts a test that ended with this status.
-    fn count(&mut self, status: &TestStatus) {
-        *match status {
-            TestStatus::Completed => &mut self.completed,
-            TestStatus::Skipped(_) => &mut self.skipped,
-            TestStatus::Unfit(_) => &mut self.unfit,
-            _ => &mut self.failed,
-        } += 1;
-    }
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {

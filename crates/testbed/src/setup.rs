@@ -6,6 +6,7 @@ use crate::extra;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
+use crate::together::lists_of;
 use drophammer_lab::Dut;
 use drophammer_methods::attempts::Attempts;
 use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
@@ -307,7 +308,8 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
-        self.routing.bench.set_filter(lists)
+        let of_each: Vec<_> = self.contestants.iter().map(|one| (one.name.clone(), lists_of(lists, one))).collect();
+        self.routing.bench.set_filter(lists, &of_each)
     }
 
     fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {

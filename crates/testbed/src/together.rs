@@ -3,6 +3,7 @@
 use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::PortIndex;
 use std::collections::BTreeMap;
@@ -68,6 +69,16 @@ pub(crate) fn counters_of(all: &BTreeMap<String, u64>, part: usize) -> BTreeMap<
     own.collect()
 }
 
+/// The filter lists at the ports of one DUT, as if it were up alone.
+pub(crate) fn lists_of(lists: &[FilterList], one: &Contestant) -> Vec<FilterList> {
+    let own = lists.iter().filter_map(|list| {
+        let ports = list.interfaces.iter().filter(|port| one.ports.contains(port));
+        let interfaces: Vec<usize> = ports.map(|port| port - one.ports.start).collect();
+        (!interfaces.is_empty()).then(|| FilterList { interfaces, ..list.clone() })
+    });
+    own.collect()
+}
+
 impl Dut for Together {
     fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
@@ -103,6 +114,13 @@ impl Dut for Together {
         let mut all = self.parts.iter().map(|(_, device)| device.processor());
         let first = all.next()??;
         all.all(|processor| processor == Some(first)).then_some(first)
+    }
+
+    /// Each DUT gets the lists of its own ports.
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        self.parts
+            .iter_mut()
+            .try_for_each(|(one, device)| device.set_filter(&lists_of(lists, one)).map_err(|e| named(&one.name, e)))
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

@@ -47,10 +47,18 @@ impl Sample {
     }
 }
 
-/// Rates of the trials in which all routers were saturated: in the others a rate may be the load, not the router's. The
-/// trials are the same for each router, so these rates still form pairs.
-pub(super) fn rates_when_saturated(samples: &[Sample], saturated: &[bool]) -> Vec<f64> {
-    samples.iter().zip(saturated).filter(|(_, all)| **all).map(|(sample, _)| sample.rate_pps).collect()
+/// Rates of the trials that count. Where a router was not saturated, its rate may be the load. The trials are the same for
+/// each router, so these rates form pairs.
+pub(super) fn rates_of(samples: &[Sample], counted: &[bool]) -> Vec<f64> {
+    samples.iter().zip(counted).filter(|(_, counted)| **counted).map(|(sample, _)| sample.rate_pps).collect()
+}
+
+/// Routers share a processor evenly if the share of each is within this part of the even one.
+const EVEN: f64 = 0.1;
+
+/// True unless it is known that the routers did not get the same share of the processor.
+pub(super) fn is_even(shares: &[Option<f64>]) -> bool {
+    shares.iter().flatten().all(|share| (share * shares.len() as f64 - 1.0).abs() <= EVEN)
 }
 
 /// Share of the processor time of all routers that each one got, over all trials; `None` where it is not known.
@@ -105,7 +113,7 @@ mod tests {
     #[test]
     fn a_trial_in_which_a_router_waited_is_no_pair() {
         let of = |rate_pps| Sample { rate_pps, ..Sample::of(&result(Vec::new(), None)) };
-        assert_eq!(rates_when_saturated(&[of(1.0), of(2.0), of(3.0)], &[true, false, true]), [1.0, 3.0]);
+        assert_eq!(rates_of(&[of(1.0), of(2.0), of(3.0)], &[true, false, true]), [1.0, 3.0]);
     }
 
     #[test]
@@ -113,6 +121,12 @@ mod tests {
         let of = |ns| Sample { cpu_ns: ns, ..Sample::of(&result(Vec::new(), None)) };
         assert_eq!(shares(&[vec![of(Some(1)), of(Some(2))], vec![of(Some(4)), of(Some(5))]]), [Some(0.25), Some(0.75)]);
         assert_eq!(shares(&[vec![of(Some(1))], vec![of(None)]]), [None, None]);
+    }
+
+    #[test]
+    fn a_share_of_a_third_is_even_among_three() {
+        assert!(is_even(&[Some(0.31), Some(0.35), Some(0.34)]) && is_even(&[None, None]));
+        assert!(!is_even(&[Some(0.44), Some(0.56)]));
     }
 
     #[test]

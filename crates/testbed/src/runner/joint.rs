@@ -1,8 +1,8 @@
 //! The turn of the tests that run for all DUTs at the same time.
 
 use super::{RunError, Runner, method, title};
-use crate::config::hosts;
-use crate::kinds::is_virtual;
+use crate::config::hosts_and_routers;
+use crate::kinds::{is_virtual, not_applicable};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::setup::{Left, TestSetup};
@@ -81,7 +81,7 @@ impl Runner<'_, '_, '_> {
         let (clock, ports, devices) =
             simulated::bring_up_together(&self.state.suite.duts, &contestants, &configs, self.state.suite.seed)?;
         let ports = ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
-        let config = hosts(&configs, &super::families(self.state.suite), self.state.suite.seed);
+        let config = hosts_and_routers(&configs, &super::families(self.state.suite), self.state.suite.seed);
         Ok(Bed {
             device: Together::new(contestants.into_iter().zip(devices).collect()),
             folders: Vec::new(),
@@ -135,7 +135,7 @@ impl Runner<'_, '_, '_> {
                 return Ok(Err(why));
             }
         };
-        let mut config = hosts(&configs, &super::families(self.state.suite), self.state.suite.seed);
+        let mut config = hosts_and_routers(&configs, &super::families(self.state.suite), self.state.suite.seed);
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
@@ -223,7 +223,16 @@ impl Runner<'_, '_, '_> {
             let number = self.state.number;
             setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });
             let mut outcomes = vec![Outcome::default(); contestants.len()];
-            let result = method(test).run_together(&mut setup, &test.params, &mut outcomes);
+            let spec = method(test).spec();
+            let refused = |dut: &DutConfig| {
+                let why = not_applicable(dut, spec, &test.params)?;
+                Some(format!("{}: {why}", dut.name))
+            };
+            let result = match suite.duts.iter().find_map(refused) {
+                Some(why) => Err(TestError::NotApplicable(why)),
+                None => method(test).run_together(&mut setup, &test.params, &mut outcomes),
+            };
+            let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             setup.observer().progress(&Progress::TestEnded {
@@ -236,7 +245,10 @@ impl Runner<'_, '_, '_> {
                 Err(TestError::Interrupted) => ended = Err(RunError::Interrupted),
                 Err(TestError::Store(e)) => ended = Err(RunError::Store(e)),
                 Err(TestError::DutDied(e)) => ended = Ok(Some(format!("a DUT died: {e}"))),
-                _ => continue,
+                _ => match taken_back {
+                    Ok(()) => continue,
+                    Err(e) => ended = Ok(Some(format!("filters could not be removed after a test: {e}"))),
+                },
             }
             break;
         }

@@ -6,6 +6,7 @@ use crate::kinds::REFERENCE;
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
 use drophammer_model::suite::{DutConfig, PortConfig};
 use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
 use drophammer_reference::{Faults, Network, NetworkConfig};
@@ -39,6 +40,15 @@ impl Dut for Member {
         begun.map_err(|e| LabError::Unusable {
             what: format!("{}: {e}", self.record.name),
             remedy: "change the parameters of the device in the suite".into(),
+        })
+    }
+
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        let changed =
+            self.reference.change(|network| network.change(self.index, |router| router.set_filter(lists.to_vec())));
+        changed.map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "this is a bug in Drophammer".into(),
         })
     }
 

@@ -103,6 +103,64 @@ fn delays_at_one_load_are_those_of_the_devices() {
 }
 
 #[test]
+fn filters_slow_each_router_by_its_own_rules() {
+    let test = "  - head_to_head: {frame_sizes: [64], trials: 5, trial_duration: 300 ms, filter_conditions: 10}\n";
+    // A frame takes 20 µs, and 1 or 2 µs for each of ten conditions.
+    let memory = ran(
+        &[
+            "name: a, capacity: 50 kfps, filter_time_per_rule: 1 us",
+            "name: b, capacity: 50 kfps, filter_time_per_rule: 2 us",
+        ],
+        test,
+    );
+    for (dut, us) in [("a", 30.0), ("b", 40.0)] {
+        let figure = outcome(&memory, dut).ranks.iter().find(|rank| rank.key == "head_to_head_64_pps").unwrap();
+        assert!((figure.value.unwrap() / (1e6 / us / 2.0) - 1.0).abs() < 1e-3, "{dut}: {figure:?}");
+        let trials: Vec<_> = memory.trials().into_iter().filter(|trial| trial.dut == dut).collect();
+        assert!(trials.iter().all(|trial| trial.filtered && trial.filter_rules == Some(22)), "{:?}", trials[0]);
+        let lists: Vec<_> = memory
+            .records
+            .iter()
+            .filter_map(|record| if let Record::Filter(filter) = record { Some(filter) } else { None })
+            .filter(|filter| filter.dut == dut)
+            .map(|filter| {
+                filter.lists.iter().map(|list| (list.interfaces.clone(), list.rules.len())).collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(lists, [vec![(vec![0], 11), (vec![1], 11)], vec![]], "set as if it were alone, and removed");
+    }
+}
+
+#[test]
+fn every_router_learns_the_table_first() {
+    let test = "bgp: {families: [ipv4]}\ntests:\n  - head_to_head: {frame_sizes: [64], trials: 5, trial_duration: 300 ms, routes: 200}\n";
+    let duts = ["name: fast, capacity: 60 kfps", "name: slow, capacity: 50 kfps"];
+    let text = text(&duts, "").replace("tests:\n", test);
+    let mut memory = Memory::default();
+    run(&read_suite(&text), &mut memory).unwrap();
+    for (dut, rate) in [("fast", 30_000.0), ("slow", 25_000.0)] {
+        let outcome = outcome(&memory, dut);
+        let figure = outcome.ranks.iter().find(|rank| rank.key == "head_to_head_64_pps").unwrap();
+        assert!((figure.value.unwrap() / rate - 1.0).abs() < 1e-4, "{dut}: {figure:?}");
+        let routed = outcome.tables.iter().find(|table| table.key == "routed").unwrap();
+        let at = |key: &str| routed.columns.iter().position(|column| column.key == key).unwrap();
+        let percent = |key: &str| Some(routed.rows[0].cells[at(key)].clone());
+        assert_eq!(
+            [percent("before_percent"), percent("after_percent")],
+            [Some(Cell::Number(100.0)), Some(Cell::Number(100.0))]
+        );
+        let learned = cells(outcome, "head_to_head_table");
+        assert_eq!((learned.len(), &learned[0][1]), (1, &Cell::Count(200)));
+        let trials = memory.trials().into_iter().filter(|trial| trial.dut == dut);
+        assert!(
+            trials
+                .flat_map(|trial| &trial.spec.flows)
+                .all(|flow| format!("{:?}", flow.destinations).contains("Routes"))
+        );
+    }
+}
+
+#[test]
 fn three_routers_have_their_turns_and_then_one_together() {
     let tests = format!("  - forwarding_rate: {{frame_sizes: [64], repeats: 1, trial_duration: 100 ms}}\n{DUEL}");
     let duts = ["name: a, capacity: 60 kfps", "name: b, capacity: 54 kfps", "name: c, capacity: 30 kfps"];

@@ -1,0 +1,99 @@
+//! Latencies of several routers at one load, in the same instants.
+
+use super::sample::geometric_mean;
+use super::turns::by_turns;
+use super::{DELAY_AT, Size, TRIALS};
+use crate::columns;
+use crate::report::{lower, note_of, percent_of};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::{Outcome, RankFigure};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::size::PacketSize;
+use drophammer_model::trial::TrialResult;
+
+columns! {
+    /// Latency of one frame size on one router at the load `delay_at`.
+    pub(super) struct DelayRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        load_pps: f64 = "Load" ["fps"],
+        median_us: f64 = "Median latency" ["µs"],
+        p99_us: Option<f64> = "99 % latency" ["µs"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        trials: u64 = "Trials",
+    }
+}
+
+pub(super) const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
+
+impl Size<'_> {
+    /// The latencies at the load `delay_at`, if the suite asks for them.
+    pub(super) fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
+        let first_step = self.first_step + TRIALS.get(self.params);
+        let results = match self.trials(bed, "delay, head to head", first_step, |spec| by_turns(&mut spec.flows, rate))
+        {
+            // The rates are known without it.
+            Err(TestError::Unfit(why)) => {
+                let text = format!(
+                    "no latency at {rate}: the tester could not offer this load to all routers ({})",
+                    why.join("; ")
+                );
+                outcomes.iter_mut().for_each(|outcome| note_of(outcome, self.pattern, text.clone()));
+                return Ok(());
+            }
+            other => other?,
+        };
+        for (dut, outcome) in outcomes.iter_mut().enumerate() {
+            let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
+            self.write_delay(outcome, rate, &own);
+        }
+        Ok(())
+    }
+
+    fn write_delay(&self, outcome: &mut Outcome, rate: FrameRate, results: &[&TrialResult]) {
+        let at = |percentile: f64| -> Option<Vec<f64>> {
+            let of = |result: &&TrialResult| {
+                let ns = result.groups.first()?.latency.percentile(percentile)?;
+                Some(ns as f64 / 1e3)
+            };
+            results.iter().map(of).collect()
+        };
+        let lost = results.iter().map(|result| result.lost()).sum();
+        let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
+        let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
+            note_of(outcome, self.pattern, format!("no latency at {rate}: no frame arrived in some trial"));
+            return;
+        };
+        let Some(median_us) = geometric_mean(&medians) else { return };
+        DELAYS.add(
+            outcome,
+            DelayRow {
+                frame_size: self.pattern.size.clone(),
+                protocol: self.pattern.protocol(),
+                load_pps: rate.pps(),
+                median_us,
+                p99_us: geometric_mean(&p99),
+                loss_percent: loss,
+                trials: results.len() as u64,
+            },
+            results.iter().map(|result| result.trial).collect::<Vec<_>>(),
+            [],
+        );
+        if loss.is_some_and(|percent| percent > 1.0) {
+            note_of(
+                outcome,
+                self.pattern,
+                format!("no figure of latency at {rate}: frames were lost, so it is that of full queues"),
+            );
+            return;
+        }
+        let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
+        outcome.ranks.push(RankFigure {
+            load_pps: Some(rate.pps()),
+            samples: medians,
+            ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
+        });
+    }
+}

@@ -1,0 +1,76 @@
+//! What a test configures on the device: filters and classes of service.
+
+use super::{Bench, failed};
+use drophammer_methods::TestError;
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::filter::FilterList;
+use drophammer_model::record::{ClassRecord, FilterRecord, Record};
+use std::collections::BTreeSet;
+
+impl Bench<'_> {
+    /// Replaces the device's filters by these and records them; an empty list removes the filters. With several DUTs, `of_each` has the
+    /// lists of each, as if it were up alone.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if its kind has none; the device refuses them, or they could not be stored.
+    pub(crate) fn set_filter(
+        &mut self,
+        lists: &[FilterList],
+        of_each: &[(String, Vec<FilterList>)],
+    ) -> Result<(), TestError> {
+        if !lists.is_empty() && !crate::kinds::takes_filters(&self.device.record().kind) {
+            let why = "this router cannot be given packet filters; `drophammer list duts` names the kinds that can";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        // After a failure the device may have taken a part of them, which must be removed too.
+        self.filtered = true;
+        self.device.set_filter(lists).map_err(failed)?;
+        self.filtered = !lists.is_empty();
+        self.filtered_duts = of_each.iter().map(|(dut, _)| dut.clone()).collect();
+        // Each DUT has as many as the others.
+        let rules: u64 = lists.iter().map(|list| list.rules.len() as u64).sum();
+        self.filter_rules = rules / of_each.len().max(1) as u64;
+        let alone = [(self.dut.clone(), lists.to_vec())];
+        for (dut, lists) in if of_each.is_empty() { &alone } else { of_each } {
+            let (dut, test, round) = (dut.clone(), self.test.clone(), self.session.round);
+            let mut lists = lists.clone();
+            let mut left_out = 0;
+            for list in &mut lists {
+                left_out += list.rules.len().saturating_sub(FilterRecord::MOST_RULES) as u64;
+                list.rules.truncate(FilterRecord::MOST_RULES);
+            }
+            let record = Record::Filter(FilterRecord { dut, test, round, lists, left_out });
+            self.observer.record(&record).map_err(TestError::Store)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the device's classes of service by these and records them; an empty list removes the classes.
+    ///
+    /// # Errors
+    /// The device refuses them, or they could not be stored.
+    pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        // After a failure the device may have taken a part of them, which must be removed too.
+        self.classed = true;
+        self.device.set_classes(lists).map_err(failed)?;
+        self.classed = !lists.is_empty();
+        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
+        let record = Record::Classes(ClassRecord { dut, test, round, lists: lists.to_vec() });
+        self.observer.record(&record).map_err(TestError::Store)
+    }
+
+    /// Undoes what the ended test configured on the device.
+    ///
+    /// # Errors
+    /// It could not be undone: the next test would not find the device in the expected state.
+    pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
+        self.views.iter_mut().for_each(|port| port.routed.clear());
+        let of_each: Vec<_> = self.filtered_duts.drain(..).map(|dut| (dut, Vec::new())).collect();
+        // All are tried, even if one fails.
+        let unfiltered = if self.filtered { self.set_filter(&[], &of_each) } else { Ok(()) };
+        let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
+        let around = std::mem::take(&mut self.around);
+        let restored = if self.links_down.is_empty() { Ok(()) } else { self.set_core_links(&BTreeSet::new(), &around) };
+        unfiltered.and(unclassed).and(restored)
+    }
+}

@@ -83,6 +83,10 @@ pub(super) fn with_tables(
     }
     tables.iter().try_for_each(|(_, table)| table.spread.aim(bed, false))?;
     bed.routing()?.reset(patience(params))?;
+    // A router that still removes routes would lose the next duet.
+    for dut in 0..outcomes.len() {
+        await_idle(bed, dut, patience(params))?;
+    }
     ended
 }
 
@@ -128,7 +132,7 @@ fn cpu(bed: &mut dyn Testbed, dut: usize) -> Option<Duration> {
     bed.router_cpu()?.get(dut).copied()
 }
 
-/// Waits until a router rests: it may install routes after it has passed them on.
+/// Waits until a router rests: it may install or remove routes long after its peers are done.
 fn await_idle(bed: &mut dyn Testbed, dut: usize, limit: Duration) -> Result<(), TestError> {
     let mut waited = Duration::ZERO;
     let mut last = cpu(bed, dut);

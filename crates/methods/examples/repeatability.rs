@@ -3,10 +3,13 @@
 //!
 //! `cargo run --release -p drophammer-methods --example repeatability`; a number after `--` is the number of runs.
 
+#[path = "../tests/repeatability/host.rs"]
+mod host;
 #[path = "../tests/repeatability/simulation.rs"]
 mod simulation;
 
 use drophammer_model::statistics::Test;
+use host::{DIFFERENCES, DUET, HOSTS, MISSED_AT_MOST, MORE_TURNS, ONE_AFTER_ANOTHER, POWER, TURNS};
 use simulation::{NOISES, STILL, between_runs, errors, lossy, power};
 
 fn main() {
@@ -55,5 +58,44 @@ fn main() {
         let [a, b, c] = wrong.map(|share| format!("{:.1} %", 100.0 * share));
         let [d, e, f] = found.map(|share| format!("{:.0} %", 100.0 * share));
         println!("{:<42} {a:>7} {b:>7} {c:>7} {d:>7} {e:>7} {f:>7}", noise.name);
+    }
+    shared_machine(runs);
+}
+
+/// What the order of trials is worth on a machine whose speed changes.
+fn shared_machine(runs: usize) {
+    println!(
+        "\nA shared machine: its speed changes by so much, and stays alike for so long. {runs} runs of 4 DUTs that are alike, 3 figures:"
+    );
+    println!(
+        "runs with any false rank (aim: at most 5 %) and, of duets, intervals that miss (aim: at most {:.0} %). {} runs of 2 DUTs: share of the",
+        100.0 * MISSED_AT_MOST,
+        runs / 4
+    );
+    println!(
+        "figures that find a router that is slower by so much, and the smallest of these differences that {:.0} % find\n",
+        100.0 * POWER
+    );
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let columns = DIFFERENCES.map(|slower| format!("{:>6}", percent(slower))).join(" ");
+    println!(
+        "{:<36} {:<20} {:>7} {:>7} {:>7} {columns} {:>8}",
+        "speed", "DUTs measured", "minutes", "false", "miss", "smallest"
+    );
+    for shared in HOSTS {
+        for way in [ONE_AFTER_ANOTHER, TURNS, MORE_TURNS, DUET] {
+            let errors = host::errors(*shared, way, runs, 9);
+            let shares = host::found(*shared, way, runs / 4, 10);
+            println!(
+                "{:<36} {:<20} {:>7.1} {:>7} {:>7} {} {:>8}",
+                shared.name,
+                way.name,
+                host::minutes(way),
+                format!("{:.1} %", 100.0 * errors.false_ranks),
+                errors.missed.map_or(String::new(), |missed| format!("{:.1} %", 100.0 * missed)),
+                shares.map(|share| format!("{:>6}", percent(share))).join(" "),
+                host::smallest(&shares).map_or("none".to_owned(), percent),
+            );
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Random {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
     }
 

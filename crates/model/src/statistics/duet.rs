@@ -21,8 +21,9 @@ const MOST_CORRELATED: f64 = 0.9;
 const BRING_UP: f64 = 0.004;
 
 /// Probability below which the means of rounds are taken to differ by more than their pairs explain. It is large,
-/// because to overlook that is worse than to lose pairs.
-const ROUNDS_DIFFER: f64 = 0.25;
+/// because to overlook that is worse than to lose pairs: a simulation of equal routers whose bring-ups change the ratio by 1 % had 9 % false ranks
+/// at 0.25, and 2 % at 0.75.
+const ROUNDS_DIFFER: f64 = 0.75;
 
 /// The ratio of two DUTs over pairs of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

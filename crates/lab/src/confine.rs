@@ -220,7 +220,7 @@ fn complete(threads: &[(u32, String)], interfaces: &[String]) -> Result<(), Stri
 }
 
 /// All threads of threaded NAPI on this machine: (process id, name as `napi/d0-8193`).
-fn napi_threads() -> Vec<(u32, String)> {
+pub(crate) fn napi_threads() -> Vec<(u32, String)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<(u32, String)> = entries
         .filter_map(|entry| {

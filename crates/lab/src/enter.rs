@@ -202,10 +202,10 @@ impl Lab {
         &self.shared.cpus
     }
 
-    /// A message with a remedy if the neighbour tables of the kernel are too small for the emulated routers on `ports`:
+    /// A message with a remedy if the neighbour tables of the kernel are too small for the emulated routers on `ports` of `duts` DUTs:
     /// the sessions of the rest would never come up. `None` if all fit, or the limit is not known.
-    pub fn too_many_neighbours(&self, ports: &[PortConfig]) -> Option<String> {
-        self.shared.neighbours.exceeded(ports)
+    pub fn too_many_neighbours(&self, ports: &[PortConfig], duts: usize) -> Option<String> {
+        self.shared.neighbours.exceeded(ports, duts)
     }
 
     /// Refuses if the kernel of this machine supports no VLAN sub-interfaces, of one or two tags, for a router of this

@@ -20,13 +20,13 @@ impl Limits {
         }))
     }
 
-    /// A message with a remedy if the emulated routers on `ports` exceed the limit; `None` if all fit or the limit is
-    /// not known.
-    pub(crate) fn exceeded(self, ports: &[PortConfig]) -> Option<String> {
+    /// A message with a remedy if the emulated routers on `ports` of `duts` DUTs exceed the limit; `None` if all fit or the
+    /// limit is not known.
+    pub(crate) fn exceeded(self, ports: &[PortConfig], duts: usize) -> Option<String> {
         FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
             let links = ports.iter().flat_map(|p| p.peer_links()).filter(|link| link.family == *family);
-            let routers = links.map(|link| link.peers.len()).sum();
-            beyond(*family, routers, sysctl, limit?)
+            let routers: usize = links.map(|link| link.peers.len()).sum();
+            beyond(*family, duts * routers, sysctl, limit?)
         })
     }
 }
@@ -34,7 +34,7 @@ impl Limits {
 fn beyond(family: Family, routers: usize, sysctl: &str, limit: usize) -> Option<String> {
     (routers > limit).then(|| {
         format!(
-            "the suite has {routers} emulated {family} routers, but this machine's kernel keeps no more than {limit} neighbours \
+            "{routers} emulated {family} routers would be up at the same time, but this machine's kernel keeps no more than {limit} neighbours \
              in all namespaces together: about so many sessions can come up on a router that uses it; remedy: \
              sysctl {sysctl}={}",
             (2 * routers).next_power_of_two()

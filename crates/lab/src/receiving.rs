@@ -6,7 +6,7 @@
 //! before that, so the receive work of an interface that has one becomes a kernel thread. The thread runs before
 //! ordinary threads: if it took turns with the packet loop, frames would wait for milliseconds.
 
-use crate::confine::{is_of, steer, threads_made, write_sys};
+use crate::confine::{is_of, napi_threads, steer, threads_made, write_sys};
 use crate::dut::{TesterInterface, Where};
 use crate::{Lab, LabError, Netns, cpu, probe, process};
 use std::process::Command;
@@ -42,7 +42,9 @@ pub fn receive_time() -> Duration {
 pub fn receive_at_sender() {
     let mut receivers = receivers();
     receivers.text = "";
-    receivers.threads.clear();
+    // Other routers may be up, with threads that still receive from them.
+    let alive = napi_threads();
+    receivers.threads.retain(|thread| alive.contains(thread));
 }
 
 impl Lab {

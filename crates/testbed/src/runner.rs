@@ -133,6 +133,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
         number: turns(suite).iter().take(earlier.turns).map(Turn::len).sum(),
         step: 1,
         first_port: 0,
+        at_once: None,
         turn: Turn::default(),
         begun: 0,
         elapsed: earlier.elapsed.clone(),
@@ -194,6 +195,8 @@ struct State<'a, 'l> {
     step: usize,
     /// The tester's first port at this DUT.
     first_port: usize,
+    /// How many of the DUTs of a turn may be up at the same time, if that was decided.
+    at_once: Option<usize>,
     /// DUTs that have a record.
     recorded: BTreeSet<String>,
     /// Duration of a test on an earlier DUT: the best estimate for the next.
@@ -237,7 +240,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         // interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
-        if namespaces && let Some(problem) = self.lab().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
+        if namespaces && let Some(problem) = self.lab().and_then(|lab| lab.too_many_neighbours(&suite.ports, 1)) {
             self.note(None, &problem)?;
         }
         let ceilings = match self.state.earlier.ceilings.take() {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::scope;
+use std::thread::{panicking, scope};
 
 /// The observer of the run, for the threads of all DUTs.
 struct Shared<'a> {
@@ -61,11 +61,14 @@ impl Observer for OfOne<'_, '_> {
     }
 }
 
-/// Leaves the turnstile however its thread ends.
-struct Leave(Place);
+/// Leaves the turnstile however the thread ends. If it panics, the other threads end too.
+struct Leave<'a, 'o>(Place, &'a Shared<'o>);
 
-impl Drop for Leave {
+impl Drop for Leave<'_, '_> {
     fn drop(&mut self) {
+        if panicking() {
+            self.1.ended.store(true, Ordering::Relaxed);
+        }
         self.0.leave();
     }
 }
@@ -83,14 +86,15 @@ fn merge(
 }
 
 impl<'a, 'l> Runner<'_, 'a, 'l> {
-    /// Brings all DUTs of the turn up and runs the tests of each in a thread of its own. If memory is too small for that,
+    /// Brings all DUTs of the turn up and runs the tests of each in a thread of its own. If the machine is too small for that,
     /// the DUTs are up one after another.
     pub(super) fn abreast(&mut self, ceilings: &Ceilings) -> Result<(), RunError> {
-        let short = memory::short(self.state.suite);
-        if let Some(why) = &short {
-            self.note(None, why)?;
-        }
-        let at_once = if short.is_some() { 1 } else { self.state.turn.duts.len() };
+        let at_once = match self.state.at_once {
+            Some(at_once) => at_once,
+            None => self.how_many()?,
+        };
+        // It is the same in all rounds.
+        self.state.at_once = Some(at_once);
         let results = self.by_turns(ceilings, at_once);
         self.state.number = self.state.begun + self.state.turn.len();
         let mut ended = Ok(());
@@ -105,6 +109,15 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         ended
     }
 
+    /// How many DUTs may be up at the same time: all of them, or one.
+    fn how_many(&mut self) -> Result<usize, RunError> {
+        let (suite, count) = (self.state.suite, self.state.turn.duts.len());
+        let neighbours = || self.lab()?.too_many_neighbours(&suite.ports, count);
+        let Some(why) = memory::short(suite).or_else(neighbours) else { return Ok(count) };
+        self.note(None, &format!("the routers are up one after another, not at the same time: {why}"))?;
+        Ok(1)
+    }
+
     /// Runs the tests of each DUT, `at_once` DUTs at a time. Returns how they ended and what they found.
     fn by_turns(&mut self, ceilings: &Ceilings, at_once: usize) -> Vec<(Result<(), RunError>, State<'a, 'l>)> {
         let Runner { observer, state } = self;
@@ -113,7 +126,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let shared = Shared { observer: watched, ended: AtomicBool::new(false) };
         let step = state.turn.duts.len();
         let run = |index: usize, place: Place| {
-            let _leave = Leave(place.clone());
+            let _leave = Leave(place.clone(), &shared);
             place.wait(|| ());
             let session = state.session.at(place);
             let first_port = if at_once > 1 { index * state.suite.ports.len() } else { 0 };

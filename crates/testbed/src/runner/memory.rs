@@ -36,13 +36,7 @@ fn too_little(suite: &Suite, free: u64) -> Option<String> {
     let routes = most_routes(suite);
     let all: u64 = suite.duts.iter().filter(|dut| !is_virtual(dut)).map(|dut| need(dut, routes)).sum();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
-    (all > free).then(|| {
-        format!(
-            "the routers are measured one after another: all at once may need {} of memory, {} are free",
-            gib(all),
-            gib(free)
-        )
-    })
+    (all > free).then(|| format!("all at once may need {} of memory, {} are free", gib(all), gib(free)))
 }
 
 /// Stores a remark about the memory of each router, if it is known.
@@ -69,11 +63,32 @@ fn text(memory: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_methods::METHODS;
+    use drophammer_model::registry::Registry;
+    use drophammer_model::suite::Overrides;
+    use drophammer_model::suite::read::read;
 
     #[test]
     fn each_router_and_all() {
         assert_eq!(text(&[3 << 19]), "memory at the end of the tests, PSS of all processes: 1.5 MiB");
         let two = text(&[41 << 20, (1 << 20) + (1 << 19)]);
         assert!(two.ends_with(": r1 41.0 MiB, r2 1.5 MiB; 2 routers have 42.5 MiB"), "{two}");
+    }
+
+    #[test]
+    fn large_tables_do_not_fit_several_times() {
+        let suite = |routes: u32| {
+            let text = format!(
+                "suite: memory\nduts: [{{name: a, kind: frr}}, {{name: b, kind: bird}}]\nbgp: {{}}\n\
+                 ports: [{{name: p1, speed: 1 Gbit/s}}, {{name: p2, speed: 1 Gbit/s}}]\n\
+                 tests:\n  - bgp_table_capacity: {{max_routes: {routes}}}\n  - throughput\n"
+            );
+            let (tests, kinds) = (METHODS.iter().map(|m| m.spec()).collect::<Vec<_>>(), crate::kinds::specs());
+            let registry = Registry { tests: &tests, kinds: &kinds };
+            read(&text, "memory.yaml", &registry, &Overrides::default()).unwrap()
+        };
+        assert_eq!(too_little(&suite(100_000), 1 << 30), None);
+        let why = too_little(&suite(1_000_000), 1 << 30).unwrap();
+        assert_eq!(why, "all at once may need 4.1 GiB of memory, 1.0 GiB are free");
     }
 }

@@ -204,7 +204,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s:
     let title = format!("BGP table capacity, {family}");
     let routes = higher(format!("bgp_capacity_{name}_routes"), title, "routes", capacity.map(f64::from));
     // If the test ended at its own maximum, the router may hold more.
-    outcome.ranks.push(RankFigure { tester_limited: whole, ..routes });
+    outcome.ranks.push(RankFigure { capped: whole, ..routes });
     // Times for tables of different sizes are not comparable.
     let value = (whole && capacity.is_some()).then_some(elapsed_s);
     let title = format!("Time to take and pass on the table, {family}");

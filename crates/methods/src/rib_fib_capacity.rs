@@ -257,7 +257,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f6
     let title = format!("RIB and FIB capacity, {family}");
     let routes = higher(format!("rib_fib_{name}_routes"), title, "routes", Some(f64::from(capacity)));
     // If the test ended at its own maximum, the router may hold more.
-    outcome.ranks.push(RankFigure { tester_limited: whole, ..routes });
+    outcome.ranks.push(RankFigure { capped: whole, ..routes });
     let title = format!("Time until every route was forwarded to, {family}");
     outcome.ranks.push(RankFigure {
         tester_limited: limited,

@@ -222,9 +222,9 @@ pub struct RankFigure {
     pub value: Option<f64>,
     /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// The limit was set by the tester, or the test's own maximum, not by the DUT: the figure is a bound.
+    /// The limit was set by the tester, not by the DUT: the figure is a bound.
     pub tester_limited: bool,
-    /// A limit of the suite (`max_load`) was reached before the DUT's: the figure is a bound, which is no fault.
+    /// A limit of the suite (`max_load`, `max_routes`) was reached before the DUT's: the figure is a bound, which is no fault.
     #[serde(default, skip_serializing_if = "is_false")]
     pub capped: bool,
     /// Step of the measurement: a share of the figure (the width of the search), or a number in its unit if it is

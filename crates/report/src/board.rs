@@ -102,7 +102,10 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     } else if any(&|figure| figure.different_loads) {
         "different loads: the DUTs were not measured at the same one".into()
     } else if figures.iter().all(|figure| grid::all_limited(view, figure, dut)) {
-        "limits of the tester: all figures are bounds".into()
+        match figures.iter().all(|figure| figure.entries[dut].suite_limited()) {
+            true => "the limit of the suite: all figures are bounds".into(),
+            false => "limits of the tester: all figures are bounds".into(),
+        }
     } else {
         "its figures cannot be compared with those of another DUT".into()
     }

@@ -173,11 +173,20 @@ pub fn next_steps(view: &View) -> Vec<String> {
     } else if is_compared && figures.iter().filter(has_rank).any(|figure| !apart(&figure)) {
         out.push("To find smaller differences, run longer: `--time 1h`.".into());
     }
-    if figures.iter().any(|figure| (0..view.duts.len()).any(|dut| grid::all_limited(view, figure, dut))) {
+    let bound = |by_suite: bool| {
+        let is_one = |figure: &crate::rank::Ranked, dut: usize| {
+            grid::all_limited(view, figure, dut) && figure.entries[dut].suite_limited() == by_suite
+        };
+        figures.iter().any(|figure| (0..view.duts.len()).any(|dut| is_one(figure, dut)))
+    };
+    if bound(false) {
         out.push(
             "Where only bounds are known, give the routers more work (filters, routes) or the tester a faster backend."
                 .into(),
         );
+    }
+    if bound(true) {
+        out.push("Where the suite was the limit, raise it (`max_routes`, `max_load`).".into());
     }
     if out.is_empty() && !view.run.running {
         out.push("Keep this folder: `drophammer compare` holds later runs against it.".into());

@@ -111,13 +111,17 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
     format!("{}{direction}", heading(&distinct_title(view, figure), &figure.unit))
 }
 
-/// The meaning of the mark in the summary.
-pub const LIMITED_NOTE: &str =
-    "\u{2020} tester-limited, not compared: the tester or the end of the test was the limit of all.";
-
-/// Whether the summary carries the mark of [`LIMITED_NOTE`].
-pub fn has_limited(view: &View) -> bool {
-    view.ranking.figures.iter().any(|f| (0..view.duts.len()).any(|dut| all_limited(view, f, dut)))
+/// What the marks of bounds in the summary mean, as far as it has them, with a space after each.
+pub fn limited_notes(view: &View) -> String {
+    let any = |by_suite: bool| {
+        let marked = |figure: &Ranked, dut: usize| {
+            all_limited(view, figure, dut) && figure.entries[dut].suite_limited() == by_suite
+        };
+        view.ranking.figures.iter().any(|figure| (0..view.duts.len()).any(|dut| marked(figure, dut)))
+    };
+    let tester = any(false).then_some("\u{2020} tester-limited, not compared: the tester was the limit of all. ");
+    let suite = any(true).then_some("\u{2021} not compared: the suite asks for no more (`max_routes`, `max_load`). ");
+    [tester, suite].into_iter().flatten().collect()
 }
 
 /// `1,234,567  #1`, `=1` for a tie.
@@ -125,7 +129,7 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     // Where the tester was the limit of all, there is nothing to rank.
     if all_limited(view, figure, dut) {
-        return figure_value(figure, dut) + " \u{2020}";
+        return figure_value(figure, dut) + if entry.suite_limited() { " \u{2021}" } else { " \u{2020}" };
     }
     match entry.rank {
         // One DUT is not ranked against itself.
@@ -156,6 +160,7 @@ pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static
     Some(match entry {
         _ if entry.refuted() => "refuted",
         _ if entry.doubtful() => "doubtful",
+        _ if all_limited(view, figure, dut) && entry.suite_limited() => "limit of the suite",
         _ if all_limited(view, figure, dut) => "limits of the tester",
         _ if entry.rounds.len() < 2 => "one round",
         _ if figure.different_loads => "different loads",
@@ -330,7 +335,7 @@ pub fn markdown(view: &View) -> String {
         out += &format!("{}\n\n", escape(&trust));
     }
     if !view.ranking.figures.is_empty() {
-        let limited = if has_limited(view) { format!("{LIMITED_NOTE} ") } else { String::new() };
+        let limited = limited_notes(view);
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
         let (table, notes) = summary_beside(view, &view.ranking.order);
         out += &format!("## Summary\n\n{said}\n{}\n{limited}{HOW}\n\n", table.markdown());

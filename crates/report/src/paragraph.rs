@@ -108,8 +108,9 @@ fn proof(view: &View, figure: &Ranked) -> Option<String> {
         if ranked < 2 {
             return None;
         }
-        if duts.clone().any(|dut| grid::all_limited(view, figure, dut)) {
-            return Some("The tester or the end of the test was the limit of all.".to_owned());
+        if let Some(dut) = duts.clone().find(|dut| grid::all_limited(view, figure, *dut)) {
+            let limit = if figure.entries[dut].suite_limited() { "suite" } else { "tester" };
+            return Some(format!("The {limit} was the limit of all."));
         }
         let found = grid::detectable(figure).map(|least| format!("; one of {least} would have been found"));
         Some(format!("No difference is proven{}.", found.unwrap_or_default()))

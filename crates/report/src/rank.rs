@@ -60,9 +60,14 @@ impl Entry {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Whether the tester, or the test's own maximum, limited this figure.
+    /// Whether this figure is a bound, because the tester or the suite ended the test before the DUT reached its limit.
     pub fn tester_limited(&self) -> bool {
         self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
+    }
+
+    /// Whether it is a bound because the suite asks for no more (`max_routes`, `max_load`).
+    pub fn suite_limited(&self) -> bool {
+        self.tester_limited() && self.figure.as_ref().is_some_and(|f| f.capped && !f.tester_limited)
     }
 
     /// Whether trials of the same traffic contradict it. If so, it has no rank.

@@ -89,7 +89,7 @@ fn head(view: &View, color: bool) -> String {
         }
         let down =
             if view.ranking.figures.iter().all(|f| f.higher_is_better) { "" } else { "\u{2193} less is better. " };
-        let limited = if grid::has_limited(view) { format!("{} ", grid::LIMITED_NOTE) } else { String::new() };
+        let limited = grid::limited_notes(view);
         let how = if view.duts.len() > 1 { HOW } else { "" };
         if !(down.is_empty() && limited.is_empty() && how.is_empty()) {
             out += &format!("{}\n", wrap(&format!("{down}{limited}{how}"), WIDTH));

@@ -193,7 +193,7 @@ fn summary(view: &View) -> Markup {
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
                     "Figures marked tester-limited were limited by the tester, not the DUT: a rate or a size is at least (\u{2265}) this value, \
-                     a time at most (\u{2264}), and a loss may be more at a higher load."
+                     a time at most (\u{2264}), and a loss may be more at a higher load. At a limit of the suite, the suite asks for no more."
                 }
             }
             @if let Some((places, reasons)) = board::places_grid(view) {

@@ -30,14 +30,15 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let entry = &figure.entries[dut];
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
     let best = grid::is_best(figure, dut);
-    let title = entry.tester_limited().then_some(match grid::may_be_worse(figure, dut) {
-        true => "tester-limited: the DUT may do worse at a higher load",
-        false => "tester-limited: the DUT may do better",
+    let title = entry.tester_limited().then_some(match (grid::may_be_worse(figure, dut), entry.suite_limited()) {
+        (true, _) => "tester-limited: the DUT may do worse at a higher load",
+        (false, false) => "tester-limited: the DUT may do better",
+        (false, true) => "the suite asks for no more: the DUT may do better",
     });
     html! {
         td.n.best[best] title=[title] {
             span.v { (grid::figure_value(figure, dut)) }
-            @if entry.tester_limited() { " " small { "tester-limited" } }
+            @if entry.suite_limited() { " " small { "limit of the suite" } } @else if entry.tester_limited() { " " small { "tester-limited" } }
             @if entry.refuted() { " " small.refuted title=(refutations(entry)) { "refuted" } }
             @if entry.doubtful() { " " small.refuted title=(doubts(entry)) { "doubtful" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {

@@ -199,7 +199,7 @@ Figures are compared by test, figure and name of the DUT. Runs of fewer than fou
 makes six.
 
 Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds no run
-that can be read.")]
+that can be read; 5 nothing of a run could be compared.")]
     Compare {
         /// Folders of the runs; the others are compared with the first
         #[arg(value_name = "RUN", num_args = 2.., required = true)]
@@ -219,7 +219,7 @@ Examples:
 Each run is compared with the one before it of the same suite, as by `drophammer compare`.
 
 Exit codes: 0 the newest runs are not proven to be worse than those before; 1 one is; 2 the command line is wrong, or there
-are no runs.")]
+are no runs; 5 nothing of a newest run could be compared.")]
     History(HistoryArgs),
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\

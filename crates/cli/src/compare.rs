@@ -41,5 +41,9 @@ pub fn run(folders: &[PathBuf], json: bool) -> Exit {
         let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         out!("{}", compared.text(color).trim_end());
     }
-    if compared.is_worse() { Exit::Failed } else { Exit::Good }
+    match (compared.is_worse(), compared.is_open()) {
+        (true, _) => Exit::Failed,
+        (_, true) => Exit::Undecided,
+        _ => Exit::Good,
+    }
 }

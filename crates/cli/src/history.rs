@@ -53,7 +53,11 @@ pub fn run(args: &HistoryArgs) -> Exit {
         return fail(Exit::Usage, "no run has such a figure; `drophammer history --json` names all of them");
     }
     show(&histories, args);
-    if histories.iter().any(History::is_worse) { Exit::Failed } else { Exit::Good }
+    match (histories.iter().any(History::is_worse), histories.iter().any(History::is_open)) {
+        (true, _) => Exit::Failed,
+        (_, true) => Exit::Undecided,
+        _ => Exit::Good,
+    }
 }
 
 fn show(histories: &[History], args: &HistoryArgs) {

@@ -48,7 +48,8 @@ pub enum Exit {
     Environment = 3,
     /// Results could not be stored.
     Store = 4,
-    /// All tests were done and no criterion missed, but for at least one the rounds leave open whether it is met.
+    /// All tests were done and no criterion missed, but for at least one the rounds leave open whether it is met; or nothing of a
+    /// run could be compared with another.
     Undecided = 5,
     /// The tester or its machine spoilt a test in every round, so that nothing is known of the DUT; all others ended
     /// successfully.

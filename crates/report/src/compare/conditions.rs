@@ -154,7 +154,11 @@ fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> b
     }
     for line in lines.iter().filter(|line| everywhere(&line.dut)) {
         let Some(entry) = &line.entries[run] else { continue };
-        let limit = if entry.tester_limited() { "the tester or the end of the test" } else { "the DUT" };
+        let limit = match (entry.suite_limited(), entry.tester_limited()) {
+            (true, _) => "the suite",
+            (_, true) => "the tester",
+            _ => "the DUT",
+        };
         out.push((format!("Limit of {} of {}", line.title, line.dut), Value::Text(limit.into())));
         if let Some(load) = entry.figure.as_ref().and_then(|figure| figure.load_pps) {
             out.push((format!("Load of {} of {}", line.title, line.dut), Value::Rate(load)));

@@ -120,6 +120,11 @@ impl History {
         self.series.iter_mut().for_each(|series| series.points.resize(now, Point::default()));
     }
 
+    /// Whether nothing of the newest run could be compared with the one before.
+    pub fn is_open(&self) -> bool {
+        self.runs.last().and_then(|past| past.count).is_some_and(|count| !count.is_something())
+    }
+
     /// Keeps the figures whose title or machine name (`throughput.64_fps`) contains `figure`, of DUTs named `dut`.
     pub fn keep(&mut self, figure: Option<&str>, dut: Option<&str>) {
         let wanted = |line: &Line| {
@@ -142,7 +147,12 @@ impl History {
     pub fn index(&self, color: bool) -> String {
         let mut table = started_table(&["started", "run", "state", "worse", "better"]);
         for past in &self.runs {
-            let count = |of: fn(&Count) -> usize| past.count.map_or("–".to_owned(), |count| of(&count).to_string());
+            let compared = past.count.filter(Count::is_something);
+            let count = |of: fn(&Count) -> usize| match (compared, past.count) {
+                (Some(count), _) => of(&count).to_string(),
+                (None, Some(_)) => "not compared".to_owned(),
+                (None, None) => "–".to_owned(),
+            };
             let worse = Cell::new(count(|count| count.worse));
             let is_worse = past.count.is_some_and(|count| count.worse > 0);
             let state = [Some(plain(&past.run.state)), past.differing()];

@@ -120,6 +120,13 @@ pub struct Count {
     pub not_compared: usize,
 }
 
+impl Count {
+    /// Whether anything was compared.
+    pub fn is_something(&self) -> bool {
+        self.better + self.worse + self.undecided > 0
+    }
+}
+
 /// `A`, `B` and so on; the number after `Z`.
 fn letter(run: usize) -> String {
     u8::try_from(run)
@@ -168,6 +175,11 @@ impl Compared {
         (1..self.runs.len()).any(|run| self.count(run).worse > 0)
     }
 
+    /// Whether nothing of a run could be compared with the first one, so that nothing is known of it.
+    pub fn is_open(&self) -> bool {
+        (1..self.runs.len()).any(|run| !self.count(run).is_something())
+    }
+
     /// For the terminal, with ANSI colours when `color`.
     pub fn text(&self, color: bool) -> String {
         text::text(self, color)
@@ -212,9 +224,10 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     })?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key)?;
     let findings = (1..views.len())
-        .map(|run| match comparable(views, &entries, (dut, test), run) {
-            Ok((a, b)) => compared(a, b),
-            Err(why) => Finding { verdict: Verdict::NotCompared(why), values: None, p: None },
+        .map(|run| match (outage(&entries, run), comparable(views, &entries, (dut, test), run)) {
+            (Some(verdict), _) => Finding { verdict, values: None, p: None },
+            (None, Ok((a, b))) => compared(a, b),
+            (None, Err(why)) => Finding { verdict: Verdict::NotCompared(why), values: None, p: None },
         })
         .collect();
     Some(Line {
@@ -252,6 +265,21 @@ fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
 
 fn section<'v, 'a>(view: &'v View<'a>, test: &str) -> Option<&'v Section<'a>> {
     view.sections.iter().find(|section| section.id == test)
+}
+
+/// The verdict if a test worked in every round of one run and failed in every round of the other one: that needs no statistics.
+fn outage(entries: &[Option<Entry>], run: usize) -> Option<Verdict> {
+    let (a, b) = (entries[0].as_ref()?, entries[run].as_ref()?);
+    let works = |entry: &Entry| entry.value().is_some() && entry.failures().0 == 0;
+    let fails = |entry: &Entry| {
+        let (failed, known) = entry.failures();
+        known > 0 && failed == known
+    };
+    match (works(a) && fails(b), fails(a) && works(b)) {
+        (true, _) => Some(Verdict::Worse),
+        (_, true) => Some(Verdict::Better),
+        _ => None,
+    }
 }
 
 /// The entries of the first run and of run `run`, or the reason why they cannot be compared.

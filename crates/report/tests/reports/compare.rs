@@ -157,6 +157,26 @@ fn a_test_that_fails_in_every_round_is_worse() {
 }
 
 #[test]
+fn an_outage_needs_no_rounds_and_a_comparison_of_nothing_is_open() {
+    let one = |fails: bool| {
+        let mut run = crate::synthetic::run(1);
+        for test in run.tests.iter_mut().filter(|test| fails && test.test == "throughput") {
+            test.status = TestStatus::Failed("no frame passed".into());
+            test.outcome.ranks.clear();
+        }
+        run
+    };
+    let key = "throughput_64_pps";
+    let compared = compare_runs(&[one(false), one(true)]);
+    assert_eq!(verdict(&compared, "linux", key), &Verdict::Worse);
+    assert!(compared.is_worse() && !compared.is_open() && compared.text(false).contains("WORSE"));
+    assert_eq!(verdict(&compare_runs(&[one(true), one(false)]), "linux", key), &Verdict::Better);
+    let same = compare_runs(&[one(false), one(false)]);
+    assert!(same.is_open() && !same.is_worse(), "one round each proves nothing");
+    assert!(!compare_runs(&[run(1, 1.0, "a"), run(1, 1.0, "b")]).is_open());
+}
+
+#[test]
 fn what_cannot_be_compared_is_not() {
     let base = || run(2, 1.0, "base");
     let with = |change: &dyn Fn(&mut RankFigure)| {

@@ -151,7 +151,10 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             })
         };
         let indices: Vec<usize> = (0..step).collect();
-        let ended = indices.chunks(at_once).flat_map(together).collect();
+        let mut ended = Vec::new();
+        for indices in indices.chunks(at_once) {
+            ended.extend(together(indices));
+        }
         ended
     }
 

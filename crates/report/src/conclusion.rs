@@ -114,6 +114,9 @@ fn compared(view: &View) -> Vec<String> {
     out
 }
 
+/// DUTs that may differ by more than this, in %, are not called equal.
+const EQUAL: f64 = 10.0;
+
 /// Sentences about DUTs that were measured in the same instants: which one has more, by how much, and how sure that is.
 fn duets(view: &View) -> Vec<String> {
     let all = view.ranking.figures.iter().flat_map(|figure| figure.duets.iter().map(move |duet| (figure, duet)));
@@ -134,7 +137,13 @@ fn duets(view: &View) -> Vec<String> {
             );
         }
         let within = most.max(-least);
-        format!("{title}: {more} and {less} are equal within {within:.1} % (99 % interval: {least:.1} to {most:.1} %).")
+        let found = match within {
+            // This comparison alone would prove it, all of the report together do not.
+            _ if least > 0.0 => format!("that {more} has more than {less} is not proven"),
+            _ if within <= EQUAL => format!("{more} and {less} are equal within {within:.1} %"),
+            _ => format!("{more} and {less} are not told apart"),
+        };
+        format!("{title}: {found} (99 % interval: {least:.1} to {most:.1} %).")
     };
     all.take(NAMED).map(text).collect()
 }

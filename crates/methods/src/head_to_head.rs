@@ -36,7 +36,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::statistics::{PairedRatio, ratio_of_pairs};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
-use sample::{Sample, geometric_mean, is_even, rates_of, shares};
+use sample::{Sample, both, geometric_mean, is_even, rates_of, shared_evenly, shares};
 use std::time::Duration;
 
 /// The test.
@@ -313,15 +313,14 @@ impl Size<'_> {
         let saturated: Vec<bool> =
             (0..results.len()).map(|trial| samples.iter().all(|of_dut| of_dut[trial].saturated)).collect();
         let of_all = shares(&samples);
-        let even = is_even(&of_all);
-        // An average hides a trial in which one of them was held up.
-        let of_trial = |trial: usize| samples.iter().map(|of_dut| vec![of_dut[trial]]).collect::<Vec<_>>();
-        let counted: Vec<bool> =
-            (0..results.len()).map(|trial| saturated[trial] && (!even || is_even(&shares(&of_trial(trial))))).collect();
+        // An average hides trials in which one of them had other work.
+        let in_trial = shared_evenly(&samples);
+        let even = is_even(&of_all) && 2 * in_trial.iter().filter(|even| **even).count() > in_trial.len();
+        let shared: Vec<bool> = in_trial.iter().map(|in_trial| !even || *in_trial).collect();
         for (dut, outcome) in outcomes.iter_mut().enumerate() {
-            self.write_rates(outcome, &samples[dut], (&saturated, &counted), of_all[dut], even);
+            self.write_rates(outcome, &samples[dut], (&saturated, &shared), of_all[dut], even);
             if dut > 0 {
-                self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], &counted);
+                self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], (&saturated, &shared));
             }
         }
         Ok(())
@@ -331,17 +330,19 @@ impl Size<'_> {
         &self,
         outcome: &mut Outcome,
         samples: &[Sample],
-        (saturated, counted): (&[bool], &[bool]),
+        (saturated, shared): (&[bool], &[bool]),
         share: Option<f64>,
         even: bool,
     ) {
         let size = &self.pattern.size;
-        let per_cpu: Vec<f64> = samples.iter().filter_map(|sample| sample.frames_per_cpu_s).collect();
+        let busy_alike: Vec<&Sample> =
+            samples.iter().zip(shared).filter_map(|(one, shared)| shared.then_some(one)).collect();
+        let per_cpu: Vec<f64> = busy_alike.iter().filter_map(|sample| sample.frames_per_cpu_s).collect();
         let all_saturated = saturated.iter().filter(|all| **all).count();
         let bound = all_saturated * 2 < saturated.len();
         let rates = match bound {
             true => samples.iter().map(|sample| sample.rate_pps).collect(),
-            false => rates_of(samples, counted),
+            false => rates_of(samples, &both(saturated, shared)),
         };
         if share.is_none() {
             note_of(
@@ -357,6 +358,13 @@ impl Size<'_> {
                 samples.len()
             ));
         }
+        if busy_alike.len() < samples.len() {
+            marks.push(format!(
+                "the processor was shared evenly in {} of {} trials; only these count",
+                busy_alike.len(),
+                samples.len()
+            ));
+        }
         if !even {
             marks.push("the routers did not share the processor evenly".to_owned());
             note_of(
@@ -366,7 +374,7 @@ impl Size<'_> {
                  processor time are",
             );
         }
-        let per_cpu_mean = (per_cpu.len() == samples.len()).then(|| geometric_mean(&per_cpu)).flatten();
+        let per_cpu_mean = (per_cpu.len() == busy_alike.len()).then(|| geometric_mean(&per_cpu)).flatten();
         let of = |count: fn(&Sample) -> u64| samples.iter().map(count).sum::<u64>();
         RATES.add(
             outcome,
@@ -420,11 +428,23 @@ impl Size<'_> {
         }
     }
 
-    fn write_ratios(&self, outcome: &mut Outcome, against: &str, own: &[Sample], first: &[Sample], counted: &[bool]) {
-        let both = || own.iter().zip(first);
-        let of = |samples| rates_of(samples, counted);
+    fn write_ratios(
+        &self,
+        outcome: &mut Outcome,
+        against: &str,
+        own: &[Sample],
+        first: &[Sample],
+        (saturated, shared): (&[bool], &[bool]),
+    ) {
+        let pairs = || own.iter().zip(first);
+        let counted = both(saturated, shared);
+        let of = |samples| rates_of(samples, &counted);
         let rates: Vec<(f64, f64)> = of(own).into_iter().zip(of(first)).collect();
-        let per_cpu: Vec<(f64, f64)> = both().filter_map(|(a, b)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s)).collect();
+        let per_cpu: Vec<(f64, f64)> = pairs()
+            .zip(shared)
+            .filter(|(_, shared)| **shared)
+            .filter_map(|((a, b), _)| a.frames_per_cpu_s.zip(b.frames_per_cpu_s))
+            .collect();
         let trials: Vec<u64> = own.iter().map(|sample| sample.trial).collect();
         for (figure, pairs) in [("forwarding rate", rates), ("frames per second of processor time", per_cpu)] {
             let Some(PairedRatio { ratio, low, high, pairs, .. }) = ratio_of_pairs(&pairs) else { continue };
@@ -439,7 +459,7 @@ impl Size<'_> {
             };
             RATIOS.add(outcome, row, trials.clone(), []);
         }
-        for (number, (a, b)) in (1..).zip(both()) {
+        for (number, (a, b)) in (1..).zip(pairs()) {
             if b.rate_pps > 0.0 {
                 let point = xy_of(f64::from(number), a.rate_pps / b.rate_pps, a.trial);
                 RATIO.curve(outcome, &self.pattern.label(), point);

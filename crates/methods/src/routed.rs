@@ -193,7 +193,7 @@ pub fn with_routes(
     ended
 }
 
-/// Advertises `count` routes from these ports together, and waits until each of them has received those of the others.
+/// Advertises `count` routes, an equal part from each of these ports, and waits until every port has received the parts of the others.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if a port has no session; [`TestError::Failed`] if the DUT does not pass the whole table on.

@@ -46,7 +46,7 @@ pub enum Progress<'a> {
         /// Time left for the whole run, estimated.
         left: Duration,
     },
-    /// A test goes on that had waited while another DUT was measured.
+    /// The next messages are about this DUT.
     GoesOn {
         /// DUT.
         dut: &'a str,

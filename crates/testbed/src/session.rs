@@ -19,7 +19,7 @@ pub struct Session {
     pub tolerance: Tolerance,
     /// Current round, from 1.
     pub round: u32,
-    /// Where the tests of this DUT wait for those of the others, if several DUTs are up.
+    /// The place of this DUT at the turnstile, if several DUTs are up.
     pub(crate) place: Option<Place>,
     trials: Arc<Mutex<Trials>>,
 }

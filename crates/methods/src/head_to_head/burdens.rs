@@ -84,8 +84,10 @@ pub(super) fn with_tables(
     tables.iter().try_for_each(|(_, table)| table.spread.aim(bed, false))?;
     bed.routing()?.reset(patience(params))?;
     // A router that still removes routes would lose the next duet.
-    for dut in 0..outcomes.len() {
-        await_idle(bed, dut, patience(params))?;
+    for (dut, outcome) in outcomes.iter_mut().enumerate() {
+        if !await_idle(bed, dut, patience(params))? {
+            note(outcome, "The router still removed the table when the next test began.");
+        }
     }
     ended
 }
@@ -105,21 +107,21 @@ fn learn_all(
                 TestError::Failed(why) => TestError::Failed(format!("{name}: {why}")),
                 e => e,
             })?;
-            await_idle(bed, dut, patience(params))?;
+            let rested = await_idle(bed, dut, patience(params))?;
             let cpu_s = before.zip(cpu(bed, dut)).map(|(then, now)| now.saturating_sub(then).as_secs_f64());
             let routes = u64::from(table.spread.case.all.len());
             let outcome = &mut outcomes[dut];
-            LEARNED.add(outcome, LearnedRow { family, routes, load_s: table.load_s, cpu_s }, [], []);
+            let busy = (!rested).then(|| "still at work when the flood began".to_owned());
+            LEARNED.add(outcome, LearnedRow { family, routes, load_s: table.load_s, cpu_s }, [], busy);
             match cpu_s {
+                Some(_) if !rested => {}
                 Some(_) => outcome.ranks.push(lower(
                     format!("head_to_head_table_{family}_cpu_s"),
                     format!("Processor time to take and pass on the table, {family}"),
                     "s",
                     cpu_s,
                 )),
-                None => {
-                    note(outcome, "The router's own processor time is not known, so that of the table is left out.")
-                }
+                None => note(outcome, "The processor time for the table is not known."),
             }
             table.spread.aim(bed, true)?;
             tables.push((dut, table));
@@ -132,8 +134,9 @@ fn cpu(bed: &mut dyn Testbed, dut: usize) -> Option<Duration> {
     bed.router_cpu()?.get(dut).copied()
 }
 
-/// Waits until a router rests: it may install or remove routes long after its peers are done.
-fn await_idle(bed: &mut dyn Testbed, dut: usize, limit: Duration) -> Result<(), TestError> {
+/// Waits until a router rests: it may install or remove routes long after its peers are done. False if it does not within `limit`. A router
+/// whose processor time is not known is not waited for.
+fn await_idle(bed: &mut dyn Testbed, dut: usize, limit: Duration) -> Result<bool, TestError> {
     let mut waited = Duration::ZERO;
     let mut last = cpu(bed, dut);
     while let (Some(then), true) = (last, waited < limit) {
@@ -141,10 +144,10 @@ fn await_idle(bed: &mut dyn Testbed, dut: usize, limit: Duration) -> Result<(), 
         waited += STILL;
         last = cpu(bed, dut);
         if last.is_some_and(|now| now.saturating_sub(then) < STILL.mul_f64(IDLE)) {
-            break;
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(last.is_none())
 }
 
 /// Waits until every router forwards to every route.

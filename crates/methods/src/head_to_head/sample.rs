@@ -53,6 +53,18 @@ pub(super) fn rates_of(samples: &[Sample], counted: &[bool]) -> Vec<f64> {
     samples.iter().zip(counted).filter(|(_, counted)| **counted).map(|(sample, _)| sample.rate_pps).collect()
 }
 
+/// The trials that are in both lists.
+pub(super) fn both(a: &[bool], b: &[bool]) -> Vec<bool> {
+    a.iter().zip(b).map(|(a, b)| *a && *b).collect()
+}
+
+/// Whether the routers shared the processor evenly, for each trial. `samples` are those of each router.
+pub(super) fn shared_evenly(samples: &[Vec<Sample>]) -> Vec<bool> {
+    let trials = samples.iter().map(Vec::len).min().unwrap_or(0);
+    let of_trial = |trial: usize| samples.iter().map(|of_dut| vec![of_dut[trial]]).collect::<Vec<_>>();
+    (0..trials).map(|trial| is_even(&shares(&of_trial(trial)))).collect()
+}
+
 /// Routers share a processor evenly if the share of each is within this part of the even one.
 const EVEN: f64 = 0.1;
 
@@ -121,6 +133,14 @@ mod tests {
         let of = |ns| Sample { cpu_ns: ns, ..Sample::of(&result(Vec::new(), None)) };
         assert_eq!(shares(&[vec![of(Some(1)), of(Some(2))], vec![of(Some(4)), of(Some(5))]]), [Some(0.25), Some(0.75)]);
         assert_eq!(shares(&[vec![of(Some(1))], vec![of(None)]]), [None, None]);
+    }
+
+    #[test]
+    fn a_trial_in_which_a_router_had_other_work_is_no_pair() {
+        let of = |ns| Sample { cpu_ns: Some(ns), ..Sample::of(&result(Vec::new(), None)) };
+        let samples = [vec![of(50), of(60), of(49)], vec![of(50), of(40), of(51)]];
+        assert_eq!(shared_evenly(&samples), [true, false, true]);
+        assert_eq!(both(&[true, true, false], &shared_evenly(&samples)), [true, false, false]);
     }
 
     #[test]

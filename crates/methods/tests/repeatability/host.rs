@@ -44,7 +44,7 @@ pub const HOSTS: &[Host] = &[
 /// When the DUTs of a round are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// All tests of a DUT, then those of the next one.
+    /// The tests of one DUT follow each other, then the next DUT is measured.
     OneAfterAnother,
     /// A trial of each DUT, then the next trial of each.
     Turns,
@@ -175,7 +175,7 @@ struct Pair {
     a: usize,
     b: usize,
     comparison: Comparison,
-    /// That of a duet.
+    /// The ratio, if it is a duet.
     ratio: Option<PairedRatio>,
 }
 

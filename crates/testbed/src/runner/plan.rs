@@ -99,7 +99,7 @@ fn is_joint(suite: &Suite, test: &TestConfig) -> bool {
     suite.duts.len() > 1 && method(test).is_joint()
 }
 
-/// The turns of a run, in order: in each round the tests of each DUT, then those of all DUTs together.
+/// The turns of a run, in order. Each round first tests the DUTs separately, then head to head.
 pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
     let (joint, alone): (Vec<usize>, Vec<usize>) =
         (0..suite.tests.len()).partition(|test| is_joint(suite, &suite.tests[*test]));

@@ -10,19 +10,27 @@ use std::time::Duration;
 const OWN: u32 = 3;
 /// Attempts in all, most of them spoilt by the host alone.
 const ALL: u32 = 20;
+/// The same where each attempt takes many seconds.
+const FEW: u32 = 5;
 
 /// Attempts at one trial.
 #[derive(Debug)]
 pub struct Attempts {
     number: u32,
     counted: u32,
+    most: u32,
     since_s: Option<f64>,
 }
 
 impl Attempts {
     /// Before the first attempt, and before what prepares it.
     pub fn begin(bed: &mut dyn Testbed) -> Attempts {
-        Attempts { number: 1, counted: 0, since_s: bed.now_s() }
+        Attempts { number: 1, counted: 0, most: ALL, since_s: bed.now_s() }
+    }
+
+    /// As [`Attempts::begin`], for something that takes many seconds and is repeated less often.
+    pub fn few(bed: &mut dyn Testbed) -> Attempts {
+        Attempts { most: FEW, ..Attempts::begin(bed) }
     }
 
     /// Number of the current attempt, from 1.
@@ -36,16 +44,21 @@ impl Attempts {
     /// [`TestError::Unfit`] if it may not be repeated any more.
     pub fn passed(&mut self, bed: &mut dyn Testbed, result: &TrialResult) -> Result<bool, TestError> {
         let Validity::Invalid(reasons) = &result.validity else { return Ok(true) };
+        if self.again(bed, reasons, result.elapsed_s) { Ok(false) } else { Err(TestError::Unfit(reasons.clone())) }
+    }
+
+    /// Whether an attempt that was spoilt for these reasons is repeated. It took `elapsed_s` seconds on a bed without a clock.
+    pub fn again(&mut self, bed: &mut dyn Testbed, reasons: &[String], elapsed_s: f64) -> bool {
         let now_s = bed.now_s();
-        let took_s = now_s.zip(self.since_s).map_or(result.elapsed_s, |(now, since)| now - since);
+        let took_s = now_s.zip(self.since_s).map_or(elapsed_s, |(now, since)| now - since);
         self.since_s = now_s;
         let took = Duration::try_from_secs_f64(took_s).unwrap_or_default();
         let excused = by_host_alone(reasons) && bed.may_repeat(took);
         self.counted += u32::from(!excused);
-        if self.counted == OWN || self.number == ALL {
-            return Err(TestError::Unfit(reasons.clone()));
+        if self.counted == OWN || self.number == self.most {
+            return false;
         }
         self.number += 1;
-        Ok(false)
+        true
     }
 }

@@ -2,11 +2,12 @@
 //! passes each of them on, until one is missing (the core router test of 2001; no RFC defines it).
 
 use crate::Method;
+use crate::attempts::Attempts;
 use crate::columns;
 use crate::parameters::{fewer, params};
 use crate::report::{higher, lower, note};
 use crate::route_steps::{self, StepPlots, Steps};
-use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
+use crate::route_tests::{self, Case, PATIENCE, complaint, for_each_family, thousands};
 use crate::routes_sent;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -103,18 +104,58 @@ impl Method for BgpTableCapacity {
     }
 }
 
+/// Climbs again while the host disturbs the times of the steps, and keeps the fastest attempt: a host takes time from a router
+/// and never gives it any.
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+    let mut attempts = Attempts::few(bed);
+    let mut fastest: Option<(f64, Outcome)> = None;
+    let mut repeated = Vec::new();
+    loop {
+        let mut attempt = outcome.clone();
+        let Climb { elapsed_s, disturbed } = attempt_to_climb(bed, family, params, &mut attempt)?;
+        let last = disturbed.is_empty() || !attempts.again(bed, &disturbed, elapsed_s);
+        if !last {
+            repeated.push(format!("{family}: disturbed, so measured again: {}", disturbed.join("; ")));
+        }
+        if disturbed.is_empty() || fastest.as_ref().is_none_or(|(least, _)| elapsed_s < *least) {
+            fastest = Some((elapsed_s, attempt));
+        }
+        if last {
+            *outcome = fastest.map(|(_, outcome)| outcome).unwrap_or_default();
+            outcome.notes.extend(repeated);
+            return Ok(());
+        }
+        bed.routing()?.reset(PATIENCE.get(params))?;
+    }
+}
+
+/// An attempt to take all steps.
+struct Climb {
+    /// Time of all complete steps, in seconds.
+    elapsed_s: f64,
+    /// What the host did meanwhile.
+    disturbed: Vec<String>,
+}
+
+fn attempt_to_climb(
+    bed: &mut dyn Testbed,
+    family: Family,
+    params: &Params,
+    outcome: &mut Outcome,
+) -> Result<Climb, TestError> {
     let case = Case::new(bed, family, params, 2, MAX_ROUTES.get(params))?;
     let (origin, observer) = (case.peers[0], case.peers[1]);
     let steps = Steps::begin(bed, params, case, (origin, observer), STEP.get(params))?;
     let (watch, most) = (steps.watch, steps.most);
     let mut capacity = 0;
     let (mut elapsed_s, mut limited) = (0.0, false);
-    let mut failure = None;
+    let (mut failure, mut disturbed) = (None, Vec::new());
     while capacity < most && failure.is_none() {
         let part = steps.part(bed, "BGP table capacity", capacity);
         let cpu = bed.routing()?.dut().cpu_time();
+        bed.routing()?.watch_host();
         let settled = steps.advertise(bed, params, &part)?;
+        let held_up = bed.routing()?.disturbed();
         let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
@@ -132,6 +173,10 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             if slow {
                 marks.push("tester-limited".into());
             }
+            // The host makes no route missing, so it only matters for times.
+            limited |= !held_up.is_empty();
+            marks.extend(held_up.iter().cloned());
+            disturbed.extend(held_up);
         } else {
             marks.push(complaint.clone());
             failure = Some(format!("{family}: stopped at {} routes: {complaint}", thousands(part.end.into())));
@@ -171,7 +216,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         route_steps::note_all_done(outcome, family, most);
     }
     rank(outcome, family, stayed.is_none().then_some(capacity), elapsed_s, capacity == most, limited);
-    Ok(())
+    Ok(Climb { elapsed_s, disturbed })
 }
 
 /// Waits while the full table must stay. Returns the reason if it did not stay.

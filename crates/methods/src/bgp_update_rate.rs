@@ -2,6 +2,7 @@
 //! peer without falling behind (terms of RFC 4098; no RFC defines it).
 
 use crate::Method;
+use crate::attempts::Attempts;
 use crate::columns;
 use crate::parameters::{params, shorter};
 use crate::report::{PlotSpec, higher, note, xy};
@@ -123,6 +124,8 @@ struct Pace {
     lag_s: f64,
     complete: bool,
     complaint: String,
+    /// What the host did meanwhile.
+    disturbed: Vec<String>,
     /// Seconds for which the DUT held the session back, and for which the tester was late.
     held_s: f64,
     late_s: f64,
@@ -155,6 +158,7 @@ impl Train<'_> {
         let count = (changes / turns).clamp(1, self.case.all.len().into()) as u32;
         let watch = self.watch;
         let routing = bed.routing()?;
+        routing.watch_host();
         let begun = routing.now_s();
         for turn in 0..turns {
             let change = if turn % 2 == 0 { Change::Withdraw } else { Change::Advertise };
@@ -189,6 +193,7 @@ impl Train<'_> {
             }
         }
         let routing = bed.routing()?;
+        let disturbed = routing.disturbed();
         let last = routing.verified(watch).last_change_s.unwrap_or(sent_at);
         let complaint = complaint(routing, watch, &settled);
         let pace = Pace {
@@ -197,6 +202,7 @@ impl Train<'_> {
             lag_s: (last - sent_at).max(0.0),
             complete: settled.complete,
             complaint,
+            disturbed,
             held_s: sending.held_s,
             late_s: sending.late_s,
             beyond_s: (sent_at - begun - (turns * u64::from(count)) as f64 / f64::from(rate)).max(0.0),
@@ -218,10 +224,10 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let (mut good, mut bad): (u32, Option<u32>) = (0, None);
     let mut rate = FIRST_RATE.get(params).min(most);
     let mut refinements = REFINEMENTS.get(params);
-    // The lowest pace that the tester did not reach although the router had room and the second peer was not behind. No
-    // figure of the router may rest on it.
-    let mut short: Option<u32> = None;
-    let mut attempt = 1;
+    // The lowest pace that the tester did not reach although the router had room and the second peer was not behind, or that the
+    // host disturbed in all attempts (then true). No figure of the router may rest on it.
+    let mut short: Option<(u32, bool)> = None;
+    let (mut attempt, mut attempts) = (1, Attempts::begin(bed));
     loop {
         bed.progress(&format!("update rate, {family}: {} changes/s", thousands(rate.into())), 0, 0);
         let pace = train.run(bed, rate)?;
@@ -230,6 +236,9 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
         let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
         let again = fell_short && attempt < ATTEMPTS;
+        // A host that takes time from a router helps none to keep up.
+        let disturbed = pace.complete && !kept_up && !pace.disturbed.is_empty();
+        let again = if disturbed { attempts.again(bed, &pace.disturbed, pace.beyond_s) } else { again };
         let mut marks = Vec::new();
         if !pace.complete {
             marks.push(pace.complaint.clone());
@@ -237,6 +246,9 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             marks.push("the router held the session back".into());
         } else if slow {
             marks.push("the tester fell short".into());
+        }
+        if disturbed {
+            marks.extend(pace.disturbed.iter().cloned());
         }
         if again {
             marks.push("repeated".into());
@@ -258,10 +270,10 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         );
         PLOT.dot(outcome, &family.to_string(), xy(f64::from(rate), (pace.lag_s * 1e3).max(0.001)));
         if again {
-            attempt += 1;
+            attempt += u32::from(!disturbed);
             continue;
         }
-        attempt = 1;
+        (attempt, attempts) = (1, Attempts::begin(bed));
         if !pace.complete {
             bad = Some(rate);
             note(
@@ -274,7 +286,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             good = good.max(rate);
         } else {
             bad = Some(bad.map_or(rate, |b| b.min(rate)));
-            short = fell_short.then_some(rate).or(short);
+            short = (fell_short || disturbed).then_some((rate, disturbed)).or(short);
         }
         rate = match bad {
             None if rate >= most => break,
@@ -293,11 +305,15 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         note(outcome, format!("{family}: at least {} changes per second; more were not tried", thousands(good.into())));
     }
     // The bound is the router's only if the router was behind at the lowest pace that failed.
-    let limited = bad.is_none() || short == bad;
-    if let Some(short) = short.filter(|_| limited) {
-        let (bound, short) = (thousands(good.into()), thousands(short.into()));
+    let limited = bad.is_none() || short.map(|(pace, _)| pace) == bad;
+    if let Some((pace, disturbed)) = short.filter(|_| limited) {
+        let (bound, pace) = (thousands(good.into()), thousands(pace.into()));
+        let why = match disturbed {
+            true => format!("the host disturbed every attempt at {pace}"),
+            false => format!("the tester itself fell short of {pace} while the router had room"),
+        };
         let found = if good > 0 { format!("at least {bound} changes per second") } else { "no figure".into() };
-        note(outcome, format!("{family}: {found}; the tester itself fell short of {short} while the router had room"));
+        note(outcome, format!("{family}: {found}; {why}"));
     }
     // Nothing is known of the router. A figure without a value would say that the router failed.
     if good == 0 && limited {

@@ -219,6 +219,14 @@ pub trait Routing {
     /// complete.
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError>;
 
+    /// Begins to watch what the host does to tester and DUT, for a time that no trial measures.
+    fn watch_host(&mut self) {}
+
+    /// What the host did since [`Routing::watch_host`] beyond the limits of a trial; empty if the time may be used.
+    fn disturbed(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Result of a watch so far.
     fn verified(&self, watch: WatchIndex) -> Verified;
 

@@ -8,7 +8,7 @@ mod own_losses;
 mod through;
 
 use crate::extra::{self, Compiled};
-use crate::host::HostWatch;
+use crate::host::{HostSince, HostWatch};
 use crate::learning::learning;
 use crate::observer::{Observer, Progress};
 use crate::session::Session;
@@ -295,6 +295,19 @@ impl<'a> Bench<'a> {
             amend(started, result);
         }
         self.conclude(spec, outcome, attempt)
+    }
+
+    /// Begins to watch what the host does, outside of a trial.
+    pub(crate) fn watch_host(&mut self) -> HostSince {
+        HostSince { readings: self.host.begin(&self.rig, &mut *self.device), at: self.rig.now() }
+    }
+
+    /// What the host did since then beyond the limits of a trial.
+    pub(crate) fn disturbed(&mut self, since: HostSince) -> Vec<String> {
+        let elapsed_s = self.rig.now().since(since.at).as_secs_f64();
+        let mut seen = TrialResult { elapsed_s, sending_s: elapsed_s, ..TrialResult::default() };
+        self.host.end(since.readings, &self.rig, &mut *self.device, &mut seen);
+        validity::disturbed(&seen, &self.tolerance.host)
     }
 
     /// As [`drophammer_methods::Testbed::may_repeat`].

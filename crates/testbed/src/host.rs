@@ -1,6 +1,7 @@
 //! Effects of the machine on tester and DUT during a trial, apart from what they did themselves.
 
 use drophammer_lab::{Dut, ThreadTimes, receive_time};
+use drophammer_model::Instant;
 use drophammer_model::trial::{Held, ProcessorRecord, Silences, TrialResult};
 use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Stalls, Times, Watch, Watched, own_times};
@@ -96,6 +97,12 @@ impl HostWatch {
         health.dut_used_ns = used.map(nanoseconds);
         result.dut_cpu = used.and_then(|used| share_of_load(used, result.sending_s, result.receiving_s));
     }
+}
+
+/// Readings at the start of a time that is no trial.
+pub(crate) struct HostSince {
+    pub(crate) readings: Before,
+    pub(crate) at: Instant,
 }
 
 /// The tester's share of the processor time that forwarding took.

@@ -6,6 +6,7 @@ mod standing;
 mod tables;
 
 use crate::bench::{Bench, Failure, failed};
+use crate::host::HostSince;
 use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource};
 use drophammer_methods::routing::{PeerIndex, RoutesSent, TableChoice, WatchIndex};
 use drophammer_methods::{
@@ -61,6 +62,8 @@ pub struct RoutingState {
     port_failure: Option<String>,
     /// True if a session was ended, after which the DUT may refuse it for a while.
     pub(crate) ended_some: bool,
+    /// Readings since which the host is watched.
+    watched: Option<HostSince>,
 }
 
 impl RoutingState {
@@ -95,6 +98,7 @@ impl RoutingState {
             ceilings: RouteCeilings::new(),
             port_failure: None,
             ended_some: false,
+            watched: None,
         }
     }
 
@@ -324,6 +328,14 @@ impl Routing for BgpRouting<'_> {
 
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
         self.settled(watches, patience)
+    }
+
+    fn watch_host(&mut self) {
+        self.state.watched = Some(self.bench.watch_host());
+    }
+
+    fn disturbed(&mut self) -> Vec<String> {
+        self.state.watched.take().map_or_else(Vec::new, |since| self.bench.disturbed(since))
     }
 
     fn verified(&self, watch: WatchIndex) -> Verified {

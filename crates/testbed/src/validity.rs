@@ -104,9 +104,25 @@ const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
 fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
-    let health = &result.health;
     // A drain that goes on for late frames is no time in which the host may do more.
-    let most_ns = (result.sending_s + spec.drain_s) * 1e9;
+    let mut reasons = disturbances(result, (result.sending_s + spec.drain_s) * 1e9, latency, tolerance);
+    if let Some(dut) = &result.health.dut_processor
+        && stood_still(result, spec.peak_pps(), tolerance.stall)
+    {
+        let stall = show_duration(Duration::from_nanos(dut.standstill_ns()));
+        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {stall}"));
+    }
+    reasons
+}
+
+/// The same for a time without traffic, during which the DUT had other work.
+pub(crate) fn disturbed(result: &TrialResult, tolerance: &HostTolerance) -> Vec<String> {
+    disturbances(result, result.elapsed_s * 1e9, false, tolerance)
+}
+
+/// Waits for processors, and what a hypervisor took, in `most_ns` at most.
+fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
+    let health = &result.health;
     let mut reasons = Vec::new();
     let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
@@ -137,10 +153,6 @@ fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &
         let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (`{name}` the most)"));
         let what = format!("the DUT waited for its processor, which other programs had{most},");
         complain(what, waited, watched_ns, tolerated);
-    }
-    if stood_still(result, spec.peak_pps(), tolerance.stall) {
-        let stall = show_duration(Duration::from_nanos(dut.standstill_ns()));
-        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {stall}"));
     }
     reasons
 }

@@ -51,6 +51,8 @@ struct Router {
     pending_s: f64,
     now_s: f64,
     resets: u32,
+    /// Seconds by which the host slows the router down, for each time that is watched; 0 for a calm one.
+    busy: Vec<f64>,
 }
 
 impl Router {
@@ -84,6 +86,7 @@ impl Router {
             pending_s: 0.0,
             now_s: 0.0,
             resets: 0,
+            busy: Vec::new(),
         }
     }
 
@@ -225,6 +228,16 @@ impl Routing for Router {
         })
     }
 
+    /// The router is slower while the host is busy.
+    fn watch_host(&mut self) {
+        self.pending_s += self.busy.first().copied().unwrap_or_default();
+    }
+
+    fn disturbed(&mut self) -> Vec<String> {
+        let busy = !self.busy.is_empty() && self.busy.remove(0) > 0.0;
+        if busy { vec!["host busy: the DUT waited".into()] } else { Vec::new() }
+    }
+
     fn verified(&self, _: WatchIndex) -> Verified {
         let (expected, missing) = (self.expected.len() as u64, self.missing() as u64);
         let last_change_s = self.dumped_at;
@@ -299,6 +312,29 @@ fn a_router_that_takes_all_routes_has_at_least_these() {
     assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; more were not tried".to_owned()));
     // The full table was held.
     assert_eq!(bed.bed.settled, Duration::from_secs(1));
+}
+
+#[test]
+fn a_time_that_the_host_disturbed_is_measured_again() {
+    let load = |busy: &[f64], limit| {
+        let mut bed = Router { route_s: 1e-3, busy: busy.to_vec(), limit, ..Router::new(1) };
+        let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 1_000)]);
+        assert_eq!((end, rows(&outcome).len()), (Ok(()), 1));
+        let again = outcome.notes.iter().filter(|note| note.contains("disturbed, so measured again")).count();
+        let rank = outcome.ranks.iter().find(|rank| rank.key == "bgp_load_ipv4_s").unwrap();
+        (rank.value.map(|s| (s * 1e3).round()), rank.tester_limited, rows(&outcome)[0].marks.len(), again)
+    };
+    assert_eq!(load(&[], usize::MAX), (Some(1_500.0), false, 0, 0));
+    assert_eq!(load(&[0.5, 0.7], usize::MAX), (Some(1_500.0), false, 0, 2), "the third attempt counts");
+    let always = [0.5, 0.7, 0.3, 0.6, 0.4, 0.2];
+    assert_eq!(load(&always, usize::MAX), (Some(1_800.0), true, 1, 4), "the fastest of five is a bound");
+    assert_eq!(load(&always, 900), (None, false, 1, 0), "a busy host makes no route missing");
+    // A dump is timed one by one; the second of two is disturbed once.
+    let mut bed = Router { route_s: 1e-3, busy: vec![0.0, 0.5, 0.0], ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
+    assert_eq!((end, rows(&outcome).len(), bed.busy.len()), (Ok(()), 2, 0));
+    assert!(outcome.notes.iter().any(|note| note.contains("disturbed, so dumped again")), "{:?}", outcome.notes);
+    assert!(outcome.ranks.iter().all(|rank| !rank.tester_limited));
 }
 
 #[test]

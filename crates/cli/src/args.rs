@@ -84,7 +84,7 @@ Exit codes: those of the run; 1 also when it was killed; 2 the folder is not tha
 Example:
   drophammer stop results/monday
 
-What was measured is kept. A second `stop` ends the run at once, without a report, as a second Ctrl-C does.
+What was measured is kept. A second `stop` more than a second later ends the run immediately, without a report, as a second Ctrl-C does.
 
 Exit codes: 0 the run has ended; 2 the folder is not that of a run; 3 the run cannot be reached from here.")]
     Stop {

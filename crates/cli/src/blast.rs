@@ -10,7 +10,7 @@ mod until_loss;
 use crate::Exit;
 use crate::args::BlastArgs;
 use crate::clock::secret;
-use crate::observer::stop_flag;
+use crate::observer::first_signal;
 use crate::output::{err, is_closed};
 use crate::run::{fail, queues_fit, threads_fit};
 use display::Display;
@@ -50,14 +50,18 @@ pub fn run(args: &BlastArgs) -> Exit {
         err!("note: {left_out}");
     }
     // Before any thread starts, so that all have the handler.
-    let stop = match stop_flag() {
-        Ok(stop) => stop,
+    let (stop, second) = match first_signal() {
+        Ok(signals) => signals,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
     let router = match args.dut.as_ref().map(|kind| Router::bring_up(kind, args, &stop)).transpose() {
         Ok(router) => router,
         Err(Failure { exit, text }) => return fail(exit, text),
     };
+    // The router's lab needs a process with a single thread.
+    if let Err(e) = second.listen() {
+        return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}"));
+    }
     if let Some(router) = &router {
         job.interfaces = router.interfaces();
     }

@@ -9,8 +9,11 @@ use drophammer_model::suite::Mask;
 use drophammer_store::{RunWriter, utc_now};
 use drophammer_testbed::{Observer, Progress};
 use serde_json::Value;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The observer of `drophammer run`.
 pub struct Watcher {
@@ -109,23 +112,62 @@ fn end_of_trial(rates: Option<&mut Rates>, record: &Record) {
     }
 }
 
-/// Ctrl-C, SIGTERM and SIGHUP set the flag. A second Ctrl-C or SIGTERM ends the program at once (the lab ends with it).
-/// A second SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when the
-/// shell ends.
+/// Signals within this time are one request. `timeout` sends its signal twice, to the program and to its process group; `make` and a
+/// terminal do the same.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// Ctrl-C, SIGTERM and SIGHUP set the flag. Another Ctrl-C or SIGTERM after more than a second ends the program immediately (the lab
+/// ends with it). Another SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when
+/// the shell ends.
+///
+/// # Errors
+/// Errors of installing a handler or of starting a thread.
+pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    let (stop, second) = first_signal()?;
+    second.listen()?;
+    Ok(stop)
+}
+
+/// What [`stop_flag`] does without a thread, for a process that must not have one yet. Until [`SecondSignal::listen`] no signal
+/// ends the program.
 ///
 /// # Errors
 /// Errors of installing a handler.
-pub fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
+pub fn first_signal() -> io::Result<(Arc<AtomicBool>, SecondSignal)> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    // The handlers of a signal run in this order: the first signal does not see its own flag.
+    let (stop, ends_now) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (signals, handler) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, ends_now.clone())?;
     }
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
+        signal_hook::low_level::pipe::register(signal, handler.try_clone()?)?;
     }
-    Ok(stop)
+    Ok((stop, SecondSignal { signals, ends_now }))
+}
+
+/// Decides when another signal ends the program immediately.
+pub struct SecondSignal {
+    /// Each signal writes a byte.
+    signals: UnixStream,
+    ends_now: Arc<AtomicBool>,
+}
+
+impl SecondSignal {
+    /// Waits for the first signal in a thread.
+    ///
+    /// # Errors
+    /// Errors of starting it.
+    pub fn listen(mut self) -> io::Result<()> {
+        let wait = move || {
+            if self.signals.read_exact(&mut [0]).is_ok() {
+                std::thread::sleep(ONE_REQUEST);
+                self.ends_now.store(true, Ordering::Relaxed);
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -91,7 +91,8 @@ wait $blast || echo $? > exit
 ip -s -j link > kernel
 $D blast vc vd --rate 500fps > table & blast=$!
 until [ $(wc -l < table) -ge 3 ]; do sleep 0.02; done
-kill -INT $blast
+# As timeout(1) does: to the program, and to its process group.
+kill -INT $blast $blast
 wait $blast || true
 ";
     let output = script(folder.path(), body);

@@ -325,7 +325,11 @@ fn ctrl_c_keeps_what_was_measured_and_reports_it() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, out) = start_and_wait(dir.path());
     let pid = child.id();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGINT).unwrap();
+    // Twice, as timeout(1) does it: to the program, and to its process group.
+    for _ in 0..2 {
+        let to = nix::unistd::Pid::from_raw(pid.cast_signed());
+        nix::sys::signal::kill(to, nix::sys::signal::Signal::SIGINT).unwrap();
+    }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let records = records(&out);
     let last = records.last().unwrap();

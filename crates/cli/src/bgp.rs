@@ -112,6 +112,25 @@ impl<'a> Feed<'a> {
             self.speaker.advertise(routes, self.job.packing)?;
         }
         self.speaker.start();
+        let kept = self.keep(stop);
+        let told = self.speaker.told();
+        let ended = kept.and_then(|()| Ok(self.speaker.stop(FAREWELL)?));
+        // What a session has done is told, however it ended.
+        if ended.is_ok() || self.up.is_some() {
+            self.summary(&told);
+        }
+        ended?;
+        let whole = told.session.losses == 0 && self.has_told_all();
+        Ok(match self.up {
+            // Without a session, nothing is known of the router.
+            None => Exit::Environment,
+            Some(_) if whole => Exit::Good,
+            Some(_) => Exit::Failed,
+        })
+    }
+
+    /// Keeps the session until it is to end.
+    fn keep(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         while !self.is_over(stop)? {
             let told_all = self.has_told_all();
             let up = self.up.is_some();
@@ -120,16 +139,7 @@ impl<'a> Feed<'a> {
             self.speaker.serve(LOOK, &event)?;
             self.look()?;
         }
-        let told = self.speaker.told();
-        self.speaker.stop(FAREWELL)?;
-        self.summary(&told);
-        let whole = told.session.losses == 0 && self.has_told_all();
-        Ok(match self.up {
-            // Without a session, nothing is known of the router.
-            None => Exit::Environment,
-            Some(_) if whole => Exit::Good,
-            Some(_) => Exit::Failed,
-        })
+        Ok(())
     }
 
     /// Whether the peer has acknowledged all routes, or there are none.

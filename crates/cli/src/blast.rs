@@ -211,11 +211,14 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
         let result = rig.finish(&|| false);
         (result, watcher.join())
     });
-    let result = result.map_err(ended)?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
-    // Standard output is closed; the exit code still gives the result.
-    let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port).frames));
-    Ok(Some(result))
+    // Where a port failed, the frames until then are shown before the error.
+    let counted = result.as_ref().ok().cloned().or_else(|| rig.cut_off().map(|counted| *counted));
+    if let Some(counted) = &counted {
+        // Standard output is closed; the exit code still gives the result.
+        let _ = display.summary(counted, [0, 1].map(|port| rig.hosts.sent(port).frames));
+    }
+    result.map(Some).map_err(ended)
 }
 
 /// Shows a line per second, and stops sending at the user's request.

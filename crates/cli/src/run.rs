@@ -155,6 +155,9 @@ pub fn run(args: &RunArgs) -> Exit {
     if !missing.is_empty() {
         return fail(Exit::Environment, missing.join("\nerror: "));
     }
+    if let Err(e) = drophammer_lab::refuse_host(&suite) {
+        return fail(Exit::Environment, e);
+    }
     // Besides the names of backends, the command line accepts only the automatic choice.
     let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     let simulated = suite.duts.iter().all(is_virtual);

@@ -67,6 +67,9 @@ pub enum LabError {
         /// What the user can do.
         remedy: String,
     },
+    /// Somebody set one of the tester's own interfaces down, so nothing is known of the DUT.
+    #[error("the interface {0} of this machine went down\n  remedy: ip link set {0} up")]
+    OwnInterface(String),
     /// The user asked to stop.
     #[error("stopped by the user")]
     Stopped,

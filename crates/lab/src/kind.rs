@@ -75,6 +75,15 @@ pub trait DutKind: Sync {
         self.configuration(dut, &self.part_of(role)).map(drop)
     }
 
+    /// Refuses a DUT for which the host lacks something that can be seen before a lab exists: its interfaces, and the right to use
+    /// them. Called in the host's namespaces.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] with the remedy.
+    fn refuse_host(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when probing shows that it is ready.
     /// Logs and rendered configuration go to the existing folder `work_dir`.
     ///

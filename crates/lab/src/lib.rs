@@ -52,7 +52,7 @@ pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use input_queue::here as input_queue_here;
 pub use kind::DutKind;
-pub use kinds::{KINDS, find, missing};
+pub use kinds::{KINDS, find, missing, refuse_host};
 pub use management::Asking;
 pub use netns::Netns;
 pub use packet_filter::{MOST_COUNTED as MOST_FILTER_COUNTERS, counter_name as filter_counter};

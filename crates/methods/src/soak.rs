@@ -303,6 +303,7 @@ impl Soaked {
         let (interval_s, begun_s) = (INTERVAL.seconds(params), bed.now_s());
         // Without a clock of the testbed, time is the sum of the trials.
         let mut trials_s = 0.0;
+        let mut spoilt = Vec::new();
         for number in 0..intervals {
             let passed = begun_s.zip(bed.now_s()).map_or(trials_s, |(begun, now)| now - begun);
             // Setting trials up and repeating invalid ones takes time too.
@@ -319,6 +320,7 @@ impl Soaked {
                 Err(TestError::Unfit(why)) => {
                     self.invalid += 1;
                     note_of(outcome, pattern, format!("an interval was invalid ({})", why.join("; ")));
+                    spoilt = why;
                     continue;
                 }
                 Err(other) => return Err(other),
@@ -332,7 +334,10 @@ impl Soaked {
             INTERVALS.add(outcome, row.clone(), [result.trial], []);
             self.rows.push((row, result.trial));
         }
-        if self.rows.is_empty() { Err(TestError::Unfit(vec!["every interval was invalid".into()])) } else { Ok(()) }
+        if !self.rows.is_empty() {
+            return Ok(());
+        }
+        Err(TestError::Unfit(vec![format!("every interval was invalid, at last because {}", spoilt.join("; "))]))
     }
 
     /// Adds the drifts and the figures. If the router `failed`, the figures have no value.

@@ -93,6 +93,8 @@ pub struct Rig {
     running: Option<Running>,
     /// Start of the traffic that ended last.
     started: Option<Instant>,
+    /// What was counted of traffic that ended with a failure.
+    cut_off: Option<Box<TrialResult>>,
     /// Whether each session was up at the last check.
     up: Vec<bool>,
 }
@@ -109,7 +111,7 @@ impl Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
         let up = vec![false; hosts.sessions()];
-        Rig { ports, hosts, running: None, started: None, up }
+        Rig { ports, hosts, running: None, started: None, cut_off: None, up }
     }
 
     /// Replaces the emulated devices. Sessions that were up are dropped without notifying their peers.
@@ -231,6 +233,11 @@ impl Rig {
         self.started
     }
 
+    /// What was counted of traffic that a failed port or thread ended. It is no result of a trial.
+    pub fn cut_off(&mut self) -> Option<Box<TrialResult>> {
+        self.cut_off.take()
+    }
+
     /// True if there is traffic.
     pub fn has_traffic(&self) -> bool {
         self.running.is_some()
@@ -247,7 +254,10 @@ impl Rig {
             if let Some(mut running) = self.running.take() {
                 let Rig { ports, hosts, .. } = self;
                 let Running { traffic, acts } = &mut running;
-                ports.drive(traffic, hosts, acts, stopped, until)?;
+                if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
+                    self.cut_off = Some(Box::new(merge(&traffic.reports())));
+                    return Err(e.into());
+                }
                 if traffic.is_over() {
                     self.started = traffic.started();
                     events.push(Event::TrafficEnded(Box::new(merge(&traffic.reports()))));

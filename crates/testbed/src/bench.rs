@@ -221,7 +221,10 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// [`TestError::DutDied`] with what happened to it.
     pub(crate) fn check_device(&mut self) -> Result<(), TestError> {
-        self.device.check().map_err(|e| TestError::DutDied(e.to_string()))
+        self.device.check().map_err(|e| match e {
+            LabError::OwnInterface(_) => TestError::Unfit(vec![e.to_string()]),
+            e => TestError::DutDied(e.to_string()),
+        })
     }
 
     /// Routes in the device's forwarding plane; also `None` if they cannot be read.

@@ -107,6 +107,12 @@ impl DutKind for External {
         ManagementPort::of(dut).map(drop)
     }
 
+    fn refuse_host(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
+        let names = dut.params.texts("interfaces").unwrap_or_default();
+        // A command may bring the links up.
+        free::refuse_host(&names, role, dut.params.text("setup").is_none())
+    }
+
     /// The user's commands configure it.
     fn configuration(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         Ok(Vec::new())
@@ -282,12 +288,7 @@ impl ExternalDut {
     }
 
     fn link_down(&self) -> Result<Option<String>, LabError> {
-        self.shared.on_host(|| {
-            let up = |name: &str| {
-                std::fs::read_to_string(format!("/sys/class/net/{name}/carrier")).is_ok_and(|c| c.trim() == "1")
-            };
-            self.interfaces.iter().find(|i| !up(&i.name)).map(|i| i.name.clone())
-        })
+        self.shared.on_host(|| self.interfaces.iter().find(|i| !free::has_link(&i.name)).map(|i| i.name.clone()))
     }
 
     /// The kernel's counters of the tester's interfaces, named as those of the lab's interfaces. None at all if one of
@@ -382,6 +383,7 @@ impl Dut for ExternalDut {
     }
 
     fn check(&mut self) -> Result<(), LabError> {
+        self.shared.on_host(|| free::refuse_down(self.interfaces.iter().map(|i| i.name.as_str())))??;
         if let Some(name) = self.link_down()? {
             return Err(LabError::Unusable {
                 what: format!("{name} lost its carrier"),

@@ -2,9 +2,13 @@
 
 use crate::enter::Shared;
 use crate::netns::ip_json;
+use crate::wait::{self, Look};
 use crate::{LabError, process, sweep};
+use drophammer_model::role::RouterRole;
+use nix::unistd::geteuid;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 /// Why an interface must not be used, and the remedy.
 type Objection = (String, String);
@@ -48,6 +52,62 @@ pub fn refuse_in_use(name: &str) -> Result<(), LabError> {
     refuse(link.and_then(|link| use_of(name, link, &host.routes)))
 }
 
+/// Time for links to come up before a run begins; auto-negotiation takes some seconds.
+const LINK: Duration = Duration::from_secs(5);
+
+/// Refuses interfaces that cannot be used in a run, before anything is started; `with_link`: also those without a link.
+///
+/// # Errors
+/// [`LabError::Unusable`] with the remedy; [`LabError::MissingProgram`], [`LabError::Command`] of ip(8).
+pub(super) fn refuse_host(names: &[String], role: &RouterRole, with_link: bool) -> Result<(), LabError> {
+    if !geteuid().is_root() {
+        return Err(LabError::Unusable {
+            what: format!("only root can use {} in a run", names.join(" and ")),
+            remedy: "run as root, or use a DUT of a kind that runs in a namespace".into(),
+        });
+    }
+    let host = Host::ask(&process::find("ip", "iproute2")?, &sweep::mark())?;
+    for (name, interface) in names.iter().zip(&role.interfaces) {
+        refuse(objection(name, interface.mtu, &host.links, &host.routes))?;
+    }
+    let down = || names.iter().find(|name| !has_link(name));
+    let awaited = wait::until(LINK, &|| false, || match down() {
+        Some(name) if with_link => Ok(Look::NotYet(name.clone())),
+        _ => Ok(Look::Ready(())),
+    });
+    match (awaited, down()) {
+        (Err(LabError::NotReady { .. }), Some(name)) => Err(LabError::Unusable {
+            what: format!("{name} has no link"),
+            remedy: "plug the cable in, or set the router's end up; a command `setup` may do that too".into(),
+        }),
+        (awaited, _) => awaited,
+    }
+}
+
+/// Whether the interface is up and its cable is connected.
+pub(super) fn has_link(name: &str) -> bool {
+    std::fs::read_to_string(format!("/sys/class/net/{name}/carrier")).is_ok_and(|carrier| carrier.trim() == "1")
+}
+
+/// Refuses interfaces that were set down on this machine, which no router can do.
+///
+/// # Errors
+/// [`LabError::OwnInterface`].
+pub(super) fn refuse_down<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), LabError> {
+    /// `IFF_UP`
+    const UP: u32 = 1;
+    let is_up = |name: &str| {
+        let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
+        flags
+            .and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok())
+            .is_some_and(|f| f & UP != 0)
+    };
+    match names.find(|name| !is_up(name)) {
+        Some(name) => Err(LabError::OwnInterface(name.to_owned())),
+        None => Ok(()),
+    }
+}
+
 fn refuse(objection: Option<Objection>) -> Result<(), LabError> {
     objection.map_or(Ok(()), |(what, remedy)| Err(LabError::Unusable { what, remedy }))
 }
@@ -60,10 +120,11 @@ fn text(value: &Value, key: &str) -> String {
 pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value]) -> Option<Objection> {
     let Some(link) = links.iter().find(|link| text(link, "ifname") == name) else {
         let known: Vec<_> = links.iter().map(|link| text(link, "ifname")).filter(|n| n != "lo").collect();
-        return Some((
-            format!("this machine has no interface {name}"),
-            format!("name one that it has: {}", known.join(", ")),
-        ));
+        let remedy = match known.as_slice() {
+            [] => "it has none but lo".to_owned(),
+            known => format!("name one that it has: {}", known.join(", ")),
+        };
+        return Some((format!("this machine has no interface {name}"), remedy));
     };
     if let Some(used) = use_of(name, link, routes) {
         return Some(used);

@@ -14,7 +14,7 @@ use crate::{DutKind, LabError, nftables, process, snmp, ssh};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{RouterRole, Tunnel};
-use drophammer_model::suite::DutConfig;
+use drophammer_model::suite::{DutConfig, Suite};
 use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
@@ -37,6 +37,15 @@ pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let needs = kind.needs(dut).into_iter().chain(of_tests).chain(agent.then_some(snmp::NEED));
     let needs = needs.chain(server.then_some(ssh::NEED));
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
+}
+
+/// Refuses DUTs for which the host lacks something ([`DutKind::refuse_host`]). To be called in the host's namespaces.
+///
+/// # Errors
+/// Those of the first DUT that is refused.
+pub fn refuse_host(suite: &Suite) -> Result<(), LabError> {
+    let role = RouterRole::of(&suite.ports);
+    suite.duts.iter().try_for_each(|dut| find(&dut.kind).map_or(Ok(()), |kind| kind.refuse_host(dut, &role)))
 }
 
 /// Capabilities of a router in a network namespace that forwards with this machine's kernel.

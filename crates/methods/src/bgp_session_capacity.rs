@@ -152,6 +152,7 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
     let sessions = higher("bgp_sessions", "BGP sessions", "sessions", Some(up as f64));
     outcome.ranks.push(RankFigure { capped: stopped.is_none(), ..sessions });
     let value = stopped.is_none().then_some(elapsed_s);
-    outcome.ranks.push(lower("bgp_sessions_s", "Time to bring all BGP sessions up", "s", value));
+    let why = format!("only {up} sessions came up");
+    outcome.ranks.push(lower("bgp_sessions_s", "Time to bring all BGP sessions up", "s", value).because(why));
     Ok(())
 }

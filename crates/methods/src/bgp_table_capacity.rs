@@ -254,5 +254,6 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s:
     let value = (whole && capacity.is_some()).then_some(elapsed_s);
     let title = format!("Time to take and pass on the table, {family}");
     let time = lower(format!("bgp_load_{name}_s"), title, "s", value);
-    outcome.ranks.push(RankFigure { tester_limited: limited, ..time });
+    let why = "the table did not become complete, or did not stay so";
+    outcome.ranks.push(RankFigure { tester_limited: limited, ..time.because(why) });
 }

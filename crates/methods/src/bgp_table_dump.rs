@@ -158,6 +158,8 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let key = format!("bgp_dump_{}_s", family.to_string().to_lowercase());
     let title = format!("Full table of {} routes to a new peer, {family}", thousands(routes));
     let value = (times.len() == repeats as usize).then(|| mean(&times));
-    outcome.ranks.push(RankFigure { tester_limited: limited, ..lower(key, title, "s", value) });
+    outcome
+        .ranks
+        .push(RankFigure { tester_limited: limited, ..lower(key, title, "s", value).because("a dump was incomplete") });
     Ok(())
 }

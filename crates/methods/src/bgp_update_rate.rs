@@ -306,6 +306,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     }
     // The bound is the router's only if the router was behind at the lowest pace that failed.
     let limited = bad.is_none() || short.map(|(pace, _)| pace) == bad;
+    let mut spoilt = None;
     if let Some((pace, disturbed)) = short.filter(|_| limited) {
         let (bound, pace) = (thousands(good.into()), thousands(pace.into()));
         let why = match disturbed {
@@ -314,14 +315,15 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         };
         let found = if good > 0 { format!("at least {bound} changes per second") } else { "no figure".into() };
         note(outcome, format!("{family}: {found}; {why}"));
-    }
-    // Nothing is known of the router. A figure without a value would say that the router failed.
-    if good == 0 && limited {
-        return Ok(());
+        spoilt = Some(why).filter(|_| good == 0);
     }
     let key = format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase());
     let title = format!("Sustained update rate, {family}");
     let figure = higher(key, title, "changes/s", (good > 0).then_some(f64::from(good)));
-    outcome.ranks.push(RankFigure { tester_limited: limited, resolution: 0.15, ..figure });
+    let figure = RankFigure { tester_limited: limited, resolution: 0.15, ..figure };
+    outcome.ranks.push(match spoilt {
+        Some(why) => figure.spoilt(why),
+        None => figure.because("it did not keep up with the lowest rate of changes"),
+    });
     Ok(())
 }

@@ -414,17 +414,24 @@ impl Measured {
             }
             // A mean over only the events that completed would favour a router that sometimes does not complete.
             let value = (never[way] == 0 && !times.is_empty()).then(|| mean(times));
+            let why = format!(
+                "{} of {} changes were not finished before the next one (`interval`)",
+                never[way],
+                never[way] as usize + times.len()
+            );
             let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
             let key = format!("convergence_{word}_{name}_s");
             // Means that differ by less than the resolution of the times are equal.
             let figure = |key, title, value| lower_by_difference(key, title, "s", value, of.resolution_s());
             match of.lowered {
-                None => outcome.ranks.push(figure(key, title, value)),
+                None => outcome.ranks.push(figure(key, title, value).because(why)),
                 // This router has no figure at the common load, and a separate figure at the lower load.
                 Some(Percent(percent)) => {
                     let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
-                    outcome.ranks.push(figure(key, title.clone(), None));
-                    outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value));
+                    let lossy =
+                        format!("it lost frames at the load of all routers; see the figure at {percent} % of it");
+                    outcome.ranks.push(figure(key, title.clone(), None).because(lossy));
+                    outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value).because(why));
                 }
             }
         }

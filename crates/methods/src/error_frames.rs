@@ -273,10 +273,12 @@ impl Method for ErrorFrames {
         note(outcome, format!("{sent} kinds were sent."));
         // If some kinds could not be measured, the number of wrong kinds is not comparable: a figure without a value
         // would say that the router failed.
-        if sent > 0 && unfit.is_empty() {
-            let title = "Kinds of wrong frames handled otherwise than the RFCs want";
-            let figure = Some(f64::from(wrong));
-            outcome.ranks.push(lower_by_difference("error_kinds_wrong", title, "kinds", figure, 1.0));
+        let title = "Kinds of wrong frames handled otherwise than the RFCs want";
+        let figure = lower_by_difference("error_kinds_wrong", title, "kinds", Some(f64::from(wrong)), 1.0);
+        match unfit.as_slice() {
+            [] if sent > 0 => outcome.ranks.push(figure),
+            [] => {}
+            [why, ..] => outcome.ranks.push(figure.spoilt(format!("{} kinds were not measured: {why}", unfit.len()))),
         }
         Ok(())
     }

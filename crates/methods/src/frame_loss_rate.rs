@@ -8,6 +8,7 @@ use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
 };
+use crate::pattern::Pattern;
 use crate::pattern::arrivals::watched;
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
@@ -83,6 +84,13 @@ fn loads(params: &Params) -> Vec<f64> {
     (0..).map(|i| 100.0 - f64::from(i) * step).take_while(|load| *load > 1e-9).collect()
 }
 
+/// The figure of a size: `loss` in % at the highest load.
+fn rank(pattern: &Pattern, rate_pps: f64, loss: Option<f64>) -> RankFigure {
+    let key = format!("frame_loss_{}_percent", pattern.size);
+    let title = format!("Frame loss at the highest load, {}", pattern.size_text());
+    RankFigure { load_pps: Some(rate_pps), ..lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT) }
+}
+
 impl Method for FrameLossRate {
     fn spec(&self) -> &'static TestSpec {
         &SPEC
@@ -109,6 +117,9 @@ impl Method for FrameLossRate {
                     Err(TestError::Unfit(why)) => {
                         let what = format!("{load:.1} % left out,");
                         note_unfit(outcome, pattern, &what, FrameRate(rate_pps), &why);
+                        if at == 0 {
+                            outcome.ranks.push(rank(pattern, rate_pps, None).spoilt(why.join("; ")));
+                        }
                         unfit.push(why.join("; "));
                         // Two loads with an unknown one between them are not consecutive.
                         clean = 0;
@@ -145,13 +156,8 @@ impl Method for FrameLossRate {
                 PLOT.dot(outcome, &pattern.size_text(), dot);
                 // Without the highest load there is no figure: a lower load is not comparable.
                 if at == 0 {
-                    let key = format!("frame_loss_{}_percent", pattern.size);
-                    let title = format!("Frame loss at the highest load, {}", pattern.size_text());
-                    outcome.ranks.push(RankFigure {
-                        tester_limited: limits.below_line() && result.lost() == 0,
-                        load_pps: Some(rate_pps),
-                        ..lower_by_difference(key, title, "%", Some(loss), LEAST_LOSS_PERCENT)
-                    });
+                    let tester_limited = limits.below_line() && result.lost() == 0;
+                    outcome.ranks.push(RankFigure { tester_limited, ..rank(pattern, rate_pps, Some(loss)) });
                 }
                 bed.settle(PAUSE.get(params))?;
                 clean = if result.lost() == 0 { clean + 1 } else { 0 };

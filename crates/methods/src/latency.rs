@@ -201,8 +201,8 @@ impl Method for Latency {
                     other => other?,
                 }
                 measured += results.len();
-                if step.compared && !results.is_empty() {
-                    rank(outcome, pattern, rate, &results);
+                if step.compared {
+                    rank(outcome, pattern, rate, &results, unfit.last().filter(|_| results.is_empty()));
                 }
             }
             if measured == 0 { Err(TestError::Unfit(unfit)) } else { Ok(()) }
@@ -391,7 +391,7 @@ fn write(
 
 /// The figures that rank routers. If a router loses frames at a load, the latency of the received frames is that of
 /// full queues, so there is no figure.
-fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult]) {
+fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], spoilt: Option<&String>) {
     let overloaded = is_overloaded(results);
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
@@ -404,6 +404,11 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[Tr
         let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());
         let figure = lower(format!("latency_{}_{key}_us", pattern.size), title, "µs", value);
-        outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
+        let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
+        outcome.ranks.push(match spoilt {
+            Some(why) => figure.spoilt(why.clone()),
+            None if overloaded => figure.because("frames were lost at this load, so it is that of full queues"),
+            None => figure.because("no frame arrived"),
+        });
     }
 }

@@ -436,15 +436,15 @@ fn row(
 
 /// Ranks the share at the highest load. If the tester may have caused the reordering, there is no figure.
 fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], order: Order) {
-    if order == Order::Doubtful {
-        note_of(outcome, pattern, "no share at the highest load: it is not told apart from the tester's own");
-        return;
-    }
     let share = known(results, |g| g.reordered).and_then(|count| percent_of(count, received(results)));
     let title = format!("Reordered frames at the highest load, {}", pattern.size_text());
     let key = format!("reordered_{}_percent", pattern.size);
     let figure = lower_by_difference(key, title, "%", share, LEAST_LOSS_PERCENT);
-    outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
+    let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
+    outcome.ranks.push(match order {
+        Order::Doubtful => figure.beyond("reordering at the highest load is not told apart from the tester's own"),
+        _ => figure.because("no frame arrived"),
+    });
 }
 
 fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bool) {

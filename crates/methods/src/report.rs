@@ -123,6 +123,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         rounds: Vec::new(),
         round_samples: Vec::new(),
         round_loads: Vec::new(),
+        missing: None,
     }
 }
 

@@ -347,7 +347,10 @@ fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times that differ by no more than one frame to a route are equal.
-        outcome.ranks.push(lower_by_difference(format!("{key}_{name}_{word}_ms"), title, "ms", value, exact_ms));
+        let figure = lower_by_difference(format!("{key}_{name}_{word}_ms"), title, "ms", value, exact_ms);
+        outcome
+            .ranks
+            .push(figure.because("frames to some routes did not arrive in the end, or none were sent to them"));
     }
 }
 

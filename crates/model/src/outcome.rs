@@ -220,6 +220,9 @@ pub struct RankFigure {
     pub unit: String,
     /// The figure; absent when the DUT could not be measured (it then ranks last).
     pub value: Option<f64>,
+    /// Why there is no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
     /// True if a larger figure is better.
     pub higher_is_better: bool,
     /// The limit was set by the tester, not by the DUT: the figure is a bound.
@@ -268,6 +271,27 @@ pub struct RankFigure {
     pub round_loads: Vec<Option<f64>>,
 }
 
+/// Why a figure has no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// For people: `not finished before the next event`.
+    pub why: String,
+    /// Who is to blame.
+    pub by: Blame,
+}
+
+/// Who is to blame for a figure without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blame {
+    /// The DUT, which failed.
+    Dut,
+    /// The tester or its host spoilt every attempt, so nothing is known of the DUT. A better moment may give the figure.
+    Spoilt,
+    /// This tester or user cannot measure it at all: it needs root, or a load that the tester cannot offer.
+    Beyond,
+}
+
 /// Loads that differ by at most this share count as the same.
 pub const SAME_LOAD: f64 = 0.05;
 
@@ -309,9 +333,32 @@ impl RankFigure {
         })
     }
 
-    /// As [`RankFigure::figure`]; a figure without a value means that the DUT failed, not that it was not measured.
+    /// As [`RankFigure::figure`]; a figure without a value means that the DUT failed, unless [`Missing`] blames somebody else.
     pub fn round(&self) -> RoundFigure {
-        self.figure().map_or(RoundFigure::Failed, RoundFigure::Measured)
+        match (self.figure(), &self.missing) {
+            (Some(figure), _) => RoundFigure::Measured(figure),
+            (None, Some(Missing { by: Blame::Spoilt | Blame::Beyond, .. })) => RoundFigure::NotMeasured,
+            (None, _) => RoundFigure::Failed,
+        }
+    }
+
+    /// The figure without a value because the DUT did not give one, for this reason.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> RankFigure {
+        let missing = self.value.is_none().then(|| Missing { why: why.into(), by: Blame::Dut });
+        RankFigure { missing, ..self }
+    }
+
+    /// The figure without a value because tester or host spoilt every attempt, for this reason.
+    #[must_use]
+    pub fn spoilt(self, why: impl Into<String>) -> RankFigure {
+        RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Spoilt }), ..self }
+    }
+
+    /// The figure without a value because it cannot be measured here, for this reason.
+    #[must_use]
+    pub fn beyond(self, why: impl Into<String>) -> RankFigure {
+        RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Beyond }), ..self }
     }
 
     /// As [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an

@@ -359,6 +359,7 @@ mod tests {
             rounds: vec![],
             round_samples: Vec::new(),
             round_loads: Vec::new(),
+            missing: None,
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };
         let table = Table { key: "t".into(), title: "T".into(), columns: vec![], rows: vec![row] };

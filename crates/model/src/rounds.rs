@@ -5,7 +5,7 @@ mod tables;
 
 use crate::criteria::{absent, verdicts};
 use crate::doubt;
-use crate::outcome::{Outcome, Plot, RankFigure, Table};
+use crate::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
 use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 ///
 /// Numbers in tables become the medians over the rounds that completed. Rows belong together by their keys, such as
 /// frame size and load; one that some rounds lack says so. A table without any row that all rounds have shows the rows
-/// of the first one, with a note. Figures for ranks keep the value of each round besides the
+/// of all rounds, with a note. Figures for ranks keep the value of each round besides the
 /// median. Points of curves become medians with minimum and maximum; single dots are all kept. A note names curves that
 /// some rounds lack, or that show one round because the rounds have no x in common. `round` is the number of rounds.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
@@ -43,11 +43,11 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
         ..Outcome::default()
     };
     for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
-        let tables: Vec<&Table> = outcomes.iter().filter_map(|o| o.tables.iter().find(|t| t.key == key)).collect();
-        let (table, differ) = tables::combine(&tables);
-        if differ {
-            outcome.notes.push(format!("{}: rounds have different rows; those of one round are shown", table.title));
-        }
+        let of_round = |record: &&'_ TestRecord| record.outcome.tables.iter().position(|t| t.key == key);
+        let found = used.iter().filter_map(|record| Some((&record.outcome.tables[of_round(record)?], record.round)));
+        let (tables, numbers): (Vec<&Table>, Vec<u32>) = found.unzip();
+        let (table, note) = tables::combine(&tables, &numbers);
+        outcome.notes.extend(note.map(|note| format!("{}: {note}", table.title)));
         outcome.tables.push(table);
     }
     for key in keys(outcomes.iter().flat_map(|o| &o.plots).map(|plot| plot.key.as_str())) {
@@ -128,6 +128,8 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         let bounded = middle.is_some_and(|middle| !middle.is_exact());
         Some(RankFigure {
             value: middle.map(Figure::bound),
+            // What a router failed at says more than what the tester could not measure.
+            missing: middle.is_none().then(|| missing(&known)).flatten(),
             // A median with one unknown end is a bound, however few rounds were limited.
             tester_limited: bounded && known.iter().any(|rank| rank.tester_limited),
             capped: bounded && known.iter().any(|rank| rank.capped),
@@ -143,6 +145,12 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         })
     });
     combined.collect()
+}
+
+/// Why none of these figures has a value.
+fn missing(known: &[&RankFigure]) -> Option<Missing> {
+    let all = || known.iter().filter_map(|rank| rank.missing.as_ref());
+    all().find(|missing| missing.by == Blame::Dut).or_else(|| all().next()).cloned()
 }
 
 fn round(rank: Option<&RankFigure>, status: &TestStatus) -> RoundFigure {
@@ -183,6 +191,7 @@ mod tests {
             rounds: Vec::new(),
             round_samples: Vec::new(),
             round_loads: Vec::new(),
+            missing: None,
         };
         let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };
         let columns = (0..cells.len()).map(|i| Column::new(&i.to_string(), "", "")).collect();

@@ -3,6 +3,7 @@
 use crate::grid;
 use crate::view::{Standing, View};
 use drophammer_model::held_up::{HOST_BUSY, causes};
+use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::Decision;
@@ -17,7 +18,7 @@ pub enum Ending {
     Failed(usize),
     /// Criteria of the suite were missed.
     Missed(usize),
-    /// The tester or its machine spoilt tests in every round, so their figures are unknown.
+    /// The tester or its machine spoilt tests, or single figures, in every round, so these figures are unknown.
     Unmeasured(usize),
     /// Criteria of the suite are undecided.
     Undecided(usize),
@@ -48,7 +49,7 @@ impl Ending {
         let all = [
             Ending::Failed(count(&has_failed) + usize::from(nothing_applied)),
             Ending::Missed(criteria(Decision::Missed)),
-            Ending::Unmeasured(count(&is_spoilt)),
+            Ending::Unmeasured(count(&is_spoilt) + unmeasured(view)),
             Ending::Undecided(criteria(Decision::Undecided)),
         ];
         let applies = |ending: &Ending| match ending {
@@ -65,7 +66,15 @@ impl Ending {
             Ending::Open => format!("Run {}", view.state_text()),
             Ending::Failed(n) => format!("{} failed", of(n, "test")),
             Ending::Missed(n) => format!("{} missed", of(n, "criterion").replace("criterions", "criteria")),
-            Ending::Unmeasured(n) => format!("{} could not be measured", of(n, "test")),
+            Ending::Unmeasured(n) => {
+                let tests = *n - unmeasured(view);
+                let figures = of(&unmeasured(view), "figure");
+                match (tests, tests < *n) {
+                    (0, _) => format!("{figures} could not be measured"),
+                    (_, false) => format!("{} could not be measured", of(n, "test")),
+                    (_, true) => format!("{} and {figures} could not be measured", of(&tests, "test")),
+                }
+            }
             Ending::Undecided(n) => format!("{} undecided", of(n, "criterion").replace("criterions", "criteria")),
             Ending::Good => format!("Run {}", view.state_text()),
         };
@@ -76,6 +85,17 @@ impl Ending {
 /// Whether the tester spoilt the test in every round.
 fn is_spoilt(standing: &Standing) -> bool {
     matches!(standing, Standing::Ended(TestStatus::Unfit(_)))
+}
+
+/// Number of figures of completed tests that the tester or its host kept from being measured, over all DUTs.
+fn unmeasured(view: &View) -> usize {
+    let of = |figure: &crate::rank::Ranked| {
+        let is_missing = |entry: &&crate::rank::Entry| entry.missing().is_some_and(|m| m.by == Blame::Spoilt);
+        let section = &view.sections[figure.section];
+        let entries = figure.entries.iter().zip(&section.results);
+        entries.filter(|(entry, result)| is_missing(entry) && !is_spoilt(&result.standing)).count()
+    };
+    view.ranking.figures.iter().map(of).sum()
 }
 
 /// How many trials were disturbed, in one sentence; `None` without trials.

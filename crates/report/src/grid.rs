@@ -204,12 +204,22 @@ pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let Some(value) = entry.value() else {
         return if entry.is_known() { DASH.into() } else { "not measured".into() };
     };
+    if let Some(step) = finest(figure, dut).filter(|step| value < *step) {
+        return format!("< {}", number(step, &figure.unit));
+    }
     let text = number(value, &figure.unit);
     match entry.summary.map(|summary| summary.median) {
         Some(median) if median.low == f64::NEG_INFINITY => format!("\u{2264} {text}"),
         Some(median) if median.high == f64::INFINITY && figure.higher_is_better => format!("\u{2265} {text}"),
         _ => text,
     }
+}
+
+/// The resolution of a time that is no finer than that, in the figure's unit.
+fn finest(figure: &Ranked, dut: usize) -> Option<f64> {
+    let is_time = matches!(figure.unit.as_str(), "s" | "ms" | "µs");
+    let resolution = figure.entries[dut].figure.as_ref()?.resolution;
+    (is_time && figure.by_difference && resolution > 0.0).then_some(resolution)
 }
 
 /// The interval over the rounds: `170,000 to 190,000, 6 rounds`. `None` with one round.

@@ -6,7 +6,7 @@ use crate::published;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
-use crate::{digest, drops, ending, kernel_counts, losses};
+use crate::{digest, drops, ending, kernel_counts, losses, missing};
 use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
 use drophammer_model::visible::is_hidden;
@@ -95,6 +95,7 @@ fn ranking(view: &View) -> Value {
             "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
                 "value": e.value(),
+                "missing": missing::why_missing(f, d),
                 "rounds": e.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
                 "median": e.summary.map(|s| bounds(s.median)),
                 "interval": e.summary.map(|s| bounds(s.interval)),

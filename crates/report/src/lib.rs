@@ -18,6 +18,7 @@ mod junit;
 mod kernel_counts;
 mod losses;
 mod merge;
+mod missing;
 mod paragraph;
 mod published;
 pub mod rank;

@@ -388,6 +388,7 @@ impl<'a> View<'a> {
                 None => format!("{}  {}", n.time, n.text),
             });
         }
+        out.extend(crate::missing::missing(self));
         for section in self.all_sections() {
             for r in section.results.iter().filter(|r| !r.standing.is_measured()) {
                 out.push(format!("{} on {}: {}", section.title, self.dut(r.dut).name, r.standing.text()));

@@ -91,6 +91,9 @@ pub(super) fn measure(
     let stopped = match stopped {
         Err(TestError::Unfit(why)) => {
             note_unfit(outcome, pattern, "processor time left out or cut short,", rate, &why);
+            if results.is_empty() {
+                outcome.ranks.push(figure(pattern, rate, None).beyond(why.join("; ")));
+            }
             Ok(())
         }
         other => other,
@@ -101,6 +104,18 @@ pub(super) fn measure(
         write(outcome, pattern, rate, &results, few);
     }
     stopped
+}
+
+/// The figure at `rate` per port.
+fn figure(pattern: &Pattern, rate: FrameRate, value: Option<f64>) -> RankFigure {
+    let key = format!("forwarding_rate_{}_frames_per_cpu_s", pattern.size);
+    let title = format!("Frames per second of processor time at {rate} per port, {}", pattern.size_text());
+    RankFigure {
+        load_pps: Some(rate.pps()),
+        least: LEAST,
+        independent_of_loss: true,
+        ..higher(key, title, "frames/s", value)
+    }
 }
 
 fn write(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], few: Option<String>) {
@@ -137,17 +152,10 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[T
         trials(results),
         marks,
     );
-    // A figure that cannot be known must not count as one that the router failed to reach.
-    if own_s.is_none() {
-        return;
-    }
-    let key = format!("forwarding_rate_{}_frames_per_cpu_s", pattern.size);
-    let title = format!("Frames per second of processor time at {rate} per port, {}", pattern.size_text());
-    outcome.ranks.push(RankFigure {
-        load_pps: Some(rate.pps()),
-        least: LEAST,
-        independent_of_loss: true,
-        ..higher(key, title, "frames/s", value)
+    let figure = figure(pattern, rate, value);
+    outcome.ranks.push(match own_s {
+        None => figure.beyond("the router's processor time, or the tester's share of it, is not known; the tester measures its share as root"),
+        Some(_) => figure.because("it lost frames at this load"),
     });
 }
 

@@ -40,7 +40,10 @@ impl Size<'_> {
                     "no latency at {rate}: the tester could not offer this load to all routers ({})",
                     why.join("; ")
                 );
-                outcomes.iter_mut().for_each(|outcome| note_of(outcome, self.pattern, text.clone()));
+                for outcome in outcomes.iter_mut() {
+                    note_of(outcome, self.pattern, text.clone());
+                    outcome.ranks.push(self.latency(rate, None).beyond(text.clone()));
+                }
                 return Ok(());
             }
             other => other?,
@@ -63,7 +66,8 @@ impl Size<'_> {
         let lost = results.iter().map(|result| result.lost()).sum();
         let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
         let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
-            note_of(outcome, self.pattern, format!("no latency at {rate}: no frame arrived in some trial"));
+            let why = "no frame arrived in some trial";
+            outcome.ranks.push(self.latency(rate, None).because(why));
             return;
         };
         let Some(median_us) = geometric_mean(&medians) else { return };
@@ -82,18 +86,16 @@ impl Size<'_> {
             [],
         );
         if loss.is_some_and(|percent| percent > 1.0) {
-            note_of(
-                outcome,
-                self.pattern,
-                format!("no figure of latency at {rate}: frames were lost, so it is that of full queues"),
-            );
+            outcome.ranks.push(self.latency(rate, None).because("frames were lost, so it is that of full queues"));
             return;
         }
+        outcome.ranks.push(RankFigure { samples: medians, ..self.latency(rate, Some(median_us)) });
+    }
+
+    /// The figure at `rate` per port.
+    fn latency(&self, rate: FrameRate, median_us: Option<f64>) -> RankFigure {
         let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
-        outcome.ranks.push(RankFigure {
-            load_pps: Some(rate.pps()),
-            samples: medians,
-            ..lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", Some(median_us))
-        });
+        let figure = lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", median_us);
+        RankFigure { load_pps: Some(rate.pps()), ..figure }
     }
 }

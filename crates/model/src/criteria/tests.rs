@@ -26,6 +26,7 @@ fn rank(value: Option<f64>, limited: bool) -> RankFigure {
         rounds: Vec::new(),
         round_samples: Vec::new(),
         round_loads: Vec::new(),
+        missing: None,
     }
 }
 

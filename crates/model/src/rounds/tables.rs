@@ -18,20 +18,38 @@ const KEYS: [&str; 9] = [
     "header_bytes",
 ];
 
-/// The table with medians, and true if the rounds have hardly a row in common: it then has those of the first one.
-pub(super) fn combine(tables: &[&Table]) -> (Table, bool) {
+/// The table with medians, and what a reader must know. `rounds` has the number of each table's round. If the rounds have hardly a
+/// row in common, the table has the rows of all of them, each with the number of its round.
+pub(super) fn combine(tables: &[&Table], rounds: &[u32]) -> (Table, Option<&'static str>) {
     let first = tables[0];
     if tables.iter().any(|table| table.columns != first.columns) {
-        return (first.clone(), true);
+        return (first.clone(), Some("rounds have different columns; the rows of one round are shown"));
     }
     let columns = leading_keys(tables);
     let groups = match columns.telling_apart {
         Some(columns) => by_key(tables, columns),
         None => by_place(tables, columns.all),
     };
-    let Some(groups) = groups else { return (first.clone(), true) };
+    let Some(groups) = groups else {
+        let note = "rounds have different rows; each row says which round it is from";
+        return (Table { rows: of_all(tables, rounds), ..first.clone() }, Some(note));
+    };
     let rows = groups.iter().map(|rows| combine_rows(rows, &first.columns, tables.len()));
-    (Table { rows: rows.collect(), ..first.clone() }, false)
+    (Table { rows: rows.collect(), ..first.clone() }, None)
+}
+
+/// The rows of all tables, one table after the other, with the number of the round as first mark.
+fn of_all(tables: &[&Table], rounds: &[u32]) -> Vec<Row> {
+    let of = |(table, round): (&&Table, &u32)| {
+        let round = format!("round {round}");
+        let marked = move |row: &Row| {
+            let mut row = row.clone();
+            row.marks.insert(0, round.clone());
+            row
+        };
+        table.rows.iter().map(marked).collect::<Vec<Row>>()
+    };
+    tables.iter().zip(rounds).flat_map(of).collect()
 }
 
 /// The leading columns of these tables that are keys: the first one, and those of words and settings that follow.
@@ -187,8 +205,8 @@ mod tests {
             table(&columns, &[&row("ARP", 9), &row("MLD", 3)]),
             table(&columns, &[&row("MLD", 7), &row("ARP", 5), &row("LLDP", 1)]),
         ];
-        let (combined, differ) = combine(&[&rounds[0], &rounds[1]]);
-        assert!(!differ);
+        let (combined, note) = combine(&[&rounds[0], &rounds[1]], &[1, 2]);
+        assert_eq!(note, None);
         assert_eq!(cells(&combined), [&row("ARP", 7)[..], &row("LLDP", 1), &row("MLD", 5)]);
         let marks: Vec<_> = combined.rows.iter().map(|row| row.marks.join(", ")).collect();
         assert_eq!(marks, ["", "in 1 of 2 rounds only", ""]);
@@ -203,11 +221,14 @@ mod tests {
             table(&columns, &[&row(50.0, 60.0)]),
             table(&columns, &[&row(15.0, 20.0)]),
         ];
-        let (combined, _) = combine(&[&rounds[0], &rounds[1], &rounds[2]]);
+        let (combined, _) = combine(&[&rounds[0], &rounds[1], &rounds[2]], &[1, 2, 3]);
         assert_eq!(cells(&combined), [&row(15.0, 15.0)[..], &row(50.0, 50.0)]);
         // Rounds without any common row are not mixed.
-        let (combined, differ) = combine(&[&rounds[1], &rounds[2]]);
-        assert_eq!((cells(&combined), differ), (cells(&rounds[1]), true));
+        let (combined, note) = combine(&[&rounds[1], &rounds[2]], &[2, 3]);
+        assert_eq!(cells(&combined), [&row(50.0, 60.0)[..], &row(15.0, 20.0)]);
+        let marks: Vec<_> = combined.rows.iter().map(|row| row.marks.join(", ")).collect();
+        assert_eq!(marks, ["round 2", "round 3"]);
+        assert!(note.is_some_and(|note| note.contains("each row says which round")));
     }
 
     #[test]
@@ -216,10 +237,11 @@ mod tests {
         let row = |verdict: &str, frames| [text("64"), text(verdict), Cell::Count(frames)];
         let first = table(&columns, &[&row("right", 2), &row("right", 4)]);
         let second = table(&columns, &[&row("right", 4), &row("right", 6)]);
-        let (combined, differ) = combine(&[&first, &second]);
-        assert_eq!((cells(&combined), differ), (vec![&row("right", 3)[..], &row("right", 5)], false));
+        let (combined, note) = combine(&[&first, &second], &[1, 2]);
+        assert_eq!((cells(&combined), note), (vec![&row("right", 3)[..], &row("right", 5)], None));
         let other = table(&columns, &[&row("wrong", 4), &row("wrong", 6)]);
-        assert_eq!(combine(&[&first, &other]), (first.clone(), true));
+        let (combined, note) = combine(&[&first, &other], &[1, 2]);
+        assert!(combined.rows.len() == 4 && note.is_some());
     }
 
     #[test]
@@ -227,7 +249,7 @@ mod tests {
         let columns = ["frame_size", "leaked", "rate"];
         let row = |leaked| [text("64"), Cell::Count(leaked), Cell::Number(1.0)];
         let rounds: Vec<Table> = [0, 5, 0].iter().map(|leaked| table(&columns, &[&row(*leaked)])).collect();
-        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>());
+        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 6]);
         assert_eq!(combined.rows[0].cells, row(0));
         assert_eq!(combined.rows[0].marks, ["leaked: up to 5 in 1 of 3 rounds"]);
     }
@@ -236,7 +258,7 @@ mod tests {
         let of_round = |loss| table(&["frame_size", "loss"], &[&[text("64"), Cell::Number(loss)]]);
         let mut rounds = [0.0, 0.0, 0.0, 0.0, 3.1, 2.8].map(of_round);
         rounds.iter_mut().for_each(|round| round.columns[1].unit = "%".into());
-        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>());
+        let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 6]);
         assert_eq!(combined.rows[0].cells, [text("64"), Cell::Number(0.0)]);
         assert_eq!(combined.rows[0].marks, ["loss: up to 3.1 % in 2 of 6 rounds"]);
     }

@@ -25,6 +25,7 @@ fn entry(rounds: Vec<RoundFigure>) -> Entry {
         rounds: rounds.clone(),
         round_samples: Vec::new(),
         round_loads: Vec::new(),
+        missing: None,
     };
     Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false, better_than: Vec::new() }
 }

@@ -10,6 +10,7 @@ mod compare;
 mod digest;
 mod history;
 mod hostile;
+mod missing;
 mod page;
 mod paragraphs;
 mod plots;

@@ -241,6 +241,7 @@ fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure 
         rounds: Vec::new(),
         round_samples: Vec::new(),
         round_loads: Vec::new(),
+        missing: None,
     }
 }
 

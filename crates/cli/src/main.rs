@@ -26,6 +26,7 @@ mod output;
 mod pdf;
 mod plan;
 mod progress;
+mod resume;
 mod run;
 mod running;
 mod selftest;

@@ -9,6 +9,7 @@ use crate::live::{Rates, Waiting, of_record};
 use crate::observer::{Watcher, stop_flag, tell};
 use crate::output::{err, out};
 use crate::progress::Display;
+use crate::resume;
 use crate::running::Held;
 use crate::suite_file::{Kept, load, mask, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
@@ -23,7 +24,7 @@ use drophammer_report::ending::Ending;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
-use drophammer_testbed::{Earlier, Run, RunError, device, run_suite, xdp_router};
+use drophammer_testbed::{Earlier, Refusal, Run, RunError, device, run_suite, xdp_router};
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IsTerminal;
@@ -78,12 +79,21 @@ fn digest(suite: &Suite, args: &RunArgs) -> String {
 ///
 /// # Errors
 /// The error has been printed.
-fn earlier(dir: &Path, suite: &Suite, digest: &str, environment: &Environment) -> Result<(Earlier, Vec<Record>), Exit> {
-    let mut records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
-    let earlier = Earlier::of(suite, digest, environment, &records)
-        .map_err(|e| fail(Exit::Usage, format!("--resume {}: {e}", dir.display())))?;
-    records.truncate(earlier.records);
-    Ok((earlier, records))
+fn earlier(
+    dir: &Path,
+    suite: &Suite,
+    texts: &[(String, String)],
+    digest: &str,
+    environment: &Environment,
+) -> Result<(Earlier, Vec<Record>), Exit> {
+    let records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
+    let refused = |e: Refusal| {
+        let remedy = if e == Refusal::Suite { resume::how(dir, &records, texts) } else { String::new() };
+        fail(Exit::Usage, format!("--resume {}: {e}{remedy}", dir.display()))
+    };
+    let earlier = Earlier::of(suite, digest, environment, &records).map_err(refused)?;
+    let kept = earlier.keep.iter().flat_map(|range| records[range.clone()].iter().cloned()).collect();
+    Ok((earlier, kept))
 }
 
 /// Checks that `threads` threads of the tester can share `ports` ports with `queues` queues each.
@@ -207,7 +217,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let environment = Environment { drophammer: VERSION.into(), ..environment };
     let digest = digest(&suite, args);
     let (earlier, kept) =
-        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &digest, &environment)).transpose() {
+        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &texts, &digest, &environment)).transpose() {
             Ok(Some((earlier, kept))) => (Some(earlier), kept),
             Ok(None) => (None, Vec::new()),
             Err(exit) => return exit,
@@ -237,7 +247,7 @@ pub fn run(args: &RunArgs) -> Exit {
     }
     // After everything that may be refused, so that a refused run leaves no folder.
     let writer = match (&earlier, &args.out) {
-        (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
+        (Some(earlier), _) => RunWriter::resume(&folder, &earlier.keep),
         (None, Some(_)) => RunWriter::create_exact(&folder),
         (None, None) => RunWriter::create(&folder, &suite.name),
     };

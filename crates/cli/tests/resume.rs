@@ -164,3 +164,69 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     assert_eq!(output.status.code(), Some(0), "{}", self::text(&output.stderr));
     assert!(measured(&out) == whole);
 }
+
+#[test]
+fn a_spoilt_round_of_a_complete_run_is_measured_again_and_finds_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), DUTS, TESTS);
+    let path = path.to_str().unwrap();
+    let out = dir.path().join("out");
+    let folder = out.to_str().unwrap();
+    assert_eq!(run(&["run", path, "--rounds", "3", "--out", folder]).status.code(), Some(0));
+    let summary = || std::fs::read_to_string(out.join("csv/summary.csv")).unwrap();
+    let whole = summary();
+    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
+    assert!(text(&output.stderr).contains("the run is complete, and no test was spoilt"), "{}", text(&output.stderr));
+    // The host spoils the last test of each round on one router.
+    let records = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
+    let (mut lines, mut spoilt) = (Vec::new(), 0);
+    let name = self::records(&out).iter().find(|r| kind_of(r) == "test").unwrap()["dut"].clone();
+    let last = self::records(&out).iter().rfind(|r| kind_of(r) == "test" && r["dut"] == name).unwrap()["test"].clone();
+    for line in records.lines() {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if kind_of(&record) == "test" && record["dut"] == name && record["test"] == last {
+            record["status"] = serde_json::json!({"status": "unfit", "cause": "host busy: `cc1`"});
+            record["outcome"]["ranks"] = serde_json::json!([]);
+            spoilt += 1;
+        }
+        lines.push(record.to_string());
+    }
+    assert_eq!(spoilt, 3);
+    std::fs::write(out.join("run.jsonl"), lines.join("\n") + "\n").unwrap();
+    let report = run(&["report", folder]);
+    let said = text(&report.stdout).replace('\n', " ");
+    let remedy = format!("`drophammer run {path} --rounds 3 --resume {folder}`");
+    assert!(
+        said.contains("could not be measured") && said.replace(' ', "").contains(&remedy.replace(' ', "")),
+        "{said}"
+    );
+    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(summary(), whole);
+    assert!(out.join("cut-off-1.jsonl").exists(), "what was spoilt is kept");
+}
+
+#[test]
+fn what_differs_from_the_start_of_a_run_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), DUTS, TESTS);
+    let name = path.to_str().unwrap();
+    let out = dir.path().join("out");
+    let folder = out.to_str().unwrap();
+    killed_after(name, &out, 20);
+    let refused = |args: &[&str]| {
+        let output = run(&[&["run", name, "--resume", folder][..], args].concat());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let said = refused(&["--rounds", "4"]);
+    assert!(said.contains("differs: the run had `--rounds 3`"), "{said}");
+    assert!(said.contains(&format!("remedy: drophammer run {name} --rounds 3 --resume {folder}")), "{said}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("title: A small one", "title: Another one")).unwrap();
+    let said = refused(&["--rounds", "3"]);
+    assert!(
+        said.contains("differs: suite.yaml, line 2: `title: Another one`, the run had `title: A small one`"),
+        "{said}"
+    );
+}

@@ -96,6 +96,32 @@ pub struct Started {
     pub baseline: Option<Baseline>,
 }
 
+/// The command line that resumes the run in `dir`, which `command` began: without options that only say where results and messages
+/// go.
+pub fn resumed(command: &[String], dir: &str) -> String {
+    const VALUED: [&str; 2] = ["--out", "--resume"];
+    const FLAGS: [&str; 5] = ["--plain", "--json", "--detach", "--detached", "--live"];
+    let mut words = vec!["drophammer".to_owned()];
+    let mut skip = false;
+    for word in command.iter().skip(1) {
+        let name = word.split('=').next().unwrap_or(word);
+        if std::mem::take(&mut skip) || FLAGS.contains(&name) || (VALUED.contains(&name) && name != word) {
+            continue;
+        }
+        if VALUED.contains(&name) {
+            skip = true;
+            continue;
+        }
+        words.push(if word.contains([' ', '"', '$', '*', '<', '>', '|', '&', ';', '\'']) {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        } else {
+            word.clone()
+        });
+    }
+    words.extend(["--resume".to_owned(), dir.to_owned()]);
+    words.join(" ")
+}
+
 /// An earlier run to which bounds of a suite refer. Its figures are in the criteria
 /// ([`Expectation::baseline`](crate::suite::Expectation::baseline)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

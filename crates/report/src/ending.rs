@@ -5,7 +5,7 @@ use crate::view::{Standing, View};
 use drophammer_model::held_up::{HOST_BUSY, causes};
 use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
-use drophammer_model::record::TestStatus;
+use drophammer_model::record::{TestStatus, resumed};
 use drophammer_model::statistics::Decision;
 use drophammer_store::RunState;
 
@@ -156,6 +156,11 @@ pub fn host_busy(view: &View) -> Option<String> {
     (!all.is_empty()).then(|| format!("host busy: {}", all.join("; ")))
 }
 
+/// The command that goes on with the run of `view`.
+fn resume(view: &View) -> String {
+    resumed(&view.run.started.command, &view.run.dir.display().to_string())
+}
+
 /// Most steps that are named.
 const STEPS: usize = 3;
 
@@ -166,17 +171,16 @@ pub fn next_steps(view: &View) -> Vec<String> {
     let mut out = Vec::new();
     match ending {
         Ending::Open if !view.run.running => {
-            out.push("Go on with this run: `drophammer run SUITE --resume DIR`.".to_owned());
+            out.push(format!("Go on with this run: `{}`.", resume(view)));
         }
         Ending::Failed(_) => out.push("Read the problems below; each names the cause and the log.".into()),
         Ending::Unmeasured(_) => {
+            out.push(format!("Measure the spoilt rounds again: `{}`.", resume(view)));
             let top = causes(&view.run.trials).into_iter().next().map(|(cause, _)| cause);
             out.push(match top.as_deref() {
-                Some("hypervisor") => "Repeat the run on a machine whose processors no other guest shares.".into(),
-                Some("unknown") | None => {
-                    "Repeat the run on a quieter machine; `drophammer doctor` says what disturbs.".into()
-                }
-                Some(program) => format!("End `{program}` and repeat the run, or use a machine with more processors."),
+                Some("hypervisor") => "Use a machine whose processors no other guest shares.".into(),
+                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` says what disturbs.".into(),
+                Some(program) => format!("End `{program}` before that, or use a machine with more processors."),
             });
         }
         Ending::Undecided(_) => {

@@ -228,6 +228,8 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
             Record::Ended(ended) => run.ended = Some(ended),
         }
     }
+    // Rounds that were measured again come last in the file.
+    run.tests.sort_by_key(|test| test.round);
     Ok(run)
 }
 

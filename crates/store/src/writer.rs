@@ -5,6 +5,7 @@ use crate::{LATEST, RECORDS, StoreError, utc_compact};
 use drophammer_model::record::Record;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -93,27 +94,37 @@ impl RunWriter {
         RunWriter::open_new(dir.to_owned())
     }
 
-    /// Continues the run in this folder after its first `keep` records. The records after them are moved to a separate
-    /// file, `cut-off-1.jsonl` or the next free number.
+    /// Continues the run in this folder with those of its records whose places are in `keep`, which is in order. The other records
+    /// are moved to a separate file, `cut-off-1.jsonl` or the next free number.
     ///
     /// # Errors
     /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] if there are fewer records;
     /// [`StoreError::Io`].
-    pub fn resume(dir: &Path, keep: usize) -> Result<RunWriter, StoreError> {
+    pub fn resume(dir: &Path, keep: &[Range<usize>]) -> Result<RunWriter, StoreError> {
         let lock = Lock::take(dir)?;
         let path = dir.join(RECORDS);
         let bytes = fs::read(&path).map_err(|e| StoreError::io("read", &path, &e))?;
-        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-        let Some(good) = std::iter::once(0).chain(ends).nth(keep) else {
-            let why = format!("it has fewer than {keep} records");
+        // A last line without its end is no record.
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let whole = lines.iter().filter(|line| line.ends_with(b"\n")).count();
+        let wanted = keep.last().map_or(0, |last| last.end);
+        if whole < wanted {
+            let why = format!("it has fewer than {wanted} records");
             return Err(StoreError::NoRun { path: dir.into(), why });
+        }
+        let is_kept = |at: usize| keep.iter().any(|range| range.contains(&at));
+        let part = |kept: bool| -> Vec<u8> {
+            let lines = lines.iter().enumerate().filter(|(at, _)| is_kept(*at) == kept);
+            lines.flat_map(|(_, line)| line.iter().copied()).collect()
         };
-        if good < bytes.len() {
-            put_aside(dir, &bytes[good..])?;
+        let (good, rest) = (part(true), part(false));
+        if !rest.is_empty() {
+            put_aside(dir, &rest)?;
+            replace(&path, &good)?;
         }
         let file = OpenOptions::new().append(true).open(&path).map_err(|e| StoreError::io("open", &path, &e))?;
-        file.set_len(good as u64).and_then(|()| file.sync_all()).map_err(|e| StoreError::io("cut", &path, &e))?;
-        Ok(RunWriter { dir: dir.to_owned(), path, sink: Box::new(file), good: good as u64, closed: None, _lock: lock })
+        let good = good.len() as u64;
+        Ok(RunWriter { dir: dir.to_owned(), path, sink: Box::new(file), good, closed: None, _lock: lock })
     }
 
     fn open_new(dir: PathBuf) -> Result<RunWriter, StoreError> {
@@ -203,6 +214,13 @@ fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         }
     }
     Err(StoreError::Exists(dir.to_owned()))
+}
+
+/// Replaces a file, so that it has the old or the new content at all times.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let new = path.with_extension("new");
+    let written = File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.and_then(|()| fs::rename(&new, path)).map_err(|e| StoreError::io("write", &new, &e))
 }
 
 /// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or something else
@@ -303,15 +321,18 @@ mod tests {
         writer.write(&Record::Started(Box::new(started()))).unwrap();
         writer.write(&note("kept")).unwrap();
         writer.write(&note("measured again")).unwrap();
-        assert!(matches!(RunWriter::resume(folder.path(), 1), Err(StoreError::Locked(_))));
+        assert!(matches!(RunWriter::resume(folder.path(), std::slice::from_ref(&(0..1))), Err(StoreError::Locked(_))));
         drop(writer);
         // Killed in mid-write.
         let mut file = OpenOptions::new().append(true).open(folder.path().join(RECORDS)).unwrap();
         file.write_all(b"{\"half").unwrap();
         assert_eq!(RunReader::records(folder.path()).unwrap().len(), 3);
-        assert!(matches!(RunWriter::resume(folder.path(), 4), Err(StoreError::NoRun { .. })));
+        assert!(matches!(
+            RunWriter::resume(folder.path(), std::slice::from_ref(&(0..4))),
+            Err(StoreError::NoRun { .. })
+        ));
         for n in 1..=2 {
-            let mut writer = RunWriter::resume(folder.path(), 2).unwrap();
+            let mut writer = RunWriter::resume(folder.path(), std::slice::from_ref(&(0..2))).unwrap();
             writer.write(&note("after")).unwrap();
             drop(writer);
             let run = RunReader::open(folder.path()).unwrap();
@@ -320,7 +341,7 @@ mod tests {
             assert_eq!(aside.lines().count(), if n == 1 { 2 } else { 1 }, "{aside}");
         }
         // Without records after the kept ones no file is created.
-        drop(RunWriter::resume(folder.path(), 3).unwrap());
+        drop(RunWriter::resume(folder.path(), std::slice::from_ref(&(0..3))).unwrap());
         assert!(!folder.path().join("cut-off-3.jsonl").exists());
     }
 

@@ -130,7 +130,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
         work_dir: run.work_dir,
         capture: run.capture,
         tally: earlier.tally,
-        number: turns(suite).iter().take(earlier.turns).map(Turn::len).sum(),
+        number: earlier.done(suite),
         step: 1,
         first_port: 0,
         at_once: None,
@@ -145,7 +145,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
     };
     let mut runner = Runner { observer, state };
     if going_on {
-        let (turns, of) = (runner.state.earlier.turns, runner.state.earlier.of);
+        let of = runner.state.earlier.of;
+        let turns = of - runner.state.earlier.todo.len();
         runner.note(
             None,
             &format!("the run goes on: {turns} of {of} turns (one router in one round) are complete, the rest follows"),
@@ -248,7 +249,9 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             None if namespaces => self.ceilings()?,
             None => Ceilings::default(),
         };
-        for turn in turns(suite).into_iter().skip(self.state.earlier.turns) {
+        let all = turns(suite).into_iter().enumerate();
+        let todo = std::mem::take(&mut self.state.earlier.todo);
+        for (_, turn) in all.filter(|(at, _)| self.state.earlier.of == 0 || todo.contains(at)).collect::<Vec<_>>() {
             self.state.session.round = turn.round;
             self.state.begun = self.state.number;
             self.state.turn = turn;

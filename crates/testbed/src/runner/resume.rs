@@ -1,7 +1,8 @@
 //! What an interrupted run has measured, and where it continues.
 //!
 //! The unit is a turn: the tests of one round on one DUT, or on all DUTs that are up at the same time. A DUT is brought up for its turn, and its
-//! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. The tester's own ceilings
+//! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. If all turns are complete,
+//! those in which the tester or its host spoilt a test are measured again. The tester's own ceilings
 //! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
 
 use super::Tally;
@@ -13,15 +14,16 @@ use drophammer_model::record::{Record, Started, TestRecord, TestStatus, TrialRec
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 /// An earlier part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    /// Records to keep, from the first on.
-    pub records: usize,
-    /// Complete turns.
-    pub turns: usize,
+    /// Places of the records to keep, in order.
+    pub keep: Vec<Range<usize>>,
+    /// Turns that are not complete, or are measured again, by their places in the run.
+    pub todo: Vec<usize>,
     /// Turns of the whole run.
     pub of: usize,
     /// Number of the last trial that is kept.
@@ -53,7 +55,7 @@ fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Other suite, options or variables.
-    #[error("the suite, or an option on the command line, is not that of the run; resume it with those of its start")]
+    #[error("the suite, or an option on the command line, differs from that of the run")]
     Suite,
     /// Other program.
     #[error("the run was begun by Drophammer {0}, this is {1}")]
@@ -62,7 +64,7 @@ pub enum Refusal {
     #[error("the run was begun on another machine: {0}")]
     Machine(String),
     /// Nothing to do.
-    #[error("the run is complete")]
+    #[error("the run is complete, and no test was spoilt")]
     Complete,
 }
 
@@ -76,6 +78,12 @@ fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
 }
 
 impl Earlier {
+    /// Number of tests on DUTs that it has done.
+    pub(super) fn done(&self, suite: &Suite) -> usize {
+        let done = |at: &usize| self.of > 0 && !self.todo.contains(at);
+        turns(suite).iter().enumerate().filter(|(at, _)| done(at)).map(|(_, turn)| turn.len()).sum()
+    }
+
     /// Evaluates the records of a run of `suite`. `digest` and `environment` are those of the run that is to continue.
     ///
     /// # Errors
@@ -84,41 +92,84 @@ impl Earlier {
         let Some(Record::Started(started)) = records.first() else { return Err(Refusal::Suite) };
         may_go_on(started, digest, environment)?;
         let turns = tests_of_turns(suite);
-        let mut found = Earlier { records: 1, of: turns.len(), ..Earlier::default() };
-        if let Some(at) = records.iter().position(|record| is_about_a_router(suite, record)) {
-            found.records = at;
-            found.ceilings = Some(ceilings(&records[..at]));
+        let begun = records.iter().position(|record| is_about_a_router(suite, record));
+        let done = complete(suite, &turns, records, begun.unwrap_or(1));
+        let all = done.len() == turns.len();
+        // A run of complete turns without a record of its end lacks only that.
+        let ended = all && matches!(records.last(), Some(Record::Ended(ended)) if !ended.interrupted);
+        let is_kept = |turn: &&TurnDone| !ended || !turn.spoilt;
+        let kept: Vec<&TurnDone> = done.iter().filter(is_kept).collect();
+        if ended && kept.len() == done.len() {
+            return Err(Refusal::Complete);
         }
-        // Tests of the turn that is read that have not ended, and the tally up to it.
-        let (mut left, mut taken) = (turns.first().cloned().unwrap_or_default(), Tally::default());
-        for (at, record) in records.iter().enumerate().skip(found.records) {
-            let Record::Test(test) = record else { continue };
+        let mut found = Earlier { of: turns.len(), keep: vec![0..begun.unwrap_or(1)], ..Earlier::default() };
+        found.ceilings = begun.map(|begun| ceilings(&records[..begun]));
+        found.todo = (0..turns.len()).filter(|at| !kept.iter().any(|turn| turn.place == *at)).collect();
+        found.keep.extend(kept.iter().map(|turn| turn.records.clone()));
+        let kept_records = || found.keep.iter().flat_map(|range| &records[range.clone()]);
+        let last = kept_records().filter_map(trial).map(|trial| trial.result.trial).max().unwrap_or(0);
+        let tests = kept_records().filter_map(|record| if let Record::Test(test) = record { Some(test) } else { None });
+        let tests: Vec<&TestRecord> = tests.map(|test| &**test).filter(|test| test.dut != TESTER).collect();
+        let duts = kept_records().filter_map(|record| if let Record::Dut(dut) = record { Some(dut) } else { None });
+        found.versions = duts.map(|dut: &DutRecord| (dut.name.clone(), dut.version.clone())).collect();
+        found.trial = last;
+        for test in tests {
+            found.tally.count(&test.status);
+            let place = suite.tests.iter().position(|config| config.test == test.test);
+            if let Some(place) = place.filter(|_| test.status == TestStatus::Completed) {
+                found.elapsed.insert(place, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A complete turn.
+struct TurnDone {
+    /// Its place in the run.
+    place: usize,
+    /// Places of its records.
+    records: Range<usize>,
+    /// The tester or its host spoilt a test.
+    spoilt: bool,
+}
+
+/// The complete turns, whose records begin at `begun`. Turns that were measured again follow those that come later in the run.
+fn complete(suite: &Suite, turns: &[Vec<Done<'_>>], records: &[Record], begun: usize) -> Vec<TurnDone> {
+    let mut open: Vec<usize> = (0..turns.len()).collect();
+    let mut done = Vec::new();
+    // The turn that is read, its tests that have not ended, and whether one was spoilt.
+    let (mut reading, mut spoilt, mut first): (Option<(usize, Vec<Done<'_>>)>, bool, usize) = (None, false, begun);
+    let mut at = begun;
+    while at < records.len() {
+        let next = at + 1;
+        if let Record::Test(test) = &records[at]
+            && test.status != TestStatus::Interrupted
+        {
             let is_it = |(round, dut, place): &Done<'_>| {
                 (*round, *dut, &*suite.tests[*place].test) == (test.round, &*test.dut, &*test.test)
             };
-            let next = left.iter().position(is_it).filter(|_| test.status != TestStatus::Interrupted);
-            let Some((_, _, place)) = next.map(|next| left.remove(next)) else { continue };
-            taken.count(&test.status);
-            if test.status == TestStatus::Completed {
-                found.elapsed.insert(place, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
+            if reading.is_none() {
+                let turn = open.iter().copied().find(|turn| turns[*turn].iter().any(is_it));
+                reading = turn.map(|turn| (turn, turns[turn].clone()));
             }
-            if left.is_empty() {
-                found.tally = taken;
-                found.turns += 1;
-                found.records = at + 1 + remarks(&records[at + 1..], &test.dut);
-                left = turns.get(found.turns).cloned().unwrap_or_default();
+            if let Some((turn, left)) = &mut reading
+                && let Some(place) = left.iter().position(is_it)
+            {
+                left.remove(place);
+                spoilt |= matches!(test.status, TestStatus::Unfit(_));
+                if left.is_empty() {
+                    let end = next + remarks(&records[next..], &test.dut);
+                    done.push(TurnDone { place: *turn, records: first..end, spoilt });
+                    open.retain(|other| other != turn);
+                    (reading, spoilt, first, at) = (None, false, end, end);
+                    continue;
+                }
             }
         }
-        // A run of complete turns without a record of its end lacks only that.
-        if found.turns == turns.len() && matches!(records.last(), Some(Record::Ended(ended)) if !ended.interrupted) {
-            return Err(Refusal::Complete);
-        }
-        let kept = &records[..found.records];
-        found.trial = kept.iter().filter_map(trial).map(|trial| trial.result.trial).max().unwrap_or(0);
-        let duts = kept.iter().filter_map(|record| if let Record::Dut(dut) = record { Some(dut) } else { None });
-        found.versions = duts.map(|dut: &DutRecord| (dut.name.clone(), dut.version.clone())).collect();
-        Ok(found)
+        at = next;
     }
+    done
 }
 
 fn may_go_on(started: &Started, digest: &str, environment: &Environment) -> Result<(), Refusal> {

@@ -218,6 +218,6 @@ fn a_run_goes_on_before_and_after_the_turn_together() {
     for (tests, turns) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
         let kept = &records[..=at[tests - 1]];
         let earlier = Earlier::of(&suite, "of the suite", &Environment::default(), kept).unwrap();
-        assert_eq!((earlier.turns, earlier.of), (turns, 3), "{tests} tests");
+        assert_eq!((earlier.of - earlier.todo.len(), earlier.of), (turns, 3), "{tests} tests");
     }
 }

@@ -40,7 +40,7 @@ fn text(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<Stri
 }
 
 fn figure(outcome: &Outcome, key: &str) -> Option<(f64, bool)> {
-    outcome.ranks.iter().find(|r| r.key == key).map(|r| (r.value.unwrap(), r.tester_limited))
+    outcome.ranks.iter().find(|r| r.key == key).and_then(|r| Some((r.value?, r.tester_limited)))
 }
 
 #[test]

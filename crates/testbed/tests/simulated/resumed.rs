@@ -38,7 +38,7 @@ fn remarks_after_the_last_test_of_a_turn_are_kept_with_the_turn() {
         let mut records = records.clone();
         records.splice(a + 1..a + 1, after);
         let earlier = Earlier::of(&suite, "of the suite", &Environment::default(), &records).unwrap();
-        assert_eq!((earlier.turns, earlier.records), (1, a + 1 + kept));
+        assert_eq!((earlier.todo.as_slice(), earlier.keep.last().unwrap().end), (&[1][..], a + 1 + kept));
     }
 }
 
@@ -78,9 +78,57 @@ fn turns_of_a_router_that_never_comes_up_are_kept() {
     let at = records.iter().position(|record| of_round(record, 5)).unwrap();
     records.truncate(at);
     let found = earlier(&records).unwrap();
-    assert_eq!((found.turns, found.of), (4, 6));
-    let kept = &records[..found.records];
+    assert_eq!((found.todo.as_slice(), found.of), (&[4, 5][..], 6));
+    let kept = || found.keep.iter().flat_map(|range| &records[range.clone()]);
     for round in 1..=4 {
-        assert_eq!(kept.iter().filter(|record| of_round(record, round)).count(), 2, "round {round}");
+        assert_eq!(kept().filter(|record| of_round(record, round)).count(), 2, "round {round}");
     }
+}
+
+#[test]
+fn a_complete_run_measures_its_spoilt_turns_again() {
+    let suite = read_suite_in_rounds(
+        "suite: resumed\nprofile: quick\nseed: 4\nrounds: 6\n\
+         duts: [{name: a, kind: reference}, {name: b, kind: reference}]\n\
+         ports: [{name: p1, speed: 100 Mbit/s}, {name: p2, speed: 100 Mbit/s}]\n\
+         tests:\n  - forwarding_rate: {frame_sizes: [64], repeats: 1, trial_duration: 50 ms}\n",
+        None,
+    );
+    let mut memory = Memory::default();
+    run(&suite, &mut memory).unwrap();
+    let mut records = memory.records;
+    let Record::Started(started) = &mut records[0] else { panic!("no start of a run") };
+    started.digest = "of the suite".into();
+    let earlier = |records: &[Record]| Earlier::of(&suite, "of the suite", &Environment::default(), records);
+    assert_eq!(earlier(&records).unwrap_err(), Refusal::Complete);
+    for record in &mut records {
+        if let Record::Test(test) = record
+            && test.round == 3
+            && test.dut == "b"
+        {
+            test.status = TestStatus::Unfit("host busy".into());
+        }
+    }
+    let found = earlier(&records).unwrap();
+    assert_eq!((found.todo.as_slice(), found.of), (&[2][..], 6), "both routers of a round are up together");
+    let kept: Vec<Record> = found.keep.iter().flat_map(|range| records[range.clone()].iter().cloned()).collect();
+    let rounds: Vec<u32> =
+        kept.iter().filter_map(|r| if let Record::Test(test) = r { Some(test.round) } else { None }).collect();
+    assert_eq!(rounds, [1, 1, 2, 2, 4, 4, 5, 5, 6, 6]);
+    assert!(kept.len() < records.len() && !kept.iter().any(|record| matches!(record, Record::Ended(_))));
+    // The records of the turn follow, and the run is complete again.
+    let again = records.iter().filter(|r| matches!(r, Record::Test(test) if test.round == 3)).map(|record| {
+        let mut record = record.clone();
+        if let Record::Test(test) = &mut record {
+            test.status = TestStatus::Completed;
+        }
+        record
+    });
+    let ended = records.last().cloned();
+    let whole: Vec<Record> = kept.into_iter().chain(again).chain(ended).collect();
+    assert_eq!(earlier(&whole).unwrap_err(), Refusal::Complete);
+    // A run that was stopped goes on with what is left first.
+    records.pop();
+    records.truncate(records.len() - 1);
+    assert_eq!(earlier(&records).unwrap().todo, [5]);
 }

@@ -63,7 +63,8 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     }
     // Refused, each with its reason, and nothing is changed.
     let cut = dir.path().join("cut-0");
-    for (more, why) in [(&["--rounds", "3"][..], "the run is complete"), (&["--rounds", "2"], "is not that of the run")]
+    for (more, why) in
+        [(&["--rounds", "3"][..], "the run is complete"), (&["--rounds", "2"], "differs from that of the run")]
     {
         let output = resume(&cut, more);
         assert_eq!(output.status.code(), Some(2), "{}", self::text(&output.stderr));

@@ -146,12 +146,12 @@ try $D blast vb va
     let (printed, _) = text(&output);
     let printed: Vec<&str> = printed.split_inclusive("exit ").collect();
     let expected = [
-        ("`nothing`: there is no such interface; `ip link` lists them", "3"),
+        ("`nothing`: there is no such interface\n  help: `ip link` lists them", "3"),
         ("join `va` and `vc` by a cable", "3"),
         ("name two interfaces", "2"),
         ("`ip link set va mtu 8982`", "2"),
         ("`va` has no carrier", "3"),
-        ("it is down; `ip link set vb up`", "3"),
+        ("it is down\n  help: `ip link set vb up`", "3"),
     ];
     assert_eq!(printed.len(), expected.len() + 1, "{printed:?}");
     for (i, (words, exit)) in expected.iter().enumerate() {

@@ -144,7 +144,8 @@ fn counted(path: &Path) -> Result<(Vec<MrtPeer>, LeftOut), MrtError> {
         }
     }
     if peers.known.is_empty() {
-        return Err(records.empty());
+        let left_out = left_out.first.map(|what| MrtError { path: path.into(), what });
+        return Err(left_out.unwrap_or_else(|| records.empty()));
     }
     Ok((peers.known, left_out))
 }

@@ -2,9 +2,13 @@
 
 mod commands;
 
-pub use commands::{BgpArgs, BlastArgs, ListenArgs, WatchArgs};
+pub use commands::{BgpArgs, BlastArgs, LanguageArg, ListenArgs, PlanArgs, WatchArgs};
 
+use crate::Exit;
+use crate::diagnostics::of_command_line;
+use crate::output::err;
 use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use drophammer_lab::kinds::uml::guest;
@@ -95,9 +99,10 @@ Exit codes: 0 the run has ended; 2 the folder is not that of a run; 3 the run ca
     #[command(after_help = "\
 Examples:
   drophammer blast eth1 eth2 --rate 100kfps --size 64 --for 10s
-  drophammer blast eth1 eth2 --rate 950Mbit/s --size imix --bidirectional
+  drophammer blast eth1 eth2 --rate 1G --size imix --bidirectional
+  drophammer blast eth1 eth2 --rate 100k --size imix:58.33x64,33.33x570,8.33x1518
   drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
-  drophammer blast eth1 eth2 --vlan 10 --dscp 46 --flows 1000
+  drophammer blast eth1 eth2 --vlan 10 --dscp ef --flows 1000
   drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
@@ -126,7 +131,9 @@ interface cannot be used.")]
 Examples:
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --as 65000 --routes 1000 --rate 100
-  drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.bz2 --routes 1000
+  drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.bz2
+  drophammer bgp eth1 --address fe80::2/64 --to fe80::1 --routes 1000
+  drophammer bgp eth1 --address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
 The tester answers ARP and TCP by itself: the interface needs no address. The routes are made up and look like those of the
@@ -161,8 +168,8 @@ Examples:
   drophammer plan my-router.yaml --profile conformant
   drophammer plan my-router.yaml --config frr --interfaces eth1,eth2 > frr.conf
 
-Times are estimates, as those of `check`. No command of the suite is run. Configurations for iosxr, junos and sros come from the same
-data, but were not loaded on a device.")]
+Times are estimates, as those of `check`. No command of the suite is run. Configurations but those for frr, bird and
+linux come from the same data, but were not loaded on a device.")]
     Plan(PlanArgs),
     /// Print the JSON Schema of suite files, for editors
     #[command(after_help = "Example:\n  drophammer schema > suite.schema.json")]
@@ -336,34 +343,6 @@ pub enum ProfileArg {
     Conformant,
 }
 
-/// A plan.
-#[derive(Debug, Args)]
-pub struct PlanArgs {
-    #[command(flatten)]
-    pub suite: SuiteArgs,
-    /// Print the configuration of the router instead, in these words
-    #[arg(long, value_name = "LANGUAGE")]
-    pub config: Option<LanguageArg>,
-    /// Interfaces of the router, in the order of the ports [default: FILL-IN-1, FILL-IN-2 and so on]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "config")]
-    pub interfaces: Vec<String>,
-}
-
-/// Languages of configurations by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LanguageArg {
-    /// FRRouting
-    Frr,
-    /// BIRD 2
-    Bird,
-    /// Cisco IOS XR; not loaded on a device
-    Iosxr,
-    /// Juniper Junos; not loaded on a device
-    Junos,
-    /// Nokia SR OS; not loaded on a device
-    Sros,
-}
-
 /// A run.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -472,7 +451,15 @@ fn backends() -> PossibleValuesParser {
 
 /// Reads the command line; on an error prints it and ends the program.
 pub fn parse() -> Command {
-    Cli::parse().command
+    match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        // Help and version are no errors; without any argument, help is shown as one.
+        Err(e) if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
+        Err(e) => {
+            err!("{}", of_command_line(&e.render().to_string()));
+            std::process::exit(Exit::Usage as i32);
+        }
+    }
 }
 
 /// All commands, for what is made from them.

@@ -10,7 +10,7 @@ use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::routes::Routes;
 use drophammer_port::{Backend, PortError};
-use drophammer_testbed::speaker::{Speaker, Told, table};
+use drophammer_testbed::speaker::{Speaker, SpeakerConfig, Told};
 use job::Job;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -33,12 +33,9 @@ pub fn run(args: &BgpArgs) -> Exit {
         Ok(job) => job,
         Err(e) => return fail(Exit::Usage, e),
     };
-    let routes = match job.routes {
-        0 => None,
-        count => match table(&job.source, job.family(), count, job.seed) {
-            Ok(routes) => Some(Arc::new(routes)),
-            Err(e) => return fail(Exit::Usage, e),
-        },
+    let routes = match job.table() {
+        Ok(routes) => routes.map(Arc::new),
+        Err(e) => return fail(Exit::Usage, e),
     };
     let stop = match stop_flag() {
         Ok(stop) => stop,
@@ -152,12 +149,12 @@ impl<'a> Feed<'a> {
         let elapsed = self.begun.elapsed();
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
             let cause = self.speaker.cause().unwrap_or("it does not answer".into());
+            let SpeakerConfig { peer, source, gateway, .. } = &self.job.speaker;
+            let route = if peer == gateway { String::new() } else { format!("has a route to {source}, ") };
             let text = format!(
-                "the session with {} is not up after {} s: {cause}; check that the router has the BGP neighbour {} \
+                "the session with {peer} is not up after {} s: {cause}; check that the router {route}has the BGP neighbour {source} \
                  in AS {}, and is itself in AS {}",
-                self.job.speaker.peer,
                 PATIENCE.as_secs(),
-                self.job.speaker.address,
                 self.job.speaker.asn,
                 self.job.speaker.peer_as
             );
@@ -224,7 +221,8 @@ impl<'a> Feed<'a> {
             return;
         }
         let columns = ["state", "advertised", "UPDATEs", "bytes sent", "received", "withdrawn"];
-        let text = format!("{}\n{}", self.job.headline(), row("time", &columns.map(str::to_owned)));
+        let headline = self.job.headline(self.routes.as_deref());
+        let text = format!("{headline}\n{}", row("time", &columns.map(str::to_owned)));
         self.print(&text);
     }
 
@@ -263,6 +261,7 @@ impl<'a> Feed<'a> {
             value["session_up_s"] = json!(self.up.map(milliseconds));
             value["all_acknowledged_s"] = json!(self.done.map(milliseconds));
             value["losses"] = json!(told.session.losses);
+            value["table"] = json!(self.routes.as_deref().map(Routes::name));
             let text = json!({ "summary": value }).to_string();
             return self.print(&text);
         }
@@ -272,7 +271,7 @@ impl<'a> Feed<'a> {
             (Some(_), None) if self.routes.is_some() => lines.push(format!(
                 "{} of {} routes were sent; the peer has not acknowledged all of them",
                 group_digits(told.advertised),
-                group_digits(u64::from(self.job.routes))
+                group_digits(self.routes.as_deref().map_or(0, |routes| u64::from(routes.len())))
             )),
             _ => lines.push(format!(
                 "advertised {} routes, received {} and {} withdrawals",

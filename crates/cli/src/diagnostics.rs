@@ -1,4 +1,4 @@
-//! Errors of a suite file, with their place underlined.
+//! Errors in one style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
 
 use crate::output::err;
 use drophammer_model::suite::{SuiteError, SuiteErrors};
@@ -38,21 +38,79 @@ impl Diagnostic for Shown<'_> {
 
 /// Prints every error with its line and remedy to standard error.
 pub fn print(errors: &SuiteErrors) {
-    let theme = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+    let mut theme = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         GraphicalTheme::unicode()
     } else {
         GraphicalTheme::unicode_nocolor()
     };
+    theme.characters.error = "error:".into();
     let handler = GraphicalReportHandler::new_themed(theme).with_width(110).with_context_lines(1);
     for error in &errors.errors {
         let shown = Shown { error, source: NamedSource::new(error.file.clone(), masked(errors.source_of(error))) };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
-            Ok(()) => err!("{text}"),
-            Err(_) => err!("{shown}\n  help: {}", error.help),
+            Ok(()) => err!("{}", text.trim_start()),
+            Err(_) => err!("error: {shown}\n  help: {}", error.help),
         }
     }
     let more = if errors.omitted > 0 { format!(" (and {} more)", errors.omitted) } else { String::new() };
     let s = if errors.errors.len() == 1 { "" } else { "s" };
     err!("{} error{s}{more}; nothing was started", errors.errors.len());
+}
+
+/// A message whose remedy follows the last semicolon, with the remedy on a line of its own.
+pub fn with_help(text: &str) -> String {
+    let (first, more) = text.split_once('\n').map_or((text, None), |(first, more)| (first, Some(more)));
+    match first.rsplit_once("; ") {
+        Some((cause, remedy)) if !text.contains("\n  help: ") => {
+            let more = more.map_or(String::new(), |more| format!("\n{more}"));
+            format!("{cause}\n  help: {remedy}{more}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// An error of the command line as its parser tells it, in the style of all others.
+pub fn of_command_line(text: &str) -> String {
+    let mut shown = String::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let line = if let Some(tip) = line.strip_prefix("  tip: ") {
+            format!("  help: {tip}")
+        } else if let Some(values) = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            format!("  help: {values}")
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            format!("  usage: {usage}")
+        } else if line.starts_with("For more information") {
+            "  help: `--help` explains all arguments".into()
+        } else {
+            with_help(line)
+        };
+        shown += &line;
+        shown.push('\n');
+    }
+    shown.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_errors_have_cause_and_help_in_the_same_places() {
+        for (text, shown) in [
+            ("eth1 is down; set it up", "eth1 is down\n  help: set it up"),
+            ("a; b; use c", "a; b\n  help: use c"),
+            ("a\n  help: b; c", "a\n  help: b; c"),
+            ("no remedy", "no remedy"),
+        ] {
+            assert_eq!(with_help(text), shown);
+        }
+        let parser = "error: unexpected argument '--frob' found\n\n  tip: a similar argument exists: '--for'\n\n\
+                      Usage: drophammer blast [FROM]\n\nFor more information, try '--help'.\n";
+        let shown = "error: unexpected argument '--frob' found\n  help: a similar argument exists: '--for'\n  \
+                     usage: drophammer blast [FROM]\n  help: `--help` explains all arguments";
+        assert_eq!(of_command_line(parser), shown);
+        let value = "error: invalid value 'x' for '--dscp <DSCP>': x is no DSCP; write 0 to 63\n\nFor more information, try '--help'.\n";
+        assert!(of_command_line(value).contains("x is no DSCP\n  help: write 0 to 63\n"));
+    }
 }

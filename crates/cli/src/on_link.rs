@@ -17,7 +17,7 @@ pub fn with_length(text: &str) -> Option<(IpAddr, u8)> {
 /// # Errors
 /// The message names the addresses that can be used.
 pub fn refuse_public(address: IpAddr) -> Result<(), String> {
-    if is_lab_address(address) {
+    if is_lab_address(address) || matches!(address, IpAddr::V6(address) if address.is_unicast_link_local()) {
         return Ok(());
     }
     Err(format!(
@@ -59,7 +59,9 @@ mod tests {
 
     #[test]
     fn public_addresses_are_refused() {
-        assert!(refuse_public("192.0.2.1".parse().unwrap()).is_ok());
+        assert!(
+            refuse_public("192.0.2.1".parse().unwrap()).is_ok() && refuse_public("fe80::1".parse().unwrap()).is_ok()
+        );
         assert!(refuse_public("8.8.8.8".parse().unwrap()).unwrap_err().contains("RFC 6815"));
     }
 }

@@ -39,6 +39,11 @@ fn configuration(suite: &Suite, role: &RouterRole, language: LanguageArg, interf
         LanguageArg::Iosxr => Language::IosXr,
         LanguageArg::Junos => Language::Junos,
         LanguageArg::Sros => Language::SrOs,
+        LanguageArg::Linux => Language::Linux,
+        LanguageArg::Vyos => Language::VyOs,
+        LanguageArg::Eos => Language::Eos,
+        LanguageArg::IosXe => Language::IosXe,
+        LanguageArg::Routeros => Language::RouterOs,
     };
     let name = suite.duts.first().map_or("router", |dut| dut.name.as_str());
     match write_configuration(language, name, role, interfaces) {
@@ -117,7 +122,7 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
 
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
-        "\nWhat the router must be configured with (--config frr, bird, iosxr, junos or sros prints it in their words)"
+        "\nWhat the router must be configured with (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints it in their words)"
     );
     let mut rows = Vec::new();
     for (at, tags, addresses) in role.places() {

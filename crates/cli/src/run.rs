@@ -5,6 +5,7 @@ use crate::args::RunArgs;
 use crate::baseline;
 use crate::clock::secret;
 use crate::detach::{self, Detached, command_line};
+use crate::diagnostics::with_help;
 use crate::live::{Rates, Waiting, of_record};
 use crate::observer::{Watcher, stop_flag, tell};
 use crate::output::{err, out};
@@ -38,7 +39,7 @@ pub const RUNS: &str = "drophammer-runs";
 
 /// Prints an error and returns `exit`.
 pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
-    err!("error: {}", visible(&text.to_string(), &['\n']));
+    err!("error: {}", with_help(&visible(&text.to_string(), &['\n'])));
     exit
 }
 

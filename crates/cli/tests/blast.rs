@@ -147,12 +147,12 @@ try $D blast vb va
     let (printed, _) = text(&output);
     let printed: Vec<&str> = printed.split_inclusive("exit ").collect();
     let expected = [
-        ("`nothing`: there is no such interface; `ip link` lists them", "3"),
+        ("`nothing`: there is no such interface\n  help: `ip link` lists them", "3"),
         ("join `va` and `vc` by a cable", "3"),
         ("name two interfaces", "2"),
         ("`ip link set va mtu 8982`", "2"),
         ("`va` has no carrier", "3"),
-        ("it is down; `ip link set vb up`", "3"),
+        ("it is down\n  help: `ip link set vb up`", "3"),
     ];
     assert_eq!(printed.len(), expected.len() + 1, "{printed:?}");
     for (i, (words, exit)) in expected.iter().enumerate() {
@@ -224,7 +224,36 @@ ip -s -j link > kernel
     ];
     assert_eq!(printed.len(), expected.len(), "{printed:?}");
     for (printed, words) in printed.iter().zip(expected) {
-        assert!(printed.contains(words) && printed.contains("remedy: "), "{words}: {printed}");
+        assert!(printed.contains(words) && printed.contains("\n  help: "), "{words}: {printed}");
+        assert!(
+            !printed.contains("flush") && !printed.contains("ip link set"),
+            "no command that could harm: {printed}"
+        );
     }
     assert_eq!(["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)), [(0, 0); 2]);
+}
+
+#[test]
+fn programs_are_found_without_path_and_errors_have_one_style() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+PATH=/nonexistent $D blast --dut linux --rate 1k --for 300ms 2> no-path || true
+$D blast va lo 2> loopback || true
+$D blast --frob 2> argument || true
+$D blast va vb --dscp af44 2> value || true
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    let no_path = read("no-path");
+    assert!(!no_path.contains("Cannot allocate memory") && !no_path.contains("SIGKILL"), "{no_path}");
+    for (file, cause, help) in [
+        ("loopback", "error: lo is the loopback interface of this machine\n", "  help: name an interface"),
+        ("argument", "error: unexpected argument '--frob' found\n", "  help: a similar argument exists: '--for'\n"),
+        ("value", "af44 is no DSCP\n", "  help: write 0 to 63, or `ef`"),
+    ] {
+        let shown = read(file);
+        assert!(shown.starts_with("error: ") && shown.contains(cause) && shown.contains(help), "{shown}");
+        assert!(!shown.contains("remedy:") && !shown.contains("tip:"), "{shown}");
+    }
 }

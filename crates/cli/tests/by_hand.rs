@@ -1,4 +1,4 @@
-//! What `drophammer plan --config frr` and `bird` print is loaded into these routers exactly as it says, by hand as it
+//! What `drophammer plan --config frr`, `bird` and `linux` print is loaded into these routers exactly as it says, by hand as it
 //! were, and a run with the kind `external` passes on them: no frame is lost, every route is there.
 //!
 //! Tester and router are two network namespaces joined by veth pairs, or the router is a guest of User Mode Linux, in
@@ -156,7 +156,10 @@ fn by_hand(bed: &str, language: &str, suite: &str, folder: &Path, change: &dyn F
     let plan = run(&["plan", file.to_str().unwrap(), "--config", language, "--interfaces", &interfaces]);
     assert!(plan.status.success(), "{}", text(&plan.stderr));
     let config = change(text(&plan.stdout).replace("<secret>", KEY));
-    let (shell, load) = (block(&config, "First, in the shell of the router:"), block(&config, "Then load this file:"));
+    let (shell, load) = match language {
+        "linux" => (config.clone(), "true FILE".to_owned()),
+        _ => (block(&config, "First, in the shell of the router:"), block(&config, "Then load this file:")),
+    };
     assert!(shell.lines().count() >= ports && load.contains("FILE"), "{config}");
     let router = folder.join("router.conf");
     fs::write(&router, &config).unwrap();
@@ -202,12 +205,12 @@ fn column(test: &Value, table: &str, key: &str) -> Vec<Value> {
 
 /// The suite passes on both routers: all its tests are completed, no trial at the low rate lost a frame, and the kernel
 /// counted the frames of these trials as the tester did.
-fn passes(what: &str, bed: &str, suite: &str, further: &dyn Fn(&[Value])) {
+fn passes(what: &str, bed: &str, languages: &[&str], suite: &str, further: &dyn Fn(&[Value])) {
     if let Some(why) = missing() {
         println!("skipped: {why}");
         return;
     }
-    for language in ["frr", "bird"] {
+    for language in languages.iter().copied() {
         let _turn = turn();
         let (folder, output) = unspoilt(bed, language, suite, &|config| config);
         let told =
@@ -215,10 +218,10 @@ fn passes(what: &str, bed: &str, suite: &str, further: &dyn Fn(&[Value])) {
         assert!(output.status.success(), "{told}");
         // vtysh marks what it does not take by a percent sign, and goes on.
         let loaded = fs::read_to_string(folder.path().join("load.log")).unwrap();
-        assert!(!loaded.contains('%') && (language == "frr" || loaded.contains("Reconfigured")), "{told}");
+        assert!(!loaded.contains('%') && (language != "bird" || loaded.contains("Reconfigured")), "{told}");
         let records = records(&folder.path().join("out"));
         let tests: Vec<Value> = records.iter().filter(|r| kind_of(r) == "test").cloned().collect();
-        assert!(tests.len() >= 2 && tests.iter().all(|t| t["status"]["status"] == "completed"), "{told}");
+        assert!(!tests.is_empty() && tests.iter().all(|t| t["status"]["status"] == "completed"), "{told}");
         let lost = |record: &Value| {
             let groups = record["result"]["groups"].as_array().unwrap();
             groups.iter().map(|g| g["offered"].as_u64().unwrap() - g["received"].as_u64().unwrap()).sum::<u64>()
@@ -241,10 +244,16 @@ fn protected_sessions_of_several_peers_take_and_pass_on_both_families() {
         "tests:\n  - {THROUGHPUT}, expect: {{throughput_128_pps: \">= 300\"}}}}\n  - bgp_table_capacity: {{step: 150, max_routes: 300, \
          families: [ipv4, ipv6], expect: {{bgp_capacity_ipv4_routes: \">= 300\", bgp_capacity_ipv6_routes: \">= 300\"}}}}\n"
     );
-    passes("several peers", NAMESPACE, &suite(PORTS, &(bgp + &tests)), &|tests| {
+    passes("several peers", NAMESPACE, &["frr", "bird"], &suite(PORTS, &(bgp + &tests)), &|tests| {
         let capacity = tests.iter().find(|t| t["test"] == "bgp_table_capacity").unwrap();
         assert!(column(capacity, "bgp_table_capacity", "wrong").iter().all(|wrong| *wrong == 0.0), "{capacity}");
     });
+}
+
+#[test]
+fn a_linux_router_forwards_after_the_script() {
+    let tests = format!("tests:\n  - {THROUGHPUT}, expect: {{throughput_128_pps: \">= 300\"}}}}\n");
+    passes("a script", NAMESPACE, &["linux"], &suite(PORTS, &tests), &|_| ());
 }
 
 #[test]
@@ -254,7 +263,7 @@ fn internal_peers_and_meshed_ports_forward_to_routes() {
         "bgp: {{internal: [p2, p4], next_hop_self: true}}\ntests:\n  - {THROUGHPUT}, routes: 200, distribution: fully_meshed, \
          expect: {{throughput_128_pps: \">= 300\"}}}}\n"
     );
-    passes("internal peers", NAMESPACE, &suite(&ports, &tests), &|tests| {
+    passes("internal peers", NAMESPACE, &["frr", "bird"], &suite(&ports, &tests), &|tests| {
         let throughput = tests.iter().find(|t| t["test"] == "throughput").unwrap();
         assert!(!column(throughput, "routed", "verified").is_empty(), "{throughput}");
     });
@@ -277,7 +286,7 @@ fn sub_interfaces_forward_and_have_neighbours_of_their_own() {
         \x20 - {name: blue, from: p1.100.200, to: p2.300, size: 128, rate: 200 fps, headers: [ipv6, udp]}\n\
         tests:\n  - fixed_rate: {expect: {loss_red_percent: \"<= 0\", deviations_red: \"<= 0\", loss_blue_percent: \"<= 0\", deviations_blue: \"<= 0\"}}\n\
         \x20 - bgp_session_capacity: {expect: {bgp_sessions: \">= 10\"}}\n";
-    passes("sub-interfaces", GUEST, vlans, &|_| ());
+    passes("sub-interfaces", GUEST, &["frr", "bird"], vlans, &|_| ());
 }
 
 /// A configuration without a static route must fail, otherwise the tests above would prove nothing.

@@ -83,7 +83,7 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
 
     let frr = run(&["plan", path, "--config", "frr", "--interfaces", "ens1,ens2"]);
     assert!(frr.status.success() && text(&frr.stdout).contains("interface ens2") && frr.stderr.is_empty());
-    for language in ["frr", "bird", "iosxr", "junos", "sros"] {
+    for language in ["frr", "bird", "iosxr", "junos", "sros", "linux", "vyos", "eos", "ios-xe", "routeros"] {
         let output = run(&["plan", path, "--config", language]);
         assert!(output.status.success() && text(&output.stdout).contains("FILL-IN-1"), "{language}");
         assert!(text(&output.stderr).contains("--interfaces"), "{language}");

@@ -153,7 +153,7 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     let said = self::text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     let why = format!(
-        " was `0.1 of old` when the run began, now it is `{now}`; install `0.1 of old` again, or begin a new run without --resume"
+        " was `0.1 of old` when the run began, now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
     );
     assert!(said.contains("the run cannot go on: ") && said.contains(&why), "{said}");
     // What was measured is kept, and with the version of the beginning the run goes on.

@@ -23,6 +23,16 @@ pub enum Language {
     Junos,
     /// Nokia SR OS, MD-CLI.
     SrOs,
+    /// Commands of ip(8) and sysctl(8).
+    Linux,
+    /// VyOS.
+    VyOs,
+    /// Arista EOS.
+    Eos,
+    /// Cisco IOS XE.
+    IosXe,
+    /// MikroTik RouterOS 7.
+    RouterOs,
 }
 
 /// Neighbours that a kernel keeps by default, per family (`gc_thresh3`, ip-sysctl of Linux).
@@ -32,6 +42,10 @@ const FRR_INTERFACES: &str = include_str!("../templates/frr-interfaces.conf.j2")
 const IOS_XR: &str = include_str!("../templates/iosxr.conf.j2");
 const JUNOS: &str = include_str!("../templates/junos.conf.j2");
 const SR_OS: &str = include_str!("../templates/sros.conf.j2");
+const VY_OS: &str = include_str!("../templates/vyos.conf.j2");
+const EOS: &str = include_str!("../templates/eos.conf.j2");
+const IOS_XE: &str = include_str!("../templates/iosxe.conf.j2");
+const ROUTER_OS: &str = include_str!("../templates/routeros.conf.j2");
 
 /// Placeholder name of the interface of port `port` (from 0) when the user has given none. It is short enough for a
 /// Linux interface name with a VLAN tag.
@@ -75,11 +89,42 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
         Language::IosXr => rendered(IOS_XR)?,
         Language::Junos => rendered(JUNOS)?,
         Language::SrOs => rendered(SR_OS)?,
+        Language::Linux => linux(name, role, names),
+        Language::VyOs => rendered(VY_OS)?,
+        Language::Eos => rendered(EOS)?,
+        Language::IosXe => rendered(IOS_XE)?,
+        Language::RouterOs => rendered(ROUTER_OS)?,
     };
     if language == Language::Frr && role.bgp.is_some() {
         text += &rendered(frr::BGP_TEMPLATE)?;
     }
     Ok(text)
+}
+
+/// A script for the router's shell. The kernel speaks no BGP.
+fn linux(name: &str, role: &RouterRole, names: Names<'_>) -> String {
+    let mut text =
+        format!("#!/bin/sh\n# Configuration of {name} for Linux, from the suite. Run it as root: sh FILE\nset -eu\n");
+    for line in shell_lines(role, names, true) {
+        text += &format!("{line}\n");
+    }
+    for route in &role.routes {
+        let (network, length) = route.prefix;
+        let rank = if route.rank > 0 { format!(" metric {}", route.rank) } else { String::new() };
+        text +=
+            &format!("ip route replace {network}/{length} via {} dev {}{rank}\n", route.via, names.at(role, route.at));
+    }
+    if let Some(bgp) = &role.bgp {
+        text += &format!(
+            "# By hand: BGP in AS {}, by a program such as FRR or BIRD (--config frr or bird prints its configuration):\n",
+            bgp.asn
+        );
+        for group in &bgp.groups {
+            let peers: Vec<String> = group.peers.iter().map(ToString::to_string).collect();
+            text += &format!("#   AS {}: {}\n", group.asn, peers.join(", "));
+        }
+    }
+    text
 }
 
 /// How FRR takes its configuration: `vtysh -f` adds it to what the daemons have.
@@ -155,7 +200,18 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    const ALL: [Language; 5] = [Language::Frr, Language::Bird, Language::IosXr, Language::Junos, Language::SrOs];
+    const ALL: [Language; 10] = [
+        Language::Frr,
+        Language::Bird,
+        Language::IosXr,
+        Language::Junos,
+        Language::SrOs,
+        Language::Linux,
+        Language::VyOs,
+        Language::Eos,
+        Language::IosXe,
+        Language::RouterOs,
+    ];
 
     fn labelled() -> Vec<PortConfig> {
         let mut ports = two_ports();
@@ -203,7 +259,7 @@ mod tests {
                 }
                 assert!(text.contains("eth1") && text.contains("eth2") && !text.contains("FILL-IN"), "{text}");
                 assert!(!text.contains("sesame") && !text.contains(" d0"), "{language:?}:\n{text}");
-                let tried = matches!(language, Language::Frr | Language::Bird);
+                let tried = matches!(language, Language::Frr | Language::Bird | Language::Linux);
                 assert_eq!(text.contains("not loaded on a device"), !tried, "{text}");
             }
         }

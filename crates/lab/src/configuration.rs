@@ -10,7 +10,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -147,6 +147,12 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
     })
 }
 
+/// The mask of an IPv4 prefix of this length, `255.255.255.0`; none for IPv6.
+fn mask(address: IpAddr, length: u8) -> Option<String> {
+    let bits = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+    address.is_ipv4().then(|| Ipv4Addr::from(bits).to_string())
+}
+
 /// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `pushed`, `bgp` ([`bgp::context`];
 /// none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
 fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
@@ -154,6 +160,7 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let route = |r: &StaticRoute| {
         context! {
             family => family_of(r.via), prefix => prefix_of(r), via => r.via.to_string(),
+            network => r.prefix.0.to_string(), mask => mask(r.prefix.0, r.prefix.1),
             interface => names.at(role, r.at), rank => r.rank, parent => names.port(r.at.port), index => index(r.at),
         }
     };
@@ -173,10 +180,14 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let interfaces = role.places().map(|(at, tags, addresses)| {
         let tpids: Vec<String> = tags.iter().map(|t| format!("{:#06x}", t.tpid)).collect();
         let tags: Vec<u16> = tags.iter().map(|t| t.vid).collect();
+        let spelled = addresses.iter().map(|a| {
+            context! { address => a.address.to_string(), length => a.prefix_len, mask => mask(a.address, a.prefix_len) }
+        });
+        let spelled: Vec<Value> = spelled.collect();
         let addresses: Vec<String> = addresses.iter().map(|a| format!("{}/{}", a.address, a.prefix_len)).collect();
         let (mtu, sub_interfaces) = (role.interfaces[at.port].mtu, role.interfaces[at.port].vlans.len());
         context! {
-            name => names.at(role, at), port => at.port, mtu, tags, addresses, tpids, sub_interfaces,
+            name => names.at(role, at), port => at.port, mtu, tags, addresses, spelled, tpids, sub_interfaces,
             parent => names.port(at.port), index => index(at),
         }
     });
@@ -250,7 +261,7 @@ mod tests {
         ports[1].labels = vec![LabelConfig { label: 100, out: vec![200, 300] }];
         ports[1].pushed = vec![FecConfig { to: "10.99.0.0/24".parse().unwrap(), out: vec![400] }];
         let role = RouterRole::of(&ports);
-        for template in ["iosxr", "junos", "sros"] {
+        for template in ["iosxr", "junos", "sros", "vyos", "eos", "iosxe", "routeros"] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("templates/{template}.conf.j2"));
             let text = render(&std::fs::read_to_string(path).unwrap(), "a", &role).unwrap();
             for line in ["By hand: label 100: swap to 300, push 200, to ", "By hand: 10.99.0.0/24: push 400, to "] {
@@ -276,7 +287,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = |dut: &DutConfig| own(dut, &role()).unwrap_err().to_string();
         let bad = error(&dut(folder.path(), &[("template", "my.j2", "a\nb\n{% for x in %}\n")]));
-        assert!(bad.contains("my.j2:3: ") && bad.contains("syntax error") && bad.contains("remedy: "), "{bad}");
+        assert!(bad.contains("my.j2:3: ") && bad.contains("syntax error") && bad.contains("help: "), "{bad}");
         let bad = error(&dut(folder.path(), &[("template", "my.j2", "{{ routes.first.next }}\n")]));
         assert!(bad.contains("my.j2:1: ") && bad.contains("undefined"), "{bad}");
         let both = error(&dut(folder.path(), &[("template", "my.j2", ""), ("config", "my.conf", "")]));

@@ -409,9 +409,10 @@ fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
 /// Makes the PID namespace of the daemons and its first process.
 fn start_holder(mark: &str, favoured: Option<&Favoured>) -> Result<(Child, File), LabError> {
     let shell = process::find("sh", "dash")?;
-    process::find("cat", "coreutils")?;
+    // By its path: a shell whose PATH lacks it would end at once, and the namespace would take no process any more.
+    let cat = process::find("cat", "coreutils")?.display().to_string();
     // Dropping the lab kills it. If this process is killed, it reads the end of the pipe and does what the drop would have done.
-    let script = ["cat".to_owned()].into_iter().chain(favoured.map(Favoured::undo)).collect::<Vec<_>>().join("; ");
+    let script = [cat].into_iter().chain(favoured.map(Favoured::undo)).collect::<Vec<_>>().join("; ");
     let start = || -> Result<Child, LabError> {
         unshare(CloneFlags::CLONE_NEWPID).map_err(LabError::io("cannot create a PID namespace"))?;
         let mut command = process::command(&shell, mark);
@@ -440,6 +441,6 @@ mod tests {
         let text = user_namespace_refused(nix::Error::EINVAL, 3).to_string();
         assert!(text.contains("3 threads"), "{text}");
         let text = user_namespace_refused(nix::Error::EPERM, 1).to_string();
-        assert!(text.contains("remedy: run as root"), "{text}");
+        assert!(text.contains("help: run as root"), "{text}");
     }
 }

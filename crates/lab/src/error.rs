@@ -6,7 +6,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The system does not allow what the lab needs.
-    #[error("{what}\n  remedy: {remedy}")]
+    #[error("{what}\n  help: {remedy}")]
     Forbidden {
         /// What was refused.
         what: String,
@@ -14,7 +14,9 @@ pub enum LabError {
         remedy: String,
     },
     /// A program is not installed.
-    #[error("the program `{program}` is missing\n  remedy: install the Debian package `{package}`")]
+    #[error(
+        "the program `{program}` is neither in PATH nor in a usual folder\n  help: install the Debian package `{package}`, or add the folder of `{program}` to PATH"
+    )]
     MissingProgram {
         /// Its name.
         program: String,
@@ -60,7 +62,7 @@ pub enum LabError {
         log: String,
     },
     /// The suite asks for something that this DUT does not support or this machine lacks.
-    #[error("{what}\n  remedy: {remedy}")]
+    #[error("{what}\n  help: {remedy}")]
     Unusable {
         /// What is wrong.
         what: String,

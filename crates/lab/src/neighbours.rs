@@ -35,7 +35,7 @@ fn beyond(family: Family, routers: usize, sysctl: &str, limit: usize) -> Option<
     (routers > limit).then(|| {
         format!(
             "{routers} emulated {family} routers would be up at the same time, but this machine's kernel keeps no more than {limit} neighbours \
-             in all namespaces together: about so many sessions can come up on a router that uses it; remedy: \
+             in all namespaces together: about so many sessions can come up on a router that uses it; set \
              sysctl {sysctl}={}",
             (2 * routers).next_power_of_two()
         )

@@ -211,7 +211,7 @@ mod tests {
         let path = Path::new("/proc/sys/net/ipv4/ip_forward");
         let refused = |errno: i32| setting_refused(path, Error::from_raw_os_error(errno)).to_string();
         let read_only = refused(nix::libc::EROFS);
-        assert!(read_only.contains("ip_forward") && read_only.contains("remedy: in a container"), "{read_only}");
-        assert!(!refused(nix::libc::EINVAL).contains("remedy"));
+        assert!(read_only.contains("ip_forward") && read_only.contains("help: in a container"), "{read_only}");
+        assert!(!refused(nix::libc::EINVAL).contains("help"));
     }
 }

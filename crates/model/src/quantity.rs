@@ -126,41 +126,89 @@ pub(crate) fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
+/// What one of these letters in front of a unit multiplies it by; 1 for none.
+fn prefix(letter: &str) -> Option<f64> {
+    Some(match letter {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        _ => return None,
+    })
+}
+
+/// The factor of `unit`, which ends with one of `names`, or is a letter alone: `Gbit/s`, `G`.
+fn factor(unit: &str, names: &[&str]) -> Option<f64> {
+    let unit = unit.to_ascii_lowercase();
+    let letter = names.iter().find_map(|name| unit.strip_suffix(name)).unwrap_or(&unit);
+    prefix(letter.trim())
+}
+
 impl FromStr for Bandwidth {
     type Err = QuantityError;
 
-    /// `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`; a number without unit is refused, because bit/s and Gbit/s are too far
-    /// apart to guess.
+    /// `10 Gbit/s`, `2.5G`, `100M`; a number without unit is refused, because bit/s and Gbit/s are too far apart to
+    /// guess. So are bytes (`GB/s`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad =
-            || QuantityError(format!("`{text}` is not a line speed; write for instance `10 Gbit/s` or `100 Mbit/s`"));
-        let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
-        let factor = match unit.to_ascii_lowercase().as_str() {
-            "gbit/s" | "gbps" | "gb/s" => 1e9,
-            "mbit/s" | "mbps" | "mb/s" => 1e6,
-            "kbit/s" | "kbps" => 1e3,
-            "bit/s" | "bps" => 1.0,
-            _ => return Err(bad()),
+        let bad = |why: &str| {
+            let range = "write 1 bit/s to 1000 Tbit/s, for instance `10G`, `10 Gbit/s` or `100M`";
+            QuantityError(format!("`{text}` is not a line speed{why}; {range}"))
         };
+        let (number, unit) = number_and_unit(text).ok_or_else(|| bad(""))?;
+        if unit.is_empty() {
+            return Err(bad(", because it has no unit"));
+        }
+        if unit.contains('B') && !unit.ends_with("BPS") && !unit.contains("BIT") {
+            return Err(bad(", because `B` stands for bytes"));
+        }
+        let factor = factor(unit, &["bits/s", "bit/s", "bps", "b/s", "bit", "b"]).ok_or_else(|| bad(""))?;
         let bits = number * factor;
         if !(1.0..=1e15).contains(&bits) {
-            return Err(bad());
+            return Err(bad(", because it is out of range"));
         }
         Ok(Bandwidth(bits.round() as u64))
     }
 }
 
+/// Reads a count: `1000000`, `1,000,000`, `1M`, `1.5k`.
+///
+/// # Errors
+/// What is no whole number of at least 0, or has more digits than 2^53.
+pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
+    let bad = || QuantityError(format!("`{text}` is not a whole number; write for instance `1000`, `1,000` or `1k`"));
+    if let Ok(number) = text.trim().parse() {
+        return Ok(number);
+    }
+    let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
+    let product = number * factor(unit, &[]).ok_or_else(bad)?;
+    let rounded = product.round();
+    // The product of a decimal fraction and a power of ten is not exact.
+    let whole =
+        (product - rounded).abs() <= 1e-6 * product.min(1.0) && rounded <= (1u64 << f64::MANTISSA_DIGITS) as f64;
+    if whole { Ok(rounded as u64) } else { Err(bad()) }
+}
+
+/// Reads a percentage, with or without its sign: `50`, `0.5 %`.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let text = text.trim();
+    grouped_number(text.strip_suffix('%').unwrap_or(text).trim_end())
+}
+
 /// Reads a duration with its unit: `60 s`, `500 ms`, `2 min`, `100 us`.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
-    let bad = || QuantityError(format!("`{text}` is not a duration; write for instance `60 s`, `500 ms` or `2 min`"));
+    let bad = || {
+        let units = "write a number with `ns`, `us`, `ms`, `s`, `min` or `h`, for instance `60 s`";
+        QuantityError(format!("`{text}` is not a duration; {units}"))
+    };
     let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
     let factor = match unit {
-        "s" | "sec" | "second" | "seconds" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" => 1e-6,
-        "ns" => 1e-9,
-        "min" | "minute" | "minutes" => 60.0,
-        "h" | "hour" | "hours" => 3600.0,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "ms" | "msec" => 1e-3,
+        "us" | "µs" | "usec" => 1e-6,
+        "ns" | "nsec" => 1e-9,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hour" | "hours" => 3600.0,
         _ => return Err(bad()),
     };
     Duration::try_from_secs_f64(number * factor).map_err(|_| bad())
@@ -187,21 +235,21 @@ pub fn show_duration(d: Duration) -> String {
     }
 }
 
-/// Reads a frame rate: `100 kfps`, `1.5 Mpps`, `250000 fps`.
+/// Fastest frame rate that is read, in frames per second.
+const MOST_FRAMES: f64 = 1e12;
+
+/// Reads a frame rate: `100 kfps`, `100k`, `1.5 Mpps`, `250000`.
 pub fn parse_frame_rate(text: &str) -> Result<FrameRate, QuantityError> {
-    let bad = || QuantityError(format!("`{text}` is not a frame rate; write for instance `250000 fps` or `1.2 Mfps`"));
-    let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "fps" | "pps" => 1.0,
-        "kfps" | "kpps" => 1e3,
-        "mfps" | "mpps" => 1e6,
-        "gfps" | "gpps" => 1e9,
-        _ => return Err(bad()),
+    let bad = |why: &str| {
+        let range = "write more than 0 and at most 1000 Gfps, for instance `250000`, `100k` or `1.2 Mfps`";
+        QuantityError(format!("`{text}` is not a frame rate{why}; {range}"))
     };
-    if number <= 0.0 {
-        return Err(bad());
+    let (number, unit) = number_and_unit(text).ok_or_else(|| bad(""))?;
+    let rate = number * factor(unit, &["fps", "pps", "frames/s", "packets/s"]).ok_or_else(|| bad(""))?;
+    if !(rate > 0.0 && rate <= MOST_FRAMES) {
+        return Err(bad(", because it is out of range"));
     }
-    Ok(FrameRate(number * factor))
+    Ok(FrameRate(rate))
 }
 
 #[cfg(test)]
@@ -217,14 +265,40 @@ mod tests {
     #[test]
     fn units_are_read_and_guesses_are_refused() {
         assert_eq!("2.5 Gbit/s".parse::<Bandwidth>(), Ok(Bandwidth(2_500_000_000)));
-        assert!("10".parse::<Bandwidth>().is_err());
-        assert!("10 GiB".parse::<Bandwidth>().is_err());
+        for text in ["10", "10 GiB", "10 GB/s", "10 MBps", "10GB", "0.5 bit/s", "2000 T", "G"] {
+            let error = text.parse::<Bandwidth>().unwrap_err().0;
+            assert!(error.contains("; write 1 bit/s to 1000 Tbit/s"), "{text}: {error}");
+        }
         assert_eq!(parse_duration("2 min").unwrap(), Duration::from_secs(120));
         assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
         assert!(parse_duration("60").is_err());
         assert!(parse_duration("-1 s").is_err());
         assert_eq!(parse_frame_rate("1.5 Mpps").unwrap().pps(), 1.5e6);
-        assert!(parse_frame_rate("0 fps").is_err());
+        for text in ["0 fps", "0", "10 s", "fps", "2 Tfps"] {
+            let error = parse_frame_rate(text).unwrap_err().0;
+            assert!(error.contains("; write more than 0 and at most 1000 Gfps"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_people_write_them() {
+        let speed = |text: &str| text.parse::<Bandwidth>().unwrap().0;
+        assert_eq!(
+            ["1G", "10g", "100M", "2.5 Gb", "1GBPS"].map(speed),
+            [1_000_000_000, 10_000_000_000, 100_000_000, 2_500_000_000, 1_000_000_000]
+        );
+        let rate = |text: &str| parse_frame_rate(text).unwrap().pps();
+        assert_eq!(["100k", "100000", "1.5M", "100,000"].map(rate), [1e5, 1e5, 1.5e6, 1e5]);
+        assert_eq!(["50", "50%", "0.5 %"].map(|text| parse_percent(text).unwrap()), [50.0, 50.0, 0.5]);
+        assert_eq!(
+            ["7", "1,000", "1k", "1.1M", "0"].map(|text| parse_count(text).unwrap()),
+            [7, 1000, 1000, 1_100_000, 0]
+        );
+        for text in ["1.5", "1.0001k", "-1", "", "k", "1 kfps", "99999999999999999999"] {
+            assert!(parse_count(text).is_err(), "{text} must be refused");
+        }
+        assert_eq!(parse_duration("5m").unwrap(), Duration::from_secs(300));
+        assert_eq!(parse_percent("half"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sizes of test frames: one size, or a mix of sizes (IMIX).
 
-use crate::quantity::QuantityError;
+use crate::quantity::{QuantityError, grouped_number, parse_count};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,23 +59,22 @@ impl fmt::Display for FrameSize {
 impl FromStr for FrameSize {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = |why: &str| QuantityError(format!("`{text}` is not a frame size: {why}"));
+        let bad = |why: &str| QuantityError(format!("`{text}` is not a frame size; {why}"));
         let (digits, ip) = match text.strip_prefix("ip") {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let n: u16 =
-            digits.parse().map_err(|_| bad("write bytes with FCS (`64`), an IP packet (`ip40`) or a mix (`imix`)"))?;
-        if ip {
-            if !(MIN_IPV4_PACKET..=MAX_FRAME - ETHERNET_OVERHEAD).contains(&n) {
-                return Err(bad("an IP test packet has 40 to 9198 bytes"));
+        let n = parse_count(digits)
+            .map_err(|_| bad("write bytes with FCS (`64`), an IP packet (`ip40`) or a mix (`imix`)"))?;
+        let packets = MIN_IPV4_PACKET..=MAX_FRAME - ETHERNET_OVERHEAD;
+        match u16::try_from(n) {
+            Ok(n) if ip && packets.contains(&n) => Ok(FrameSize::Ip(n)),
+            Ok(n) if !ip && (MIN_FRAME..=MAX_FRAME).contains(&n) => Ok(FrameSize::Frame(n)),
+            _ if ip => Err(bad("write 40 to 9198 bytes for an IP packet, for instance `ip40`")),
+            Ok(n) if packets.contains(&n) => {
+                Err(bad(&format!("write 64 to 9216 bytes with FCS, or `ip{n}` for an IP packet of {n} bytes")))
             }
-            Ok(FrameSize::Ip(n))
-        } else {
-            if !(MIN_FRAME..=MAX_FRAME).contains(&n) {
-                return Err(bad("a frame has 64 to 9216 bytes, FCS included"));
-            }
-            Ok(FrameSize::Frame(n))
+            _ => Err(bad("write 64 to 9216 bytes with FCS, or for instance `ip40` for an IP packet of 40 bytes")),
         }
     }
 }
@@ -83,7 +82,8 @@ impl FromStr for FrameSize {
 /// Size of the frames in a test row: one size, or a mix.
 ///
 /// Written `64`, `ip40`, `imix` (RFC 6985 genome `aaaaaaaddddg`), `imix-2001` (the mix of the 2001 core router test),
-/// any other genome (`imix:aaaaaaadddg`) or counts (`imix:7x64,4x570,1x1518`).
+/// any other genome (`imix:aaaaaaadddg`), counts (`imix:7x64,4x570,1x1518`) or weights
+/// (`imix:58.33x64,33.33x570,8.33x1518`), which may have a `%`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SizeText", into = "String")]
 pub enum PacketSize {
@@ -151,7 +151,7 @@ impl FromStr for PacketSize {
                 ]
             }
             _ => match text.strip_prefix("imix:") {
-                Some(spec) if spec.contains('x') => counts(spec)?,
+                Some(spec) if spec.contains('x') => weights(spec)?,
                 Some(spec) => genome(spec)?,
                 None => return Ok(PacketSize::Fixed(text.parse()?)),
             },
@@ -184,15 +184,80 @@ fn genome(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     Ok(parts)
 }
 
-fn counts(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
-    text.split(',')
-        .map(|part| {
-            let bad = || QuantityError(format!("`{part}` is no IMIX part; write count x size, for instance `7x64`"));
-            let (count, size) = part.trim().split_once('x').ok_or_else(bad)?;
-            let count: u16 = count.trim().parse().ok().filter(|n| *n > 0).ok_or_else(bad)?;
-            Ok((size.trim().parse()?, count))
-        })
-        .collect()
+/// Decimals of a weight that are read.
+const DECIMALS: i32 = 6;
+
+/// Sizes with weights: counts, per cent or any other numbers. Weights are reduced to the smallest whole numbers in the
+/// same ratio, or to [`MAX_MIX_FRAMES`] frames if those are more; then no share is wrong by more than 0.01 per cent of
+/// all frames.
+fn weights(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
+    let limits = format!(
+        "write weight x size, for instance `7x64`, `58.33x64` or `7xip40`, with weights above 0 and at most {MOST_WEIGHT} and \
+         at most {DECIMALS} decimals"
+    );
+    let mut parts: Vec<(FrameSize, u64)> = Vec::new();
+    let (mut signs, mut sum) = (0, 0.0);
+    for part in text.split(',').map(str::trim) {
+        let bad = || QuantityError(format!("`{part}` is no IMIX part; {limits}"));
+        let (weight, size) = part.split_once('x').ok_or_else(bad)?;
+        let number = weight.trim().trim_end_matches('%');
+        let scaled = grouped_number(number.trim_end()).ok_or_else(bad)? * 10f64.powi(DECIMALS);
+        if !(scaled >= 1.0 && scaled <= MOST_WEIGHT as f64 * 10f64.powi(DECIMALS))
+            || (scaled - scaled.round()).abs() > 1e-3
+        {
+            return Err(bad());
+        }
+        sum += scaled / 10f64.powi(DECIMALS);
+        signs += usize::from(number.len() < weight.trim().len());
+        if parts.len() == MAX_MIX_PARTS {
+            return Err(QuantityError(format!(
+                "the mix has more than {MAX_MIX_PARTS} parts; write at most {MAX_MIX_PARTS}"
+            )));
+        }
+        parts.push((size.trim().parse()?, scaled.round() as u64));
+    }
+    if signs > 0 && signs < parts.len() {
+        let error = format!("`{text}` has weights with and without `%`; write all of them in per cent, or none");
+        return Err(QuantityError(error));
+    }
+    if signs > 0 && !(99.0..=101.0).contains(&sum) {
+        let error = format!("the parts of `{text}` are {sum} % together; write parts that are 100 % together");
+        return Err(QuantityError(error));
+    }
+    reduced(text, &parts)
+}
+
+/// The greatest weight of a part.
+const MOST_WEIGHT: u64 = 1_000_000_000;
+
+/// The frames of each size in one round.
+fn reduced(text: &str, parts: &[(FrameSize, u64)]) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
+    fn divisor(a: u64, b: u64) -> u64 {
+        if b == 0 { a } else { divisor(b, a % b) }
+    }
+    // As counts they are taken as they are: `2x64,2x570` sends two of each in a round.
+    let unit = 10u64.pow(DECIMALS as u32);
+    let sum: u64 = parts.iter().map(|(_, weight)| weight).sum();
+    let whole = parts.iter().all(|(_, weight)| weight.is_multiple_of(unit)) && sum / unit <= MAX_MIX_FRAMES;
+    let common = if whole { unit } else { parts.iter().fold(0, |all, (_, weight)| divisor(all, *weight)) };
+    let total = u128::from(sum / common);
+    let most = u128::from(MAX_MIX_FRAMES);
+    let frames: Vec<u128> = parts.iter().map(|(_, weight)| u128::from(weight / common)).collect();
+    if total <= most {
+        return Ok(parts.iter().zip(frames).map(|((size, _), n)| (*size, n as u16)).collect());
+    }
+    // The frames that rounding down leaves go to the parts with the largest remainders.
+    let mut counts: Vec<u128> = frames.iter().map(|n| n * most / total).collect();
+    let mut order: Vec<usize> = (0..frames.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(frames[*i] * most % total));
+    let left = most - counts.iter().sum::<u128>();
+    order.iter().take(left as usize).for_each(|i| counts[*i] += 1);
+    if let Some((size, _)) = parts.iter().zip(&counts).find_map(|(part, count)| (*count == 0).then_some(part)) {
+        return Err(QuantityError(format!(
+            "the share of `{size}` in `{text}` is too small; write at least one frame in {MAX_MIX_FRAMES}"
+        )));
+    }
+    Ok(parts.iter().zip(counts).map(|((size, _), n)| (*size, n as u16)).collect())
 }
 
 impl PacketSize {
@@ -311,9 +376,44 @@ mod tests {
             "imix:7x",
             "sixty-four",
             "",
-            "imix:65535x64,65535x128",
+            "imix:1x64,1000000x128",
+            "imix:50%x64,20%x128",
+            "imix:50%x64,50x128",
+            "imix:0.0000001x64",
+            "imix:2000000000x64",
         ] {
             assert!(text.parse::<PacketSize>().is_err(), "{text} must be refused");
+        }
+    }
+
+    #[test]
+    fn weights_in_per_cent_or_large_counts_keep_their_ratio() {
+        let counts = |text: &str| match text.parse() {
+            Ok(PacketSize::Mix { parts, .. }) => parts.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(counts("imix:58.33x64,33.33x570,8.33x1518"), [5833, 3333, 833]);
+        assert_eq!(counts("imix:58.33%x64, 33.33 %x570,8.33%x1518"), [5833, 3333, 833]);
+        assert_eq!(counts("imix:58333333x64"), [1]);
+        assert_eq!(counts("imix:58333333x64,33333333x570,8333334x1518"), [5833, 3333, 834]);
+        assert_eq!(counts("imix:0.5x64,0.25x570,0.25x1518"), [2, 1, 1]);
+        assert_eq!(counts("imix:2x64,2x570"), [2, 2]);
+        assert_eq!(counts("imix:7xip40,1xip1500"), [7, 1]);
+    }
+
+    #[test]
+    fn refused_sizes_and_parts_name_the_limits_and_the_packet() {
+        for (text, words) in [
+            ("imix:7x40", "write 64 to 9216 bytes with FCS, or `ip40` for an IP packet of 40 bytes"),
+            ("40", "or `ip40` for an IP packet of 40 bytes"),
+            ("20", "write 64 to 9216 bytes with FCS"),
+            ("99999", "write 64 to 9216 bytes with FCS"),
+            ("ip20", "write 40 to 9198 bytes"),
+            ("imix:0x64", "with weights above 0 and at most 1000000000"),
+            ("imix:50%x64,20%x128", "70 % together"),
+        ] {
+            let error = text.parse::<PacketSize>().unwrap_err().0;
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 }

@@ -104,7 +104,7 @@ impl fmt::Display for Topology {
 
 /// Why the ports of a suite do not fit a topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}; remedy: {remedy}")]
+#[error("{what}; {remedy}")]
 pub struct Unsuited {
     /// What is wrong.
     pub what: String,

@@ -1,20 +1,23 @@
-//! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, gzip or
-//! bzip2, as route collectors publish them.
+//! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, or
+//! compressed by gzip, bzip2, xz or zstd, as route collectors publish them.
 //!
 //! A file holds the routes of all peers of a collector. A table holds the routes of one of these peers, of one IP
 //! version. A file may hold several dumps, each with its own peer index table, as BIRD appends them; AS and address
-//! identify a peer across dumps. This module takes the records apart, so that the routes of other peers cost nothing
-//! and truncated or damaged records are reported. bgpkit-parser reads the attributes of the chosen peer's routes.
+//! identify a peer across dumps. This module takes the records apart, so that the routes of other peers cost nothing.
+//! What cannot be read is left out and counted ([`LeftOut`]); a file that is cut off is refused. `mrt/attributes.rs` reads the attributes of the
+//! chosen peer's routes, `mrt/packed.rs` compressed files.
 
-use bgpkit_parser::models::{
-    AsPath, AsPathSegment, Attributes, Community, MetaCommunity, MrtMessage, TableDumpV2Message,
-};
+mod attributes;
+mod packed;
+
+use bgpkit_parser::models::{MrtMessage, TableDumpV2Message};
 use bgpkit_parser::parse_mrt_record;
-use drophammer_model::routes::{Origin, Prefix, RouteAttributes, RouteTable};
+use drophammer_model::quantity::group_digits;
+use drophammer_model::routes::{Prefix, RouteAttributes, RouteTable};
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -30,9 +33,6 @@ const LONGEST: usize = 16 << 20;
 const MOST: u64 = 16 << 30;
 /// Most routes of a table, some times those of the Internet.
 const MOST_ROUTES: u32 = 16_000_000;
-/// Most ASes in a path, as for [`RouteAttributes::as_path`].
-const LONGEST_PATH: usize = 254;
-
 /// A file without a usable table: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}", .path.display())]
@@ -67,11 +67,60 @@ pub struct MrtPeer {
     pub routes: [u32; 2],
 }
 
+/// What a table lacks of its file, by numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Routes that cannot be read: the peer is not in the peer index table, or the attributes are wrong.
+    pub routes: u64,
+    /// Records that cannot be read.
+    pub records: u64,
+    /// The first of both, with its record and the cause.
+    pub first: Option<String>,
+    /// Routes whose path had an AS_SET, which was removed (RFC 9774).
+    pub sets: u64,
+    /// Routes whose path was cut to 254 ASes.
+    pub long_paths: u64,
+}
+
+impl LeftOut {
+    /// In words, one text each.
+    pub fn words(&self) -> Vec<String> {
+        let counted = |count: u64, what: &str| (count > 0).then(|| format!("{what}: {}", group_digits(count)));
+        let mut words: Vec<String> = [
+            counted(self.routes, "routes that cannot be read, left out"),
+            counted(self.records, "records that cannot be read, left out"),
+            counted(self.sets, "routes whose AS_SETs were removed (RFC 9774)"),
+            counted(self.long_paths, "routes whose path was cut to 254 ASes"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        words.extend(self.first.as_ref().map(|first| format!("the first one left out: {first}")));
+        words
+    }
+
+    fn route(&mut self, why: MrtError) {
+        self.routes += 1;
+        self.first.get_or_insert(why.what);
+    }
+
+    fn record(&mut self, why: MrtError) {
+        self.records += 1;
+        self.first.get_or_insert(why.what);
+    }
+}
+
 /// The peers of a file with the number of their routes, by index.
 ///
 /// # Errors
 /// [`MrtError`] for a file that cannot be read, is cut off, or is no RIB of TABLE_DUMP_V2.
 pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
+    Ok(counted(path)?.0)
+}
+
+/// As [`peers`], and what belongs to none of them.
+fn counted(path: &Path) -> Result<(Vec<MrtPeer>, LeftOut), MrtError> {
+    let mut left_out = LeftOut::default();
     let mut peers = Peers::default();
     let mut records = Records::open(path)?;
     let mut body = Vec::new();
@@ -79,21 +128,26 @@ pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
         match record {
             Record::Peers => peers.table(records.peers(&body)?),
             Record::Rib(family, paths) => {
-                for entry in (Rib { body: &body, family, paths }).entries().map_err(|why| records.error(&why))? {
-                    let Some(at) = peers.find(entry.peer) else {
-                        let why = format!("has a route of peer {}, whom no peer index table names", entry.peer);
-                        return Err(records.error(&why));
-                    };
-                    peers.known[at].routes[family as usize] += 1;
+                let rib = Rib { body: &body, family, paths };
+                match rib.entries() {
+                    Err(why) => left_out.record(records.error(&why)),
+                    Ok(entries) => entries.iter().for_each(|entry| match peers.find(entry.peer) {
+                        Some(at) => peers.known[at].routes[family as usize] += 1,
+                        None => {
+                            let why = format!("has a route of peer {}, whom no peer index table names", entry.peer);
+                            left_out.route(records.error(&why));
+                        }
+                    }),
                 }
             }
             Record::Other => {}
         }
     }
     if peers.known.is_empty() {
-        return Err(records.empty());
+        let left_out = left_out.first.map(|what| MrtError { path: path.into(), what });
+        return Err(left_out.unwrap_or_else(|| records.empty()));
     }
-    Ok(peers.known)
+    Ok((peers.known, left_out))
 }
 
 /// Peers of a file while it is read.
@@ -134,13 +188,13 @@ impl Peers {
 
 /// The routes of the chosen peer of one IP version, named after file and peer. Routes have no next hop (the speaker
 /// itself), because those of the file belong to a network that is not here. Paths do not contain the peer's own AS,
-/// because another AS will advertise them, nor AS_SETs (RFC 9774). Of several paths to a prefix (RFC 8050) the first in
+/// because another AS will advertise them, nor AS_SETs (RFC 9774). All transitive attributes remain. Of several paths to a prefix (RFC 8050) the first in
 /// its record counts, of several records the last.
 ///
 /// # Errors
-/// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and for attributes that cannot be read.
-pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTable, MrtError> {
-    let peers = peers(path)?;
+/// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and if no route of it can be read.
+pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<(RouteTable, LeftOut), MrtError> {
+    let (peers, mut left_out) = counted(path)?;
     let fail = |what: String| MrtError { path: path.into(), what };
     let fits = |p: &MrtPeer| match choice {
         PeerChoice::MostRoutes => true,
@@ -161,7 +215,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
     };
     if count(peer) == 0 {
         return Err(fail(match choice {
-            PeerChoice::MostRoutes => format!("no peer has routes of {family}"),
+            PeerChoice::MostRoutes => left_out.first.unwrap_or_else(|| format!("no peer has routes of {family}")),
             _ => format!("peer {} has no routes of {family}", peer.index),
         }));
     }
@@ -185,13 +239,13 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
                 _ => continue,
             };
             let rib = Rib { body: &body, family, paths };
-            for entry in rib.entries().map_err(|why| records.error(&why))?.iter() {
-                if tables.find(entry.peer) != Some(place) {
-                    continue;
+            // Records that cannot be read have been counted.
+            let (Ok(entries), Ok(prefix)) = (rib.entries(), rib.prefix()) else { continue };
+            for entry in entries.iter().filter(|entry| tables.find(entry.peer) == Some(place)) {
+                match attributes::read(entry.attributes, peer.asn, &mut left_out) {
+                    Ok(attributes) => ready.push((prefix, attributes)),
+                    Err(why) => left_out.route(records.error(&format!("route {prefix}: {why}"))),
                 }
-                let prefix = rib.prefix().map_err(|why| records.error(&why))?;
-                let attributes = rib.attributes(entry, peer.asn);
-                ready.push((prefix, attributes.map_err(|why| records.error(&format!("route {prefix}: {why}")))?));
             }
         }
         // From the last path to the first: the later route to a prefix replaces the earlier one, so the first path remains.
@@ -205,7 +259,11 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
         })
     });
     let table = RouteTable::new(format!("{name}, AS {} ({})", peer.asn, peer.address), family, routes);
-    error.map_or(Ok(table), Err)
+    match (error, left_out.first.take_if(|_| table.is_empty())) {
+        (Some(error), _) => Err(error),
+        (None, Some(why)) => Err(fail(why)),
+        (None, None) => Ok((table, left_out)),
+    }
 }
 
 fn file_name(path: &Path) -> String {
@@ -244,16 +302,8 @@ impl Records {
         if !std::fs::metadata(path).map_err(fail)?.is_file() {
             return Err(MrtError { path: path.into(), what: "is no ordinary file".into() });
         }
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
-        // The first bytes of a file, not its name, give its format.
-        let start = file.fill_buf().map_err(fail)?;
-        let input: Box<dyn Read> = if start.starts_with(&[0x1f, 0x8b]) {
-            Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(file)))
-        } else if start.starts_with(b"BZh") {
-            Box::new(BufReader::with_capacity(1 << 18, bzip2::bufread::MultiBzDecoder::new(file)))
-        } else {
-            Box::new(file)
-        };
+        let file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
+        let input = packed::open(path, file).map_err(|what| MrtError { path: path.into(), what })?;
         Ok(Records { path: path.into(), input, number: 0, read: 0, most: MOST, header: [0; HEADER], first: None })
     }
 
@@ -316,7 +366,13 @@ impl Records {
         let (kind, subtype) = (short(4), short(6));
         let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
         if length > LONGEST {
-            return Err(self.error(&format!("says that it has {length} bytes: this is no MRT file, or it is damaged")));
+            return Err(match self.number {
+                1 => MrtError {
+                    path: self.path.clone(),
+                    what: "is no MRT file; take a RIB in TABLE_DUMP_V2 (RFC 6396), plain or compressed by gzip, bzip2, xz or zstd".into(),
+                },
+                _ => self.error(&format!("says that it has {length} bytes: the file is damaged; get it again")),
+            });
         }
         self.first.get_or_insert(kind);
         body.resize(length, 0);
@@ -362,8 +418,8 @@ struct Rib<'a> {
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     peer: u16,
-    /// The whole entry.
-    whole: &'a [u8],
+    /// Its attributes, as in a message.
+    attributes: &'a [u8],
 }
 
 impl<'a> Rib<'a> {
@@ -402,73 +458,11 @@ impl<'a> Rib<'a> {
             let lengths = rest.get(head - 2..head).ok_or_else(cut)?;
             let length = usize::from(u16::from_be_bytes([lengths[0], lengths[1]]));
             let (whole, after) = rest.split_at_checked(head + length).ok_or_else(cut)?;
-            entries.push(Entry { peer: u16::from_be_bytes([whole[0], whole[1]]), whole });
+            entries.push(Entry { peer: u16::from_be_bytes([whole[0], whole[1]]), attributes: &whole[head..] });
             rest = after;
         }
         if rest.is_empty() { Ok(entries) } else { Err(format!("has {} bytes behind its {count} routes", rest.len())) }
     }
-
-    /// The attributes of an entry from a peer of this AS.
-    fn attributes(&self, entry: &Entry, asn: u32) -> Result<RouteAttributes, String> {
-        // A record with only this route, for the parser.
-        let prefix = self.split()?.0;
-        let subtype: u16 = if self.family == Family::Ipv4 { 2 } else { 4 } + if self.paths { 6 } else { 0 };
-        let length = (prefix.len() + 2 + entry.whole.len()) as u32;
-        let mut record = Vec::with_capacity(HEADER + length as usize);
-        record.extend_from_slice(&[0; 4]);
-        record.extend_from_slice(&TABLE_DUMP_V2.to_be_bytes());
-        record.extend_from_slice(&subtype.to_be_bytes());
-        record.extend_from_slice(&length.to_be_bytes());
-        record.extend_from_slice(prefix);
-        record.extend_from_slice(&1u16.to_be_bytes());
-        record.extend_from_slice(entry.whole);
-        let message = parse_mrt_record(&mut record.as_slice()).map_err(|e| e.to_string())?.message;
-        let MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(rib)) = message else {
-            return Err("its attributes cannot be read".to_owned());
-        };
-        let found = &rib.rib_entries.first().ok_or("its attributes cannot be read")?.attributes;
-        convert(found, asn)
-    }
-}
-
-fn convert(found: &Attributes, asn: u32) -> Result<RouteAttributes, String> {
-    let mut as_path = flat(found.as_path().ok_or("it has no AS_PATH that can be read")?);
-    if as_path.first() == Some(&asn) {
-        as_path.remove(0);
-    }
-    as_path.truncate(LONGEST_PATH);
-    let (mut communities, mut large_communities) = (Vec::new(), Vec::new());
-    for community in found.iter_communities() {
-        match community {
-            MetaCommunity::Plain(c) => communities.push(match c {
-                Community::NoExport => 0xffff_ff01,
-                Community::NoAdvertise => 0xffff_ff02,
-                Community::NoExportSubConfed => 0xffff_ff03,
-                Community::Custom(asn, value) => asn.to_u32() << 16 | u32::from(value),
-            }),
-            MetaCommunity::Large(c) => large_communities.push([c.global_admin, c.local_data[0], c.local_data[1]]),
-            MetaCommunity::Extended(_) | MetaCommunity::Ipv6Extended(_) => {}
-        }
-    }
-    communities.sort_unstable();
-    communities.dedup();
-    large_communities.sort_unstable();
-    large_communities.dedup();
-    Ok(RouteAttributes {
-        origin: Origin::from_code(found.origin() as u8).unwrap_or_default(),
-        as_path,
-        med: found.multi_exit_discriminator(),
-        local_pref: found.local_preference(),
-        communities,
-        large_communities,
-        next_hop: None,
-    })
-}
-
-/// The ASes of all sequences.
-fn flat(path: &AsPath) -> Vec<u32> {
-    let sequences = path.iter_segments().filter(|s| matches!(s, AsPathSegment::AsSequence(_)));
-    sequences.flat_map(|s| s.iter()).map(|a| a.to_u32()).collect()
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ impl Routing for BgpRouting<'_> {
             return Ok(routes.clone());
         }
         let seed = self.state.seed;
-        let routes = tables::routes(choice, family, count, seed)?;
+        let routes = tables::routes(choice, family, Some(count), seed)?;
         let routes = Arc::new(routes);
         self.state.tables.push((key, routes.clone()));
         Ok(routes)

@@ -29,7 +29,11 @@ pub struct SpeakerConfig {
     pub prefix_len: u8,
     /// VLAN tags of its frames.
     pub tags: Tags,
-    /// The peer's address, on the same link.
+    /// The next hop to its peer, on the same link: the peer itself, or a router.
+    pub gateway: IpAddr,
+    /// Its end of the session: its address on the link, or a loopback of it.
+    pub source: IpAddr,
+    /// The peer's address.
     pub peer: IpAddr,
     /// Its AS number.
     pub asn: u32,
@@ -43,8 +47,8 @@ pub struct SpeakerConfig {
     pub passive: bool,
     /// Key of TCP MD5 (RFC 2385).
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM (RFC 5082): accepts only segments with a TTL of 255.
-    pub gtsm: bool,
+    /// GTSM (RFC 5082): accepts only segments from a peer that is at most so many hops away.
+    pub gtsm_hops: Option<u8>,
 }
 
 /// What the speaker has sent to its peer, and received from it.
@@ -67,11 +71,11 @@ pub struct Speaker {
     rig: Rig,
 }
 
-/// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file.
+/// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file, all of whose routes are meant without a count.
 ///
 /// # Errors
 /// More routes than the table has, or a file that cannot be read.
-pub fn table(source: &str, family: Family, count: u32, seed: u64) -> Result<Routes, String> {
+pub fn table(source: &str, family: Family, count: Option<u32>, seed: u64) -> Result<Routes, String> {
     table_of(&TableChoice::named(source), family, count, seed).map_err(|e| e.to_string())
 }
 
@@ -88,7 +92,7 @@ impl Speaker {
         let device = &mut host.devices[0];
         device.tags = config.tags;
         let SpeakerConfig { prefix_len, .. } = *config;
-        match (config.address, config.peer) {
+        match (config.address, config.gateway) {
             (IpAddr::V4(address), IpAddr::V4(gateway)) => {
                 device.ipv4 = Some(Address { address, prefix_len, gateway });
             }
@@ -98,18 +102,21 @@ impl Speaker {
             // The session has no way to its peer, and reports that.
             _ => {}
         }
+        if config.source != config.address {
+            device.also.push((config.source, 1));
+        }
         let family = if config.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
         device.routers.push(PeerConfig {
-            address: config.address,
+            address: config.source,
             dut: config.peer,
             asn: config.asn,
             dut_as: config.peer_as,
             router_id: config.router_id,
             hold: config.hold,
             families: vec![unicast(family)],
-            next_hops: next_hops(config.address),
+            next_hops: next_hops(config.source),
             passive: config.passive,
-            protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm.then_some(1) },
+            protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
         });
         let config = Config { seed, ports: vec![host] };
         let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);

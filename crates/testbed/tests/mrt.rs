@@ -3,10 +3,16 @@
 
 use drophammer_model::routes::{Origin, Prefix, RouteAttributes, RouteTable, Routes};
 use drophammer_model::trial::Family;
-use drophammer_testbed::mrt::{PeerChoice, peers, read};
+use drophammer_testbed::mrt::{self, MrtError, PeerChoice, peers};
 use proptest::prelude::*;
 use std::io::Write;
-use std::path::PathBuf;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+/// The table alone.
+fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTable, MrtError> {
+    mrt::read(path, family, choice).map(|(table, _)| table)
+}
 
 fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
     let mut r = 1_700_000_000u32.to_be_bytes().to_vec();
@@ -71,8 +77,14 @@ fn file() -> Vec<u8> {
         attribute(0x40, 5, &[0, 0, 0, 200]),
         attribute(0xc0, 8, &[0xfb, 0xf4, 0, 2, 0xff, 0xff, 0xff, 1, 0xfb, 0xf4, 0, 1]),
         attribute(0xc0, 32, &[0, 0, 0xfb, 0xf4, 0, 0, 0, 1, 0, 0, 0, 2]),
-        // An unknown attribute is skipped.
+        // An unknown optional attribute that is transitive, and one that is not.
         attribute(0xc0, 222, &[1, 2, 3]),
+        attribute(0x80, 221, &[4]),
+        attribute(0x40, 6, &[]),
+        attribute(0xc0, 7, &[0, 1, 0x11, 0x70, 192, 0, 2, 9]),
+        // Two extended communities: a route target, and one that does not leave its AS.
+        attribute(0xc0, 16, &[0, 2, 0, 1, 0, 0, 0, 5, 0x40, 4, 0, 1, 0, 0, 0, 6]),
+        attribute(0xc0, 25, &[7; 20]),
     ]
     .concat();
     // MP_REACH_NLRI as in a RIB: only length and next hop (RFC 6396 section 4.3.4).
@@ -145,6 +157,11 @@ fn the_peer_with_most_routes_gives_the_table() {
         communities: vec![0xfbf4_0001, 0xfbf4_0002, 0xffff_ff01],
         large_communities: vec![[64500, 1, 2]],
         next_hop: None,
+        atomic_aggregate: true,
+        aggregator: Some((70_000, Ipv4Addr::new(192, 0, 2, 9))),
+        extended_communities: vec![[0, 2, 0, 1, 0, 0, 0, 5]],
+        // RFC 4271 section 9: the unknown one is marked as partial.
+        others: [attribute(0xc0, 25, &[7; 20]), attribute(0xe0, 222, &[1, 2, 3])].concat(),
     };
     assert_eq!(routes.attributes(1), rich);
 }
@@ -242,7 +259,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     assert!(say(&record(16, 4, &[0; 20])).starts_with("holds BGP messages (type BGP4MP) and no RIB"));
     assert!(say(&record(12, 1, &[0; 20])).contains("old format TABLE_DUMP;"));
     assert_eq!(say(&record(99, 1, &[])), "holds no RIB of TABLE_DUMP_V2; its first record has type 99");
-    assert!(say(b"<html>this is no routing table</html>").contains("this is no MRT file, or it is damaged"));
+    assert!(say(b"<html>this is no routing table</html>").contains("is no MRT file; take a RIB in TABLE_DUMP_V2"));
     let whole = file();
     assert_eq!(
         say(&whole[..table.len() + 5]),
@@ -271,6 +288,48 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     assert_eq!(no_path, "record 2 route 20.0.0.0/8: it has no AS_PATH that can be read");
     let absent = read(&folder.0.path().join("absent"), Family::Ipv4, PeerChoice::MostRoutes).unwrap_err().to_string();
     assert!(absent.contains("absent: cannot be read: "), "{absent}");
+}
+
+#[test]
+fn bad_entries_are_left_out_and_counted() {
+    let folder = Folder::new();
+    let good = |n: u8| rib(2, &[24, 20, 2, n], &[entry(0, None, &plain(&[64500, 10]))]);
+    let mut bytes = peer_table();
+    (0..100).for_each(|n| bytes.extend(good(n)));
+    bytes.extend(rib(2, &[8, 21], &[entry(7, None, &plain(&[1])), entry(0, None, &attribute(0x40, 1, &[0]))]));
+    bytes.extend(rib(2, &[33, 1, 2, 3, 4, 5], &[]));
+    let path = folder.file("rib", &bytes);
+    let (table, left_out) = mrt::read(&path, Family::Ipv4, PeerChoice::MostRoutes).unwrap();
+    assert_eq!((table.len(), left_out.routes, left_out.records), (100, 2, 1));
+    let words = left_out.words();
+    assert_eq!(words[..2], ["routes that cannot be read, left out: 2", "records that cannot be read, left out: 1"]);
+    assert!(words[2].contains("record 102 has a route of peer 7, whom no peer index table names"), "{words:?}");
+    // What is removed from a path is counted, too.
+    let (_, left_out) = mrt::read(&folder.file("rich", &file()), Family::Ipv4, PeerChoice::MostRoutes).unwrap();
+    assert_eq!(left_out.words(), ["routes whose AS_SETs were removed (RFC 9774): 1"]);
+}
+
+#[test]
+fn xz_and_zstd_are_read_by_their_programs() {
+    let folder = Folder::new();
+    let plain = folder.file("rib", &file());
+    let wanted = prefixes(&read(&plain, Family::Ipv4, PeerChoice::MostRoutes).unwrap());
+    for (program, name) in [("xz", "rib.xz"), ("zstd", "rib.zst")] {
+        let packed = folder.0.path().join(name);
+        let out = std::fs::File::create(&packed).unwrap();
+        let status = std::process::Command::new(program).args(["--stdout", "--quiet"]).arg(&plain).stdout(out).status();
+        if status.is_err() {
+            println!("NOT CHECKED: {program} is not installed");
+            continue;
+        }
+        assert_eq!(prefixes(&read(&packed, Family::Ipv4, PeerChoice::MostRoutes).unwrap()), wanted, "{name}");
+        let whole = std::fs::read(&packed).unwrap();
+        let cut = folder.file("cut", &whole[..whole.len() - 8]);
+        let error = peers(&cut).unwrap_err().to_string();
+        assert!(error.contains("is cut off"), "{error}");
+    }
+    let lz4 = peers(&folder.file("rib.lz4", &[0x04, 0x22, 0x4d, 0x18, 0])).unwrap_err().to_string();
+    assert!(lz4.ends_with("is compressed with lz4; write `lz4 -d FILE`, and name the file that it makes"), "{lz4}");
 }
 
 proptest! {

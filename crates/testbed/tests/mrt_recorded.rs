@@ -6,7 +6,7 @@ mod plan;
 
 use drophammer_model::routes::{RouteAttributes, RouteTable, Routes};
 use drophammer_model::trial::Family;
-use drophammer_testbed::mrt::{PeerChoice, peers, read};
+use drophammer_testbed::mrt::{LeftOut, PeerChoice, peers, read};
 use std::path::{Path, PathBuf};
 
 /// Name; whether its routes have path identifiers (RFC 8050); LOCAL_PREF that the daemon has set on routes of external peers.
@@ -40,11 +40,12 @@ fn every_route_that_was_sent_is_read_with_its_attributes() {
         let path = file(name);
         for family in [Family::Ipv4, Family::Ipv6] {
             let sent = plan::routes(family);
-            let first = read(&path, family, PeerChoice::MostRoutes).unwrap();
+            let (first, left_out) = read(&path, family, PeerChoice::MostRoutes).unwrap();
+            assert_eq!(left_out, LeftOut::default(), "{name}");
             assert!(first.name().contains(&format!("{name}, AS 65001 (")), "{}", first.name());
             same(first, &sent, sent.len(), local_pref, &format!("{name}, {family}"));
         }
-        let second = read(&path, Family::Ipv4, PeerChoice::As(plan::ROUTERS[1])).unwrap();
+        let (second, _) = read(&path, Family::Ipv4, PeerChoice::As(plan::ROUTERS[1])).unwrap();
         same(second, &plan::routes(Family::Ipv4), plan::SECOND, local_pref, &format!("{name}, the second router"));
         assert!(read(&path, Family::Ipv6, PeerChoice::As(plan::ROUTERS[1])).is_err());
     }

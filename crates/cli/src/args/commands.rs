@@ -1,12 +1,13 @@
-//! Arguments of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
+//! Arguments of `plan`, and of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
 
-use super::choices;
+use super::{SuiteArgs, choices};
 use crate::blast::MAX_FLOWS;
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use drophammer_lab::KINDS;
 use drophammer_model::capabilities::Placement;
-use drophammer_model::quantity::parse_duration;
+use drophammer_model::quantity::{parse_count, parse_duration, parse_frame_rate};
+use drophammer_model::traffic::parse_dscp;
 use drophammer_port::auto::AUTO;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -23,10 +24,10 @@ pub struct BlastArgs {
     /// Instead of two interfaces: bring a router of this kind up in namespaces, as for `run`, and send through it
     #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
     pub dut: Option<String>,
-    /// Rate of each sending interface: frames (`100kfps`), bits without preamble and gap (`950Mbit/s`), or a share of the line (`50%`)
+    /// Rate of each sending interface: frames (`100kfps`, `100k`, `100000`), bits without preamble and gap (`950Mbit/s`, `1G`), or a share of the line (`50%`)
     #[arg(long, value_name = "RATE", default_value = "1kfps")]
     pub rate: String,
-    /// Frame size with FCS, or a mix of sizes (`imix`)
+    /// Frame size with FCS, or a mix of sizes (`imix`, `imix:7x64,4x570,1x1518`, `imix:58.33x64,33.33x570,8.33x1518`)
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub size: String,
     /// How long to send [default: until Ctrl-C]
@@ -54,8 +55,8 @@ pub struct BlastArgs {
     /// MPLS labels of test frames, on top of --size, the outermost first; they must arrive
     #[arg(long, value_name = "LABEL[,LABEL]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(0..=0xf_ffff))]
     pub mpls: Vec<u32>,
-    /// Differentiated services codepoint of test frames (RFC 2474); it must arrive
-    #[arg(long, value_name = "0-63", value_parser = clap::value_parser!(u8).range(0..=63))]
+    /// Differentiated services codepoint of test frames (RFC 2474), a number from 0 to 63 or a name (`ef`, `af41`, `cs6`); it must arrive
+    #[arg(long, value_name = "DSCP", value_parser = parse_dscp)]
     pub dscp: Option<u8>,
     /// Address of the emulated host on each interface, with the length of its prefix
     #[arg(long, value_name = "A/LEN,B/LEN", value_delimiter = ',', num_args = 1)]
@@ -63,7 +64,7 @@ pub struct BlastArgs {
     /// Address of the router on each interface; asked for its MAC address by ARP or Neighbor Discovery
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     pub gateway: Vec<String>,
-    /// Line speed, for rates in per cent [default: reported by the interface]
+    /// Line speed, for rates in per cent, as in `10G` [default: reported by the interface]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<String>,
     /// Backend that sends and receives the frames; see `drophammer list backends`
@@ -104,26 +105,32 @@ pub struct ListenArgs {
 pub struct BgpArgs {
     /// Interface that leads to the router
     pub interface: String,
-    /// Address of the emulated router on the interface, with the length of its prefix
+    /// Address of the emulated router on the interface, with the length of its prefix; may be link-local (`fe80::2/64`)
     #[arg(long, value_name = "A/LEN")]
     pub address: String,
-    /// Address of the router that it peers with
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address of the router that it peers with; a link-local one is on the interface
+    #[arg(long, value_name = "ADDRESS", value_parser = without_zone)]
     pub to: IpAddr,
+    /// Router on the link that leads to --to, where that is a loopback or several hops away
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway: Option<IpAddr>,
+    /// Address of the emulated router's end of the session, such as its loopback [default: that of --address]
+    #[arg(long, value_name = "ADDRESS")]
+    pub source: Option<IpAddr>,
     /// AS number of the emulated router
     #[arg(long = "as", value_name = "ASN", default_value_t = 65_001)]
     pub asn: u32,
     /// AS number of its peer
     #[arg(long, value_name = "ASN", default_value_t = 65_000)]
     pub peer_as: u32,
-    /// Routes to advertise, of the family of the addresses
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub routes: u32,
-    /// Where they come from: `internet`, `uniform`, or an MRT file (RFC 6396)
+    /// Routes to advertise, of the family of the addresses [default: all of a file, none otherwise]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub routes: Option<u32>,
+    /// Where they come from: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
     #[arg(long, value_name = "SOURCE", default_value = "internet")]
     pub table: String,
     /// Routes per second [default: as fast as the peer takes them]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = per_second)]
     pub rate: Option<f64>,
     /// Routes in an UPDATE at most [default: as many as share their attributes and fit]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
@@ -146,6 +153,9 @@ pub struct BgpArgs {
     /// Send TTL 255, and drop segments with less (GTSM, RFC 5082)
     #[arg(long)]
     pub gtsm: bool,
+    /// With --gtsm: how many hops the peer may be away; segments with a TTL of 256 minus N or more are taken
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254), default_value_t = 1, requires = "gtsm")]
+    pub hops: u8,
     /// VLAN tag of all frames
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Option<u16>,
@@ -160,6 +170,44 @@ pub struct BgpArgs {
     pub json: bool,
 }
 
+/// A plan.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub suite: SuiteArgs,
+    /// Print the configuration of the router instead, in these words
+    #[arg(long, value_name = "LANGUAGE")]
+    pub config: Option<LanguageArg>,
+    /// Interfaces of the router, in the order of the ports [default: FILL-IN-1, FILL-IN-2 and so on]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "config")]
+    pub interfaces: Vec<String>,
+}
+
+/// Languages of configurations by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LanguageArg {
+    /// FRRouting
+    Frr,
+    /// BIRD 2
+    Bird,
+    /// Cisco IOS XR; not loaded on a device
+    Iosxr,
+    /// Juniper Junos; not loaded on a device
+    Junos,
+    /// Nokia SR OS; not loaded on a device
+    Sros,
+    /// Commands of ip(8) and sysctl(8)
+    Linux,
+    /// VyOS; not loaded on a device
+    Vyos,
+    /// Arista EOS; not loaded on a device
+    Eos,
+    /// Cisco IOS XE; not loaded on a device
+    IosXe,
+    /// MikroTik RouterOS 7; not loaded on a device
+    Routeros,
+}
+
 /// A run that another process makes.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
@@ -169,6 +217,26 @@ pub struct WatchArgs {
     /// Lines that were printed before, to begin with
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
+}
+
+/// Reads an address. Its zone (`fe80::1%eth1`) says the same as the interface.
+fn without_zone(text: &str) -> Result<IpAddr, String> {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse().map_err(|_| format!("`{text}` is no address; write for instance `192.0.2.1` or `fe80::1`"))
+}
+
+/// Reads a number of routes: `1000000`, `1M`.
+fn count(text: &str) -> Result<u32, String> {
+    let number = parse_count(text).map_err(|e| e.to_string())?;
+    u32::try_from(number).map_err(|_| format!("{number} is not in 0..={}", u32::MAX))
+}
+
+/// Reads routes per second: `1000`, `1k`.
+fn per_second(text: &str) -> Result<f64, String> {
+    let bare = |c: char| c.is_ascii_digit() || ".,_kKmM".contains(c);
+    let rate = parse_frame_rate(text).ok().filter(|_| text.chars().all(bare));
+    rate.map(|rate| rate.pps())
+        .ok_or_else(|| format!("`{text}` is no rate; write routes per second above 0, for instance `1000` or `1k`"))
 }
 
 /// Kinds of routers that can be brought up on this machine.

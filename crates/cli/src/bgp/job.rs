@@ -3,17 +3,19 @@
 use crate::args::BgpArgs;
 use crate::{key_file, on_link};
 use drophammer_model::quantity::{group_digits, show_duration};
-use drophammer_model::routes::Packing;
+use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::suite::read::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
-use drophammer_testbed::speaker::SpeakerConfig;
+use drophammer_testbed::speaker::{SpeakerConfig, table};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
 /// An example of the addresses.
 const EXAMPLE: &str = "`--address 192.0.2.2/24 --to 192.0.2.1`";
+/// An example of a session that passes a router.
+const FAR: &str = "`--address 192.0.2.2/24 --gateway 192.0.2.1 --source 10.0.0.2 --to 10.0.0.1`";
 /// EtherType of a VLAN tag (IEEE 802.1Q).
 const VLAN: u16 = 0x8100;
 /// BGP identifier of a router without an IPv4 address: of the block of shared addresses (RFC 6598), so no interface has it.
@@ -32,8 +34,8 @@ pub struct Job {
     pub speaker: SpeakerConfig,
     /// `internet`, `uniform`, or the path of an MRT file.
     pub source: String,
-    /// Number of its routes.
-    pub routes: u32,
+    /// Number of its routes; without it all of a file, and none that are made up.
+    pub routes: Option<u32>,
     /// How they are packed into messages.
     pub packing: Packing,
     /// How long the session is kept once everything is advertised; until Ctrl-C when absent.
@@ -50,13 +52,29 @@ impl Job {
     pub fn read(args: &BgpArgs) -> Result<Job, String> {
         let bad = || format!("--address: `{}` is not an address with its prefix length; write {EXAMPLE}", args.address);
         let (address, prefix_len) = on_link::with_length(&args.address).ok_or_else(bad)?;
-        let peer = args.to;
-        [address, peer].into_iter().try_for_each(on_link::refuse_public)?;
-        if address == peer {
+        let (peer, source) = (args.to, args.source.unwrap_or(address));
+        let gateway = args.gateway.unwrap_or(peer);
+        [address, source, gateway, peer].into_iter().try_for_each(on_link::refuse_public)?;
+        if source == peer || address == gateway {
             return Err(format!("{address} cannot be both ends of the session; write {EXAMPLE}"));
         }
-        if !on_link::holds(address, prefix_len, peer) {
-            return Err(format!("{peer} is not on the link of {address}/{prefix_len}; write {EXAMPLE}"));
+        if !on_link::holds(address, prefix_len, gateway) {
+            let help = match args.gateway {
+                Some(_) => format!("name a router on that link as --gateway, as in {FAR}"),
+                None => format!("write {EXAMPLE}, or for a peer behind a router {FAR}"),
+            };
+            return Err(format!("{gateway} is not on the link of {address}/{prefix_len}; {help}"));
+        }
+        if source.is_ipv4() != address.is_ipv4() || source.is_ipv4() != peer.is_ipv4() {
+            return Err(format!("{source} and {peer} are not of one IP version with {address}; write {FAR}"));
+        }
+        // A link-local address means nothing on another link.
+        let local = |address: IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        if local(source) != local(peer) || (local(peer) && gateway != peer) {
+            return Err(format!(
+                "a session between {source} and {peer} has one link-local end, or passes a router; write two link-local addresses of \
+                 one link, as in `--address fe80::2/64 --to fe80::1`, or none"
+            ));
         }
         for (name, asn) in [("as", args.asn), ("peer-as", args.peer_as)] {
             if asn == 0 {
@@ -70,7 +88,7 @@ impl Job {
                 show_duration(hold)
             ));
         }
-        let router_id = args.router_id.unwrap_or(match address {
+        let router_id = args.router_id.unwrap_or(match source {
             IpAddr::V4(address) => address,
             IpAddr::V6(_) => IDENTIFIER,
         });
@@ -84,6 +102,8 @@ impl Job {
         let speaker = SpeakerConfig {
             address,
             prefix_len,
+            gateway,
+            source,
             tags: tags.map_err(|e| format!("--vlan: {e}"))?,
             peer,
             asn: args.asn,
@@ -92,7 +112,7 @@ impl Job {
             hold,
             passive: args.passive,
             md5_key: args.md5_file.as_deref().map(key).transpose()?,
-            gtsm: args.gtsm,
+            gtsm_hops: args.gtsm.then_some(args.hops),
         };
         Ok(Job {
             interface: args.interface.clone(),
@@ -110,13 +130,33 @@ impl Job {
         if self.speaker.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
+    /// The routes that it advertises, if there are any.
+    ///
+    /// # Errors
+    /// More routes than the table has, or a file that cannot be read.
+    pub fn table(&self) -> Result<Option<Routes>, String> {
+        let made_up = ["internet", "uniform"].contains(&self.source.as_str());
+        match self.routes {
+            Some(0) => Ok(None),
+            None if made_up => Ok(None),
+            count => table(&self.source, self.family(), count, self.seed).map(Some),
+        }
+    }
+
     /// The job in words.
-    pub fn headline(&self) -> String {
-        let SpeakerConfig { address, asn, peer, peer_as, .. } = &self.speaker;
-        let routes = match self.routes {
-            0 => "no routes".to_owned(),
-            n => format!("{} {} routes ({})", group_digits(u64::from(n)), self.family(), self.source),
+    pub fn headline(&self, routes: Option<&Routes>) -> String {
+        let SpeakerConfig { source: address, asn, peer, peer_as, gateway, .. } = &self.speaker;
+        let routes = match routes {
+            None => "no routes".to_owned(),
+            Some(routes) => {
+                let name = match routes {
+                    Routes::Range(_) => &self.source,
+                    Routes::Table(table) => table.name(),
+                };
+                format!("{} {} routes ({name})", group_digits(u64::from(routes.len())), self.family())
+            }
         };
+        let peer = if gateway == peer { peer.to_string() } else { format!("{peer} by {gateway}") };
         let until = self.duration.map_or("until Ctrl-C".to_owned(), |time| format!("then for {}", show_duration(time)));
         format!("{}: BGP from {address} (AS {asn}) to {peer} (AS {peer_as}), {routes}, {until}", self.interface)
     }
@@ -156,7 +196,14 @@ mod tests {
         for (line, word) in [
             ("a", "--address"),
             ("a --address 192.0.2.2 --to 192.0.2.1", "prefix length"),
-            ("a --address 192.0.2.2/24 --to 198.18.0.1", "not on the link"),
+            ("a --address 192.0.2.2/24 --to 198.18.0.1", "not on the link of 192.0.2.2/24; write `--address"),
+            ("a --address 192.0.2.2/24 --to 10.0.0.1 --gateway 198.18.0.1", "name a router on that link as --gateway"),
+            ("a --address 192.0.2.2/24 --to 10.0.0.1 --gateway 192.0.2.1 --source 2001:db8::1", "one IP version"),
+            ("a --address fe80::2/64 --to fe80::1 --source 2001:db8::1", "one link-local end"),
+            ("a --address fe80::2/64 --to fe80::1 --gateway fe80::3", "passes a router"),
+            ("a --address 192.0.2.2/24 --to 192.0.2.1 --hops 3", "--gtsm"),
+            ("a --address 192.0.2.2/24 --to 192.0.2.1 --routes x", "`x` is not a whole number"),
+            ("a --address 192.0.2.2/24 --to fe80::x", "is no address; write"),
             ("a --address 192.0.2.2/24 --to 192.0.2.2", "both ends"),
             ("a --address 8.8.8.8/24 --to 8.8.8.1", "RFC 6815"),
             ("a --address 192.0.2.2/24 --to 2001:db8::1", "not on the link"),
@@ -174,14 +221,26 @@ mod tests {
 
     #[test]
     fn the_headline_says_who_tells_whom_what() {
-        let job = read("eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000").unwrap();
+        let job = read("eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1M").unwrap();
+        let routes = job.table().unwrap();
         assert_eq!(
-            job.headline(),
+            job.headline(routes.as_ref()),
             "eth1: BGP from 192.0.2.2 (AS 65001) to 192.0.2.1 (AS 65000), 1,000,000 IPv4 routes (internet), until Ctrl-C"
         );
         assert_eq!(job.speaker.router_id, Ipv4Addr::new(192, 0, 2, 2));
         let job = read("eth1 --address 2001:db8::2/64 --to 2001:db8::1 --as 65000 --for 5s").unwrap();
-        assert!(job.headline().ends_with("no routes, then for 5 s"), "{}", job.headline());
+        let headline = job.headline(job.table().unwrap().as_ref());
+        assert!(headline.ends_with("no routes, then for 5 s"), "{headline}");
         assert_eq!((job.family(), job.speaker.router_id), (Family::Ipv6, IDENTIFIER));
+        let far =
+            read("eth1 --address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1 --gtsm --hops 3")
+                .unwrap();
+        assert_eq!((far.speaker.router_id, far.speaker.gtsm_hops), (Ipv4Addr::new(10, 0, 0, 2), Some(3)));
+        let ends = "BGP from 10.0.0.2 (AS 65001) to 10.0.0.1 by 192.0.2.3 (AS 65000)";
+        assert!(far.headline(None).contains(ends), "{}", far.headline(None));
+        assert_eq!(
+            read("eth1 --address fe80::2/64 --to fe80::1%eth1").unwrap().speaker.peer,
+            "fe80::1".parse::<IpAddr>().unwrap()
+        );
     }
 }

@@ -6,8 +6,9 @@ use super::template::Captured;
 use crate::args::BlastArgs;
 use crate::init::reported_speed;
 use crate::on_link;
-use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
+use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_percent};
 use drophammer_model::size::PacketSize;
+use drophammer_model::suite::FlowRate;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_rig::{Address, CONTINUOUS, DeviceConfig, Tags};
 use std::net::IpAddr;
@@ -265,8 +266,7 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
 
 /// Reads `--step`.
 fn step(text: &str) -> Result<f64, String> {
-    let share: Option<f64> = text.strip_suffix('%').and_then(|share| share.trim().parse().ok());
-    share
+    parse_percent(text)
         .filter(|share| (0.01..=1_000.0).contains(share))
         .map(|share| share / 100.0)
         .ok_or_else(|| format!("--step: `{text}` is not a share from 0.01% to 1000%; write for instance `10%`"))
@@ -275,17 +275,10 @@ fn step(text: &str) -> Result<f64, String> {
 /// Reads `--rate`.
 fn rate(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
     let text = &args.rate;
-    let bad = || format!("--rate: `{text}` is not a rate; write for instance `100kfps`, `950Mbit/s` or `50%`");
-    if let Some(share) = text.strip_suffix('%') {
-        let share: f64 = share.trim().parse().map_err(|_| bad())?;
-        if !(share > 0.0 && share <= 100.0) {
-            return Err(format!("--rate: {text} is out of range; use a value above 0 and at most 100"));
-        }
-        return Ok(speed(args)?.line_rate(frame).scaled(share / 100.0));
-    }
-    let rate = match parse_frame_rate(text) {
-        Ok(rate) => rate,
-        Err(_) => FrameRate(text.parse::<Bandwidth>().map_err(|_| bad())?.0 as f64 / (8.0 * frame)),
+    let rate = match text.parse().map_err(|e| format!("--rate: {e}"))? {
+        FlowRate::Percent(share) => return Ok(speed(args)?.line_rate(frame).scaled(share / 100.0)),
+        FlowRate::Frames(rate) => rate,
+        FlowRate::Bits(bits) => FrameRate(bits.0 as f64 / (8.0 * frame)),
     };
     if !(0.01..=1e9).contains(&rate.pps()) {
         return Err(format!("--rate: {text} is out of range; use 0.01 fps to 1 Gfps"));
@@ -327,6 +320,7 @@ mod tests {
         let pps = |line: &str| read(&format!("a b {line}")).unwrap().rate.pps();
         assert_eq!(pps(""), 1_000.0);
         assert_eq!(pps("--rate 100kfps"), 100_000.0);
+        assert_eq!((pps("--rate 100k"), pps("--rate 100000"), pps("--rate 1.024G --size 128")), (1e5, 1e5, 1e6));
         assert_eq!(pps("--rate 512Mbit/s --size 64"), 1_000_000.0);
         assert_eq!(pps("--rate 50% --speed 10Gbit/s --size 64").trunc(), 7_440_476.0);
         assert_eq!(pps("--rate 672Mbit/s --size 84 --address 2001:2::1/64,2001:2::2/64"), 1_000_000.0);
@@ -342,7 +336,8 @@ mod tests {
             ("--dut linux --vlan 10", "cannot be used with"),
             ("--dut nothing", "possible values"),
             ("--dut linux --rate 50%", "--speed"),
-            ("a b --rate fast", "950Mbit/s"),
+            ("a b --rate fast", "100 Mbit/s"),
+            ("a b --rate 100M", "it can be 100Mbit/s or 100Mfps"),
             ("a b --rate 0%", "at most 100"),
             ("a b --rate 101%", "at most 100"),
             ("a b --rate 50%", "--speed"),
@@ -355,10 +350,12 @@ mod tests {
             ("a b --mpls 1048576", "1048576 is not in 0..=1048575"),
             ("a b --mpls 1,2,3,4,5,6,7,8,9", "9 labels"),
             ("a b --dscp 64", "64 is not in 0..=63"),
+            ("a b --dscp af44", "write 0 to 63, or `ef`"),
+            ("a b --size 40", "`ip40`"),
             ("a b --flows 0", "0 is not in 1..=16384"),
             ("a b --pcap /nowhere --vlan 10", "cannot be used with"),
             ("a b --pcap /nowhere", "--pcap /nowhere: No such file"),
-            ("a b --until-loss --step 10", "`10` is not a share"),
+            ("a b --until-loss --step x", "`x` is not a share"),
             ("a b --until-loss --step 0%", "`0%` is not a share"),
             ("a b --until-loss --for 1s", "cannot be used with"),
             ("a b --step 5%", "--until-loss"),
@@ -380,7 +377,7 @@ mod tests {
 
     #[test]
     fn tags_and_labels_come_on_top_and_must_arrive() {
-        let job = read("a b --vlan 10,20 --mpls 100,200 --dscp 46 --flows 3 --bidirectional").unwrap();
+        let job = read("a b --vlan 10,20 --mpls 100,200 --dscp ef --flows 3 --bidirectional").unwrap();
         let trial = job.trial();
         assert_eq!((trial.size.mean_frame_bytes(false), trial.flows.len(), job.bytes_in_mtu()), (80.0, 6, 54));
         let ports: Vec<_> = trial.flows.iter().map(|flow| format!("{:?}", flow.headers.last().unwrap())).collect();

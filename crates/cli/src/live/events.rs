@@ -1,7 +1,8 @@
 //! Events of a run as JSON objects: for the page, and for `run --json`.
 
 use crate::progress::Counts;
-use drophammer_model::record::{Record, TestStatus};
+use drophammer_methods::METHODS;
+use drophammer_model::record::{Record, TestRecord, TestStatus};
 use drophammer_model::trial::{Load, Validity};
 use drophammer_testbed::Progress;
 use serde_json::{Value, json};
@@ -23,6 +24,11 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
         | Progress::TrialEnded { .. }
         | Progress::TestEnded { .. } => return None,
     })
+}
+
+/// Whether the test is run once for all routers, with a record for each.
+fn is_joint(test: &TestRecord) -> bool {
+    METHODS.iter().any(|method| method.spec().name == test.test && method.is_joint())
 }
 
 /// The event of a record; `None` for what the progress reports.
@@ -67,7 +73,7 @@ pub fn of_record(record: &Record) -> Option<Value> {
                 })
             });
             json!({
-                "event": "test_ended", "dut": test.dut, "test": test.test, "id": test.id, "title": test.title, "round": test.round,
+                "event": "test_ended", "dut": test.dut, "test": test.test, "joint": is_joint(test), "id": test.id, "title": test.title, "round": test.round,
                 "status": status, "cause": cause, "elapsed_s": test.elapsed_s, "figures": figures.collect::<Vec<_>>(),
             })
         }

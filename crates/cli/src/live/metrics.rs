@@ -1,6 +1,8 @@
 //! Counters of a run, in the text format of Prometheus.
 
+use drophammer_model::environment::TESTER;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// Counts and figures of a run.
@@ -9,6 +11,10 @@ pub struct Metrics {
     suite: String,
     dut: String,
     test: String,
+    /// Names of the tests of the suite.
+    of_suite: Vec<String>,
+    /// Tests that are run once for all routers and have ended: name, id and round.
+    joint: HashSet<String>,
     tests: u64,
     begun: u64,
     ended: u64,
@@ -39,10 +45,20 @@ impl Metrics {
         let count = |key: &str| event[key].as_u64().unwrap_or(0);
         let number = |key: &str| event[key].as_f64().unwrap_or(0.0);
         match event["event"].as_str().unwrap_or_default() {
-            "started" => self.suite = text("suite"),
+            "started" => {
+                self.suite = text("suite");
+                let tests = event["tests"].as_array().into_iter().flatten();
+                self.of_suite = tests.filter_map(Value::as_str).map(str::to_owned).collect();
+            }
             "test" => {
                 (self.dut, self.test) = (text("dut"), text("title"));
-                (self.begun, self.tests, self.left_s) = (count("number"), count("of"), number("left_s"));
+                (self.tests, self.left_s) = (count("of"), number("left_s"));
+                let begun = count("number");
+                // A run that is resumed goes on with this number.
+                if self.begun == 0 {
+                    self.ended = self.ended.max(begun.saturating_sub(1));
+                }
+                self.begun = self.begun.max(begun);
             }
             "step" => self.left_s = number("left_s"),
             "rates" => {
@@ -66,7 +82,19 @@ impl Metrics {
             }
             "test_ended" => {
                 self.now = None;
+                // What the tester measures of itself and its ports is none of the tests that are counted.
+                let test = text("test");
+                if event["dut"] == TESTER || !self.of_suite.contains(&test) {
+                    return;
+                }
+                let key = format!("{test} {} {}", event["id"], event["round"]);
+                if event["joint"] == Value::Bool(true) && !self.joint.insert(key) {
+                    return;
+                }
                 self.ended += 1;
+                // Tests of a router that does not come up end without a beginning.
+                self.begun = self.begun.max(self.ended);
+                self.tests = self.tests.max(self.begun);
                 self.failed += u64::from(event["status"] != "completed");
             }
             _ => {}
@@ -87,7 +115,7 @@ impl Metrics {
         let labels = format!("{{{labels}}}");
         metric("running", "gauge", "What is being tested.", &[(labels.as_str(), 1.0)]);
         metric("tests", "gauge", "Tests of the run, over all routers and rounds.", &[("", self.tests as f64)]);
-        metric("test_number", "gauge", "Number of the test that runs.", &[("", self.begun as f64)]);
+        metric("test_number", "gauge", "Tests that have begun.", &[("", self.begun as f64)]);
         metric("tests_ended_total", "counter", "Tests that have ended.", &[("", self.ended as f64)]);
         metric("tests_failed_total", "counter", "Tests that could not be completed.", &[("", self.failed as f64)]);
         let trials = [("{valid=\"true\"}", self.valid as f64), ("{valid=\"false\"}", self.invalid as f64)];
@@ -145,21 +173,49 @@ mod tests {
     }
 
     #[test]
+    fn counters_agree_with_each_other() {
+        let value = |metrics: &Metrics, name: &str| {
+            let text = metrics.text();
+            let line = text.lines().find(|line| line.starts_with(&format!("drophammer_{name} "))).unwrap();
+            line.split(' ').next_back().unwrap().parse::<u64>().unwrap()
+        };
+        let mut metrics = Metrics::default();
+        metrics.note(&json!({"event": "started", "tests": ["throughput"]}));
+        // The first router does not come up; a resumed run begins with its third test.
+        let ended = json!({"event": "test_ended", "dut": "a", "test": "throughput", "status": "failed"});
+        metrics.note(&ended);
+        assert_eq!(["tests", "test_number", "tests_ended_total"].map(|name| value(&metrics, name)), [1, 1, 1]);
+        let mut metrics = Metrics::default();
+        metrics.note(&json!({"event": "started", "tests": ["throughput"]}));
+        metrics.note(&json!({"event": "test", "dut": "b", "number": 3, "of": 4}));
+        assert_eq!(["tests", "test_number", "tests_ended_total"].map(|name| value(&metrics, name)), [4, 3, 2]);
+        metrics.note(&ended);
+        assert_eq!(["tests", "test_number", "tests_ended_total"].map(|name| value(&metrics, name)), [4, 3, 3]);
+    }
+
+    #[test]
     fn events_are_counted() {
         let mut metrics = Metrics::default();
         for event in [
-            json!({"event": "started", "suite": "a \"b\"\n"}),
-            json!({"event": "test", "dut": "frr", "title": "Throughput", "number": 2, "of": 6, "left_s": 30}),
+            json!({"event": "started", "suite": "a \"b\"\n", "tests": ["throughput", "head_to_head"]}),
+            // What the tester measures of itself and of its ports.
+            json!({"event": "test", "dut": "tester", "title": "Tester ceiling", "number": 0, "of": 6, "left_s": 40}),
+            json!({"event": "test_ended", "dut": "tester", "test": "throughput", "status": "completed"}),
+            json!({"event": "test_ended", "dut": "frr", "test": "offered_load", "status": "completed"}),
+            json!({"event": "test", "dut": "frr", "title": "Throughput", "number": 1, "of": 6, "left_s": 30}),
             json!({"event": "trial", "valid": true, "offered": 100, "lost": 1, "offered_fps": 50.0, "loss_percent": 1.0}),
             json!({"event": "trial", "valid": false, "offered": 100, "lost": 90}),
-            json!({"event": "test_ended", "status": "completed"}),
-            json!({"event": "test_ended", "status": "failed"}),
+            json!({"event": "test_ended", "dut": "frr", "test": "throughput", "round": 1, "joint": false, "status": "completed"}),
+            json!({"event": "test", "dut": "frr and bird", "title": "Head to head", "number": 2, "of": 6, "left_s": 30}),
+            // One test, with a record for each router.
+            json!({"event": "test_ended", "dut": "frr", "test": "head_to_head", "round": 1, "joint": true, "status": "failed"}),
+            json!({"event": "test_ended", "dut": "bird", "test": "head_to_head", "round": 1, "joint": true, "status": "failed"}),
         ] {
             metrics.note(&event);
         }
         let text = metrics.text();
         for line in [
-            "drophammer_running{suite=\"a \\\"b\\\"\\n\",dut=\"frr\",test=\"Throughput\"} 1",
+            "drophammer_running{suite=\"a \\\"b\\\"\\n\",dut=\"frr and bird\",test=\"Head to head\"} 1",
             "drophammer_tests 6",
             "drophammer_test_number 2",
             "drophammer_tests_ended_total 2",

@@ -175,6 +175,7 @@ struct Encoded {
     /// The attributes of the group, and its path after the speaker's AS; the memory is reused.
     of: RouteAttributes,
     as_path: Vec<u32>,
+    extended: Vec<[u8; 8]>,
     attributes: Vec<u8>,
     next_hop: [u8; 32],
     next_hop_len: usize,
@@ -472,12 +473,11 @@ impl Encoded {
         // RFC 4271 section 5.1.2: a speaker prepends its AS only towards other ASes.
         let own = if speaker.ibgp { 0 } else { 1 + usize::from(prepend) };
         self.as_path.clear();
-        self.as_path.extend(std::iter::repeat_n(speaker.local_as, own));
-        self.as_path.extend_from_slice(&of.as_path);
-        let extended: &[[u8; 8]] = match kind {
-            EncapsulationKind::Vpn { communities, .. } => std::slice::from_ref(communities),
-            _ => &[],
-        };
+        self.as_path.extend(std::iter::repeat_n(speaker.local_as, own).chain(of.as_path.iter().copied()));
+        self.extended.clone_from(&of.extended_communities);
+        if let EncapsulationKind::Vpn { communities, .. } = kind {
+            self.extended.push(*communities);
+        }
         let attributes = Attributes {
             origin: of.origin.code(),
             as_path: &self.as_path,
@@ -485,8 +485,11 @@ impl Encoded {
             med: of.med,
             local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100).saturating_sub(prepend.into())),
             communities: &of.communities,
-            extended_communities: extended,
+            extended_communities: &self.extended,
             large_communities: &of.large_communities,
+            atomic_aggregate: of.atomic_aggregate,
+            aggregator: of.aggregator,
+            others: &of.others,
         };
         attributes.append(speaker.four_octet_as, &mut self.attributes);
     }

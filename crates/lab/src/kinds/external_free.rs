@@ -144,7 +144,17 @@ pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value])
 
 /// What the host uses the interface for, and the remedy.
 fn use_of(name: &str, link: &Value, routes: &[Value]) -> Option<Objection> {
-    let free = |command: &str| format!("if it is free for tests: ip {command}");
+    // No command: it would cut off a user who is connected through this very interface.
+    let free = |first: &str| {
+        format!("name an interface that this machine does not use; if tests alone use {name}, {first} first")
+    };
+    let flags = link.get("flags").and_then(Value::as_array).into_iter().flatten();
+    if flags.filter_map(Value::as_str).any(|flag| flag == "LOOPBACK") {
+        return Some((
+            format!("{name} is the loopback interface of this machine"),
+            "name an interface that leads to a router, or one end of a veth pair".into(),
+        ));
+    }
     let on = |r: &&Value| {
         let hops = r.get("nexthops").and_then(Value::as_array);
         text(r, "dev") == name || hops.is_some_and(|h| h.iter().any(|n| text(n, "dev") == name))
@@ -160,16 +170,15 @@ fn use_of(name: &str, link: &Value, routes: &[Value]) -> Option<Objection> {
     if let Some(address) = addresses.iter().find(|a| text(a, "scope") != "link") {
         return Some((
             format!("{name} has the address {} of this machine", text(address, "local")),
-            free(&format!("address flush dev {name}")),
+            free("remove its addresses"),
         ));
     }
     if let Some(route) = routes.iter().filter(on).find(of_host) {
         return Some((
             format!("{name} has the route {} of this machine", text(route, "dst")),
-            free(&format!("route flush dev {name}")),
+            free("remove its routes"),
         ));
     }
     let master = text(link, "master");
-    (!master.is_empty())
-        .then(|| (format!("{name} is a member of {master}"), free(&format!("link set {name} nomaster"))))
+    (!master.is_empty()).then(|| (format!("{name} is a member of {master}"), free(&format!("take it out of {master}"))))
 }

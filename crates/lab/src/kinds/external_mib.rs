@@ -381,7 +381,7 @@ mod tests {
             [(mib.silent("no answer within 1 s"), "no answer"), (mib.unnamed("no x"), "ifName or ifDescr")]
         {
             let error = error.to_string();
-            assert!(error.contains("192.0.2.9") && error.contains(word) && error.contains("remedy: "), "{error}");
+            assert!(error.contains("192.0.2.9") && error.contains(word) && error.contains("help: "), "{error}");
             assert!(!error.contains("sesame"), "{error}");
         }
         assert_eq!(mib.record(), ("snmp_interfaces".to_owned(), "d0 ge-0/0/0\nd1 ge-0/0/1\n".to_owned()));

@@ -36,7 +36,12 @@ fn an_interface_in_use_is_refused_with_a_remedy() {
         let (what, remedy) = objection("eth1", 1500, &[link], &routes).expect(word);
         assert!(what.contains(word), "{what}");
         assert!(!remedy.is_empty());
+        assert!(!remedy.contains("flush") && !remedy.contains("nomaster"), "no command that could harm: {remedy}");
     }
+    let mut loopback = with("addr_info", json!([{"local": "127.0.0.1", "scope": "host"}]));
+    loopback["flags"] = json!(["LOOPBACK", "UP"]);
+    let (what, _) = objection("eth1", 1500, &[loopback], &[]).unwrap();
+    assert!(what.contains("is the loopback interface"), "{what}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::mix;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Origin of a route (RFC 4271 section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,6 +46,18 @@ pub struct RouteAttributes {
     pub large_communities: Vec<[u32; 3]>,
     /// Next hop; `None` for the speaker itself.
     pub next_hop: Option<IpAddr>,
+    /// ATOMIC_AGGREGATE.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub atomic_aggregate: bool,
+    /// AGGREGATOR: AS and identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregator: Option<(u32, Ipv4Addr)>,
+    /// Extended communities (RFC 4360), ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended_communities: Vec<[u8; 8]>,
+    /// All other transitive attributes, ascending by type, as in a message: flags, type, length, value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<u8>,
 }
 
 /// How many consecutive routes share their attributes.
@@ -280,6 +292,10 @@ impl AttributePattern {
 
     /// As [`AttributePattern::attributes`], into memory that is reused.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
+        // Those that made-up routes lack may be there from a route of a file.
+        (out.atomic_aggregate, out.aggregator) = (false, None);
+        out.extended_communities.clear();
+        out.others.clear();
         let RouteAttributes { as_path, communities, large_communities, .. } = out;
         as_path.clear();
         communities.clear();

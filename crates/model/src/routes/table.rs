@@ -96,6 +96,12 @@ impl RouteTable {
         &self.name
     }
 
+    /// The same table with another name.
+    #[must_use]
+    pub fn called(self, name: impl FnOnce(&str) -> String) -> RouteTable {
+        RouteTable { name: name(&self.name), ..self }
+    }
+
     /// IP version.
     pub fn family(&self) -> Family {
         self.family

@@ -6,7 +6,7 @@ use super::raw::{Entry, Node, Value};
 use super::{BaselineFigure, Cells, Expectation, ParamValue, Params, cells};
 use crate::modifier::Modifier;
 use crate::param::ParamType;
-use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
+use crate::quantity::{grouped_number, parse_duration, parse_frame_rate, parse_percent};
 use crate::registry::TestSpec;
 use crate::size::PacketSize;
 
@@ -208,7 +208,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
         }
     };
     if let Some(share) = rest.strip_suffix(OF_BASELINE) {
-        let percent = share.trim().strip_suffix('%').and_then(|number| grouped_number(number.trim()));
+        let percent = share.trim().strip_suffix('%').and_then(parse_percent);
         return match percent.filter(|percent| *percent > 0.0) {
             Some(value) => Some(Bound { at_least, value, is_share: true }),
             None => {
@@ -229,7 +229,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
         "us" => seconds(1e6),
         "ms" => seconds(1e3),
         "s" => seconds(1.0),
-        "percent" => rest.strip_suffix('%').and_then(|n| grouped_number(n.trim())),
+        "percent" => parse_percent(rest),
         _ => None,
     });
     match value {

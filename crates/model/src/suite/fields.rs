@@ -2,8 +2,12 @@
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{Entry, Node, Value};
+use crate::quantity::parse_count;
 use std::collections::HashSet;
 use std::ops::Range;
+
+/// Longest text that is read as a number, in bytes.
+const LONGEST_NUMBER: usize = 100;
 
 /// The entries of a map.
 #[derive(Clone, Copy)]
@@ -114,19 +118,23 @@ pub(crate) fn text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut
 
 /// A whole number between `least` and `most`; an error otherwise.
 pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
-    // No digits at all are no number.
-    let digits = match &node.value {
-        Value::Scalar { text, plain: true } if text.bytes().all(|b| b.is_ascii_digit()) => Some(text.as_str()),
+    let given = match &node.value {
+        Value::Scalar { text, plain: true } if text.len() <= LONGEST_NUMBER => Some(text.as_str()),
         _ => None,
     };
-    let digits = digits.filter(|digits| !digits.is_empty());
+    // No digits at all are no number.
+    let all_digits = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = given.and_then(|text| match parse_count(text) {
+        Ok(number) => Some(Ok(number)),
+        Err(_) => Some(text).filter(all_digits).map(Err),
+    });
     let range = match (least, most) {
         (0, u64::MAX) => "0 or more".to_owned(),
         (_, u64::MAX) => format!("{least} or more"),
         _ => format!("from {least} to {most}"),
     };
     // One with too many digits for any number is out of range, too.
-    match digits.map(|digits| digits.parse::<u64>().map_err(|_| digits)) {
+    match number {
         Some(Ok(n)) if (least..=most).contains(&n) => Some(n),
         Some(n) => {
             let n = n.map_or_else(str::to_owned, |n| n.to_string());
@@ -139,7 +147,7 @@ pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &m
         }
         None => {
             let message = format!("{what} is a whole number, not {}", node.what());
-            problems.add(&node.span, message, format!("write digits only, a number {range}"));
+            problems.add(&node.span, message, format!("write a whole number {range} without quotes"));
             None
         }
     }

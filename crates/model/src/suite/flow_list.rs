@@ -6,12 +6,13 @@ use super::fields::{Fields, add_quantity, items, name, refuse_repeated};
 use super::flow_overlap;
 use super::raw::Node;
 use super::{Addressing, Endpoint, FlowConfig, FlowRate, PortConfig, typed};
-use crate::quantity::{QuantityError, parse_duration, parse_frame_rate};
+use crate::quantity::{QuantityError, parse_duration, parse_frame_rate, parse_percent};
 use crate::size::{ETHERNET_OVERHEAD, FrameSize, PacketSize};
 use crate::traffic::{Arriving, ArrivingTag, Bits, Field, Header, HeaderKind, Vlan};
 use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::Deserialize;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 const EXAMPLE: &str = "{name: voice, from: p1, to: p2, rate: 10 kfps, size: 128}";
@@ -312,22 +313,67 @@ fn addressing<'p>(end: &Endpoint, family: Family, ports: &'p [PortConfig]) -> Op
     }
 }
 
-/// `10 kfps`, `100 Mbit/s`, `5 %`.
 fn rate(node: &Node, text: &str, problems: &mut Problems) -> Option<FlowRate> {
-    let help = "write frames per second (`10 kfps`), bits per second (`100 Mbit/s`) or a share of the line (`5 %`)";
-    let wrong = |problems: &mut Problems| {
-        problems.add(&node.span, format!("{} is no rate of a flow", quote(text)), help);
-        None
-    };
-    if let Some(percent) = text.trim().strip_suffix('%') {
-        return match percent.trim().parse::<f64>() {
-            Ok(share) if share > 0.0 && share <= 100.0 => Some(FlowRate::Percent(share)),
-            _ => wrong(problems),
+    text.parse().map_err(|QuantityError(error)| add_quantity(&node.span, &error, problems)).ok()
+}
+
+impl FromStr for FlowRate {
+    type Err = QuantityError;
+
+    /// `10 kfps`, `10k`, `10000`; `100 Mbit/s`, `1G`; `5 %`. `100M` is refused: it may mean bits or frames.
+    fn from_str(text: &str) -> Result<FlowRate, QuantityError> {
+        let bad = |why: &str| {
+            let kinds = "write frames per second (`10 kfps`), bits per second (`100 Mbit/s`) or a share of the line above 0 and at most \
+                         100 % (`5 %`)";
+            QuantityError(format!("{} is no rate{why}; {kinds}", quote(text)))
         };
+        if text.trim_end().ends_with('%') {
+            let share = parse_percent(text).ok_or_else(|| bad(""))?;
+            return match share > 0.0 && share <= 100.0 {
+                true => Ok(FlowRate::Percent(share)),
+                false => Err(bad(", because it is out of range")),
+            };
+        }
+        // No tester sends 1 Gfps, so `1G` is 1 Gbit/s.
+        let last = text.trim_end().chars().last().unwrap_or_default();
+        match (parse_frame_rate(text), text.parse().map(FlowRate::Bits)) {
+            (Ok(_), Ok(_)) if matches!(last, 'm' | 'M') => {
+                Err(bad(&format!(", because it can be {0}bit/s or {0}fps", text.trim())))
+            }
+            (_, Ok(bits)) if matches!(last, 'g' | 'G') => Ok(bits),
+            (Ok(frames), _) => Ok(FlowRate::Frames(frames)),
+            (_, Ok(bits)) => Ok(bits),
+            _ => Err(bad("")),
+        }
     }
-    match (parse_frame_rate(text), text.parse::<crate::quantity::Bandwidth>()) {
-        (Ok(rate), _) if rate.pps() > 0.0 => Some(FlowRate::Frames(rate)),
-        (_, Ok(bits)) if bits.0 > 0 => Some(FlowRate::Bits(bits)),
-        _ => wrong(problems),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{Bandwidth, FrameRate};
+
+    #[test]
+    fn rates_of_one_meaning_are_read_and_others_are_refused() {
+        for (text, rate) in [
+            ("10 kfps", FlowRate::Frames(FrameRate(10_000.0))),
+            ("100k", FlowRate::Frames(FrameRate(100_000.0))),
+            ("100000", FlowRate::Frames(FrameRate(100_000.0))),
+            ("1G", FlowRate::Bits(Bandwidth(1_000_000_000))),
+            ("8 Mbit/s", FlowRate::Bits(Bandwidth(8_000_000))),
+            ("5 %", FlowRate::Percent(5.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for (text, why) in [
+            ("100M", "it can be 100Mbit/s or 100Mfps"),
+            ("0 %", "out of range"),
+            ("101%", "out of range"),
+            ("fast", "is no rate;"),
+            ("0", "is no rate;"),
+        ] {
+            let QuantityError(error) = text.parse::<FlowRate>().unwrap_err();
+            assert!(error.contains(why) && error.contains("at most 100 %"), "{text}: {error}");
+        }
     }
 }

@@ -15,6 +15,7 @@ mod fields;
 mod flow_list;
 mod flow_overlap;
 pub mod include;
+mod indent;
 mod kept;
 pub mod keys;
 mod label_list;

@@ -5,6 +5,7 @@
 //! every duplicate of a key, whether a scalar was quoted, and places in bytes.
 
 use super::errors::{Problems, quote};
+use super::indent::{self, Misplaced};
 use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -151,17 +152,20 @@ impl Reader<'_, '_> {
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return self.too_deep(at..at);
         }
-        // A tab confuses the parser some lines before it fails.
-        let read = &self.text[..self.text.ceil_char_boundary(at.saturating_add(1).min(self.text.len()))];
-        let tabbed = read.lines().position(|line| line.trim_start_matches(' ').starts_with('\t'));
-        let help = match tabbed {
-            Some(line) => format!("line {} begins with a tab; YAML indents with spaces, never with tabs", line + 1),
-            None => {
-                "look at the indentation here and above, and quote text that holds `: `, ` #` or begins with a sign"
-                    .to_owned()
-            }
-        };
+        if let Some(Misplaced { span, message, help }) = indent::find(self.text, at) {
+            return self.problems.add(&span, message, help);
+        }
+        let help = "look at the indentation here and above, and quote text that holds `: `, ` #` or begins with a sign";
         self.problems.add(&(at..at), format!("this is not YAML: {}", error.info()), help);
+    }
+
+    /// Refuses text that goes on over a line that begins as an item of a list: a wrong indentation makes it such.
+    fn refuse_swallowed(&mut self, span: &Range<usize>) -> Option<()> {
+        let Some(Misplaced { span, message, help }) = indent::swallowed_dash(self.text, span.clone()) else {
+            return Some(());
+        };
+        self.problems.add(&span, message, help);
+        None
     }
 
     /// Takes one event; `None` stops the reading.
@@ -175,6 +179,9 @@ impl Reader<'_, '_> {
                 self.tag(tag.is_some(), &span);
                 self.weigh(1 + text.len() / 64, &span)?;
                 let plain = style == ScalarStyle::Plain;
+                if plain {
+                    self.refuse_swallowed(&span)?;
+                }
                 let value = if plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL") {
                     Value::Null
                 } else {

@@ -1,15 +1,16 @@
 //! The JSON Schema (draft 2020-12) of suite files, for editors. Generated from the registry; less strict than
 //! [`crate::suite::read::read`], which also checks that the parts agree.
 
+mod numbers;
+
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
 use super::{about, digest, include, label_list, published, test_list};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+pub(super) use numbers::speed;
+use numbers::{NUMBER, count, percent};
 use serde_json::{Map, Value, json};
-
-/// A decimal number, digits grouped by commas or underscores.
-const NUMBER: &str = "[0-9]+([,_][0-9]{3})*(\\.[0-9]+)?";
 
 /// The schema of suites that may name the tests and kinds of `registry`.
 pub fn schema(registry: &Registry) -> Value {
@@ -131,16 +132,6 @@ fn dut(kind: &KindSpec) -> Value {
     })
 }
 
-/// A speed of a line.
-pub(super) fn speed(description: &str, example: &str) -> Value {
-    json!({
-        "description": description,
-        "type": "string",
-        "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
-        "examples": [example],
-    })
-}
-
 fn port() -> Value {
     json!({
         "type": "object",
@@ -180,7 +171,10 @@ fn classes() -> Value {
             "properties": {
                 "name": { "type": "string", "pattern": "^[A-Za-z0-9-]{1,32}$" },
                 "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
-                "dscp": { "description": "Codepoint of its packets, in place of a precedence.", "type": "integer", "minimum": 0, "maximum": 63 },
+                "dscp": {
+                    "description": "Codepoint of its packets, a number or a name, in place of a precedence.",
+                    "type": ["integer", "string"], "minimum": 0, "maximum": 63, "examples": ["ef", "af41", 46],
+                },
                 "weight": {
                     "description": "Its share of an output port that is too narrow, relative to the other classes.",
                     "type": "integer", "minimum": 1, "maximum": crate::classes::MOST_WEIGHT,
@@ -250,7 +244,7 @@ fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
                     "behind": text("Prefix behind the emulated router, to which the DUT gets a route.", behind),
                     "destinations": {
                         "description": "Number of test addresses within `behind` (RFC 2544 section 12: 256 networks).",
-                        "type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 256,
+                        "type": ["integer", "string"], "minimum": 1, "maximum": 1_000_000, "default": 256,
                     },
                 },
             },
@@ -271,7 +265,7 @@ fn flow() -> Value {
                     "properties": {
                         "start": { "type": "string" },
                         "step": { "type": "integer", "minimum": 0, "default": 1 },
-                        "count": { "type": "integer", "minimum": 1, "maximum": 1_000_000 },
+                        "count": count(1, Some(1_000_000)),
                     },
                 },
             ],
@@ -294,10 +288,13 @@ fn flow() -> Value {
             "source": addresses("Source"),
             "destination": addresses("Destination"),
             "size": { "description": "Frame size with FCS, `ip40`, or a mix.", "type": ["integer", "string"], "examples": [128, "imix"] },
-            "rate": text("Frames per second, bits per second (layer 2), or a share of the line.", "10 kfps"),
+            "rate": {
+                "description": "Frames per second, bits per second (layer 2), or a share of the line.",
+                "type": ["string", "number"], "examples": ["10 kfps", "10k", 10_000, "100 Mbit/s", "5 %"],
+            },
             "start": text("First departure after the start of the trial.", "1 s"),
             "duration": text("How long it sends; without it the whole trial.", "5 s"),
-            "frames": { "description": "How many frames it sends.", "type": "integer", "minimum": 1 },
+            "frames": { "description": "How many frames it sends.", "type": ["integer", "string"], "minimum": 1 },
             "arrives": {
                 "description": "The encapsulation that must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
             },
@@ -451,19 +448,20 @@ fn kind_schema(kind: ParamKind) -> Value {
     match kind {
         ParamKind::Sizes => list(size()),
         ParamKind::Size => size(),
-        ParamKind::Percents => list(json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 100 })),
-        ParamKind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
+        ParamKind::Percents => list(percent(json!({ "exclusiveMinimum": 0, "maximum": 100 }))),
+        ParamKind::Percent => percent(json!({ "minimum": 0, "maximum": 100 })),
         ParamKind::Duration => json!({
             "type": "string", "examples": ["60 s"],
-            "pattern": format!("^ *{NUMBER} *(s|sec|seconds?|ms|us|µs|ns|min|minutes?|h|hours?) *$"),
+            "pattern": format!("^ *{NUMBER} *(s|secs?|seconds?|ms(ec)?|us(ec)?|µs|ns(ec)?|m|mins?|minutes?|h|hr|hours?) *$"),
         }),
-        ParamKind::Count => json!({ "type": "integer", "minimum": 1 }),
-        ParamKind::Counts => list(json!({ "type": "integer", "minimum": 1 })),
+        ParamKind::Count => count(1, None),
+        ParamKind::Counts => list(count(1, None)),
         ParamKind::CountOr(word) => json!({ "oneOf": [
             { "type": "integer", "minimum": 1, "maximum": u16::MAX }, { "enum": [word] }, { "pattern": "^[1-9][0-9]{0,4}$" },
         ] }),
         ParamKind::Rate => json!({
-            "type": "string", "examples": ["100 kfps"], "pattern": format!("^ *{NUMBER} *[kKmMgG]?[fFpP][pP][sS] *$"),
+            "type": ["string", "number"], "exclusiveMinimum": 0, "examples": ["100 kfps", "100k", 100_000],
+            "pattern": format!("^ *{NUMBER} *[kKmMgG]?([fFpP][pP][sS]|frames/s|packets/s)? *$"),
         }),
         ParamKind::Speed => speed("Speed of a line.", "100 Mbit/s"),
         ParamKind::Classes => classes(),

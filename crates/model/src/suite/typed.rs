@@ -3,6 +3,7 @@
 
 use super::errors::Problems;
 use super::raw::{Entry, Node, Value};
+use crate::quantity::parse_count;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer, MapAccess, SeqAccess,
     VariantAccess, Visitor,
@@ -75,7 +76,7 @@ impl<'n> At<'n> {
     /// Visits a plain scalar as the type that its text looks like.
     fn scalar<'de, V: Visitor<'de>>(self, text: &str, visitor: V) -> Result<V::Value, Wrong> {
         let unsigned =
-            text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
+            text.strip_prefix("0x").map_or_else(|| parse_count(text).ok(), |hex| u64::from_str_radix(hex, 16).ok());
         let found = match (text, unsigned, text.parse::<i64>(), text.parse::<f64>()) {
             ("true", ..) => visitor.visit_bool(true),
             ("false", ..) => visitor.visit_bool(false),
@@ -283,7 +284,12 @@ mod tests {
 
     #[test]
     fn mistakes_point_at_what_they_are_about() {
+        assert_eq!(
+            header("- vlan: {vid: 1k}\n- ipv4: {dscp: ef}\n").unwrap(),
+            header("- vlan: {vid: 1000}\n- ipv4: {dscp: 46}\n").unwrap()
+        );
         for (yaml, at, part) in [
+            ("- ipv4: {dscp: af44}", "af44", "af44 is no DSCP / write 0 to 63, or `ef`"),
             ("- vlan: {vid: 5000}", "5000", "does not fit a field of 12 bits"),
             ("- vlan: {vidd: 5}", "vidd", "no key `vidd` here / known are"),
             ("- vlann: {vid: 5}", "vlann", "`vlann` is not known here / known are `ethernet`"),

@@ -7,10 +7,11 @@ use super::params::{ParamValue, Params};
 use super::raw::{self, Node, Value};
 use super::typed;
 use crate::classes::{self, ServiceClass};
-use crate::quantity::{Bandwidth, parse_duration, parse_frame_rate};
+use crate::quantity::{Bandwidth, parse_count, parse_duration, parse_frame_rate, parse_percent};
 use crate::registry::{ParamKind, ParamSpec};
 use crate::size::PacketSize;
 use crate::topology::{CoreLinkName, CoreLinksDown, MOST_ROUTERS};
+use crate::traffic::Bits;
 use crate::trial::Family;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -200,7 +201,10 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
 fn count_or(node: &Node, what: &str, word: &str, problems: &mut Problems) -> Option<String> {
     let found = match &node.value {
         Value::Scalar { text, .. } if text == word => Some(text.clone()),
-        Value::Scalar { text, .. } => text.parse::<u16>().ok().filter(|n| *n > 0).map(|n| n.to_string()),
+        Value::Scalar { text, .. } => {
+            let number = parse_count(text).ok().and_then(|n| u16::try_from(n).ok());
+            number.filter(|n| *n > 0).map(|n| n.to_string())
+        }
         _ => None,
     };
     if found.is_none() {
@@ -287,7 +291,7 @@ fn each<T>(
 struct GivenClass {
     name: String,
     precedence: Option<u8>,
-    dscp: Option<u8>,
+    dscp: Option<Bits<6>>,
     weight: u32,
 }
 
@@ -299,7 +303,7 @@ fn classes_of(node: &Node, what: &str, example: &str, problems: &mut Problems) -
     for GivenClass { name, precedence, dscp, weight } in given {
         let dscp = match (precedence, dscp) {
             (Some(precedence @ 0..=7), None) => precedence * 8,
-            (None, Some(dscp)) => dscp,
+            (None, Some(dscp)) => dscp.get() as u8,
             _ => {
                 let message =
                     format!("class {} of {what} needs a `precedence` from 0 to 7 or a `dscp`, not both", quote(&name));
@@ -336,7 +340,7 @@ fn size(node: &Node, problems: &mut Problems) -> Option<PacketSize> {
 
 fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
     let number = match &node.value {
-        Value::Scalar { text, plain: true } => number(text),
+        Value::Scalar { text, plain } if *plain || text.contains('%') => number(text),
         _ => None,
     };
     match number {
@@ -351,17 +355,16 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
             problems.add(
                 &node.span,
                 message,
-                "write the bare number, `50` for 50 % and `0.5` for half of one per cent",
+                "write a number from 0 to 100, `50` or `50 %`; `0.5` is half of one per cent",
             );
             None
         }
     }
 }
 
-/// A plain decimal number of at least 0.
+/// A percentage with or without its sign.
 fn number(text: &str) -> Option<f64> {
-    let decimal = text.len() <= MAX_QUANTITY && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if decimal { text.parse::<f64>().ok().filter(|n| n.is_finite()) } else { None }
+    (text.len() <= MAX_QUANTITY).then(|| parse_percent(text)).flatten().filter(|n| n.is_finite())
 }
 
 fn family(node: &Node, problems: &mut Problems) -> Option<Family> {

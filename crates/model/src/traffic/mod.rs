@@ -9,6 +9,7 @@
 //! ```
 
 mod arriving;
+mod dscp;
 mod field;
 mod header;
 mod names;
@@ -16,6 +17,7 @@ mod permutation;
 mod value;
 
 pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
+pub use dscp::parse_dscp;
 pub use field::{AnyField, Field, FieldError};
 pub use header::{
     DISCARD, Ethernet, Extension, Gre, HOP_LIMIT, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,

@@ -1,6 +1,8 @@
 //! What a header field can hold: a number of a fixed width in bits.
 
+use super::dscp::parse_dscp;
 use crate::mac::MacAddr;
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -119,7 +121,30 @@ impl<const N: u32> TryFrom<u64> for Bits<N> {
 
 impl<'de, const N: u32> Deserialize<'de> for Bits<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        u64::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+        struct Read<const N: u32>;
+        impl<const N: u32> Visitor<'_> for Read<N> {
+            type Value = Bits<N>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number from 0 to {}", Bits::<N>::MAX)
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Bits<N>, E> {
+                value.try_into().map_err(E::custom)
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Bits<N>, E> {
+                u64::try_from(value)
+                    .map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))?
+                    .try_into()
+                    .map_err(E::custom)
+            }
+            fn visit_str<E: Error>(self, value: &str) -> Result<Bits<N>, E> {
+                // Only codepoints have names, and only they have six bits.
+                match N {
+                    6 => parse_dscp(value).map(|dscp| Bits(dscp.into())).map_err(E::custom),
+                    _ => Err(E::invalid_type(Unexpected::Str(value), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Read)
     }
 }
 
@@ -194,6 +219,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         assert_eq!(serde_json::from_str::<Bits<6>>("63").unwrap().get(), 63);
+        assert_eq!(serde_json::from_str::<Bits<6>>("\"af41\"").unwrap().get(), 34);
+        assert!(serde_json::from_str::<Bits<12>>("\"ef\"").is_err());
         let error = serde_json::from_str::<Bits<6>>("64").unwrap_err().to_string();
         assert!(error.contains("64 does not fit a field of 6 bits; write 0 to 63"), "{error}");
         assert!(serde_json::from_str::<Bits<6>>("-1").is_err());

@@ -124,7 +124,7 @@ fn plain_mistakes_do_not() {
         ("loads: [10, 0.5, 100]", "loads: 10"),
         ("families: [ipv6, ipv4]", "families: [ipv5]"),
         ("verify: false", "verify: 5"),
-        ("dut_as: 65100", "dut_as: AS1"),
+        ("dut_as: 65100", "dut_as: [1]"),
         ("hold_time: 30 s", "hold_time: 30"),
         ("tester_as", "test_as"),
         ("destinations: 1000", "destinations: 0"),

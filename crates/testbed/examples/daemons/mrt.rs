@@ -121,7 +121,7 @@ pub fn record([netns, routers]: &[Netns; 2], folder: &Path) -> Result<(), String
         until(&mut speakers, &format!("a file of {kind} with {wanted:?} routes"), limit, |_| {
             let Ok(bytes) = fs::read(&dump) else { return false };
             let found = |(port, family): (usize, Family)| {
-                mrt::read(&copy, family, mrt::PeerChoice::As(plan::ROUTERS[port])).map_or(0, |table| table.len())
+                mrt::read(&copy, family, mrt::PeerChoice::As(plan::ROUTERS[port])).map_or(0, |(table, _)| table.len())
             };
             let right = fs::write(&copy, &bytes).is_ok() && SESSIONS.map(found) == wanted;
             if right {

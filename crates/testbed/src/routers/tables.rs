@@ -7,25 +7,30 @@ use drophammer_model::routes::{AttributePattern, Prefix, RouteRange, Routes};
 use drophammer_model::trial::Family;
 use std::path::Path;
 
-/// `count` routes of a table.
+/// `count` routes of a table, all of a file without a count. What is left out of a file stands in the name of the table.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if the table has fewer routes, and for a file that cannot be read.
-pub(crate) fn routes(choice: &TableChoice, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
+pub(crate) fn routes(choice: &TableChoice, family: Family, count: Option<u32>, seed: u64) -> Result<Routes, TestError> {
     let TableChoice { source, order, routes_per_set } = choice;
     let arranged = |range: RouteRange| Routes::Range(range.in_groups(*routes_per_set).in_order(*order));
     let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));
+    let made_up = count.unwrap_or(0);
     Ok(match source.as_str() {
-        "internet" => arranged(RouteRange::internet(family, count, seed).map_err(|e| refused(e.to_string()))?),
+        "internet" => arranged(RouteRange::internet(family, made_up, seed).map_err(|e| refused(e.to_string()))?),
         "uniform" => {
             let first = if family == Family::Ipv4 { "20.0.0.0/24" } else { "2400::/48" };
             let first: Prefix = first.parse().map_err(|_| refused("no first prefix".into()))?;
-            let range = RouteRange::uniform(first, count, 1, AttributePattern::internet(seed));
+            let range = RouteRange::uniform(first, made_up, 1, AttributePattern::internet(seed));
             arranged(range.map_err(|e| refused(e.to_string()))?)
         }
         path => {
-            let table =
+            let (table, left_out) =
                 mrt::read(Path::new(path), family, PeerChoice::MostRoutes).map_err(|e| refused(e.to_string()))?;
+            let words = left_out.words();
+            let table =
+                if words.is_empty() { table } else { table.called(|name| format!("{name}; {}", words.join("; "))) };
+            let count = count.unwrap_or(table.len());
             if table.len() < count {
                 return Err(refused(format!("it has {} {family} routes, the test asks for {count}", table.len())));
             }

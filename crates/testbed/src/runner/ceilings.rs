@@ -283,7 +283,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
     setup.ceilings = found;
     let record = Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
-        round: 1,
+        round: setup.bench().session.round,
         test: setup.bench().test.clone(),
         id: None,
         title: "Offered load".into(),

@@ -85,6 +85,12 @@ pub struct Attributes<'a> {
     pub extended_communities: &'a [[u8; 8]],
     /// Large communities.
     pub large_communities: &'a [[u32; 3]],
+    /// ATOMIC_AGGREGATE.
+    pub atomic_aggregate: bool,
+    /// AGGREGATOR: AS and identifier.
+    pub aggregator: Option<(u32, Ipv4Addr)>,
+    /// Other attributes, ascending by type, as in a message; types of AGGREGATOR and below are not among them.
+    pub others: &'a [u8],
 }
 
 /// Appends one attribute, with the flag for an extended length if necessary. Values have at most 65,535 bytes.
@@ -146,7 +152,19 @@ impl Attributes<'_> {
         if let Some(local_pref) = self.local_pref {
             append4(out, TRANSITIVE, kind::LOCAL_PREF, local_pref.to_be_bytes());
         }
+        if self.atomic_aggregate {
+            append(out, TRANSITIVE, kind::ATOMIC_AGGREGATE, &[]);
+        }
         let both = OPTIONAL | TRANSITIVE;
+        match self.aggregator {
+            None => {}
+            Some((asn, id)) if four_octet_as => append(out, both, kind::AGGREGATOR, &aggregator(asn, id)),
+            Some((asn, id)) => {
+                let [a, b] = u16::try_from(asn).unwrap_or(AS_TRANS).to_be_bytes();
+                let [c, d, e, f] = id.octets();
+                append(out, both, kind::AGGREGATOR, &[a, b, c, d, e, f]);
+            }
+        }
         if !self.communities.is_empty() {
             append_with(out, both, kind::COMMUNITIES, |out| append_each(out, self.communities, |c| c.to_be_bytes()));
         }
@@ -158,12 +176,73 @@ impl Attributes<'_> {
         if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
             append_with(out, both, kind::AS4_PATH, |out| as_path::append(out, self.as_path, true));
         }
+        if let Some((asn, id)) = self.aggregator.filter(|(asn, _)| !four_octet_as && *asn > 0xffff) {
+            append(out, both, kind::AS4_AGGREGATOR, &aggregator(asn, id));
+        }
+        let (before, after) = self.others.split_at(upto(self.others, kind::LARGE_COMMUNITIES));
+        out.extend_from_slice(before);
         if !self.large_communities.is_empty() {
             append_with(out, both, kind::LARGE_COMMUNITIES, |out| {
                 append_each(out, self.large_communities.as_flattened(), |part| part.to_be_bytes());
             });
         }
+        out.extend_from_slice(after);
     }
+}
+
+/// Value of AGGREGATOR with 4 octets of AS (RFC 6793).
+fn aggregator(asn: u32, id: Ipv4Addr) -> [u8; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (asn.to_be_bytes(), id.octets());
+    [a, b, c, d, e, f, g, h]
+}
+
+/// One attribute of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raw<'a> {
+    /// Its flags.
+    pub flags: u8,
+    /// Its type.
+    pub kind: u8,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// The attributes in `bytes`, one after the other; `None` in place of one that is cut off, the last then.
+pub fn raw(bytes: &[u8]) -> impl Iterator<Item = Option<Raw<'_>>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let found = next(rest);
+        rest = found.map_or(&[], |(_, rest)| rest);
+        Some(found.map(|(raw, _)| raw))
+    })
+}
+
+/// The first attribute, and what follows.
+fn next(bytes: &[u8]) -> Option<(Raw<'_>, &[u8])> {
+    let ([flags, kind], rest) = bytes.split_first_chunk::<2>()?;
+    let (length, rest) = if flags & flag::EXTENDED_LENGTH != 0 {
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        (u16::from_be_bytes(*length), rest)
+    } else {
+        let (length, rest) = rest.split_first()?;
+        (u16::from(*length), rest)
+    };
+    let (value, rest) = rest.split_at_checked(length.into())?;
+    Some((Raw { flags: *flags, kind: *kind, value }, rest))
+}
+
+/// Bytes of the leading attributes whose types are below `kind`.
+fn upto(bytes: &[u8], kind: u8) -> usize {
+    let mut rest = bytes;
+    while let Some((raw, after)) = next(rest)
+        && raw.kind < kind
+    {
+        rest = after;
+    }
+    bytes.len() - rest.len()
 }
 
 #[cfg(test)]
@@ -181,6 +260,9 @@ mod tests {
             communities: &[0x0001_0002],
             extended_communities: &[[0, 2, 0, 1, 0, 0, 0, 5]],
             large_communities: &[[1, 2, 3]],
+            atomic_aggregate: true,
+            aggregator: Some((70_000, Ipv4Addr::new(192, 0, 2, 9))),
+            others: &[0xc0, 23, 1, 7, 0xe0, 222, 2, 8, 9],
         };
         let mut out = Vec::new();
         attributes.append(true, &mut out);
@@ -191,9 +273,23 @@ mod tests {
             0x40, 3, 4, 198, 18, 1, 2,
             0x80, 4, 4, 0, 0, 0, 9,
             0x40, 5, 4, 0, 0, 0, 100,
+            0x40, 6, 0,
+            0xc0, 7, 8, 0, 1, 0x11, 0x70, 192, 0, 2, 9,
             0xc0, 8, 4, 0, 1, 0, 2,
             0xc0, 16, 8, 0, 2, 0, 1, 0, 0, 0, 5,
+            0xc0, 23, 1, 7,
             0xc0, 32, 12, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3,
+            0xe0, 222, 2, 8, 9,
+        ]);
+        let kinds: Vec<_> = raw(&out).map(|raw| raw.unwrap().kind).collect();
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 16, 23, 32, 222]);
+        assert_eq!(raw(&out[..out.len() - 1]).last(), Some(None));
+        let mut out = Vec::new();
+        Attributes { aggregator: attributes.aggregator, ..Attributes::default() }.append(false, &mut out);
+        #[rustfmt::skip]
+        assert_eq!(out[7..], [
+            0xc0, 7, 6, 0x5b, 0xa0, 192, 0, 2, 9,
+            0xc0, 18, 8, 0, 1, 0x11, 0x70, 192, 0, 2, 9,
         ]);
         let mut out = Vec::new();
         Attributes { as_path: &[65_001, 70_000], ..Attributes::default() }.append(false, &mut out);

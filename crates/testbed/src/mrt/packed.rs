@@ -1,0 +1,82 @@
+//! Compressed files. gzip and bzip2 are read here; the programs xz and zstd read the others.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Formats that a program of the same name reads, by the first bytes of a file.
+const PROGRAMS: [(&[u8], &str, &str); 2] =
+    [(&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz-utils"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd")];
+/// Formats that are not read, by their first bytes.
+const OTHERS: [(&[u8], &str); 4] = [
+    (b"PK\x03\x04", "is a zip archive; unpack it"),
+    (&[0x04, 0x22, 0x4d, 0x18], "is compressed with lz4; write `lz4 -d FILE`, and name the file that it makes"),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], "is a capture (pcap) and no MRT file; take a RIB in TABLE_DUMP_V2"),
+    (&[0x0a, 0x0d, 0x0d, 0x0a], "is a capture (pcapng) and no MRT file; take a RIB in TABLE_DUMP_V2"),
+];
+
+/// The contents of `file`, which is at its start. Its first bytes, not its name, give its format.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(super) fn open(path: &Path, mut file: BufReader<File>) -> Result<Box<dyn Read>, String> {
+    let start = file.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(file))));
+    }
+    if start.starts_with(b"BZh") {
+        return Ok(Box::new(BufReader::with_capacity(1 << 18, bzip2::bufread::MultiBzDecoder::new(file))));
+    }
+    if let Some((_, program, package)) = PROGRAMS.iter().find(|(magic, ..)| start.starts_with(magic)) {
+        let program = Program::start(program, path).map_err(|e| {
+            format!(
+                "is compressed with {program}, and the program `{program}` cannot be started ({e}); install the Debian package `{package}`, or \
+                 unpack the file: {program} -d {}",
+                path.display()
+            )
+        })?;
+        return Ok(Box::new(BufReader::with_capacity(1 << 18, program)));
+    }
+    match OTHERS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Some((_, what)) => Err((*what).to_owned()),
+        None => Ok(Box::new(file)),
+    }
+}
+
+/// A program that writes the contents of a file. It ends with this value.
+struct Program {
+    name: &'static str,
+    child: Child,
+    output: ChildStdout,
+}
+
+impl Program {
+    fn start(name: &'static str, path: &Path) -> io::Result<Program> {
+        let mut command = Command::new(name);
+        command.args(["--decompress", "--stdout", "--"]).arg(path);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
+        Ok(Program { name, child, output })
+    }
+}
+
+impl Read for Program {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.output.read(buffer)?;
+        // The end of the output is the end of the file only if the program says so.
+        if read == 0 && !buffer.is_empty() && !self.child.wait()?.success() {
+            let what = format!("{} says that the file is damaged or cut off", self.name);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        Ok(read)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -31,6 +31,7 @@ mod pairings;
 mod ping_delay;
 mod pipe_systems;
 mod planned_trials;
+mod priority_tags;
 mod queues;
 mod reference;
 mod reference_bgp;

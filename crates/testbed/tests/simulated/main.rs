@@ -25,6 +25,7 @@ mod many_ports;
 mod methods;
 mod mixed_families;
 mod modifiers;
+mod one_port;
 mod overload;
 mod packet_order;
 mod pairings;

@@ -28,6 +28,7 @@ use job::Job;
 use quiet::Silence;
 use router::Router;
 pub use stack::{MAX_FLOWS, MAX_SOURCES};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -141,7 +142,8 @@ fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Ri
         fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
         mtus.push(mtu);
     }
-    jobs.iter().flat_map(Job::notes).for_each(|note| err!("note: {note}"));
+    let notes: BTreeSet<String> = jobs.iter().flat_map(Job::notes).collect();
+    notes.iter().for_each(|note| err!("note: {note}"));
     let processors = match router {
         Some(router) => router.processors(threads),
         None => processors(threads),
@@ -194,6 +196,8 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
 /// Sends the jobs one after the other, until the user stops it.
 fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
     let (mut keys, mut exit) = (TrialKeys::new(secret()), Exit::Good);
+    // Frames other than test frames by interface, told with the summary that comes next.
+    let mut told = vec![0; jobs[0].ports.len()];
     for (number, job) in jobs.iter().enumerate() {
         if number > 0 && stop.load(Ordering::Relaxed) {
             break;
@@ -201,7 +205,7 @@ fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Res
         if number > 0 && !json {
             out!("");
         }
-        if !flawless(&blast(rig, job, &timing(&mut keys), json, stop)?) {
+        if !flawless(&blast(rig, job, &timing(&mut keys), &mut told, json, stop)?) {
             exit = Exit::Failed;
         }
     }
@@ -209,8 +213,14 @@ fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Res
 }
 
 /// Sends, and shows the results.
-fn blast(rig: &mut Rig, job: &Job, timing: &Timing, json: bool, stop: &AtomicBool) -> Result<TrialResult, Failure> {
-    let sent_before: Vec<u64> = (0..job.ports.len()).map(|port| rig.hosts.sent(port).frames).collect();
+fn blast(
+    rig: &mut Rig,
+    job: &Job,
+    timing: &Timing,
+    told: &mut [u64],
+    json: bool,
+    stop: &AtomicBool,
+) -> Result<TrialResult, Failure> {
     let live = rig.start_traffic(&job.trial(), timing, Vec::new()).map_err(Failure::environment)?;
     let mut display = Display::new(job, json, rig.now());
     let quiet = AtomicBool::new(false);
@@ -225,7 +235,10 @@ fn blast(rig: &mut Rig, job: &Job, timing: &Timing, json: bool, stop: &AtomicBoo
     });
     let (result, others) = result?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
-    let sent = sent_before.iter().enumerate().map(|(port, before)| rig.hosts.sent(port).frames - before);
+    let sent = told.iter_mut().enumerate().map(|(port, told)| {
+        let all = rig.hosts.sent(port).frames;
+        all - std::mem::replace(told, all)
+    });
     // Standard output is closed; the exit code still gives the result.
     let _ = display.summary(&result, &sent.collect::<Vec<_>>(), &others);
     Ok(result)

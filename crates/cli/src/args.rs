@@ -99,7 +99,7 @@ Examples:
   drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
   drophammer blast eth1 eth2 --vlan 10 --dscp 46 --flows 1000
   drophammer blast eth1 eth2 --size 64,512,1518 --for 10s --family ipv6 --transport tcp
-  drophammer blast eth1 --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
+  drophammer blast eth1 --vlan 7,8 --address 10.7.0.2/24,10.8.0.2/24 --gateway 10.7.0.1,10.8.0.1
   drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 

@@ -36,7 +36,7 @@ pub(super) fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
         if rest.len() < AROUND {
             return Err(PcapError::Cut(number));
         }
-        if length < AROUND || length % 4 != 0 {
+        if length < AROUND || !length.is_multiple_of(4) {
             return Err(PcapError::Length(number));
         }
         let block = rest.get(..length).ok_or(PcapError::Cut(number))?;

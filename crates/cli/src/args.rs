@@ -2,7 +2,7 @@
 
 mod commands;
 
-pub use commands::{BgpArgs, BlastArgs, LanguageArg, ListenArgs, PlanArgs, WatchArgs};
+pub use commands::{BgpArgs, BlastArgs, FamilyArg, LanguageArg, ListenArgs, PlanArgs, Transport, WatchArgs};
 
 use crate::Exit;
 use crate::diagnostics::of_command_line;
@@ -103,11 +103,13 @@ Examples:
   drophammer blast eth1 eth2 --rate 100k --size imix:58.33x64,33.33x570,8.33x1518
   drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
   drophammer blast eth1 eth2 --vlan 10 --dscp ef --flows 1000
+  drophammer blast eth1 eth2 --size 64,512,1518 --for 10s --family ipv6 --transport tcp
+  drophammer blast eth1 --vlan 7,8 --address 10.7.0.2/24,10.8.0.2/24 --gateway 10.7.0.1,10.8.0.1
   drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
 Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
-the frames go through routers. With --dut they go through a router that is brought up for it. A line per second shows the last second's rates and latencies, and what was lost and reordered so
+the frames go through routers. With one interface they go through a router between two VLANs of it. With --dut they go through a router that is brought up for it. A line per second shows the last second's rates and latencies, and what was lost and reordered so
 far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
 
 Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of

@@ -2,6 +2,9 @@
 
 mod display;
 mod job;
+mod links;
+mod quiet;
+mod reasons;
 mod router;
 mod stack;
 mod template;
@@ -11,18 +14,21 @@ use crate::Exit;
 use crate::args::BlastArgs;
 use crate::clock::secret;
 use crate::observer::first_signal;
-use crate::output::{err, is_closed};
+use crate::output::{err, is_closed, out};
 use crate::run::{fail, queues_fit, threads_fit};
 use display::Display;
 use drophammer_lab::kinds::external::refuse_in_use;
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::TrialResult;
 use drophammer_port::auto::AUTO;
 use drophammer_port::priority::pin;
 use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
-use drophammer_rig::{Config, Live, PortConfig, Ports, Rig, RigError, Timing, TrialKeys, host_mac};
-use job::{Job, Link};
+use drophammer_rig::{Config, Live, Ports, Rig, RigError, TestTraffic, Timing, TrialKeys};
+use job::Job;
+use quiet::Silence;
 use router::Router;
-pub use stack::MAX_FLOWS;
+pub use stack::{MAX_FLOWS, MAX_SOURCES};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,18 +43,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
 /// delay it leaves frames unsent.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
+/// A tester that cannot offer the rate stops this long after the end of `--for`.
+const OVERTIME: Duration = Duration::from_millis(50);
+/// Seed of the payload.
+const SEED: u64 = 0;
 /// A frame is late from this latency on.
 const LATE_NS: u64 = 1_000_000_000;
 
 /// `drophammer blast`.
 pub fn run(args: &BlastArgs) -> Exit {
-    let mut job = match Job::read(args) {
-        Ok(job) => job,
+    let mut jobs = match Job::read_each(args) {
+        Ok(jobs) => jobs,
         Err(e) => return fail(Exit::Usage, e),
     };
-    for left_out in job.captured.iter().flat_map(template::Captured::left_out) {
-        err!("note: {left_out}");
-    }
     // Before any thread starts, so that all have the handler.
     let (stop, second) = match first_signal() {
         Ok(signals) => signals,
@@ -63,17 +70,13 @@ pub fn run(args: &BlastArgs) -> Exit {
         return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}"));
     }
     if let Some(router) = &router {
-        job.interfaces = router.interfaces();
+        jobs.iter_mut().for_each(|job| job.ports = router.interfaces().to_vec());
     }
-    let sent = rig(&job, args, router.as_ref()).and_then(|mut rig| {
-        resolve(&mut rig, &job, &stop)?;
-        match job.step {
-            Some(step) => until_loss::find(&mut rig, &job, step, args.json, &stop),
-            None => Ok(match blast(&mut rig, &job, args.json, &stop)? {
-                None => Exit::Interrupted,
-                Some(result) if flawless(&result) => Exit::Good,
-                Some(_) => Exit::Failed,
-            }),
+    let sent = rig(&mut jobs, args, router.as_ref()).and_then(|mut rig| {
+        resolve(&mut rig, &jobs[0], &stop)?;
+        match jobs[0].step {
+            Some(step) => until_loss::find(&mut rig, &jobs[0], step, args.json, &stop),
+            None => blast_each(&mut rig, &jobs, args.json, &stop),
         }
     });
     let exit = sent.unwrap_or_else(|Failure { exit, text }| fail(exit, text));
@@ -83,7 +86,7 @@ pub fn run(args: &BlastArgs) -> Exit {
 /// Timing of a trial, with which frames of earlier trials are recognized.
 fn timing(keys: &mut TrialKeys) -> Timing {
     let (_, key, earlier) = keys.next_trial();
-    Timing { seed: 0, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS }
+    Timing { seed: SEED, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS }
 }
 
 /// Why a trial ended without a result.
@@ -112,21 +115,22 @@ impl Failure {
     }
 }
 
-/// Opens both interfaces and puts a host behind each.
-fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
+/// Opens the interfaces and puts the hosts behind them. Notes what of the jobs does not fit the interfaces.
+fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
     // The command line accepts no other names, except the automatic choice.
     let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     (backend.usable)().map_err(Failure::environment)?;
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
-    let fit = threads_fit(threads, job.interfaces.len(), queues, false).and_then(|()| queues_fit(backend, queues));
+    let names = jobs[0].ports.clone();
+    let fit = threads_fit(threads, names.len(), queues, false).and_then(|()| queues_fit(backend, queues));
     fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
     // The ends of the links to a router of the lab are made for it.
     if router.is_none() {
-        job.interfaces.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
+        names.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
     }
     let clock = SystemClock::start();
     let (mut ports, mut mtus) = (Vec::new(), Vec::new());
-    for name in &job.interfaces {
+    for name in &names {
         let first = ports.len();
         let opened = drophammer_rig::open(name, backend, queues, clock, None).map_err(Failure::environment)?;
         ports.extend(opened);
@@ -138,26 +142,21 @@ fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Fail
             return Err(Failure::environment(text));
         }
         let mtu = port.info().mtu;
-        let needed = job.bytes_in_mtu();
-        if u32::from(needed) > mtu {
-            let text = format!("the largest frames need an MTU of {needed}, interface `{name}` has {mtu}");
-            return Err(Failure { exit: Exit::Usage, text: format!("{text}; `ip link set {name} mtu {needed}`") });
-        }
+        let fit = jobs.iter_mut().try_for_each(|job| job.fit(args, name, mtu));
+        fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
         mtus.push(mtu);
     }
+    let notes: BTreeSet<String> = jobs.iter().flat_map(Job::notes).collect();
+    notes.iter().for_each(|note| err!("note: {note}"));
     let processors = match router {
         Some(router) => router.processors(threads),
         None => processors(threads),
     };
     let processors = processors.map_err(Failure::environment)?;
     let seed = secret();
-    let host = |(index, link): (usize, &Link)| {
-        let mut host = PortConfig::new(host_mac(seed, index), mtus[index]);
-        link.give(&mut host.devices[0]);
-        host.devices[0].tags = job.tags();
-        host
-    };
-    let config = Config { seed, ports: job.links.iter().enumerate().map(host).collect() };
+    // The hosts of all jobs are the same.
+    let hosts = mtus.iter().enumerate().map(|(index, mtu)| jobs[0].port_config(seed, index, *mtu));
+    let config = Config { seed, ports: hosts.collect() };
     Ok(Rig::new(Ports::real(ports, clock, &processors), &config))
 }
 
@@ -194,42 +193,97 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     match rig.hosts.unresolved() {
         None => Ok(()),
         Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
-        Some(at) => Err(Failure::environment(job.unanswered(at.port))),
+        Some(at) => Err(Failure::environment(job.unanswered(&at))),
     }
 }
 
-/// Sends, and shows the results. `None` if the user stopped it before anything was sent.
-fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Option<TrialResult>, Failure> {
-    let timing = timing(&mut TrialKeys::new(secret()));
-    let live = rig.start_traffic(&job.trial(), &timing, Vec::new()).map_err(Failure::environment)?;
+/// Sends the jobs one after the other, until the user stops it.
+fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
+    let (mut keys, mut exit) = (TrialKeys::new(secret()), Exit::Good);
+    // Frames other than test frames by interface, told with the summary that comes next.
+    let mut told = vec![0; jobs[0].ports.len()];
+    for (number, job) in jobs.iter().enumerate() {
+        if number > 0 && stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if number > 0 && !json {
+            out!("");
+        }
+        if !flawless(&blast(rig, job, &timing(&mut keys), &mut told, json, stop)?) {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+/// Sends, and shows the results.
+fn blast(
+    rig: &mut Rig,
+    job: &Job,
+    timing: &Timing,
+    told: &mut [u64],
+    json: bool,
+    stop: &AtomicBool,
+) -> Result<TrialResult, Failure> {
+    let live = rig.start_traffic(&job.trial(), timing, Vec::new()).map_err(Failure::environment)?;
     let mut display = Display::new(job, json, rig.now());
+    let quiet = AtomicBool::new(false);
     let (result, display) = std::thread::scope(|scope| {
+        let quiet = &quiet;
         let watcher = scope.spawn(move || {
-            watch(&live, &mut display, stop);
+            watch(&live, &mut display, job, stop, quiet);
             display
         });
-        let result = rig.finish(&|| false);
+        let result = finish(rig, &|| quiet.load(Ordering::Relaxed));
         (result, watcher.join())
     });
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
+    let (result, others) = result;
     // Where a port failed, the frames until then are shown before the error.
     let counted = result.as_ref().ok().cloned().or_else(|| rig.cut_off().map(|counted| *counted));
+    let sent = told.iter_mut().enumerate().map(|(port, told)| {
+        let all = rig.hosts.sent(port).frames;
+        all - std::mem::replace(told, all)
+    });
+    let sent: Vec<u64> = sent.collect();
     if let Some(counted) = &counted {
         // Standard output is closed; the exit code still gives the result.
-        let _ = display.summary(counted, [0, 1].map(|port| rig.hosts.sent(port).frames));
+        let _ = display.summary(counted, &sent, &others);
     }
-    result.map(Some).map_err(ended)
+    result.map_err(ended)
 }
 
-/// Shows a line per second, and stops sending at the user's request.
-fn watch(live: &Live, display: &mut Display<'_>, stop: &AtomicBool) {
+/// Drives the traffic to its end; returns its result, and what else came in meanwhile.
+fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, RigError>, OtherTraffic) {
+    rig.hosts.observe(rig.now(), &TestTraffic::of_run(SEED), 0, Vec::new());
+    let result = rig.finish(stopped);
+    let others = rig.hosts.observed(rig.now());
+    (result, others)
+}
+
+/// Shows a line per second, and stops sending at the user's request or when the time is over. Sets `quiet` when nothing more is to be
+/// expected.
+fn watch(live: &Live, display: &mut Display<'_>, job: &Job, stop: &AtomicBool, quiet: &AtomicBool) {
     let begun = Instant::now();
     let mut lines = 0;
     let mut ending = false;
+    let mut silence = Silence::default();
     while !live.is_over() {
         if stop.load(Ordering::Relaxed) && !ending {
             ending = true;
             live.end_sending();
+        }
+        let over = job.duration().is_some_and(|duration| begun.elapsed() >= duration);
+        // A tester that cannot offer the rate would go on with frames that were due earlier.
+        if !ending && job.duration().is_some_and(|duration| begun.elapsed() >= duration + OVERTIME) {
+            ending = true;
+            live.end_sending();
+        }
+        if (over || ending)
+            && let Some(snapshot) = live.snapshot(PATIENCE)
+            && silence.holds(&snapshot)
+        {
+            quiet.store(true, Ordering::Relaxed);
         }
         if begun.elapsed() < LINE * (lines + 1) {
             std::thread::sleep(LOOK);

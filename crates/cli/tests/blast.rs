@@ -130,6 +130,99 @@ $D blast va vc --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19
 }
 
 #[test]
+fn frames_that_did_not_count_have_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    // The link behind the router has a smaller MTU.
+    let body = "\
+echo 1 > /proc/sys/net/ipv4/ip_forward
+for link in va vb vc; do ip link set $link mtu 5000; done
+ip address add 198.18.1.1/24 dev vb
+ip address add 198.19.1.1/24 dev vd
+routed=\"--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1\"
+$D blast va vc $routed --size 4000 --rate 100fps --for 200ms --json > json || echo $? > exit
+$D blast va vc $routed --size 4000 --rate 100fps --for 200ms > table || true
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "json");
+    let error = &told["interfaces"][0]["icmp_errors"][0];
+    assert_eq!((&error["type"], &error["code"], &error["mtu"]), (&3.into(), &4.into(), &1_500.into()), "{told}");
+    assert_eq!((&told["summary"][0]["received"], &told["size"]), (&0.into(), &"4000 bytes".into()), "{told}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("exit")).unwrap(), "1\n");
+    let table = std::fs::read_to_string(folder.path().join("table")).unwrap();
+    assert!(table.contains(" x ICMP fragmentation needed (3/4), MTU 1500 came back\n"), "{table}");
+}
+
+#[test]
+fn sizes_are_sent_one_after_the_other_and_a_raised_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+$D blast va vb --rate 100fps --for 100ms --size 64,128 --family ipv6 --transport tcp > sizes 2> notes || true
+$D blast vc vd --rate 100fps --for 100ms --transport icmp_echo --sources 300 --flows 40 --json > echo || true
+$D blast vc vd --rate 1Gfps --for 200ms --json > fast || true
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let sizes = std::fs::read_to_string(folder.path().join("sizes")).unwrap();
+    for part in ["va to vb: 100 fps, 90 bytes, TCP, for 100 ms\n", "\nva to vb: 100 fps, 128 bytes, TCP, for 100 ms\n"]
+    {
+        assert!(sizes.contains(part), "{sizes}");
+    }
+    assert_eq!(sizes.matches("offered 10, received 10, lost 0 frames").count(), 2, "{sizes}");
+    let notes = std::fs::read_to_string(folder.path().join("notes")).unwrap();
+    assert!(notes.starts_with("note: size 64 is too small") && notes.lines().count() == 1, "{notes}");
+    let echo = summary(folder.path(), "echo");
+    assert_eq!((&echo["summary"][0]["offered"], &echo["summary"][0]["lost"]), (&10.into(), &0.into()), "{echo}");
+    // 20 ms of this load take the tester seconds.
+    let fast = summary(folder.path(), "fast");
+    assert!(fast["sending_s"].as_f64().unwrap() < 1.0 && fast["unsent"].as_u64().unwrap() > 1_000_000, "{fast}");
+}
+
+#[test]
+fn one_interface_with_two_vlans_goes_through_a_router_on_a_stick() {
+    let folder = tempfile::tempdir().unwrap();
+    // The reference device is the router: not every kernel has VLANs.
+    let vlan = |vid: u16, third: u8| {
+        format!(
+            r#"{{"port": 0, "tags": [{{"tpid": 33024, "vid": {vid}}}], "ipv4": ["198.{third}.1.1", 24], "ipv6": null}}"#
+        )
+    };
+    let router = format!(
+        r#"{{"links": "veth", "device": {{"ports": [{{"mac": "02:00:00:00:00:99", "mtu": 1500, "egress_buffer": 1024}}], "sub_interfaces": [{}, {}]}}}}"#,
+        vlan(100, 18),
+        vlan(200, 19)
+    );
+    std::fs::write(folder.path().join("router.json"), router).unwrap();
+    let body = "\
+$D reference-device router.json socket vb 2> router & router=$!
+until [ -S socket ]; do kill -0 $router; sleep 0.02; done
+$D blast va --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1 --rate 500fps --for 200ms --bidirectional --json > stick || true
+$D blast va --vlan 100,300 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1 2> dumb || echo $? >> dumb
+kill $router
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "stick");
+    let names: Vec<_> = (0..2).map(|way| told["summary"][way]["direction"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["va.100 to va.200", "va.200 to va.100"]);
+    for way in 0..2 {
+        let count = |key: &str| told["summary"][way][key].as_u64().unwrap();
+        assert!(count("offered") > 0 && count("received") > 0, "{told}");
+        assert_eq!(
+            (count("received") + count("lost"), count("corrupted"), count("stray")),
+            (count("offered"), 0, 0),
+            "{told}"
+        );
+    }
+    assert_eq!(told["interfaces"].as_array().unwrap().len(), 1, "{told}");
+    let dumb = std::fs::read_to_string(folder.path().join("dumb")).unwrap();
+    assert!(
+        dumb.contains("the router 198.19.1.1 does not answer ARP on `va.300`") && dumb.ends_with("\n3\n"),
+        "{dumb}"
+    );
+}
+
+#[test]
 fn what_cannot_be_used_is_named_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let body = "\

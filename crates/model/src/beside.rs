@@ -41,6 +41,26 @@ pub struct IcmpError {
     pub code: u8,
 }
 
+impl IcmpError {
+    /// What it says, in words, with its code: `host unreachable`, `fragmentation needed` (RFC 792, RFC 1812 section 5.2.7, RFC 4443).
+    pub fn words(&self) -> String {
+        let words = match (self.family, self.kind, self.code) {
+            (Family::Ipv4, 3, 0) => "network unreachable",
+            (Family::Ipv4, 3, 1) => "host unreachable",
+            (Family::Ipv4, 3, 2) => "protocol unreachable",
+            (Family::Ipv4, 3, 3) | (Family::Ipv6, 1, 4) => "port unreachable",
+            (Family::Ipv4, 3, 4) => "fragmentation needed",
+            (Family::Ipv4, 3, 9 | 10 | 13) | (Family::Ipv6, 1, 1) => "administratively prohibited",
+            (Family::Ipv6, 1, 0) => "no route to destination",
+            (Family::Ipv6, 1, 3) => "address unreachable",
+            (Family::Ipv4, 11, 0) | (Family::Ipv6, 3, 0) => "TTL or hop limit exceeded in transit",
+            (Family::Ipv4, 11, 1) | (Family::Ipv6, 3, 1) => "reassembly time exceeded",
+            _ => return self.to_string(),
+        };
+        format!("{words} ({}/{})", self.kind, self.code)
+    }
+}
+
 impl fmt::Display for IcmpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match (self.family, self.kind) {
@@ -104,6 +124,19 @@ impl ExtraFate {
     }
 }
 
+/// ICMP errors of one kind received at one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorCount {
+    /// The port.
+    pub port: PortIndex,
+    /// The error.
+    pub error: IcmpError,
+    /// MTU of the link that the packet did not fit, in bytes, if the error tells it (RFC 1191 section 4, RFC 4443 section 3.2).
+    pub mtu: Option<u32>,
+    /// Frames.
+    pub frames: u64,
+}
+
 /// Frames of one protocol received at one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolCount {
@@ -132,6 +165,8 @@ pub struct OtherTraffic {
     pub extra: Vec<ExtraFate>,
     /// ICMP errors that quote no extra frame.
     pub unmatched_errors: u64,
+    /// The same errors by port and kind, at most 16 kinds at a port.
+    pub errors: Vec<ErrorCount>,
     /// Frames that the kernel received in that time, by its own counters of the interface at each port; `None` if they
     /// are not known.
     pub received_by_kernel: Option<Vec<u64>>,

@@ -10,6 +10,9 @@ const VID: Bits<12> = Bits::new(4094);
 /// Label that should not be there: the first that is not reserved.
 const LABEL: Bits<20> = Bits::new(16);
 
+/// Protocol number of UDP.
+const UDP: u8 = drophammer_wire::ipv4::protocol::UDP;
+
 /// Changes the encapsulation of a whole frame. Correct lengths, types and checksums are adapted; wrong ones stay as
 /// they are. `None` if the frame has nothing to change in this way.
 pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
@@ -73,6 +76,12 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
         Deviation::TunnelKind if inner == link_end + 2 => drop(headers.remove(link_end + 1)),
         Deviation::TunnelKey if tunnelled => alter(headers, link_end + 1, FieldName::Key, |key| key ^ 1)?,
         Deviation::TunnelAddress if tunnelled => alter(headers, link_end, FieldName::Source, |source| source ^ 1)?,
+        // The last one of two; the first one, of eight bytes, is lost.
+        Deviation::Fragmented if matches!(headers.get(inner + 1), Some(Header::Udp(_))) => {
+            headers.remove(inner + 1);
+            let set = [(FieldName::Protocol, u128::from(UDP)), (FieldName::FragmentOffset, 1)];
+            set.into_iter().all(|(name, bits)| headers[inner].set(name, bits)).then_some(())?;
+        }
         Deviation::Dscp => alter(headers, inner, FieldName::Dscp, |dscp| dscp ^ 1)?,
         Deviation::Ecn => alter(headers, inner, FieldName::Ecn, |ecn| if ecn == 3 { 0 } else { 3 })?,
         Deviation::Ttl if headers[inner].kind() == HeaderKind::Ipv4 => alter(headers, inner, FieldName::Ttl, one_less)?,
@@ -244,6 +253,7 @@ mod tests {
                 Deviation::VlanUnexpected,
                 Deviation::LabelUnexpected,
                 Deviation::TunnelUnexpected,
+                Deviation::Fragmented,
                 Deviation::Dscp,
                 Deviation::Ecn,
                 Deviation::Ttl,

@@ -40,6 +40,9 @@ pub struct Faults {
     pub ttl_kept_every: u64,
     /// Send in another encapsulation.
     pub encapsulation: Option<Encapsulation>,
+    /// Send all frames, its own too, with a priority tag: an 802.1Q tag of VLAN 0, outside all others. Its counters of octets
+    /// do not count the tag. A tester counts such frames as untagged.
+    pub priority_tags: bool,
     /// Send every n-th twice, one copy directly behind the other.
     pub duplicate_every: u64,
     /// Send late.
@@ -105,6 +108,7 @@ impl Faults {
             wrong_next_hop,
             ttl_kept_every,
             encapsulation,
+            priority_tags: _,
             duplicate_every,
             hold,
             reorder,

@@ -1,5 +1,6 @@
 //! Recognition of extra frames that come back, however their headers were altered, and of ICMP errors about them.
 
+use drophammer_emulation::device::Tags;
 use drophammer_model::beside::{Alteration, IcmpError};
 use drophammer_model::trial::Family;
 use drophammer_wire::ethernet::{self, ethertype};
@@ -25,8 +26,8 @@ pub fn identification(number: u32) -> u16 {
 /// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// An ICMP error, and the number of the extra frame that it quotes.
-    Error(IcmpError, Option<usize>),
+    /// An ICMP error, the MTU that it tells, and the number of the extra frame that it quotes.
+    Error(IcmpError, Option<u32>, Option<usize>),
     /// The extra frame with this number.
     Frame(usize),
     /// Neither.
@@ -38,9 +39,10 @@ fn type_and_packet(frame: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes([kind[0], kind[1]]), &frame[ethernet::LEN..]))
 }
 
-/// The ICMP error in `frame`, and the packet that it quotes.
-fn error(frame: &[u8]) -> Option<(IcmpError, &[u8])> {
-    let (kind, packet) = type_and_packet(frame)?;
+/// The ICMP error in `frame`, behind any tags; the MTU that it tells (RFC 1191 section 4, RFC 4443 section 3.2); and the packet that it
+/// quotes.
+fn error(frame: &[u8]) -> Option<(IcmpError, Option<u32>, &[u8])> {
+    let (_, kind, packet) = Tags::read(frame)?;
     let (family, message) = match kind {
         ethertype::IPV4 if packet.len() >= ipv4::LEN && packet[9] == ipv4::protocol::ICMP => {
             (Family::Ipv4, packet.get(usize::from(packet[0] & 15) * 4..)?)
@@ -55,7 +57,14 @@ fn error(frame: &[u8]) -> Option<(IcmpError, &[u8])> {
         Family::Ipv4 => matches!(head[0], 3 | 4 | 5 | 11 | 12),
         Family::Ipv6 => head[0] < 128,
     };
-    is_error.then(|| (IcmpError { family, kind: head[0], code: head[1] }, &message[8..]))
+    let error = IcmpError { family, kind: head[0], code: head[1] };
+    let word = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    let mtu = match (family, head[0], head[1]) {
+        (Family::Ipv4, 3, 4) => Some(word & 0xffff),
+        (Family::Ipv6, 2, _) => Some(word),
+        _ => None,
+    };
+    is_error.then(|| (error, mtu.filter(|mtu| *mtu > 0), &message[8..]))
 }
 
 /// The frames that were sent, by number.
@@ -88,9 +97,9 @@ impl Sent {
 
     /// Classifies `frame`. Errors are looked for first, because an error may quote a mark as well.
     pub(crate) fn find(&self, frame: &[u8]) -> Found {
-        if let Some((error, quoted)) = error(frame) {
+        if let Some((error, mtu, quoted)) = error(frame) {
             let by_header = self.by_header(error.family, quoted);
-            return Found::Error(error, by_header.or_else(|| self.by_mark(quoted)));
+            return Found::Error(error, mtu, by_header.or_else(|| self.by_mark(quoted)));
         }
         let by_header = || match type_and_packet(frame)? {
             (ethertype::IPV4, packet) => self.by_header(Family::Ipv4, packet),
@@ -273,10 +282,21 @@ mod tests {
             error
         };
         let expired = IcmpError { family: Family::Ipv4, kind: 11, code: 0 };
-        assert_eq!(sent.find(&icmp(false, [11, 0], &sent.frame(2)[14..42])), Found::Error(expired, Some(2)));
-        assert_eq!(sent.find(&icmp(false, [11, 0], &frame(false, 9)[14..42])), Found::Error(expired, None));
+        assert_eq!(sent.find(&icmp(false, [11, 0], &sent.frame(2)[14..42])), Found::Error(expired, None, Some(2)));
+        assert_eq!(sent.find(&icmp(false, [11, 0], &frame(false, 9)[14..42])), Found::Error(expired, None, None));
         let unknown = IcmpError { family: Family::Ipv6, kind: 4, code: 1 };
-        assert_eq!(sent.find(&icmp(true, [4, 1], &sent.frame(1)[14..])), Found::Error(unknown, Some(1)));
+        assert_eq!(sent.find(&icmp(true, [4, 1], &sent.frame(1)[14..])), Found::Error(unknown, None, Some(1)));
+        let too_big = IcmpError { family: Family::Ipv4, kind: 3, code: 4 };
+        let mut error = icmp(false, [3, 4], &sent.frame(2)[14..42]);
+        error[40..42].copy_from_slice(&1_500u16.to_be_bytes());
+        assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_500), Some(2)));
+        // Behind a tag.
+        error.splice(12..12, [0x81, 0, 0, 100]);
+        assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_500), Some(2)));
+        let mut error = icmp(true, [2, 0], &sent.frame(1)[14..]);
+        error[58..62].copy_from_slice(&1_280u32.to_be_bytes());
+        let too_big = IcmpError { family: Family::Ipv6, kind: 2, code: 0 };
+        assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_280), Some(1)));
         // An echo is no error.
         assert_eq!(sent.find(&icmp(false, [8, 0], &[])), Found::Other);
         assert_eq!(

@@ -27,7 +27,7 @@ pub use drophammer_emulation::banner::AskBanner;
 pub use drophammer_emulation::device::{Address, Tag, Tags};
 pub use drophammer_emulation::ping::Echo;
 pub use drophammer_traffic::{
-    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, Timing, Totals, Transmit,
+    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, TestTraffic, Timing, Totals, Transmit,
     TransmitAction, TransmitError,
 };
 pub use hosts::{HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};

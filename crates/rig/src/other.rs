@@ -3,7 +3,7 @@
 
 use crate::extra::{Found, Sent, alterations};
 use crate::protocols::protocol;
-use drophammer_model::beside::{ExtraFate, OtherTraffic, ProtocolCount};
+use drophammer_model::beside::{ErrorCount, ExtraFate, IcmpError, OtherTraffic, ProtocolCount};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, PortError};
@@ -17,7 +17,7 @@ pub use crate::extra::{MARK, identification, mark};
 const NAMES: usize = 64;
 /// Name for all further protocols.
 const REST: &str = "others";
-/// Maximum number of kinds of ICMP errors that are counted separately for one extra frame.
+/// Maximum number of kinds of ICMP errors that are counted separately for one extra frame, and at one port.
 const KINDS: usize = 16;
 /// Length of the shortest frame in bytes, with FCS.
 const SHORTEST: u64 = 64;
@@ -60,6 +60,8 @@ pub(crate) struct Observation {
     fates: BTreeMap<usize, ExtraFate>,
     protocols: BTreeMap<String, Count>,
     unmatched_errors: u64,
+    /// These errors with the MTU that they tell.
+    errors: BTreeMap<(IcmpError, Option<u32>), u64>,
 }
 
 impl Observation {
@@ -78,9 +80,9 @@ impl Observation {
         let sent = Arc::new(Sent::new(key, extra.into_iter().map(|frame| (frame.bytes, frame.hops)).collect()));
         let of_port = |(port, mut due): (PortIndex, VecDeque<(Instant, usize)>)| {
             due.make_contiguous().sort_unstable();
-            let (fates, protocols) = (BTreeMap::new(), BTreeMap::new());
+            let (fates, protocols, errors) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
             let (test, sent) = (test.clone(), sent.clone());
-            Observation { start, test, port, sent, due, fates, protocols, unmatched_errors: 0 }
+            Observation { start, test, port, sent, due, fates, protocols, unmatched_errors: 0, errors }
         };
         due.into_iter().enumerate().map(of_port).collect()
     }
@@ -96,13 +98,18 @@ impl Observation {
                 fate.altered.extend(altered);
                 return;
             }
-            Found::Error(error, Some(number)) => {
+            Found::Error(error, _, Some(number)) => {
                 let errors = &mut self.fates.entry(number).or_default().errors;
                 if errors.len() < KINDS || errors.contains_key(&error) {
                     *errors.entry(error).or_default() += 1;
                 }
             }
-            Found::Error(_, None) => self.unmatched_errors += 1,
+            Found::Error(error, mtu, None) => {
+                self.unmatched_errors += 1;
+                if self.errors.len() < KINDS || self.errors.contains_key(&(error, mtu)) {
+                    *self.errors.entry((error, mtu)).or_default() += 1;
+                }
+            }
             Found::Other if self.test.has(frame) => return,
             Found::Other => {}
         }
@@ -169,6 +176,8 @@ impl Observation {
                 most_per_second: count.most,
             }));
             all.unmatched_errors += observation.unmatched_errors;
+            let counted = observation.errors.into_iter();
+            all.errors.extend(counted.map(|((error, mtu), frames)| ErrorCount { port, error, mtu, frames }));
         }
         all
     }

@@ -24,11 +24,16 @@ enum Match {
     Udp(u16),
     /// Protocol over IPv4 or IPv6.
     Ip(u8),
+    /// A fragment of a packet.
+    Fragment,
 }
-use Match::{Arp, Icmp, Icmp6, Ip, Llc, Snap, Tcp, Type, Udp};
+use Match::{Arp, Fragment, Icmp, Icmp6, Ip, Llc, Snap, Tcp, Type, Udp};
 
 /// OUI of Cisco.
 const CISCO: u32 = 0x00_00_0c;
+
+/// Fragment header of IPv6 (RFC 8200 section 4.5).
+const FRAGMENT: u8 = 44;
 
 /// Property, protocol name, and whether a unicast frame of it is an answer to its receiver. The first match counts.
 static PROTOCOLS: &[(Match, &str, bool)] = &[
@@ -88,6 +93,7 @@ static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Ip(103), "PIM", false),
     (Ip(112), "VRRP", false),
     (Ip(46), "RSVP", false),
+    (Fragment, "fragment of a packet", false),
     (Ip(6), "TCP, other", false),
     (Ip(17), "UDP, other", false),
 ];
@@ -106,8 +112,11 @@ fn facts(frame: &[u8]) -> Vec<Match> {
         ethertype::ARP => word(at + 6).map(Arp).into_iter().chain([Type(kind)]).collect(),
         ethertype::IPV4 => match payload.first_chunk::<20>() {
             Some(ip) => {
-                let later = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff != 0;
-                upper(ip[9], payload.get(usize::from(ip[0] & 15) * 4..).filter(|_| !later).unwrap_or_default())
+                let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff;
+                let first = payload.get(usize::from(ip[0] & 15) * 4..).filter(|_| fragment & 0x1fff == 0);
+                let mut facts = upper(ip[9], first.unwrap_or_default());
+                facts.extend((fragment != 0).then_some(Fragment));
+                facts
             }
             None => vec![Type(kind)],
         },
@@ -119,7 +128,10 @@ fn facts(frame: &[u8]) -> Vec<Match> {
                 next = rest[0];
                 rest = rest.get(length..).unwrap_or_default();
             }
-            upper(next, rest)
+            match (next, rest.first_chunk::<8>()) {
+                (FRAGMENT, Some(header)) => vec![Ip(header[0]), Fragment],
+                _ => upper(next, rest),
+            }
         }
         // A length (IEEE 802.3).
         0..0x0600 => {
@@ -184,6 +196,12 @@ mod tests {
         frame(2, &packet)
     }
 
+    fn fragment(protocol: u8, word: u16) -> Vec<u8> {
+        let mut frame = ipv4(protocol, &[0, 9, 0, 9]);
+        frame[20..22].copy_from_slice(&word.to_be_bytes());
+        frame
+    }
+
     fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, next, 255];
         packet.extend_from_slice(&[0xfe; 32]);
@@ -212,6 +230,10 @@ mod tests {
             (ipv4(17, &[0x80, 0, 2, 8]), "RIP", false),
             (ipv4(17, &[0x80, 0, 0x80, 1]), "UDP, other", false),
             (ipv4(1, &[0, 0, 0, 0]), "ICMP echo reply", true),
+            (fragment(17, 0x2000), "fragment of a packet", false),
+            (fragment(17, 0x0001), "fragment of a packet", false),
+            (fragment(89, 0x2000), "OSPF", false),
+            (ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 9]), "fragment of a packet", false),
             (ipv4(77, &[]), "IP protocol 77", false),
             (ipv6(58, &[134, 0, 0, 0]), "router advertisement", false),
             (ipv6(58, &[136, 0, 0, 0, 0x60]), "neighbor advertisement, solicited", true),

@@ -27,7 +27,7 @@ pub struct Templates {
     pub left_out: Vec<(&'static str, u32)>,
 }
 
-/// Templates of the frames of a pcap file that carry UDP, TCP or ICMP echo over this IP version, `most` at most. Frames that differ only in
+/// Templates of the frames of a capture (pcap or pcapng) that carry UDP, TCP or ICMP echo over this IP version, `most` at most. Frames that differ only in
 /// addresses, payload and fields that change from packet to packet (identification, checksums, sequence numbers) share a template.
 ///
 /// # Errors
@@ -37,7 +37,8 @@ pub fn templates(file: &[u8], ipv6: bool, most: usize) -> Result<Templates, Pcap
     let mut known: HashMap<(Vec<Header>, FrameSize), usize> = HashMap::new();
     let mut tags: Option<Vec<Header>> = None;
     for frame in pcap::frames(file)? {
-        match template(frame.bytes, frame.length, ipv6) {
+        let made = pcap::ethernet(&frame).and_then(|(bytes, length)| template(&bytes, length, ipv6));
+        match made {
             Ok((headers, size)) => {
                 let own: Vec<Header> = headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).cloned().collect();
                 if *tags.get_or_insert_with(|| own.clone()) != own {

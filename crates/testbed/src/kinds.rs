@@ -178,6 +178,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "dscp",
             "the deviation that `encapsulation_every` causes",
         ),
+        ParamSpec::optional("priority_tags", ParamKind::Flag, "tags all frames that it sends with VLAN 0"),
         ParamSpec::optional("duplicate_every", ParamKind::Count, "sends every n-th frame twice"),
         ParamSpec::optional("hold_every", ParamKind::Count, "sends every n-th frame late, without stopping the others"),
         ParamSpec::new("hold_time", ParamKind::Duration, "1.1 s", "1.1 s", "how late `hold_every` sends"),

@@ -133,18 +133,31 @@ pub(crate) fn between_all(
     }
 }
 
+/// The ends between which learning frames run at each pair of ports, with the numbers of their ports: the interfaces, and the
+/// sub-interfaces, the first with the first and so on. If there is one port only: its first sub-interface with the second one and so on.
+fn pairs(ports: &[PortConfig]) -> Vec<(Vec<[End<'_>; 2]>, [usize; 2])> {
+    if let [only] = ports {
+        let vlans: Vec<_> = End::all(only).skip(1).collect();
+        let mut vlans = vlans.into_iter();
+        let pairs = std::iter::from_fn(|| Some([vlans.next()?, vlans.next()?]));
+        return vec![(pairs.collect(), [0, 0])];
+    }
+    let both = ports.as_chunks::<2>().0.iter().enumerate();
+    both.map(|(pair, [a, b])| (End::all(a).zip(End::all(b)).map(<[_; 2]>::from).collect(), [2 * pair, 2 * pair + 1]))
+        .collect()
+}
+
 /// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the
 /// first with the first, and so on.
 pub(crate) fn learning(ports: &[PortConfig], families: &[Family]) -> TrialSpec {
     let mut flows = Vec::new();
     let mut duration_s = PAIR_S;
-    for (pair, both) in ports.chunks_exact(2).enumerate() {
+    for (all, numbers) in pairs(ports) {
         let (mut pairs, mut sending) = (0.0, 0.0);
-        for ends in End::all(&both[0]).zip(End::all(&both[1])) {
-            let ends = [ends.0, ends.1];
+        for ends in all {
             let before = flows.len();
             for (from, to) in [(0, 1), (1, 0)] {
-                let at = [2 * pair + from, 2 * pair + to];
+                let at = [numbers[from], numbers[to]];
                 flows.extend(families.iter().filter_map(|family| flow(*family, at, &ends[from], &ends[to])));
             }
             let found = (flows.len() - before) / 2;

@@ -349,6 +349,7 @@ fn faults(p: &Params) -> Faults {
         wrong_next_hop: every("wrong_next_hop_every").map(|every| WrongNextHop { every, mac: NOBODY }),
         ttl_kept_every: every("ttl_kept_every").unwrap_or(0),
         encapsulation: every("encapsulation_every").map(|every| Encapsulation { every, change: change(p) }),
+        priority_tags: p.flag("priority_tags").unwrap_or(false),
         duplicate_every: every("duplicate_every").unwrap_or(0),
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),

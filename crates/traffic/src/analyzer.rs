@@ -228,6 +228,9 @@ impl Analyzer {
     fn take_at_length(&mut self, queue: QueueIndex, arrival: Arrival<'_>) -> Class {
         let Some(found) = candidate(arrival.frame) else { return Class::Other };
         let (signature, check) = Signature::read(found.signature);
+        if found.fragment && found.sums_hold {
+            return self.take_fragment(queue, signature, signature.belongs_to(self.key, check), arrival);
+        }
         // Background frames may have a protocol in which no signature is looked for: they are recognised by the check
         // of the signature alone.
         let looks_ours = found.looks_ours(&self.pattern) || (self.background && signature.belongs_to(self.key, check));

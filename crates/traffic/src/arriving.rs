@@ -239,12 +239,18 @@ fn indices(layers: &Layers, range: std::ops::Range<usize>, kind: HeaderKind) -> 
     range.filter(|index| layers[*index].kind == kind).collect()
 }
 
+/// Tags of VLAN 0 carry a priority and name no VLAN (IEEE 802.1Q section 9.6): they may come and be missing, unless a
+/// priority is expected in one of them.
 fn tags(wanted: &[ArrivingTag], found: &[usize], read: Read<'_>) -> Option<Deviation> {
-    for (tag, index) in wanted.iter().zip(found) {
-        if read(*index, FieldName::Vid) != Some(tag.vid.get().into()) {
+    let vid = |index: usize| read(index, FieldName::Vid);
+    let judged = wanted.iter().any(|tag| tag.vid.get() == 0 && tag.pcp.is_some());
+    let wanted: Vec<_> = wanted.iter().filter(|tag| judged || tag.vid.get() != 0).collect();
+    let found: Vec<_> = found.iter().filter(|index| judged || vid(**index) != Some(0)).collect();
+    for (tag, index) in wanted.iter().zip(&found) {
+        if vid(**index) != Some(tag.vid.get().into()) {
             return Some(Deviation::VlanId);
         }
-        if tag.pcp.is_some_and(|pcp| read(*index, FieldName::Pcp) != Some(pcp.get().into())) {
+        if tag.pcp.is_some_and(|pcp| read(**index, FieldName::Pcp) != Some(pcp.get().into())) {
             return Some(Deviation::VlanPriority);
         }
     }
@@ -369,6 +375,32 @@ mod tests {
         let arrives = encapsulations.get(place as usize)?;
         let right = ours && expected.pattern.starts_with(found.payload);
         (right && arrives.deviation(frame, &found.layers).is_none()).then_some((place, signature))
+    }
+
+    #[test]
+    fn tags_of_vlan_0_may_come_and_be_missing() {
+        let pcp = |vid, pcp: Option<u32>| ArrivingTag { vid: Bits::new(vid), pcp: pcp.map(Bits::new) };
+        let cases = [
+            (vec![], vec![tag(0)], None),
+            (vec![], vec![tag(0), tag(0)], None),
+            (vec![], vec![tag(0), tag(5)], Some(Deviation::VlanUnexpected)),
+            (vec![pcp(5, None)], vec![tag(0), tag(5)], None),
+            (vec![pcp(5, None)], vec![tag(5), tag(0)], None),
+            (vec![pcp(5, None)], vec![tag(0)], Some(Deviation::VlanMissing)),
+            (vec![pcp(0, None)], vec![], None),
+            (vec![pcp(0, None)], vec![tag(0)], None),
+            // A priority that must arrive needs its tag.
+            (vec![pcp(0, Some(3))], vec![], Some(Deviation::VlanMissing)),
+            (vec![pcp(0, Some(3))], vec![tag(0)], Some(Deviation::VlanPriority)),
+            (vec![pcp(0, Some(0))], vec![tag(0)], None),
+        ];
+        for (vlans, front, expected) in cases {
+            let (bytes, _) = frame(&front, false, FrameSize::Frame(100), &Pattern::new(9), TrialKey::new(1, 1));
+            let arriving = Arriving { vlans: vlans.clone(), ..Arriving::default() };
+            let layers = drophammer_wire::stack::locate(&bytes);
+            let found = Encapsulation::new(arriving, Family::Ipv4).deviation(&bytes, &layers);
+            assert_eq!(found, expected, "{vlans:?}, {front:?}");
+        }
     }
 
     #[test]

@@ -137,9 +137,13 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
 /// place s modulo their count. Flows to the same routes behind a port share one order, in which flow k of n begins at place
 /// count * k / n: if all send equally many frames, they reach each route once per count frames together.
 pub(crate) fn destination_order(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
+    let order = Permutation::new(flows[id].destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
+    if matches!(flows[id].destinations, Targets::Addresses(_)) {
+        return order;
+    }
     let alike = |other: &usize| *other == id || flows[*other].shares_routes(&flows[id]);
     let first = (0..id).find(alike).unwrap_or(id);
-    let order = Permutation::new(flows[id].destinations.count(), flow_seed(first, seed) ^ 0x5bd1_e995);
+    let order = Permutation::new(order.len(), flow_seed(first, seed) ^ 0x5bd1_e995);
     let (before, all) = (0..flows.len()).filter(alike).fold((0, 0), |(k, n), other| (k + u64::from(other < id), n + 1));
     order.beginning_at((u64::from(order.len()) * before / all) as u32)
 }
@@ -410,7 +414,8 @@ impl PortGenerator {
         }
     }
 
-    /// Ends sending: frames due after `now` do not leave. If the kernel generates the frames, it stops at once.
+    /// Ends sending: frames due after `now` do not leave, and no frames at all if the schedule is over. If the kernel generates the
+    /// frames, it stops at once.
     ///
     /// # Errors
     /// Errors of the port.
@@ -418,6 +423,9 @@ impl PortGenerator {
         let in_kernel = self.is_in_kernel();
         self.stop_in_kernel(port)?;
         let elapsed = if in_kernel { 0 } else { now.0.saturating_sub(self.start.0) };
+        if elapsed > self.schedule.end_ns() {
+            self.skip(self.schedule.total().saturating_sub(self.index));
+        }
         self.end_schedule(elapsed);
         Ok(())
     }

@@ -174,13 +174,23 @@ impl Expected<'_> {
         if whole { Found::of(signature) } else { Found::NOTHING }
     }
 
-    /// The signature of a frame of any length and family without tags and labels.
+    /// The signature of a frame of any length and family without tags and labels, except for one priority tag.
     #[inline(never)]
     fn plain(&self, frame: &[u8]) -> Found {
-        let Some((head, packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
+        let Some((head, mut packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
         let version = match u16::from_be_bytes([head[12], head[13]]) {
             ethertype::IPV4 => 4,
             ethertype::IPV6 => 6,
+            ethertype::VLAN | ethertype::SERVICE_VLAN => {
+                let Some((tag, behind)) = packet.split_first_chunk::<4>() else { return Found::NOTHING };
+                packet = behind;
+                // A tag of VLAN 0 names no VLAN; its first four bits are priority and drop eligibility.
+                match (u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff, u16::from_be_bytes([tag[2], tag[3]])) {
+                    (0, ethertype::IPV4) => 4,
+                    (0, ethertype::IPV6) => 6,
+                    _ => return Found::NOTHING,
+                }
+            }
             _ => return Found::NOTHING,
         };
         match packet.first() {
@@ -379,6 +389,28 @@ mod tests {
             // Bits that no check covers: the source address; of IPv6 everything but lengths, next header and addresses;
             // padding.
             assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
+        }
+    }
+
+    #[test]
+    fn a_priority_tag_is_no_tag() {
+        let pattern = Pattern::new(9);
+        let expected = expected(&pattern);
+        let signature = Signature { flow: 3, sequence: 7, time: 5 };
+        for (v6, size) in [(false, 64), (true, 78), (false, 1518)] {
+            let plain = frame(v6, FrameSize::Frame(size), &pattern, (1 << 96 | 7, 2 << 96 | 9), signature);
+            for (tag, known) in [
+                ([0x81, 0x00, 0x00, 0x00], true),
+                ([0x81, 0x00, 0xf0, 0x00], true),
+                ([0x88, 0xa8, 0xa0, 0x00], true),
+                ([0x81, 0x00, 0x00, 0x01], false),
+                ([0x81, 0x00, 0x08, 0x00], false),
+            ] {
+                let mut tagged = plain.clone();
+                tagged.splice(12..12, tag);
+                assert_eq!(some(expected.signature(&tagged)), known.then_some(signature), "{size}, {tag:02x?}");
+                (0..18).for_each(|end| assert_eq!(some(expected.signature(&tagged[..end])), None));
+            }
         }
     }
 

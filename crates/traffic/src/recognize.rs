@@ -16,6 +16,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) whole: bool,
     /// True if all headers are complete but there is no transport header.
     pub(crate) without_transport: bool,
+    /// True for a fragment of a packet.
+    pub(crate) fragment: bool,
     /// True if all checksums are correct.
     pub(crate) sums_hold: bool,
     /// True for a datagram to the port of test traffic. It counts as a test frame, whatever its signature.
@@ -38,8 +40,9 @@ pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let to_test_port = is_to_test_port(&layers, frame);
     let whole = layers.stop() == Stop::Transport && fills_its_packet(&layers);
     let without_transport = layers.stop() == Stop::Unknown;
+    let fragment = layers.stop() == Stop::Fragment;
     let sums_hold = layers.checksums(frame).all(|checksum| checksum.holds(frame));
-    Some(Candidate { layers, payload, signature, whole, without_transport, sums_hold, to_test_port })
+    Some(Candidate { layers, payload, signature, whole, without_transport, fragment, sums_hold, to_test_port })
 }
 
 /// Recognises the test frames of all trials of a run, for instance to leave them out of a capture.
@@ -56,9 +59,9 @@ impl TestTraffic {
 
     /// True if `frame` is a test frame: it has room for a signature and is either a datagram to the port of test traffic, under
     /// any tags, labels and tunnels, or its payload begins with the run's pattern. A frame of another protocol with less than 4
-    /// bytes of payload before its signature is not recognised.
+    /// bytes of payload before its signature is not recognised, and neither is a fragment.
     pub fn has(&self, frame: &[u8]) -> bool {
-        candidate(frame).is_some_and(|found| found.looks_ours(&self.pattern))
+        candidate(frame).is_some_and(|found| !found.fragment && found.looks_ours(&self.pattern))
     }
 }
 

@@ -1,6 +1,9 @@
-//! Capture files as written by tcpdump and Wireshark (pcap, draft-ietf-opsawg-pcap). The newer pcapng is a different
-//! format.
+//! Capture files as written by tcpdump and Wireshark: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng).
 
+mod link;
+mod next;
+
+pub use link::ethernet;
 use std::fmt;
 
 /// Bytes before the first frame.
@@ -9,25 +12,19 @@ const FILE_HEADER: usize = 24;
 const FRAME_HEADER: usize = 16;
 /// Magic numbers of files with times in microseconds and in nanoseconds.
 const MAGIC: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
-/// Beginning of a pcapng file: type of its first block.
-const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// Link type Ethernet.
-const ETHERNET: u32 = 1;
 /// Largest valid length of a frame.
 const LONGEST: u32 = 262_144;
 
 /// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcapError {
-    /// The file does not begin with a pcap header.
+    /// The file begins with neither a pcap nor a pcapng header.
     Format,
-    /// The file is in pcapng format.
-    Pcapng,
-    /// The frames are not Ethernet; their link type.
+    /// All frames are of a link type from which no Ethernet frame can be made; the link type.
     LinkType(u32),
-    /// The file ends within a frame; the number of the frame, from 1.
+    /// The file ends within a frame, or within a block of pcapng; the number of the frame, from 1.
     Cut(usize),
-    /// A frame has an invalid length; its number, from 1.
+    /// A frame or a block of pcapng has an invalid length; the number of the frame, from 1.
     Length(usize),
 }
 
@@ -35,11 +32,11 @@ impl fmt::Display for PcapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PcapError::Format => f.write_str("it is no capture; write one with `tcpdump -w FILE`"),
-            PcapError::Pcapng => f.write_str("it is pcapng; convert it with `editcap -F pcap FILE NEW`"),
             PcapError::LinkType(found) => {
                 write!(
                     f,
-                    "its frames are of link type {found}; capture on an Ethernet interface (link type 1), not on `any`"
+                    "its frames are of link type {found}; capture on an Ethernet interface (link type 1), on `any`, or on an interface \
+                     with bare IP packets"
                 )
             }
             PcapError::Cut(frame) => {
@@ -59,6 +56,14 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
     /// Length of the frame on the line; larger than the captured bytes if the capture truncated it.
     pub length: usize,
+    /// Link type: what the bytes begin with. [`ethernet`] makes an Ethernet frame of them.
+    pub link: u32,
+}
+
+/// A number of four bytes; 0 beyond the end.
+fn word(bytes: &[u8], at: usize, big: bool) -> u32 {
+    let bytes = bytes.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).unwrap_or_default();
+    if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }
 
 /// The frames of a file, in order.
@@ -66,23 +71,22 @@ pub struct Captured<'a> {
 /// # Errors
 /// [`PcapError`]. The lengths in the file are not trusted: nothing is read beyond its end.
 pub fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
-    let head = file.first_chunk::<FILE_HEADER>().ok_or(PcapError::Format)?;
-    if head.starts_with(&PCAPNG) {
-        return Err(PcapError::Pcapng);
+    let found = if file.starts_with(&next::SECTION) { next::frames(file)? } else { classic(file)? };
+    match found.first() {
+        Some(first) if !found.iter().any(|frame| link::is_known(frame.link)) => Err(PcapError::LinkType(first.link)),
+        _ => Ok(found),
     }
-    let word = |bytes: &[u8], at: usize, big: bool| {
-        let bytes = bytes.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).unwrap_or_default();
-        if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
-    };
+}
+
+/// The frames of a pcap file.
+fn classic(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
+    let head = file.first_chunk::<FILE_HEADER>().ok_or(PcapError::Format)?;
     let big = match [false, true].into_iter().find(|big| MAGIC.contains(&word(head, 0, *big))) {
         Some(big) => big,
         None => return Err(PcapError::Format),
     };
     // The upper bits tell whether there is an FCS, and its length.
     let link = word(head, 20, big) & 0xffff;
-    if link != ETHERNET {
-        return Err(PcapError::LinkType(link));
-    }
     let mut found = Vec::new();
     let mut rest = &file[FILE_HEADER..];
     while !rest.is_empty() {
@@ -91,19 +95,25 @@ pub fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
             return Err(PcapError::Cut(number));
         }
         let (kept, length) = (word(rest, 8, big), word(rest, 12, big));
-        if kept > LONGEST || length > LONGEST || kept > length {
-            return Err(PcapError::Length(number));
-        }
-        let bytes = rest.get(FRAME_HEADER..FRAME_HEADER + kept as usize).ok_or(PcapError::Cut(number))?;
-        found.push(Captured { bytes, length: length as usize });
+        found.push(frame(&rest[FRAME_HEADER..], kept, length, link, number)?);
         rest = &rest[FRAME_HEADER + kept as usize..];
     }
     Ok(found)
 }
 
+/// The frame at the front of `bytes`, of which `kept` bytes of `length` were captured.
+fn frame(bytes: &[u8], kept: u32, length: u32, link: u32, number: usize) -> Result<Captured<'_>, PcapError> {
+    if kept > LONGEST || length > LONGEST || kept > length {
+        return Err(PcapError::Length(number));
+    }
+    let bytes = bytes.get(..kept as usize).ok_or(PcapError::Cut(number))?;
+    Ok(Captured { bytes, length: length as usize, link })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pcap::link::ETHERNET;
     use proptest::prelude::*;
 
     /// A capture file of frames, each with its length on the line.
@@ -135,10 +145,9 @@ mod tests {
         assert_eq!(frames(&good[..FILE_HEADER + 3]), Err(PcapError::Cut(1)));
         assert_eq!(frames(b"not a capture, but long enough for one"), Err(PcapError::Format));
         assert_eq!(frames(&[]), Err(PcapError::Format));
-        assert_eq!(frames(&file(MAGIC[0], false, 113, &[])), Err(PcapError::LinkType(113)));
+        assert_eq!(frames(&file(MAGIC[0], false, 105, &[(&[1; 60], 60)])), Err(PcapError::LinkType(105)));
         assert_eq!(frames(&file(MAGIC[0], false, ETHERNET, &[(&[1; 60], 59)])), Err(PcapError::Length(1)));
-        assert_eq!(frames(&file(u32::from_le_bytes(PCAPNG), false, ETHERNET, &[])), Err(PcapError::Pcapng));
-        for error in [PcapError::Format, PcapError::Pcapng, PcapError::LinkType(113), PcapError::Cut(1)] {
+        for error in [PcapError::Format, PcapError::LinkType(105), PcapError::Cut(1)] {
             assert!(error.to_string().contains("capture") || error.to_string().contains("editcap"), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! Arguments of `plan`, and of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
 
 use super::{SuiteArgs, choices};
-use crate::blast::MAX_FLOWS;
+use crate::blast::{MAX_FLOWS, MAX_SOURCES};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use drophammer_lab::KINDS;
@@ -13,13 +13,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Traffic between two interfaces.
-#[derive(Debug, Args)]
+/// Traffic between two interfaces, or between two VLANs of one.
+#[derive(Clone, Debug, Args)]
 pub struct BlastArgs {
     /// Sending interface
-    #[arg(required_unless_present = "dut", requires = "to")]
+    #[arg(required_unless_present = "dut")]
     pub from: Option<String>,
-    /// Receiving interface
+    /// Receiving interface; without it, frames go from the first VLAN of --vlan to the second one and back into the same interface
     pub to: Option<String>,
     /// Instead of two interfaces: bring a router of this kind up in namespaces, as for `run`, and send through it
     #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
@@ -27,12 +27,15 @@ pub struct BlastArgs {
     /// Rate of each sending interface: frames (`100kfps`, `100k`, `100000`), bits without preamble and gap (`950Mbit/s`, `1G`), or a share of the line (`50%`)
     #[arg(long, value_name = "RATE", default_value = "1kfps")]
     pub rate: String,
-    /// Frame size with FCS, or a mix of sizes (`imix`, `imix:7x64,4x570,1x1518`, `imix:58.33x64,33.33x570,8.33x1518`)
-    #[arg(long, value_name = "SIZE", default_value = "64")]
+    /// Frame size with FCS, a mix of sizes (`imix`, `imix:58.33x64,33.33x570,8.33x1518`), or several sizes, sent one after the other for --for each
+    #[arg(long, value_name = "SIZE[,SIZE]", default_value = "64")]
     pub size: String,
-    /// How long to send [default: until Ctrl-C]
+    /// How long to send [default: until Ctrl-C]. If frames are missing then, the command waits for them, at most 1 s
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
+    /// IP version of the frames [default: that of --address, or ipv4]
+    #[arg(long, value_enum, value_name = "FAMILY")]
+    pub family: Option<FamilyArg>,
     /// Raise the rate in steps of 1 s, from --rate on, until frames are lost; print the rate before and the rate of the loss
     #[arg(long, conflicts_with = "duration")]
     pub until_loss: bool,
@@ -42,14 +45,20 @@ pub struct BlastArgs {
     /// Send from the second interface to the first too, at the same rate
     #[arg(long)]
     pub bidirectional: bool,
-    /// Flows in each direction, each with a UDP source port of its own (RFC 6335: 49152 and up); order is kept by flow
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_FLOWS)))]
-    pub flows: Option<u16>,
-    /// Send frames with the headers and sizes of this capture (pcap), in the same proportions. Their addresses are
-    /// those of --address, and a payload of blast's own identifies them when they arrive
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "flows", "vlan", "mpls", "dscp"])]
+    /// Flows in each direction, each with a source port of its own (ICMP: an identifier of its own); order is kept by flow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
+    pub flows: Option<u32>,
+    /// Header of test frames behind IP, by its name in suites
+    #[arg(long, value_enum, value_name = "HEADER", default_value_t = Transport::Udp)]
+    pub transport: Transport,
+    /// Source addresses of each flow, from that of the host on; each frame has the next one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_SOURCES), default_value_t = 1)]
+    pub sources: u32,
+    /// Send frames with the headers and sizes of this capture (pcap or pcapng, also compressed with gzip), in the same proportions.
+    /// Their addresses are those of --address, and a payload of blast's own identifies them when they arrive
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "flows", "transport", "vlan", "mpls", "dscp"])]
     pub pcap: Option<PathBuf>,
-    /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive
+    /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive. With one interface: the VLANs of its two ends
     #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Vec<u16>,
     /// MPLS labels of test frames, on top of --size, the outermost first; they must arrive
@@ -79,6 +88,28 @@ pub struct BlastArgs {
     /// Print one JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// An IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FamilyArg {
+    /// IPv4
+    Ipv4,
+    /// IPv6
+    Ipv6,
+}
+
+/// The header behind IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// UDP
+    #[default]
+    Udp,
+    /// TCP segments without a connection
+    Tcp,
+    /// ICMP or ICMPv6 echo requests
+    #[value(name = "icmp_echo")]
+    IcmpEcho,
 }
 
 /// What comes to an interface.

@@ -1,6 +1,8 @@
 //! A line per second, and the summary.
 
 use super::job::Job;
+use super::reasons;
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::{Instant, group_digits};
 use drophammer_model::trial::{GroupCounts, TrialResult};
 use drophammer_rig::{FlowCounts, Snapshot};
@@ -103,7 +105,7 @@ impl<'a> Display<'a> {
 
     /// Width of the first column.
     fn widest(&self) -> usize {
-        self.job.interfaces.iter().map(|name| name.len()).sum::<usize>().max(6) + 4
+        self.job.ends().iter().map(|name| name.len()).sum::<usize>().max(6) + 4
     }
 
     fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -162,11 +164,12 @@ impl<'a> Display<'a> {
         out.flush()
     }
 
-    /// Shows the totals. `others` are the frames other than test frames that left each interface (ARP, Neighbor Discovery).
+    /// Shows the totals. `sent` are the frames other than test frames that left each interface (ARP, Neighbor Discovery), `others` those
+    /// that were received.
     ///
     /// # Errors
     /// Errors of writing it.
-    pub fn summary(&mut self, result: &TrialResult, others: [u64; 2]) -> io::Result<()> {
+    pub fn summary(&mut self, result: &TrialResult, sent: &[u64], others: &OtherTraffic) -> io::Result<()> {
         let out = &mut io::stdout().lock();
         self.begin(out)?;
         let seconds = [result.sending_s, result.sending_s.max(result.receiving_s)].map(|s| s.max(1e-9));
@@ -186,12 +189,17 @@ impl<'a> Display<'a> {
                 for (key, count) in counts(g) {
                     value[key] = json!(count);
                 }
+                value["deviations"] = reasons::deviations(g);
                 value
             });
             let health = &result.health;
-            let names = self.job.interfaces.iter().zip(others);
-            let interfaces = names.map(|(name, others)| json!({"interface": name, "other_frames_sent": others}));
+            let names = self.job.ports.iter().zip(sent).enumerate();
+            let interfaces = names.map(|(port, (name, sent))| {
+                let (errors, protocols) = reasons::others(others, port);
+                json!({"interface": name, "other_frames_sent": sent, "icmp_errors": errors, "other_frames_received": protocols})
+            });
             let value = json!({
+                "size": self.job.size_words(),
                 "interfaces": interfaces.collect::<Vec<_>>(), "summary": groups.collect::<Vec<_>>(), "sending_s": result.sending_s,
                 "unsent": health.unsent, "tester_drops": health.receive_drops, "tester_max_gap_ns": health.max_gap_ns,
             });
@@ -208,6 +216,10 @@ impl<'a> Display<'a> {
                 counts(g).into_iter().filter(|(key, n)| *n > 0 || ["offered", "received", "lost"].contains(key));
             let counted: Vec<_> = counted.map(|(key, n)| format!("{key} {}", group_digits(n))).collect();
             writeln!(out, "{}: {} frames ({share:.4} % lost)", g.group, counted.join(", "))?;
+        }
+        let reasons = result.groups.iter().flat_map(reasons::of_direction).chain(reasons::of_others(self.job, others));
+        for reason in reasons {
+            writeln!(out, "{reason}")?;
         }
         let health = &result.health;
         if health.unsent > 0 {

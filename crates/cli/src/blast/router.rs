@@ -1,7 +1,7 @@
 //! A router of this machine, in namespaces, between the two interfaces.
 
 use super::Failure;
-use super::job::Link;
+use super::links::Link;
 use crate::Exit;
 use crate::args::BlastArgs;
 use crate::output::err;
@@ -29,9 +29,10 @@ fn suite(kind: &str) -> Result<Suite, String> {
 }
 
 /// The hosts behind the two interfaces of a router of this kind.
-pub fn links(kind: &str) -> Result<[Link; 2], String> {
+pub fn links(kind: &str, ipv6: bool) -> Result<[Link; 2], String> {
     let suite = suite(kind)?;
-    let of = |port: usize| suite.ports.get(port)?.addressing(Family::Ipv4).map(Link::of);
+    let family = if ipv6 { Family::Ipv6 } else { Family::Ipv4 };
+    let of = |port: usize| suite.ports.get(port)?.addressing(family).map(Link::of);
     of(0).zip(of(1)).map(|(a, b)| [a, b]).ok_or_else(|| "--dut: the router has no addresses".into())
 }
 

@@ -1,16 +1,25 @@
 //! Headers around the payload of `blast`, and the number of flows.
 
-use crate::args::BlastArgs;
+use crate::args::{BlastArgs, Transport};
 use drophammer_model::size::PacketSize;
 use drophammer_model::traffic::{
-    Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Field, Header, HeaderKind, Ipv4, Ipv6, Mpls, Udp, Vlan,
+    Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Field, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls,
+    Tcp, Udp, Vlan,
 };
 use drophammer_rig::{Tag, Tags};
 
 /// First of the ports that no service has (RFC 6335 section 6): each flow has one as source.
 const FIRST_PORT: u16 = 49_152;
 /// Number of these ports.
-pub const MAX_FLOWS: u16 = u16::MAX - FIRST_PORT + 1;
+pub const PRIVATE_PORTS: u32 = (u16::MAX - FIRST_PORT) as u32 + 1;
+/// More flows have all ports from this one on, the first that needs no privilege.
+const FIRST_OF_MANY: u16 = 1_024;
+/// Number of these ports. Still more flows have further source addresses.
+pub const PORTS: u32 = (u16::MAX - FIRST_OF_MANY) as u32 + 1;
+/// Most flows of a direction. A signature has 20 bits for the flow.
+pub const MAX_FLOWS: u32 = 500_000;
+/// Most source addresses of a flow.
+pub const MAX_SOURCES: i64 = 65_000;
 /// Most VLAN tags.
 const MAX_TAGS: usize = 2;
 /// Most labels.
@@ -22,14 +31,15 @@ const INNER: u16 = 0x8100;
 /// Headers around the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// VLAN identifiers, the outer one first.
-    vlans: Vec<u16>,
+    /// VLAN identifiers of each end, the outer one first.
+    vlans: [Vec<u16>; 2],
     /// MPLS labels, the outermost first.
     labels: Vec<u32>,
     /// Differentiated services codepoint.
     dscp: u8,
     /// Flows of each direction.
-    flows: u16,
+    flows: u32,
+    transport: Transport,
 }
 
 /// Headers of one flow, and what distinguishes its frames from others.
@@ -41,6 +51,8 @@ pub struct FlowHeaders {
     pub arrives: Option<Arriving>,
     /// Size of its frames, if it differs from the others.
     pub size: Option<PacketSize>,
+    /// Its first source address: so many behind that of the host.
+    pub source: u32,
     /// Its share of the frames.
     pub weight: f64,
 }
@@ -61,16 +73,40 @@ impl Stack {
             return Err(format!("--mpls: {} labels; write at most {MAX_LABELS}", args.mpls.len()));
         }
         let flows = args.flows.unwrap_or(1);
-        Ok(Stack { vlans: args.vlan.clone(), labels: args.mpls.clone(), dscp: args.dscp.unwrap_or(0), flows })
+        if flows > PORTS && args.sources > 1 {
+            return Err(format!(
+                "--flows {flows}: more than {PORTS} flows have further source addresses of their own; leave out --sources"
+            ));
+        }
+        // With one interface, each end has one of the tags.
+        let vlans = match args.vlan.as_slice() {
+            [a, b] if args.to.is_none() => [vec![*a], vec![*b]],
+            both => [both.to_vec(), both.to_vec()],
+        };
+        let (labels, dscp) = (args.mpls.clone(), args.dscp.unwrap_or(0));
+        Ok(Stack { vlans, labels, dscp, flows, transport: args.transport })
     }
 
-    /// Tags of the hosts' other frames: ARP, Neighbor Discovery.
-    pub fn tags(&self) -> Tags {
-        tags(&self.around(false))
+    /// Tags of the other frames of the host at this end: ARP, Neighbor Discovery.
+    pub fn tags(&self, end: usize) -> Tags {
+        tags(&self.around(end, false))
     }
 
-    /// The headers of all flows, without the transport header.
-    fn around(&self, ipv6: bool) -> Vec<Header> {
+    /// Bytes of the smallest frame with FCS, without tags and labels, that has room for its headers and the signature.
+    pub fn least_bytes(&self, ipv6: bool) -> u16 {
+        const ETHERNET_WITH_FCS: u16 = 18;
+        const SIGNATURE: u16 = 12;
+        let transport = if self.transport == Transport::Tcp { 20 } else { 8 };
+        ETHERNET_WITH_FCS + if ipv6 { 40 } else { 20 } + transport + SIGNATURE
+    }
+
+    /// Source addresses that the flows need.
+    pub fn addresses(&self) -> u32 {
+        self.flows.div_ceil(PORTS)
+    }
+
+    /// The headers of all flows at this end, without the transport header.
+    fn around(&self, end: usize, ipv6: bool) -> Vec<Header> {
         let vlan = |vid: &u16| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() });
         let label = |label: &u32| Header::Mpls(Mpls { label: Bits::new(*label).into(), ..Mpls::default() });
         let dscp = Bits::new(self.dscp.into()).into();
@@ -78,20 +114,26 @@ impl Stack {
             false => Header::Ipv4(Ipv4 { dscp, ..Ipv4::default() }),
             true => Header::Ipv6(Ipv6 { dscp, ..Ipv6::default() }),
         };
-        self.vlans.iter().map(vlan).chain(self.labels.iter().map(label)).chain([ip]).collect()
+        self.vlans[end].iter().map(vlan).chain(self.labels.iter().map(label)).chain([ip]).collect()
     }
 
-    /// The flows of one direction.
-    pub fn flow_headers(&self, ipv6: bool) -> Vec<FlowHeaders> {
-        let plain = FlowHeaders { headers: Vec::new(), arrives: None, size: None, weight: 1.0 };
+    /// The flows from one end to another.
+    pub fn flow_headers(&self, from: usize, to: usize, ipv6: bool) -> Vec<FlowHeaders> {
+        let plain = FlowHeaders { headers: Vec::new(), arrives: None, size: None, source: 0, weight: 1.0 };
         if *self == (Stack { flows: 1, ..Stack::default() }) {
             return vec![plain];
         }
-        let around = self.around(ipv6);
-        let flow = |i: u16| {
-            let udp = Udp { source_port: (FIRST_PORT + i).into(), ..Udp::default() };
-            let headers = around.iter().cloned().chain([Header::Udp(udp)]).collect();
-            FlowHeaders { headers, arrives: arriving(&around), ..plain.clone() }
+        let (around, arrives) = (self.around(from, ipv6), arriving(&self.around(to, ipv6)));
+        let first = if self.flows <= PRIVATE_PORTS { FIRST_PORT } else { FIRST_OF_MANY };
+        let flow = |i: u32| {
+            let port = first + (i % PORTS) as u16;
+            let transport = match self.transport {
+                Transport::Udp => Header::Udp(Udp { source_port: port.into(), ..Udp::default() }),
+                Transport::Tcp => Header::Tcp(Tcp { source_port: port.into(), ..Tcp::default() }),
+                Transport::IcmpEcho => Header::IcmpEcho(IcmpEcho { identifier: port.into(), ..IcmpEcho::default() }),
+            };
+            let headers = around.iter().cloned().chain([transport]).collect();
+            FlowHeaders { headers, arrives: arrives.clone(), source: i / PORTS, ..plain.clone() }
         };
         (0..self.flows).map(flow).collect()
     }
@@ -103,7 +145,7 @@ impl Stack {
 
     /// Bytes between Ethernet header and IP packet.
     pub fn bytes(&self) -> u16 {
-        4 * self.vlans.len() as u16 + self.bytes_in_mtu()
+        4 * self.vlans[0].len() as u16 + self.bytes_in_mtu()
     }
 
     /// Non-default settings in words: `, VLAN 10, 1,000 flows`.
@@ -112,11 +154,18 @@ impl Stack {
         let text = |numbers: Vec<String>, what: &str| {
             if numbers.is_empty() { String::new() } else { format!(", {what} {}", list(&numbers)) }
         };
-        let mut words = text(self.vlans.iter().map(u16::to_string).collect(), "VLAN");
+        // Ends with tags of their own have them in their names.
+        let shared = if self.vlans[0] == self.vlans[1] { self.vlans[0].as_slice() } else { &[] };
+        let mut words = text(shared.iter().map(u16::to_string).collect(), "VLAN");
         words += &text(self.labels.iter().map(u32::to_string).collect(), "MPLS");
         if self.dscp != 0 {
             words += &format!(", DSCP {}", self.dscp);
         }
+        words += match self.transport {
+            Transport::Udp => "",
+            Transport::Tcp => ", TCP",
+            Transport::IcmpEcho => ", ICMP echo",
+        };
         if self.flows > 1 {
             words += &format!(", {} flows", drophammer_model::quantity::group_digits(self.flows.into()));
         }

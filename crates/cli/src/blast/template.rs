@@ -5,11 +5,14 @@ use drophammer_model::quantity::group_digits;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::traffic::HeaderKind;
 use drophammer_rig::{Tags, Templates, templates};
-use std::io::Read;
+use flate2::bufread::MultiGzDecoder;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Larger captures are refused; a part of one is sufficient.
 const MAX_BYTES: u64 = 256 << 20;
+/// First bytes of a file that gzip compressed (RFC 1952 section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes of a label.
 const LABEL: usize = 4;
 
@@ -18,6 +21,8 @@ const LABEL: usize = 4;
 pub struct Captured {
     name: String,
     templates: Templates,
+    /// Frames that do not fit the interfaces, in words.
+    too_large: Vec<String>,
 }
 
 impl Captured {
@@ -29,12 +34,14 @@ impl Captured {
         let name = path.display().to_string();
         let bad = |why: &dyn std::fmt::Display| format!("--pcap {name}: {why}");
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(|e| bad(&e))?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        let mut file = BufReader::new(std::fs::File::open(path).map_err(|e| bad(&e))?);
+        let packed = file.fill_buf().map_err(|e| bad(&e))?.starts_with(&GZIP);
+        let unpacked: Box<dyn Read> = if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        unpacked.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(bad(&"it has more than 256 MiB; cut it with `editcap -r FILE NEW 1-100000`"));
+            return Err(bad(&"it has more than 256 MiB (decompressed); cut it with `editcap -r FILE NEW 1-100000`"));
         }
-        let templates = templates(&bytes, ipv6, usize::from(MAX_FLOWS)).map_err(|e| bad(&e))?;
+        let templates = templates(&bytes, ipv6, MAX_FLOWS as usize).map_err(|e| bad(&e))?;
         if templates.list.is_empty() {
             let why: Vec<String> = left_out(&templates).collect();
             let other = if ipv6 { "IPv4" } else { "IPv6" };
@@ -43,7 +50,7 @@ impl Captured {
                 "no frame of it can be sent: {why}; for {other} frames give --address with {other} addresses"
             )));
         }
-        Ok(Captured { name, templates })
+        Ok(Captured { name, templates, too_large: Vec::new() })
     }
 
     /// Flows of one direction, one for each kind of frame.
@@ -52,6 +59,7 @@ impl Captured {
             headers: template.headers.clone(),
             arrives: arriving(&template.headers),
             size: Some(PacketSize::Fixed(template.size)),
+            source: 0,
             weight: template.frames.into(),
         };
         self.templates.list.iter().map(flow).collect()
@@ -70,14 +78,32 @@ impl Captured {
         sum / list.iter().map(frames).sum::<f64>()
     }
 
-    /// Bytes that must fit into the MTU: the largest packet with its labels.
-    pub fn bytes_in_mtu(&self) -> u16 {
-        let largest = self.templates.list.iter().map(|template| {
-            let tags = template.headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).count();
-            let FrameSize::Frame(bytes) = template.size else { return 0 };
-            bytes.saturating_sub(18 + (LABEL * tags) as u16)
-        });
-        largest.max().unwrap_or(0)
+    /// Leaves out frames that do not fit into `mtu` bytes. A host whose card splits its segments captures them before that, with up to
+    /// 64 KiB.
+    ///
+    /// # Errors
+    /// None fits.
+    pub fn fit(&mut self, mtu: u32) -> Result<(), String> {
+        let largest = self.templates.list.iter().map(in_mtu).max().unwrap_or(0);
+        let all = std::mem::take(&mut self.templates.list);
+        let (fitting, larger): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|template| u32::from(in_mtu(template)) <= mtu);
+        self.templates.list = fitting;
+        let frames: u64 = larger.iter().map(|template| u64::from(template.frames)).sum();
+        if self.templates.list.is_empty() {
+            return Err(format!(
+                "--pcap {}: all {} frames are larger than the MTU of {mtu} bytes; they need {largest}",
+                self.name,
+                group_digits(frames)
+            ));
+        }
+        if frames > 0 {
+            self.too_large.push(format!(
+                "{} left out: larger than the MTU of {mtu} bytes (the largest needs {largest}); captured before a network card split them",
+                group_digits(frames)
+            ));
+        }
+        Ok(())
     }
 
     /// The capture in words.
@@ -95,8 +121,15 @@ impl Captured {
 
     /// Frames of the capture that are not sent, a line for each reason.
     pub fn left_out(&self) -> Vec<String> {
-        left_out(&self.templates).collect()
+        left_out(&self.templates).chain(self.too_large.iter().cloned()).collect()
     }
+}
+
+/// Bytes of a frame that must fit into the MTU: the packet with its labels.
+fn in_mtu(template: &drophammer_rig::Template) -> u16 {
+    let tags = template.headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).count();
+    let FrameSize::Frame(bytes) = template.size else { return 0 };
+    bytes.saturating_sub(18 + (LABEL * tags) as u16)
 }
 
 fn left_out(templates: &Templates) -> impl Iterator<Item = String> {
@@ -136,7 +169,7 @@ mod tests {
         let found = Captured::read(file.path(), false).unwrap();
         let flows = found.flows();
         assert_eq!(
-            (flows.len(), flows[0].weight, found.mean_frame_bytes(), found.bytes_in_mtu()),
+            (flows.len(), flows[0].weight, found.mean_frame_bytes(), in_mtu(&found.templates.list[0])),
             (1, 2.0, 122.0, 100)
         );
         let kinds: Vec<HeaderKind> = flows[0].headers.iter().map(|header| header.kind()).collect();
@@ -146,7 +179,36 @@ mod tests {
         assert_eq!(found.left_out(), ["1 left out: no IP packet"]);
         let error = Captured::read(file.path(), true).unwrap_err();
         assert!(error.contains("2 left out: IPv4, not IPv6") && error.contains("--address"), "{error}");
+        let mut packed = tempfile::NamedTempFile::new().unwrap();
+        let mut encoder = flate2::write::GzEncoder::new(&mut packed, flate2::Compression::best());
+        encoder.write_all(&capture()).unwrap();
+        encoder.finish().unwrap();
+        assert_eq!(Captured::read(packed.path(), false).unwrap().templates, found.templates);
         let error = Captured::read(Path::new("/nowhere.pcap"), false).unwrap_err();
         assert!(error.contains("/nowhere.pcap"), "{error}");
+    }
+
+    #[test]
+    fn segments_larger_than_the_mtu_are_left_out_with_a_note() {
+        let template = |size, frames| {
+            let headers = vec![drophammer_model::traffic::Header::Ipv4(drophammer_model::traffic::Ipv4::default())];
+            drophammer_rig::Template { headers, size: FrameSize::Frame(size), frames }
+        };
+        let list = vec![template(118, 10), template(20_018, 3)];
+        let templates = Templates { list, left_out: vec![("no IP packet", 1)] };
+        let mut found = Captured { name: "x".into(), templates, too_large: Vec::new() };
+        found.fit(9_000).unwrap();
+        assert_eq!(found.flows().len(), 1);
+        let notes = found.left_out();
+        assert_eq!(notes[0], "1 left out: no IP packet");
+        assert!(
+            notes[1].starts_with("3 left out: larger than the MTU of 9000 bytes (the largest needs 20000)"),
+            "{notes:?}"
+        );
+        found.fit(1_500).unwrap();
+        assert_eq!(found.left_out(), notes, "a second interface leaves out no more");
+        assert!(
+            found.fit(50).unwrap_err().contains("all 10 frames are larger than the MTU of 50 bytes; they need 100")
+        );
     }
 }

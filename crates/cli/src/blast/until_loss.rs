@@ -4,7 +4,7 @@
 //! that does not help, the highest rate at which every frame arrived is a lower bound.
 
 use super::job::Job;
-use super::{Failure, ended, timing};
+use super::{Failure, finish, reasons, timing};
 use crate::Exit;
 use crate::clock::secret;
 use drophammer_model::quantity::FrameRate;
@@ -34,7 +34,7 @@ enum Verdict {
 }
 
 /// The bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Found {
     /// Highest rate at which every frame arrived, below the first loss.
     passed: Option<FrameRate>,
@@ -42,6 +42,8 @@ struct Found {
     lost: Option<FrameRate>,
     /// The first rate that the tester could not offer.
     spoilt: Option<FrameRate>,
+    /// What is known of the frames that did not count at the first loss, a line each.
+    why: Vec<String>,
 }
 
 fn judge(result: &TrialResult) -> Verdict {
@@ -63,7 +65,10 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
         for attempt in 1..=TRIES {
             rig.start_traffic(&job.trial_at(rate, STEP), &timing(&mut keys), Vec::new())
                 .map_err(Failure::environment)?;
-            let result = rig.finish(&|| false).map_err(ended)?;
+            let (result, others) = {
+                let (result, others) = finish(rig, &|| false);
+                (result.map_err(super::ended)?, others)
+            };
             if stop.load(Ordering::Relaxed) {
                 break 'rates;
             }
@@ -73,6 +78,10 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
             // Without a reader of standard output the command ends.
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
+            }
+            if verdict == Verdict::Lost {
+                found.why = result.groups.iter().flat_map(reasons::of_direction).collect();
+                found.why.extend(reasons::of_others(job, &others));
             }
             match verdict {
                 Verdict::Passed => {
@@ -93,7 +102,11 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
         rate = rate.scaled(1.0 + step);
     }
     let mut out = io::stdout().lock();
-    let told = if json { writeln!(out, "{}", found.json()) } else { writeln!(out, "\n{}", found.text()) };
+    let told = if json {
+        writeln!(out, "{}", found.json())
+    } else {
+        writeln!(out, "\n{}", found.text()).and_then(|()| found.why.iter().try_for_each(|why| writeln!(out, "{why}")))
+    };
     let _ = told.and_then(|()| out.flush());
     // The user's Ctrl-C ends the search; what was found by then counts.
     Ok(if found == Found::default() && stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
@@ -137,7 +150,7 @@ impl Found {
     fn json(&self) -> serde_json::Value {
         let fps = |rate: Option<FrameRate>| rate.map(|rate| rate.pps());
         json!({
-            "no_loss_fps": fps(self.passed), "loss_fps": fps(self.lost), "tester_limit_fps": fps(self.spoilt),
+            "reasons": self.why, "no_loss_fps": fps(self.passed), "loss_fps": fps(self.lost), "tester_limit_fps": fps(self.spoilt),
         })
     }
 
@@ -234,7 +247,7 @@ mod tests {
     #[test]
     fn both_bounds_are_told_or_why_there_is_one() {
         let at = |pps| Some(FrameRate(pps));
-        let found = |passed, lost, spoilt| Found { passed, lost, spoilt };
+        let found = |passed, lost, spoilt| Found { passed, lost, spoilt, why: Vec::new() };
         let cases = [
             (found(at(1e3), at(1.1e3), None), "arrived at 1,000 fps; frames were lost at 1,100 fps", Exit::Good),
             (found(None, at(1e3), None), "begin lower", Exit::Good),

@@ -71,7 +71,7 @@ impl Devices {
     pub fn add_addresses(&mut self, id: DeviceId, first: IpAddr, count: u32) -> Result<bool, Collision> {
         let device = &self.entries[id.0 as usize].device;
         let Some(last) = last_of(first, count).filter(|_| count <= MOST_ADDRESSES) else { return Ok(false) };
-        let tags = device.config().tags;
+        let tags = device.config().tags.vlans();
         if let Err((owner, what)) = self.registry.check(tags, id.0, first, last) {
             return Err(self.collision(owner, device, what));
         }
@@ -82,7 +82,7 @@ impl Devices {
     /// Adds a protocol to a device; see [`Device::add_protocol`].
     pub fn add_protocol(&mut self, id: DeviceId, protocol: Box<dyn Protocol>) {
         let device = &mut self.entries[id.0 as usize].device;
-        self.registry.join(device.config().tags, id.0, protocol.matches());
+        self.registry.join(device.config().tags.vlans(), id.0, protocol.matches());
         device.add_protocol(protocol);
         self.mark(id.0);
     }

@@ -20,6 +20,7 @@ const LEAST_ETHERTYPE: u16 = 1536;
 pub(super) struct Arrived<'a> {
     pub destination: MacAddr,
     pub source: MacAddr,
+    /// Without priority tags.
     pub tags: Tags,
     /// EtherType or length.
     pub kind: u16,
@@ -43,8 +44,8 @@ impl Device {
             self.link.oddities.malformed += 1;
             return false;
         };
-        let mine =
-            arrived.tags == self.link.tags && (arrived.destination == self.link.mac || arrived.destination.is_group());
+        let mine = arrived.tags == self.link.tags.vlans()
+            && (arrived.destination == self.link.mac || arrived.destination.is_group());
         if mine {
             self.take(now, &arrived, frames);
         }

@@ -56,7 +56,7 @@ impl Registry {
     /// If a device already has its MAC address or one of its addresses: the number of that device, and the address. Nothing
     /// is changed then.
     pub fn add(&mut self, index: Index, device: &Device) -> Result<(), (Index, String)> {
-        let (tags, mac) = (device.link.tags, device.mac());
+        let (tags, mac) = (device.link.tags.vlans(), device.mac());
         if let Some(first) = self.by_mac.get(&(tags, mac)) {
             return Err((*first, format!("MAC address {mac}")));
         }

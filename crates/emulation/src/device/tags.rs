@@ -23,7 +23,8 @@ pub const MOST_TAGS: usize = 2;
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 4;
 
-/// The tags of a device, outer first: none, one or two. Priorities do not distinguish devices.
+/// The tags of a device, outer first: none, one or two. Priorities do not distinguish devices, and neither do priority tags
+/// ([`Tags::vlans`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tags {
     len: u8,
@@ -68,13 +69,26 @@ impl Tags {
         &self.tags[..usize::from(self.len)]
     }
 
+    /// These tags without priority tags: tags of VLAN 0 name no VLAN (IEEE 802.1Q section 9.6). A frame that has no others
+    /// belongs to the devices without tags.
+    pub fn vlans(&self) -> Tags {
+        let mut vlans = Tags::NONE;
+        self.as_slice().iter().filter(|tag| tag.vid != 0).for_each(|tag| vlans.push(*tag));
+        vlans
+    }
+
+    fn push(&mut self, tag: Tag) {
+        self.tags[usize::from(self.len)] = tag;
+        self.len += 1;
+    }
+
     /// Their length in a frame in bytes.
     pub fn len_bytes(&self) -> usize {
         usize::from(self.len) * TAG_LEN
     }
 
-    /// Reads the tags of a frame after its addresses: `(tags, EtherType or length, payload)`. A third tag is payload. `None`
-    /// if the frame ends before its EtherType.
+    /// Reads the tags of a frame after its addresses, without priority tags: `(tags, EtherType or length, payload)`. A third
+    /// tag is payload. `None` if the frame ends before its EtherType.
     #[inline]
     pub fn read(frame: &[u8]) -> Option<(Tags, u16, &[u8])> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -85,8 +99,10 @@ impl Tags {
             if usize::from(tags.len) == MOST_TAGS || !TPIDS.contains(&kind) {
                 return Some((tags, kind, &frame[at + 2..]));
             }
-            tags.tags[usize::from(tags.len)] = Tag { tpid: kind, vid: word(at + 2)? & 0xfff };
-            tags.len += 1;
+            let vid = word(at + 2)? & 0xfff;
+            if vid != 0 {
+                tags.push(Tag { tpid: kind, vid });
+            }
             at += TAG_LEN;
         }
     }
@@ -144,6 +160,29 @@ mod tests {
         Tags::dot1q(5).unwrap().write(&mut frame, 0x86dd);
         frame[14] |= 0xe0;
         assert_eq!(Tags::read(&frame).unwrap().0, Tags::dot1q(5).unwrap());
+    }
+
+    #[test]
+    fn priority_tags_name_no_vlan() {
+        let (zero, seven) = (Tag { tpid: DOT1Q, vid: 0 }, Tag { tpid: DOT1AD, vid: 7 });
+        let outer = Tag { tpid: DOT1AD, vid: 0 };
+        for (written, expected) in [
+            (&[zero][..], &[][..]),
+            (&[outer], &[]),
+            (&[outer, zero], &[]),
+            (&[zero, seven], &[seven]),
+            (&[seven, zero], &[seven]),
+        ] {
+            let (written, expected) = (Tags::new(written).unwrap(), Tags::new(expected).unwrap());
+            let mut frame = vec![0xee; 60];
+            let at = written.write(&mut frame, 0x0806);
+            // The highest priority.
+            frame[14] |= 0xe0;
+            let (read, ethertype, payload) = Tags::read(&frame).unwrap();
+            assert_eq!((read, ethertype, payload.len()), (expected, 0x0806, 60 - at), "{written}");
+            assert_eq!(written.vlans(), expected);
+            (0..at).for_each(|len| assert_eq!(Tags::read(&frame[..len]), None));
+        }
     }
 
     #[test]

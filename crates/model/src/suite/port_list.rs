@@ -41,13 +41,13 @@ struct Port<'n> {
 /// without a partner is one that routes lead to.
 pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
-    let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3);
+    let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3) && nodes.len() != 1;
     if nodes.len() > MAX_PORTS || left_over {
         let at = nodes.last().map_or(&node.span, |n| &n.span);
         problems.add(
             at,
             format!("the suite has {} {}", nodes.len(), if nodes.len() == 1 { "port" } else { "ports" }),
-            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS} (with `bgp:` a further one)"),
+            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS} (with `bgp:` a further one), or 1 with `vlans`"),
         );
     }
     let ports: Vec<_> =
@@ -57,6 +57,17 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
         return None;
     }
     let before = problems.len();
+    if let [only] = ports.as_slice()
+        && only.vlans.len() < 2
+    {
+        let help =
+            "write 2, 4 or another even number; or 1 with `vlans: [{id: 100}, {id: 200}]` and flows between them";
+        problems.add(
+            only.name_span,
+            "the suite has 1 port, and traffic runs between two ports or sub-interfaces",
+            help,
+        );
+    }
     check_families(&ports, problems);
     check_overlaps(&ports, public, problems);
     label_list::refuse_repeated(ports.iter().flat_map(|p| &p.labels), problems);

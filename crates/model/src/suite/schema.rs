@@ -91,7 +91,7 @@ fn section(key: &str, registry: &Registry) -> Value {
         }),
         "ports" => json!({
             "description": "Ports of the tester, in pairs. Port i of the tester faces port i of the DUT.",
-            "type": "array", "minItems": 2, "maxItems": MAX_PORTS, "items": port(),
+            "type": "array", "minItems": 1, "maxItems": MAX_PORTS, "items": port(),
         }),
         "bgp" => bgp(),
         "flows" => json!({

@@ -77,10 +77,21 @@ pub(crate) fn read(
     }
     for test in written.iter().filter(|test| test.runs(around.only)) {
         check_needs(test, test.spec.needs, registry, around, problems);
+        if around.ports.is_some_and(|ports| ports.len() == 1) && test.spec.name != ON_ONE_PORT {
+            let message = format!("the suite has 1 port, and {} sends from port to port", quote(test.spec.name));
+            let help = format!(
+                "write 2 ports; with one, only {} runs, with `flows:` between its sub-interfaces",
+                quote(ON_ONE_PORT)
+            );
+            problems.add(test.name_span, message, help);
+        }
     }
     let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, registry, around, problems)).collect();
     (tests.len() == nodes.len()).then_some(tests)
 }
+
+/// The test that needs no second port: it sends the flows of the suite.
+const ON_ONE_PORT: &str = "fixed_rate";
 
 /// A test by its bare name, or as a map of its name to its parameters.
 fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> Option<Written<'n>> {

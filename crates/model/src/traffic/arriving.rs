@@ -154,6 +154,7 @@ deviations! {
     TunnelKind "tunnel_kind" "wrong kind of tunnel" "GRE instead of IP in IP, or the other way round.",
     TunnelKey "tunnel_key" "wrong tunnel key" "Another GRE key, or none.",
     TunnelAddress "tunnel_address" "wrong tunnel address" "Another source or destination of the outer packet.",
+    Fragmented "fragmented" "in fragments" "The packet arrived in fragments (RFC 791 section 3.2, RFC 8200 section 4.5).",
     Dscp "dscp" "wrong DSCP" "Another differentiated services codepoint.",
     Ecn "ecn" "wrong ECN" "Another explicit congestion notification.",
     Ttl "ttl" "wrong TTL" "Another time to live or hop limit.",

@@ -13,8 +13,21 @@ use drophammer_wire::icmpv6::ndp;
 use drophammer_wire::ipv4::protocol;
 use drophammer_wire::{MacAddr, arp, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 impl Router {
+    /// Sends the frames that [`crate::Faults::own_frames`] asks for.
+    pub(super) fn speak_unasked(&mut self, now: Instant) {
+        let Some(own) = self.faults.own_frames else { return };
+        while self.next_own <= now {
+            let slot = self.pool.take();
+            lldp(self.pool.get_mut(slot).bytes_mut(), self.ports[own.port].mac, own.port);
+            self.departures.schedule_other(self.next_own, own.port, slot, false);
+            self.truth.own_frames += 1;
+            self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));
+        }
+    }
+
     /// Sends one of the device's own frames: `compose` fills the buffer.
     pub(super) fn send(&mut self, now: Instant, interface: usize, compose: impl FnOnce(&mut Vec<u8>)) {
         let Interface { port, tags, .. } = &self.interfaces[interface];

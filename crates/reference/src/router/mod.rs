@@ -405,6 +405,10 @@ impl Router {
                 self.truth.forwarded += 1;
                 self.truth.queued -= 1;
             }
+            if self.faults.priority_tags {
+                // Priority 5 of VLAN 0.
+                frame.bytes_mut().splice(12..12, [0x81, 0x00, 0xa0, 0x00]);
+            }
             out(departure.at, departure.port, frame);
             self.pool.release(departure.slot);
         }
@@ -443,17 +447,6 @@ impl Router {
             }
         }
         next
-    }
-
-    fn speak_unasked(&mut self, now: Instant) {
-        let Some(own) = self.faults.own_frames else { return };
-        while self.next_own <= now {
-            let slot = self.pool.take();
-            control::lldp(self.pool.get_mut(slot).bytes_mut(), self.ports[own.port].mac, own.port);
-            self.departures.schedule_other(self.next_own, own.port, slot, false);
-            self.truth.own_frames += 1;
-            self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));
-        }
     }
 
     fn ask_neighbours(&mut self, now: Instant) {

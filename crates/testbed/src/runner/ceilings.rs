@@ -36,6 +36,10 @@ impl Runner<'_, '_, '_> {
     /// Measures the tester's own ceilings on a loop without DUT, with each backend that the tests use.
     pub(super) fn ceilings(&mut self) -> Result<Ceilings, RunError> {
         let mut all = Ceilings::default();
+        // One port makes no loop. The test that runs on it needs no ceiling.
+        if self.state.suite.ports.len() < 2 {
+            return Ok(all);
+        }
         let stamped = self.backend_for(Arrivals::Stamped);
         let counted = self.backend_for(Arrivals::Counted);
         if !std::ptr::eq(counted, stamped) {

@@ -279,6 +279,7 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
                 Deviation::VlanPriority,
                 Deviation::LabelUnexpected,
                 Deviation::TunnelUnexpected,
+                Deviation::Fragmented,
                 Deviation::Dscp,
                 Deviation::Ecn,
                 Deviation::Ttl,

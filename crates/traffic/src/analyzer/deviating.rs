@@ -1,9 +1,13 @@
 //! Frames that arrive in another encapsulation than expected. Each sent frame counts once, however often it arrives: as
 //! received if one of its arrivals was as expected, otherwise by the deviation of its first arrival.
 
+use super::{Analyzer, Class};
 use crate::flow_state::{Arrived, FlowState};
+use crate::layout::QueueIndex;
 use crate::report::DeviatingReport;
 use drophammer_model::traffic::Deviation;
+use drophammer_port::Arrival;
+use drophammer_wire::signature::Signature;
 
 /// Number of kinds.
 pub(crate) const KINDS: usize = Deviation::ALL.len();
@@ -23,6 +27,26 @@ impl Deviations {
     pub(crate) fn add(&mut self, other: &Deviations) {
         self.frames.iter_mut().zip(other.frames).for_each(|(sum, frames)| *sum += frames);
         self.copies += other.copies;
+    }
+}
+
+impl Analyzer {
+    /// Counts a fragment that arrived at `queue`. The last fragment of a test frame ends with its signature, and counts for the
+    /// frame; nothing in the others tells them from fragments of other packets, so they go to the caller. `ours`: the check of the
+    /// signature is right.
+    #[cold]
+    pub(super) fn take_fragment(
+        &mut self,
+        queue: QueueIndex,
+        signature: Signature,
+        ours: bool,
+        arrival: Arrival<'_>,
+    ) -> Class {
+        let place = self.place(signature.flow);
+        if !ours || place >= self.flows.len() {
+            return Class::Other;
+        }
+        self.take_of_flow(queue, place, signature, true, Some(Deviation::Fragmented), arrival)
     }
 }
 

@@ -5,6 +5,10 @@ const MAX_ROUND: usize = 10_000;
 
 /// A round: the flow at each place. Flows are spread as evenly as their weights allow.
 pub(super) fn weighted_round(weights: &[f64]) -> Vec<u32> {
+    // The same result as below; there may be very many flows.
+    if weights.windows(2).all(|pair| pair[0] == pair[1]) {
+        return (0..weights.len() as u32).collect();
+    }
     let smallest = weights.iter().copied().fold(f64::INFINITY, f64::min);
     let sum: f64 = weights.iter().sum();
     let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
@@ -39,6 +43,8 @@ mod tests {
         assert_eq!((round.len(), count(0), count(1), count(2)), (19, 14, 4, 1));
         assert_eq!(weighted_round(&[1.0, 1.0]), vec![0, 1]);
         assert_eq!(weighted_round(&[0.3]), vec![0]);
+        // Too many for a search of the next one at each place.
+        assert_eq!(weighted_round(&vec![0.5; 500_000]).last(), Some(&499_999));
         let odd = weighted_round(&[std::f64::consts::PI, 1.0]);
         let share = odd.iter().filter(|f| **f == 0).count() as f64 / odd.len() as f64;
         assert!((share - std::f64::consts::PI / (std::f64::consts::PI + 1.0)).abs() < 1e-3);

@@ -236,6 +236,7 @@ fn each_deviation_is_found_by_its_kind() {
         ),
         (Ipv4, gre, Some(Arriving::default()), |_| {}, Deviation::TunnelUnexpected),
         (Ipv4, plain, None, |f| push_tag(f, 5), Deviation::VlanUnexpected),
+        (Ipv4, plain, None, last_fragment, Deviation::Fragmented),
         (
             Ipv4,
             plain,
@@ -270,6 +271,37 @@ fn each_deviation_is_found_by_its_kind() {
         kinds.insert(deviation);
     }
     assert_eq!(kinds.len(), Deviation::ALL.len(), "every kind has a case");
+}
+
+/// Leaves the last fragment of a packet: all but the UDP header.
+fn last_fragment(frame: &mut Vec<u8>) {
+    frame.drain(34..42);
+    let length = (frame.len() - 14) as u128;
+    set(frame, 1, FieldName::TotalLength, length);
+    set(frame, 1, FieldName::FragmentOffset, 1);
+}
+
+#[test]
+fn fragments_are_neither_corrupted_nor_received() {
+    // Each packet in two fragments; of every tenth one the last is lost.
+    let mut bench = Bench::new(2, |f, out| {
+        let whole = f.on(DELAY);
+        let mut first = whole.clone();
+        first.frame.truncate(34 + 96);
+        set(&mut first.frame, 1, FieldName::MoreFragments, 1);
+        set(&mut first.frame, 1, FieldName::TotalLength, 20 + 96);
+        out.push(first);
+        if !f.nth(10) {
+            let mut last = whole;
+            last_fragment(&mut last.frame);
+            out.push(last);
+        }
+    });
+    let result = bench.run(&trial("200", with(Ipv4, r#"[{"ipv4":{}},{"udp":{}}]"#, None)));
+    let group = &result.groups[0];
+    assert_eq!((group.received, group.lost, group.corrupted, group.stray), (0, FRAMES, 0, 0));
+    assert_eq!(group.deviations, BTreeMap::from([(Deviation::Fragmented, FRAMES - FRAMES / 10)]));
+    assert_eq!(result.health.other_received, FRAMES, "the first fragments");
 }
 
 #[test]

@@ -121,7 +121,7 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: x, kind: external, interfaces: [eth1, eth2], far_interfaces: [ge-0/0/0]}", (3, 73), "`far_interfaces` names 1 interfaces", "one interface for each port"),
     Case(3, "  - {name: x, kind: external, interfaces: [eth1, eth2], far_interfaces: [7, 7]}", (3, 77), "lists `7` twice", "once"),
     // Ports.
-    Case(6, "", (5, 5), "the suite has 1 port", "between pairs"),
+    Case(6, "", (5, 12), "the suite has 1 port", "or 1 with `vlans: "),
     Case(6, "  - {name: p1, speed: 10 Gbit/s}", (6, 12), "two ports are called `p1`", "name of its own"),
     Case(6, "  - {name: p2, speed: 10}", (6, 23), "`10` is not a line speed", "`10 Gbit/s`"),
     Case(6, "  - {name: p2, speed: 10 GiB}", (6, 23), "`10 GiB` is not a line speed", "`10 Gbit/s`"),

@@ -53,13 +53,14 @@ pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
 
 /// Lines whose value goes on over a line that begins with a dash: the dash belongs to the value.
 pub(super) fn swallowed_dash(text: &str, value: Range<usize>) -> Option<Misplaced> {
-    let first = text[..value.start].rfind('\n').map_or(0, |end| end + 1);
-    let column = list_column(&text[first..]);
+    // Nearly all values end on their line, and a file may have a great many.
     let more = text.get(value.clone())?.find('\n')? + value.start + 1;
     let rest = lines(&text[more..value.end]);
     let line = rest.iter().find(|line| line.content.starts_with("- "))?;
     let start = more + line.start + line.indent;
     let above = text[value.start..more].trim_end();
+    let first = text[..value.start].rfind('\n').map_or(0, |end| end + 1);
+    let column = list_column(&text[first..more]);
     Some(Misplaced {
         span: start..start + line.content.trim_end().len(),
         message: format!(

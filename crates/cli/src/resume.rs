@@ -1,24 +1,25 @@
 //! Why a run does not go on with another suite or other options, and with which command it does.
 
 use crate::detach::command_line;
+use crate::suite_file::Kept;
 use drophammer_model::record::{Record, Started, resumed};
 use std::path::Path;
 
-/// What differs from the start of the run in `dir`, and the command that resumes it, as lines below an error. `texts` are those of
-/// the suite that was given now, by their names in the folder of the run.
-pub fn how(dir: &Path, records: &[Record], texts: &[(String, String)]) -> String {
+/// What differs from the start of the run in `dir`, and the command that resumes it, as lines below an error. `kept` is what
+/// the suite that was given now leaves in the folder of a run.
+pub fn how(dir: &Path, records: &[Record], kept: &Kept) -> String {
     let Some(Record::Started(started)) = records.first() else { return String::new() };
-    let files = texts.iter().filter_map(|(name, now)| {
+    let files = kept.texts.iter().filter_map(|(name, now)| {
         let then = std::fs::read_to_string(dir.join(name)).ok()?;
         Some(format!("{name}, {}", changed_line(&then, now)?))
     });
     let mut all: Vec<String> = files.collect();
-    all.extend(changed_options(started, &command_line(&[])));
+    all.extend(changed_options(started, &command_line(&kept.secret_variables)));
     let mut out = String::new();
     if !all.is_empty() {
         out += &format!("\n  differs: {}", all.join("\n  differs: "));
     }
-    out + &format!("\n  remedy: {}", resumed(&started.command, &dir.display().to_string()))
+    out + &format!("\n  help: {}", resumed(&started.command, &dir.display().to_string()))
 }
 
 /// The first line that differs: "line 12: `rounds: 2`, the run had `rounds: 6`".

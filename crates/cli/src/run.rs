@@ -83,13 +83,13 @@ fn digest(suite: &Suite, args: &RunArgs) -> String {
 fn earlier(
     dir: &Path,
     suite: &Suite,
-    texts: &[(String, String)],
+    kept: &Kept,
     digest: &str,
     environment: &Environment,
 ) -> Result<(Earlier, Vec<Record>), Exit> {
     let records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
     let refused = |e: Refusal| {
-        let remedy = if e == Refusal::Suite { resume::how(dir, &records, texts) } else { String::new() };
+        let remedy = if e == Refusal::Suite { resume::how(dir, &records, kept) } else { String::new() };
         fail(Exit::Usage, format!("--resume {}: {e}{remedy}", dir.display()))
     };
     let earlier = Earlier::of(suite, digest, environment, &records).map_err(refused)?;
@@ -147,7 +147,7 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(detached) => detached,
         Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
     };
-    let (mut suite, Kept { texts, secret_variables }) = match load(&args.suite) {
+    let (mut suite, kept_texts) = match load(&args.suite) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -218,7 +218,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let environment = Environment { drophammer: VERSION.into(), ..environment };
     let digest = digest(&suite, args);
     let (earlier, kept) =
-        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &texts, &digest, &environment)).transpose() {
+        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &kept_texts, &digest, &environment)).transpose() {
             Ok(Some((earlier, kept))) => (Some(earlier), kept),
             Ok(None) => (None, Vec::new()),
             Err(exit) => return exit,
@@ -253,7 +253,7 @@ pub fn run(args: &RunArgs) -> Exit {
         (None, None) => RunWriter::create(&folder, &suite.name),
     };
     let keep = |writer: RunWriter| {
-        texts.iter().try_for_each(|(name, text)| writer.save_text(name, text).map(drop)).map(|()| writer)
+        kept_texts.texts.iter().try_for_each(|(name, text)| writer.save_text(name, text).map(drop)).map(|()| writer)
     };
     let writer = match writer.and_then(keep) {
         Ok(writer) => writer,
@@ -293,7 +293,7 @@ pub fn run(args: &RunArgs) -> Exit {
         busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,
-        command: command_line(&secret_variables),
+        command: command_line(&kept_texts.secret_variables),
         environment,
         secret: secret(),
         digest,

@@ -74,7 +74,7 @@ fn what_cannot_be_used_is_refused_before_anything_starts() {
             script(folder.path(), &format!("{ROUTER}{spoil}\nchmod 755 .\nexec $D run suite.yaml --out out\n"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{spoil}: {said}");
-        assert!(said.contains(message) && said.contains("remedy: "), "{spoil}: {said}");
+        assert!(said.contains(message) && said.contains("help: "), "{spoil}: {said}");
         assert!(!folder.path().join("out").exists(), "{spoil}: nothing was started");
     }
 }

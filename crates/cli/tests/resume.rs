@@ -222,7 +222,7 @@ fn what_differs_from_the_start_of_a_run_is_named() {
     };
     let said = refused(&["--rounds", "4"]);
     assert!(said.contains("differs: the run had `--rounds 3`"), "{said}");
-    assert!(said.contains(&format!("remedy: drophammer run {name} --rounds 3 --resume {folder}")), "{said}");
+    assert!(said.contains(&format!("help: drophammer run {name} --rounds 3 --resume {folder}")), "{said}");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("title: A small one", "title: Another one")).unwrap();
     let said = refused(&["--rounds", "3"]);

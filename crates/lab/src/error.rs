@@ -70,7 +70,7 @@ pub enum LabError {
         remedy: String,
     },
     /// Somebody set one of the tester's own interfaces down, so nothing is known of the DUT.
-    #[error("the interface {0} of this machine went down\n  remedy: ip link set {0} up")]
+    #[error("the interface {0} of this machine went down\n  help: ip link set {0} up")]
     OwnInterface(String),
     /// The user asked to stop.
     #[error("stopped by the user")]

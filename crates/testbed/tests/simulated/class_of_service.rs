@@ -229,7 +229,7 @@ fn classes_of_a_suite_are_refused_where_they_stand() {
         (format!("[{gold}]"), "2 to 8 classes, not 1"),
         (format!("[{gold}, {{name: b, precedence: 8, weight: 1}}]"), "needs a `precedence` from 0 to 7 or a `dscp`"),
         (format!("[{gold}, {{name: b, precedence: 1, dscp: 8, weight: 1}}]"), "not both"),
-        (format!("[{gold}, {{name: b, dscp: 64, weight: 1}}]"), "codepoint 64"),
+        (format!("[{gold}, {{name: b, dscp: 64, weight: 1}}]"), "64 does not fit a field of 6 bits"),
         (format!("[{gold}, {{name: b, dscp: 40, weight: 1}}]"), "the same codepoint"),
         (format!("[{gold}, {{name: b, dscp: 1, weight: 0}}]"), "weight 0"),
         (format!("[{gold}, {{name: b, dscp: 1, heavy: 0}}]"), "there is no key `heavy`"),

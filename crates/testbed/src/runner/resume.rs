@@ -102,7 +102,8 @@ impl Earlier {
         if ended && kept.len() == done.len() {
             return Err(Refusal::Complete);
         }
-        let mut found = Earlier { of: turns.len(), keep: vec![0..begun.unwrap_or(1)], ..Earlier::default() };
+        let mut found =
+            Earlier { of: turns.len(), keep: std::iter::once(0..begun.unwrap_or(1)).collect(), ..Earlier::default() };
         found.ceilings = begun.map(|begun| ceilings(&records[..begun]));
         found.todo = (0..turns.len()).filter(|at| !kept.iter().any(|turn| turn.place == *at)).collect();
         found.keep.extend(kept.iter().map(|turn| turn.records.clone()));

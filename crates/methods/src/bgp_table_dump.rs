@@ -123,7 +123,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             note(outcome, format!("{family}: disturbed, so dumped again: {}", disturbed.join("; ")));
             continue;
         }
-        // Dumped again as often as allowed: the time is at most this.
+        // No attempts are left, so this time is an upper bound.
         limited |= !disturbed.is_empty();
         let routing = bed.routing()?;
         let verified = routing.verified(watch);

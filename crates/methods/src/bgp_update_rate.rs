@@ -236,7 +236,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
         let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
         let again = fell_short && attempt < ATTEMPTS;
-        // A host that takes time from a router helps none to keep up.
+        // A busy host never helps a router to keep up, so a pace that was kept up counts.
         let disturbed = pace.complete && !kept_up && !pace.disturbed.is_empty();
         let again = if disturbed { attempts.again(bed, &pace.disturbed, pace.beyond_s) } else { again };
         let mut marks = Vec::new();

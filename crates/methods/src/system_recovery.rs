@@ -18,7 +18,7 @@ use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
 use crate::trial_count::{TrialCount, by_size};
-use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -284,10 +284,11 @@ fn write(
     if idle < found.len() {
         let title = format!("System recovery, {}", pattern.size_text());
         let key = format!("system_recovery_{}_ms", pattern.size);
-        // Times that differ by no more than a time bin are equal.
+        // Times that differ by no more than a time bin are equal, although the last lost frame tells each more exactly.
         let least_ms = times.bin_s.max(gap_s) * 1e3;
         let ranked_ms = mean_ms.filter(|_| !failed);
-        outcome.ranks.push(lower_by_difference(key, title, "ms", ranked_ms, least_ms));
+        let figure = lower_by_difference(key, title, "ms", ranked_ms, least_ms);
+        outcome.ranks.push(RankFigure { resolution: gap_s * 1e3, ..figure });
     }
 }
 

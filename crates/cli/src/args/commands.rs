@@ -51,7 +51,7 @@ pub struct BlastArgs {
     /// Header of test frames behind IP, by its name in suites
     #[arg(long, value_enum, value_name = "HEADER", default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// Source addresses of each flow, from that of the host on; each frame has the next one
+    /// Number of source addresses of each flow: the host's address and those after it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_SOURCES), default_value_t = 1)]
     pub sources: u32,
     /// Send frames with the headers and sizes of this capture (pcap or pcapng, also compressed with gzip), in the same proportions.

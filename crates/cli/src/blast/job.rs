@@ -268,7 +268,7 @@ impl Job {
     }
 }
 
-/// The interfaces. Those of a router that is still to be brought up have no names yet.
+/// The interfaces. Before a router comes up, its interfaces have no names.
 fn ports(args: &BlastArgs) -> Result<Vec<String>, String> {
     let example =
         "`drophammer blast eth1 --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";

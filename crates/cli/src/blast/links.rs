@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// The address that is `n` behind that of the host. The caller has checked with [`Link::has_room`] that there is one.
+    /// The `n`th address after the host's. It exists if [`Link::has_room`] says so.
     pub fn nth(&self, n: u32) -> IpAddr {
         match self.address {
             IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().wrapping_add(n)).into(),
@@ -97,7 +97,7 @@ fn neighbours(ipv6: bool, sources: u32) -> [Link; 2] {
     [0, 1].map(|i: usize| Link { address: hosts[i], prefix_len, gateway: hosts[i ^ 1] })
 }
 
-/// The hosts on both links: those of the user, or two that are neighbours of each other.
+/// The host on each link: as the user says, or two hosts on the same link.
 fn links(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     let example = "`--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
     let two = |name: &str, given: &[String]| match given {

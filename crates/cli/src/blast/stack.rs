@@ -51,7 +51,7 @@ pub struct FlowHeaders {
     pub arrives: Option<Arriving>,
     /// Size of its frames, if it differs from the others.
     pub size: Option<PacketSize>,
-    /// Its first source address: so many behind that of the host.
+    /// Its first source address: this many addresses after the host's.
     pub source: u32,
     /// Its share of the frames.
     pub weight: f64,

@@ -4,7 +4,7 @@
 //! that does not help, the highest rate at which every frame arrived is a lower bound.
 
 use super::job::Job;
-use super::{Failure, finish, reasons, timing};
+use super::{Failure, ended, finish, reasons, timing};
 use crate::Exit;
 use crate::clock::secret;
 use drophammer_model::quantity::FrameRate;
@@ -65,10 +65,8 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
         for attempt in 1..=TRIES {
             rig.start_traffic(&job.trial_at(rate, STEP), &timing(&mut keys), Vec::new())
                 .map_err(Failure::environment)?;
-            let (result, others) = {
-                let (result, others) = finish(rig, &|| false);
-                (result.map_err(super::ended)?, others)
-            };
+            let (result, others) = finish(rig, &|| false);
+            let result = result.map_err(ended)?;
             if stop.load(Ordering::Relaxed) {
                 break 'rates;
             }

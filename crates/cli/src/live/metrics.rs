@@ -54,7 +54,7 @@ impl Metrics {
                 (self.dut, self.test) = (text("dut"), text("title"));
                 (self.tests, self.left_s) = (count("of"), number("left_s"));
                 let begun = count("number");
-                // A run that is resumed goes on with this number.
+                // A resumed run continues from this number.
                 if self.begun == 0 {
                     self.ended = self.ended.max(begun.saturating_sub(1));
                 }

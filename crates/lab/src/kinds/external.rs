@@ -383,8 +383,8 @@ impl Dut for ExternalDut {
     }
 
     fn check(&mut self) -> Result<(), LabError> {
-        self.shared.on_host(|| free::refuse_down(self.interfaces.iter().map(|i| i.name.as_str())))??;
         if let Some(name) = self.link_down()? {
+            self.shared.on_host(|| free::refuse_down(&name))??;
             return Err(LabError::Unusable {
                 what: format!("{name} lost its carrier"),
                 remedy: "check the cable and the router".into(),

@@ -89,23 +89,16 @@ pub(super) fn has_link(name: &str) -> bool {
     std::fs::read_to_string(format!("/sys/class/net/{name}/carrier")).is_ok_and(|carrier| carrier.trim() == "1")
 }
 
-/// Refuses interfaces that were set down on this machine, which no router can do.
+/// Refuses an interface that was set down on this machine, which no router can do.
 ///
 /// # Errors
 /// [`LabError::OwnInterface`].
-pub(super) fn refuse_down<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), LabError> {
+pub(super) fn refuse_down(name: &str) -> Result<(), LabError> {
     /// `IFF_UP`
     const UP: u32 = 1;
-    let is_up = |name: &str| {
-        let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
-        flags
-            .and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok())
-            .is_some_and(|f| f & UP != 0)
-    };
-    match names.find(|name| !is_up(name)) {
-        Some(name) => Err(LabError::OwnInterface(name.to_owned())),
-        None => Ok(()),
-    }
+    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok());
+    if flags.is_some_and(|flags| flags & UP != 0) { Ok(()) } else { Err(LabError::OwnInterface(name.to_owned())) }
 }
 
 fn refuse(objection: Option<Objection>) -> Result<(), LabError> {

@@ -42,7 +42,7 @@ pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
 /// Refuses DUTs for which the host lacks something ([`DutKind::refuse_host`]). To be called in the host's namespaces.
 ///
 /// # Errors
-/// Those of the first DUT that is refused.
+/// [`DutKind::refuse_host`] refuses a DUT; only the first refusal is returned.
 pub fn refuse_host(suite: &Suite) -> Result<(), LabError> {
     let role = RouterRole::of(&suite.ports);
     suite.duts.iter().try_for_each(|dut| find(&dut.kind).map_or(Ok(()), |kind| kind.refuse_host(dut, &role)))

@@ -293,6 +293,8 @@ fn recovery_time_is_exact() {
         end.unwrap();
         let found = cell(&outcome, 0, "recovery_ms").unwrap();
         assert!((found - recovery_ns as f64 / 1e6).abs() < 1e-5, "{found} {recovery_ns}");
+        // The figure is as exact as the table, or a report would say "less than a time bin".
+        assert_eq!(Some(outcome.ranks[0].resolution), cell(&outcome, 0, "resolution_ms"));
         let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
         assert!((cell(&outcome, 0, "overload_pps").unwrap() - 1.1 * throughput).abs() < 1e-6);
         let (spec, _) = bed.trials.last().unwrap();

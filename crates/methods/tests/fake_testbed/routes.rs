@@ -330,6 +330,10 @@ fn a_time_that_the_host_disturbed_is_measured_again() {
     let always = [0.5, 0.7, 0.3, 0.6, 0.4, 0.2];
     assert_eq!(load(&always, usize::MAX), (Some(1_800.0), true, 1, 4), "the fastest of five is a bound");
     assert_eq!(load(&always, 900), (None, false, 1, 0), "a busy host makes no route missing");
+    // Neither does a second attempt hide that a router failed, whatever the steps before were like.
+    let mut bed = Router { route_s: 1e-3, busy: vec![0.5, 0.5], limit: 1_500, ..Router::new(1) };
+    let (outcome, _) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 2_000)]);
+    assert_eq!((rank(&outcome, "bgp_capacity_ipv4_routes"), bed.resets), (Some(1_000.0), 1));
     // A dump is timed one by one; the second of two is disturbed once.
     let mut bed = Router { route_s: 1e-3, busy: vec![0.0, 0.5, 0.0], ..Router::new(1) };
     let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);

@@ -33,7 +33,7 @@ struct Line<'t> {
 pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     let lines = lines(text);
     let here = lines.iter().rposition(|line| line.start <= at)?;
-    // A value that goes on in the next line fails before the tab.
+    // A multi-line value fails on the line before the tab.
     let next = (here + 1..lines.len()).find(|i| !is_blank(&lines[*i]));
     let mut close = [Some(here), next].into_iter().flatten().map(|i| &lines[i]);
     let close = close.find(|line| line.content.starts_with('\t'));
@@ -51,7 +51,7 @@ pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     unfit(&lines[..=here])
 }
 
-/// Lines whose value goes on over a line that begins with a dash: the dash belongs to the value.
+/// Lines with a multi-line value that contains a line with a leading dash. YAML takes the dash as part of the value.
 pub(super) fn swallowed_dash(text: &str, value: Range<usize>) -> Option<Misplaced> {
     // Nearly all values end on their line, and a file may have a great many.
     let more = text.get(value.clone())?.find('\n')? + value.start + 1;

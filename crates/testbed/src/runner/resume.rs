@@ -10,6 +10,7 @@ use super::plan::turns;
 use crate::route_ceiling::{self, Ceilings};
 use drophammer_methods::{ping_delay, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER};
+use drophammer_model::outcome::Blame;
 use drophammer_model::record::{Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{TrialResult, TrialSpec};
@@ -135,6 +136,12 @@ struct TurnDone {
     spoilt: bool,
 }
 
+/// Whether tester or host spoilt the test or one of its figures.
+fn is_spoilt(test: &TestRecord) -> bool {
+    let missing = test.outcome.ranks.iter().filter_map(|rank| rank.missing.as_ref());
+    matches!(test.status, TestStatus::Unfit(_)) || missing.into_iter().any(|missing| missing.by == Blame::Spoilt)
+}
+
 /// The complete turns, whose records begin at `begun`. Turns that were measured again follow those that come later in the run.
 fn complete(suite: &Suite, turns: &[Vec<Done<'_>>], records: &[Record], begun: usize) -> Vec<TurnDone> {
     let mut open: Vec<usize> = (0..turns.len()).collect();
@@ -158,7 +165,7 @@ fn complete(suite: &Suite, turns: &[Vec<Done<'_>>], records: &[Record], begun: u
                 && let Some(place) = left.iter().position(is_it)
             {
                 left.remove(place);
-                spoilt |= matches!(test.status, TestStatus::Unfit(_));
+                spoilt |= is_spoilt(test);
                 if left.is_empty() {
                     let end = next + remarks(&records[next..], &test.dut);
                     done.push(TurnDone { place: *turn, records: first..end, spoilt });

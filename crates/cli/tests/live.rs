@@ -77,7 +77,7 @@ fn events_are_printed_as_json() {
     assert_eq!(of("trial").len(), 2);
     let ended = of("test_ended");
     assert_eq!((ended.len(), &ended[0]["status"]), (1, &Value::from("completed")));
-    assert_eq!(ended[0]["figures"][0]["unit"], "fps");
+    assert_eq!(ended[0]["figures"][0]["unit"], "fps per port");
     assert_eq!(of("ended").len(), 1);
 }
 

@@ -12,7 +12,7 @@ use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::{Limits, Pattern};
-use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
+use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, or_spoilt, stdev};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
@@ -194,19 +194,12 @@ impl Method for BackToBack {
         note(outcome, "Bursts and rates are per sending port; all sending ports burst at once.");
         let width = zero_loss_goal(params).relative_width;
         let repeats = REPEATS.get(params);
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
             let throughput = known_throughput(bed, pattern, params, outcome)?.unwrap_or_default();
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
             if throughput.pps() >= limits.max.pps() * (1.0 - width) {
                 // RFC 9004 section 4: if the throughput is the highest possible rate, no burst overflows a buffer.
-                note_of(
-                    outcome,
-                    pattern,
-                    format!(
-                        "the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer"
-                    ),
-                );
                 faster(outcome, pattern, params, &limits, throughput);
                 return Ok(());
             }
@@ -232,7 +225,8 @@ impl Method for BackToBack {
             stopped?;
             // One successful search is enough for a result; the row shows the number of searches.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
-        })
+        };
+        for_each_size(bed, params, outcome, or_spoilt(|pattern| vec![figure(pattern)], each))
     }
 
     fn arrivals(&self) -> Arrivals {
@@ -295,6 +289,10 @@ fn faster(outcome: &mut Outcome, pattern: &Pattern, params: &Params, limits: &Li
     let below = limits.below_line().then(|| BELOW_LINE.to_owned());
     let marks = std::iter::once(FASTER.to_owned()).chain(below);
     TABLE.add(outcome, row(pattern, params, limits, throughput), [], marks);
+    let why =
+        format!("the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer");
+    note_of(outcome, pattern, why.clone());
+    outcome.ranks.push(figure(pattern).beyond(why));
 }
 
 /// Adds the row and the figure. If the router failed after the searches `found`, the figure has no value.
@@ -362,11 +360,16 @@ fn write(
     let label = Some(pattern.label());
     let bar = Point { x, y: average, label, range: Some((least, most)), trial: None };
     PLOT.curve(outcome, "back-to-back frames", bar);
-    let key = format!("back_to_back_{}_frames", pattern.size);
-    let title = format!("Back-to-back frames, {}", pattern.size_text());
     outcome.ranks.push(RankFigure {
+        value: (!failed).then_some(average),
         tester_limited: at_maximum + cut_short > 0,
         resolution: (step as f64 / most.max(1.0)).min(1.0),
-        ..higher(key, title, "frames", (!failed).then_some(average))
+        ..figure(pattern).because("the router failed in one of the searches")
     });
+}
+
+/// The longest burst of a pattern, yet without a value.
+fn figure(pattern: &Pattern) -> RankFigure {
+    let title = format!("Back-to-back frames, {}", pattern.size_text());
+    higher(format!("back_to_back_{}_frames", pattern.size), title, "frames", None)
 }

@@ -17,7 +17,7 @@ pub use shares::{Sharing, shares};
 use crate::Method;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{for_each_pattern, note, note_unfit};
+use crate::report::{for_each_pattern, note, note_unfit, or_spoilt};
 use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::capabilities::Need;
@@ -169,16 +169,23 @@ impl Method for ClassOfService {
             drain_s: DRAIN.seconds(params),
         };
         let patterns = SIZES.get(params).into_iter().map(|size| of_size(size).shared_out(params));
+        let classes = CLASSES.get(params);
+        let figures = |of| {
+            let classes = classes.clone();
+            move |pattern: &Pattern| rows::figures(pattern, &classes, None, (None, None), of)
+        };
         let Some(wanted) = wanted else {
-            return for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
+            let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
                 way_out::measure(bed, pattern, params, outcome, index)
-            });
+            };
+            return for_each_pattern(bed, patterns.collect(), outcome, or_spoilt(figures(way_out::OF), each));
         };
         let plan = core_links::CorePlan::new(bed, params, &wanted)?;
         core_links::begin(outcome);
-        for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
+        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
             core_links::measure(bed, pattern, &plan, params, outcome, index)
-        })?;
+        };
+        for_each_pattern(bed, patterns.collect(), outcome, or_spoilt(figures(core_links::OF), each))?;
         bed.set_core_links(&BTreeSet::new(), &FAMILIES.get(params))
     }
 

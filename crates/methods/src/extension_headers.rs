@@ -8,7 +8,7 @@ use crate::columns;
 use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT};
 use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, PAUSE, SEARCH, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_ratio};
+use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_ratio, push_spoilt};
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
 use crate::throughput_search::{
@@ -288,6 +288,8 @@ struct Found {
     bound: Option<LowerBound>,
     at_line_rate: bool,
     latency: Option<TrialResult>,
+    /// Why the tester could not measure the throughput, or the latency.
+    spoilt: Option<Vec<String>>,
 }
 
 impl Found {
@@ -331,12 +333,15 @@ fn headers(
             note_of(outcome, &pattern, format!("not tested: {why}"));
             continue;
         }
+        let mut spoilt = None;
         let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
             Ok(throughput) => (throughput, None),
             // Without this chain the others can still be measured, but not without the baseline.
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
             Err(TestError::Unfit(why)) if chain.is_some() => {
-                (None, Some(format!("no throughput, the tester was unfit: {}", why.join("; "))))
+                let text = format!("no throughput, the tester was unfit: {}", why.join("; "));
+                spoilt = Some(why);
+                (None, Some(text))
             }
             // A chain that kills the router must not erase the results of those before it.
             Err(error) => {
@@ -347,7 +352,7 @@ fn headers(
         let bound = throughput.and_then(|_| known_bound(bed, &pattern));
         let limits = pattern.limits(bed);
         let at_line_rate = throughput.is_some_and(|rate| limits.at_line_rate(rate));
-        found.push(Found { chain, throughput, unknown, bound, at_line_rate, latency: None });
+        found.push(Found { chain, throughput, unknown, bound, at_line_rate, latency: None, spoilt });
     }
     if stopped.is_ok() {
         stopped = latencies(bed, plain, params, outcome, &mut found, (step, of));
@@ -379,6 +384,7 @@ fn latencies(
             Ok(result) => one.latency = Some(result),
             Err(TestError::Unfit(why)) => {
                 note_of(outcome, &pattern, format!("no latency, the tester was unfit: {}", why.join("; ")));
+                one.spoilt = Some(why);
             }
             Err(other) => return Err(other),
         }
@@ -425,17 +431,23 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             BARS.curve(outcome, "throughput", Point { x, y, label, range: None, trial: None });
         }
         let Some(chain) = one.chain else { continue };
-        // Without a value, a figure says that the router failed.
-        if !bounded && share.is_some() {
-            let title = format!("Throughput with {chain}, of that without extension headers, {size}");
-            let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
+        let title = format!("Throughput with {chain}, of that without extension headers, {size}");
+        let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
+        if bounded {
+            outcome.ranks.push(figure.beyond("the throughput without headers is only a lower bound"));
+        } else if share.is_some() {
             let capped = one.bound == Some(LowerBound::MaxLoad);
             outcome.ranks.push(RankFigure { tester_limited: one.is_bound() && !capped, capped, ..figure });
+        } else if let Some(why) = one.spoilt.as_ref().filter(|_| one.throughput.is_none()) {
+            push_spoilt(outcome, figure, why);
         }
+        let title = format!("Median latency with {chain}, of that without extension headers, {size}");
+        let figure = lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency);
         // The router failed if it loses frames at every load, or every frame of the trial.
         if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
-            let title = format!("Median latency with {chain}, of that without extension headers, {size}");
-            outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));
+            outcome.ranks.push(figure.because("no frame arrived"));
+        } else if let Some(why) = one.spoilt.as_ref().or_else(|| without?.spoilt.as_ref()) {
+            push_spoilt(outcome, figure, why);
         }
     }
 }

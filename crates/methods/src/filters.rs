@@ -188,7 +188,7 @@ impl Method for Filters {
             let mut all = Vec::new();
             let stopped = measure(bed, pattern, params, &cases, index, outcome, &mut all);
             write(outcome, pattern, bed.ports(), &all, index);
-            rank(outcome, pattern, &all);
+            rank(outcome, pattern, &cases, &all, &stopped);
             if stopped.is_ok() && all.first().is_some_and(Measured::is_lossy) {
                 lossy.leave_out(outcome, pattern);
             }

@@ -7,7 +7,9 @@ use crate::flood::at_maximum;
 use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT, note_unasked, state};
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{for_each_pattern, higher, lower_by_difference, median, note, note_of, note_unfit, percent_of};
+use crate::report::{
+    for_each_pattern, higher, lower_by_difference, median, note, note_of, note_unfit, percent_of, push_spoilt,
+};
 use crate::route_tests::{self, ESTABLISH};
 use crate::routing::PeerIndex;
 use crate::table::TableSpec;
@@ -15,7 +17,7 @@ use crate::testbed::{PortView, TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::management::{Answered, Inquiry};
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
@@ -148,6 +150,12 @@ impl Method for Flood {
                     Err(TestError::Unfit(why)) => {
                         let highest = pattern.limits(bed).max;
                         note_unfit(outcome, pattern, &format!("flood to {target} left out,"), highest, &why);
+                        if !MANAGEMENT.get(params).is_empty() {
+                            push_spoilt(outcome, answered_figure(pattern, *target), &why);
+                        }
+                        if !peers.is_empty() {
+                            push_spoilt(outcome, sessions_figure(pattern, *target, None), &why);
+                        }
                         unfit = Err(TestError::Unfit(why));
                     }
                     Err(other) => return Err(other),
@@ -361,22 +369,24 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     if let Some((_, lost)) = sessions.as_ref().filter(|(_, lost)| !lost.is_empty()) {
         note_of(outcome, pattern, format!("flood to {target}: {}", lost.join("; ")));
     }
-    let title = |what: &str| format!("{what}, flood to {target}, {}", pattern.size_text());
     let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
     if let Some(least) = shares.min_by(f64::total_cmp) {
-        let key = format!("flood_{target}_{}_answered_percent", pattern.size);
-        outcome.ranks.push(higher(key, title("Questions answered"), "%", Some(least)));
+        outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern, *target) });
     }
     if let Some((_, lost)) = sessions {
-        let key = format!("flood_{target}_{}_sessions_lost", pattern.size);
-        outcome.ranks.push(lower_by_difference(
-            key,
-            title("BGP sessions lost"),
-            "sessions",
-            Some(lost.len() as f64),
-            1.0,
-        ));
+        outcome.ranks.push(sessions_figure(pattern, *target, Some(lost.len() as f64)));
     }
+}
+
+/// The share of questions answered during a flood, yet without a value.
+fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
+    let title = format!("Questions answered, flood to {target}, {}", pattern.size_text());
+    higher(format!("flood_{target}_{}_answered_percent", pattern.size), title, "%", None)
+}
+
+fn sessions_figure(pattern: &Pattern, target: Target, lost: Option<f64>) -> RankFigure {
+    let title = format!("BGP sessions lost, flood to {target}, {}", pattern.size_text());
+    lower_by_difference(format!("flood_{target}_{}_sessions_lost", pattern.size), title, "sessions", lost, 1.0)
 }
 
 #[cfg(test)]

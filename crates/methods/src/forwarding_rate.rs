@@ -10,14 +10,16 @@ use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::arrivals::watched;
-use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
-use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
+use crate::pattern::{Pattern, RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
+use crate::report::{
+    PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, or_spoilt, stdev, trials,
+};
 use crate::route_tests::CONFORMANT;
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial_count::{TrialCount, by_size};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
@@ -94,6 +96,12 @@ const BARS: PlotSpec = PlotSpec {
     y: "fps per port",
     log_y: false,
 };
+
+/// The forwarding rate of a pattern, yet without a value.
+fn figure(pattern: &Pattern) -> RankFigure {
+    let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
+    higher(format!("forwarding_rate_{}_pps", pattern.size), title, FPS_PER_PORT, None)
+}
 
 impl Method for ForwardingRate {
     fn spec(&self) -> &'static TestSpec {
@@ -192,10 +200,8 @@ impl Method for ForwardingRate {
             BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
             BARS.curve(outcome, "offered", bar(mean(&offered_loads), None));
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));
-            let key = format!("forwarding_rate_{}_pps", pattern.size);
-            let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
-            let load_pps = Some(limit.pps());
-            outcome.ranks.push(RankFigure { tester_limited, load_pps, ..higher(key, title, "fps", Some(average)) });
+            let (load_pps, value) = (Some(limit.pps()), Some(average));
+            outcome.ranks.push(RankFigure { value, tester_limited, load_pps, ..figure(pattern) });
             if frame_ns.is_some() {
                 outcome.ranks.push(processor_time::at_maximum_load(pattern, limit, frame_ns));
             }
@@ -209,7 +215,7 @@ impl Method for ForwardingRate {
                 );
             })
         });
-        for_each_size(bed, params, outcome, each)
+        for_each_size(bed, params, outcome, or_spoilt(|pattern| vec![figure(pattern)], each))
     }
 
     fn arrivals(&self) -> Arrivals {

@@ -14,14 +14,16 @@ use crate::parameters::{
     AFTER_TRIAL, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter,
 };
 use crate::pattern::{Limits, Pattern};
-use crate::report::{LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, percent_of};
+use crate::report::{
+    LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, or_spoilt, percent_of,
+};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use blocks::{Aim, Block, blocks};
 use drophammer_model::capabilities::Need;
 use drophammer_model::classes::{EgressClasses, Scheduling, ServiceClass, WayOut};
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
@@ -119,9 +121,10 @@ impl Method for HeadOfLineBlocking {
         if silent > 0 {
             note(outcome, format!("The last {silent} of the ports, beyond a multiple of four, are silent."));
         }
-        for_each_pattern(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
+        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
             measure(bed, pattern, params, outcome, (&blocks, index))
-        })
+        };
+        for_each_pattern(bed, self.patterns(params), outcome, or_spoilt(|pattern| vec![figure(pattern, None)], each))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
@@ -350,11 +353,16 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
         // A port that was not congested proves nothing, and loss without congestion is not caused by blocking.
         worst = worst.into_iter().chain(loss.filter(|_| verdict.counts_loss(&seen))).max_by(f64::total_cmp);
     }
-    if let Some(loss) = worst {
-        let title = format!("Loss to an uncongested port, {}", pattern.size_text());
-        let key = format!("head_of_line_blocking_{}_loss_percent", pattern.size);
-        outcome.ranks.push(lower_by_difference(key, title, "%", Some(loss), LEAST_LOSS_PERCENT));
-    }
+    outcome.ranks.push(match worst {
+        Some(_) => figure(pattern, worst),
+        None => figure(pattern, None).beyond("no port was congested, so nothing shows blocking"),
+    });
+}
+
+fn figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
+    let title = format!("Loss to an uncongested port, {}", pattern.size_text());
+    let key = format!("head_of_line_blocking_{}_loss_percent", pattern.size);
+    lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT)
 }
 
 /// Counts of a group; zeros if it is missing.

@@ -28,7 +28,7 @@ use crate::trial_count::TrialCount;
 use burdens::{LEARNED, await_installed, set_filters, with_tables};
 use delays::DELAYS;
 use drophammer_model::capabilities::Need;
-use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
@@ -405,7 +405,7 @@ impl Size<'_> {
             ..higher(
                 format!("head_to_head_{size}_pps"),
                 format!("Forwarding side by side, {text}"),
-                "fps",
+                FPS_PER_PORT,
                 geometric_mean(&rates),
             )
         };

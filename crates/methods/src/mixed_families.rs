@@ -15,7 +15,7 @@ use crate::throughput_search::{
     estimate_one, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
 };
 use crate::trial_count::TrialCount;
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
@@ -199,9 +199,7 @@ impl Method for MixedFamilies {
             };
             let bound = throughput.and_then(|_| known_bound(bed, pattern));
             // The next trial may end the test, and the throughput is known before it.
-            if missing.is_none() {
-                rank_throughput(outcome, (size, share), throughput, bound);
-            }
+            rank_throughput(outcome, (size, share), throughput, bound, missing.as_ref());
             bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
             let highest = pattern.limits(bed).max.pps();
             let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
@@ -333,12 +331,17 @@ fn rank_throughput(
     (size, share): (&PacketSize, f64),
     throughput: Option<FrameRate>,
     bound: Option<LowerBound>,
+    missing: Option<&TestError>,
 ) {
     let title = format!("Throughput with {share} % IPv6, {size}");
     let key = format!("mixed_{size}_{share}_throughput_pps");
-    let figure = higher(key, title, "fps", Some(throughput.map_or(0.0, FrameRate::pps)));
+    let figure = higher(key, title, FPS_PER_PORT, Some(throughput.map_or(0.0, FrameRate::pps)));
     let capped = bound == Some(LowerBound::MaxLoad);
-    outcome.ranks.push(RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure });
+    outcome.ranks.push(match missing {
+        None => RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure },
+        Some(TestError::Unfit(why)) => figure.spoilt(why.join("; ")),
+        Some(why) => figure.beyond(why.to_string()),
+    });
 }
 
 fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
@@ -395,6 +398,7 @@ fn latency(
     let slowest = slowest.filter(|_| !overloaded);
     let title = format!("Mean latency with {share} % IPv6, {size}");
     let figure = lower(format!("mixed_{size}_{share}_latency_us"), title, "µs", slowest);
+    let figure = figure.because("frames were lost, so it is that of full queues");
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest
 }

@@ -11,7 +11,7 @@ use crate::flood::at_maximum;
 use crate::modifiers;
 use crate::parameters::{FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
-use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
+use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of, push_spoilt};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
@@ -20,7 +20,7 @@ use crate::throughput_search::{
 };
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{Blame, FPS_PER_PORT, Missing, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
@@ -205,6 +205,7 @@ impl Method for Overload {
             ),
         );
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+            let mut lacking: Vec<(Step, Missing)> = Vec::new();
             let (throughput, missing) = match known_throughput(bed, pattern, params, outcome) {
                 Ok(found) => (found, None),
                 // The flood needs no throughput.
@@ -218,6 +219,12 @@ impl Method for Overload {
             };
             if let Some(why) = &missing_text {
                 note_of(outcome, pattern, format!("only the flood, as there is no throughput to overload: {why}"));
+                let by = match &missing {
+                    Some(TestError::Unfit(_)) => Blame::Spoilt,
+                    Some(_) => Blame::Beyond,
+                    None => Blame::Dut,
+                };
+                lacking.push((Step::Excess, Missing { why: format!("no throughput to overload: {why}"), by }));
             }
             let row = Size { pattern, excess, throughput, bound: known_bound(bed, pattern), missing: missing_text };
             let limits = pattern.limits(bed);
@@ -243,6 +250,7 @@ impl Method for Overload {
                     }
                     Err(TestError::Unfit(why)) => {
                         note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
+                        lacking.push((step, Missing { why: why.join("; "), by: Blame::Spoilt }));
                     }
                     Err(other) => {
                         row.write(outcome, &limits, &found);
@@ -252,6 +260,12 @@ impl Method for Overload {
                 bed.settle(PAUSE.get(params))?;
             }
             row.write(outcome, &limits, &found);
+            for (step, missing) in lacking.into_iter().filter(|(step, _)| *step != Step::Throughput) {
+                if step == Step::Flood && !MANAGEMENT.get(params).is_empty() {
+                    push_spoilt(outcome, answered_figure(pattern), std::slice::from_ref(&missing.why));
+                }
+                outcome.ranks.push(RankFigure { missing: Some(missing), ..row.figure(step) });
+            }
             match missing {
                 // A size without two of its loads because of the tester is not finished.
                 Some(unfit @ TestError::Unfit(_)) => Err(unfit),
@@ -368,28 +382,37 @@ impl Size<'_> {
     }
 
     fn figures(&self, outcome: &mut Outcome, limits: &Limits, found: &[Found]) {
-        let Size { pattern, excess, bound, .. } = *self;
+        let Size { pattern, bound, .. } = *self;
         for one in found.iter().filter(|one| one.step != Step::Throughput) {
             let Found { step, asked, result, answered } = one;
-            let key = if *step == Step::Excess { "overload" } else { "flood" };
-            let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
             let rate = result.forwarding_rate();
-            let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
             let at_least = one.at_least(bound, limits);
             // The load followed from a throughput that the suite limited.
             let by_suite = *step == Step::Excess && bound == Some(LowerBound::MaxLoad);
             let capped = at_least && by_suite && !limits.tester_limited(rate);
             // The requested load is recorded, because the offered load of a flood differs from trial to trial.
-            let load_pps = Some(asked.pps());
-            outcome.ranks.push(RankFigure { tester_limited: at_least && !capped, capped, load_pps, ..figure });
+            let (load_pps, value, tester_limited) = (Some(asked.pps()), Some(rate.pps()), at_least && !capped);
+            outcome.ranks.push(RankFigure { value, tester_limited, capped, load_pps, ..self.figure(*step) });
             // If no question was asked, there is no figure: one without a value would say that the router failed.
             let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
             if let Some(least) = shares.min_by(f64::total_cmp).filter(|_| *step == Step::Flood) {
-                let title = format!("Questions answered during the flood, {}", pattern.size_text());
-                outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", Some(least)));
+                outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern) });
             }
         }
     }
+
+    /// The forwarding rate of a step, yet without a value.
+    fn figure(&self, step: Step) -> RankFigure {
+        let key = if step == Step::Excess { "overload" } else { "flood" };
+        let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
+        higher(format!("{key}_{}_pps", self.pattern.size), title, FPS_PER_PORT, None)
+    }
+}
+
+/// The share of questions answered during the flood, yet without a value.
+fn answered_figure(pattern: &Pattern) -> RankFigure {
+    let title = format!("Questions answered during the flood, {}", pattern.size_text());
+    higher(format!("flood_{}_answered_percent", pattern.size), title, "%", None)
 }
 
 /// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first question.

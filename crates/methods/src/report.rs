@@ -278,6 +278,28 @@ pub fn for_each_at_low_load(
     }
 }
 
+/// `each` with `figures` of its pattern: those that it does not give because the tester was unfit are in the outcome without
+/// a value and with the reason, never absent.
+pub fn or_spoilt(
+    figures: impl Fn(&Pattern) -> Vec<RankFigure>,
+    mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
+) -> impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError> {
+    move |bed, pattern, outcome, index| {
+        let ended = each(bed, pattern, outcome, index);
+        if let Err(TestError::Unfit(why)) = &ended {
+            figures(pattern).into_iter().for_each(|figure| push_spoilt(outcome, figure, why));
+        }
+        ended
+    }
+}
+
+/// Adds a figure without a value because the tester was unfit, unless the outcome has this figure.
+pub fn push_spoilt(outcome: &mut Outcome, figure: RankFigure, why: &[String]) {
+    if outcome.ranks.iter().all(|given| given.key != figure.key) {
+        outcome.ranks.push(figure.spoilt(why.join("; ")));
+    }
+}
+
 /// Arithmetic mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }

@@ -7,7 +7,7 @@ use crate::pattern::Pattern;
 use crate::report::note;
 use crate::route_tests::FAMILIES;
 use crate::routed;
-use crate::routing::RouteAction;
+use crate::routing::{Change, RouteAction};
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
 use drophammer_model::capabilities::Need;
@@ -149,10 +149,9 @@ impl RouteTrial {
                 )
             });
         }
-        let event = |(index, (at_s, label, _)): (usize, &(f64, String, Vec<RouteAction>))| TimedEvent {
-            at_s: *at_s,
-            event: index,
-            label: label.clone(),
+        let event = |(index, (at_s, label, actions)): (usize, &(f64, String, Vec<RouteAction>))| TimedEvent {
+            routed: self.routed(actions),
+            ..TimedEvent::new(*at_s, index, label.clone())
         };
         Ok(TrialSpec {
             purpose: self.purpose.clone(),
@@ -164,6 +163,27 @@ impl RouteTrial {
             drain_s: DRAIN.seconds(params),
             events: self.changes.iter().enumerate().map(event).collect(),
         })
+    }
+
+    /// [`TimedEvent::routed`] of these actions.
+    fn routed(&self, actions: &[RouteAction]) -> Option<bool> {
+        let all = |wanted: Change| {
+            self.streams.iter().all(|stream| {
+                // Frames that may arrive elsewhere have other routes.
+                stream.also.is_empty()
+                    && actions.iter().any(|action| match action {
+                        RouteAction::Routes { change, routes, part, .. } => {
+                            *change == wanted
+                                && Arc::ptr_eq(routes, &stream.routes)
+                                && part.start <= stream.part.start
+                                && part.end >= stream.part.end
+                        }
+                        _ => false,
+                    })
+            })
+        };
+        let advertised = all(Change::Advertise);
+        (advertised || all(Change::Withdraw)).then_some(advertised)
     }
 }
 

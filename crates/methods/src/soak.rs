@@ -12,7 +12,7 @@ use crate::columns;
 use crate::lossy::NO_THROUGHPUT;
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES, SEARCH, params, unpaused_s};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, lower_by_difference, note, note_of, percent_of, xy_of};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower_by_difference, note, note_of, percent_of, push_spoilt, xy_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
@@ -202,6 +202,9 @@ impl Method for Soak {
         // the intervals before it must not stand for the whole soak.
         let failed = matches!(ended, Err(TestError::DutDied(_) | TestError::Failed(_)));
         soaked.write(outcome, &pattern, params, rate, failed);
+        if let Err(TestError::Unfit(why)) = &ended {
+            push_spoilt(outcome, loss_figure(&pattern, None), why);
+        }
         ended
     }
 
@@ -383,9 +386,7 @@ impl Soaked {
         };
         let loss = percent_of(lost, offered);
         if loss.is_some() || failed {
-            let title = format!("Loss over the soak, {size}");
-            let loss = loss.filter(|_| !failed);
-            rank(lower_by_difference("soak_loss_percent", title, "%", loss, crate::report::LEAST_LOSS_PERCENT));
+            rank(loss_figure(pattern, loss.filter(|_| !failed)));
         }
         // A rate that falls is worse, the others are worse if they rise.
         let growths = [
@@ -402,6 +403,11 @@ impl Soaked {
             }
         }
     }
+}
+
+fn loss_figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
+    let title = format!("Loss over the soak, {}", pattern.size_text());
+    lower_by_difference("soak_loss_percent", title, "%", loss, LEAST_LOSS_PERCENT)
 }
 
 fn row(result: &TrialResult, at_s: f64, memory: u64) -> IntervalRow {

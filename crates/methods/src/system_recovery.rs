@@ -11,7 +11,9 @@ use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
+use crate::report::{
+    PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, or_spoilt, trials, xy_of,
+};
 use crate::route_tests::CONFORMANT;
 use crate::routed;
 use crate::table::TableSpec;
@@ -135,7 +137,7 @@ impl Method for SystemRecovery {
         let repeats = REPEATS.get(params);
         prepare(outcome, overload_s);
         let mut lossy = Lossy::default();
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
             let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
                 lossy.leave_out(outcome, pattern);
                 return Ok(());
@@ -144,9 +146,11 @@ impl Method for SystemRecovery {
             let overload = FrameRate((throughput.pps() * 1.1).min(limits.max.pps()));
             // If the load is closer to the throughput than the precision of the search, it may not be an overload.
             if overload.pps() <= throughput.pps() * (1.0 + zero_loss_goal(params).relative_width) {
-                return Err(TestError::NotApplicable(format!(
+                let why = format!(
                     "the throughput, {throughput}, is the highest rate that can be offered: no overload is possible"
-                )));
+                );
+                outcome.ranks.push(figure(pattern, None, bin_s).beyond(why.clone()));
+                return Err(TestError::NotApplicable(why));
             }
             let reduced = overload.scaled(0.5);
             let steps = vec![
@@ -169,7 +173,8 @@ impl Method for SystemRecovery {
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, throughput, overload, &results, times, failed);
             stopped
-        })?;
+        };
+        for_each_size(bed, params, outcome, or_spoilt(|pattern| vec![figure(pattern, None, bin_s)], each))?;
         lossy.end()
     }
 
@@ -281,15 +286,20 @@ fn write(
         let rate = bin.arrived as f64 / times.bin_s / f64::from(first.senders.max(1));
         PLOT.curve(outcome, &pattern.size_text(), xy_of(at as f64 * times.bin_s, rate, first.trial));
     }
-    if idle < found.len() {
-        let title = format!("System recovery, {}", pattern.size_text());
-        let key = format!("system_recovery_{}_ms", pattern.size);
-        // Times that differ by no more than a time bin are equal, although the last lost frame tells each more exactly.
-        let least_ms = times.bin_s.max(gap_s) * 1e3;
-        let ranked_ms = mean_ms.filter(|_| !failed);
-        let figure = lower_by_difference(key, title, "ms", ranked_ms, least_ms);
-        outcome.ranks.push(RankFigure { resolution: gap_s * 1e3, ..figure });
-    }
+    let figure =
+        RankFigure { resolution: gap_s * 1e3, ..figure(pattern, mean_ms.filter(|_| !failed), times.bin_s.max(gap_s)) };
+    outcome.ranks.push(match idle < found.len() {
+        true if failed => figure.because("the router failed in one of the trials"),
+        true => figure.because("it still lost frames at the end of a trial"),
+        false => figure.beyond("no loss under the highest overload that the tester can offer: nothing to recover from"),
+    });
+}
+
+/// The time of recovery of a pattern. Times that differ by no more than a time bin, `least_s`, are equal, although the
+/// last lost frame tells each more exactly.
+fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
+    let title = format!("System recovery, {}", pattern.size_text());
+    lower_by_difference(format!("system_recovery_{}_ms", pattern.size), title, "ms", ms, least_s * 1e3)
 }
 
 #[cfg(test)]

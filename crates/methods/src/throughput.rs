@@ -9,13 +9,13 @@ use crate::modifiers;
 use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
 use crate::pattern::arrivals::watched;
-use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
+use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, or_spoilt, push_spoilt, xy_of};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{SearchTrial, Searched, estimate, goal_deviations, goals, search, search_trials};
 use crate::trial_count::{TrialCount, by_size};
-use drophammer_model::outcome::{CAPPED, Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::outcome::{CAPPED, FPS_PER_PORT, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::refutation::Claim;
@@ -146,7 +146,11 @@ impl Method for Throughput {
                 (None, _) => Ok(()),
             }
         });
-        for_each_size(bed, params, outcome, each)
+        let figures = |pattern: &Pattern| {
+            let pdr = PDR.get(params).then(|| pdr_figure(pattern));
+            std::iter::once(ndr_figure(pattern)).chain(pdr).collect()
+        };
+        for_each_size(bed, params, outcome, or_spoilt(figures, each))
     }
 
     fn arrivals(&self) -> Arrivals {
@@ -242,15 +246,20 @@ fn write(
         let dot = xy_of(trial.offered.pps(), trial.loss_ratio * 100.0, trial.trial);
         DOTS.dot(outcome, &pattern.size_text(), dot);
     }
-    rank(
-        outcome,
-        searched,
-        zero,
-        format!("throughput_{}_pps", pattern.size),
-        format!("Throughput, {}", pattern.size_text()),
-    );
+    rank(outcome, searched, zero, ndr_figure(pattern));
+    rank(outcome, searched, partial, pdr_figure(pattern));
+}
+
+/// The throughput of a pattern, yet without a value.
+fn ndr_figure(pattern: &Pattern) -> RankFigure {
+    let title = format!("Throughput, {}", pattern.size_text());
+    higher(format!("throughput_{}_pps", pattern.size), title, FPS_PER_PORT, None)
+}
+
+/// The rate at 0.5 % loss of a pattern, yet without a value.
+fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
-    rank(outcome, searched, partial, format!("pdr_{}_pps", pattern.size), title);
+    higher(format!("pdr_{}_pps", pattern.size), title, FPS_PER_PORT, None)
 }
 
 /// Whether the figure of this goal is limited by the tester.
@@ -264,13 +273,18 @@ fn capped(searched: &Searched, result: &GoalResult) -> bool {
     searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
 }
 
-fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>, key: String, title: String) {
+fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>, figure: RankFigure) {
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
     // A search that was stopped, or ended without a bound, is not a result of the DUT; it must not rank last.
-    if searched.error.is_some() || (open && value.is_none()) {
+    if searched.error.is_some() {
         return;
+    }
+    if open && value.is_none() {
+        let out_of_time = || vec!["the search took too long; see `search_duration_max`".to_owned()];
+        let why = searched.unfit.as_ref().map_or_else(out_of_time, |(_, why)| why.clone());
+        return push_spoilt(outcome, figure, &why);
     }
     outcome.ranks.push(RankFigure {
         tester_limited: limited(searched, result),
@@ -278,7 +292,8 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
         claim: claim(searched, result),
         // If a search ended early, its bounds may be wider than the goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
-        ..higher(key, title, "fps", value)
+        value,
+        ..figure.because("every load lost frames")
     });
 }
 

@@ -14,13 +14,16 @@ pub enum Cause {
     Host,
     /// The test changed routes or links just before.
     Event,
+    /// The test had not advertised the routes yet, or had withdrawn them.
+    NoRoute,
     /// None of the above: the DUT is the cause.
     Unexplained,
 }
 
 impl Cause {
     /// All causes, in the order in which they are checked.
-    pub const ALL: [Cause; 5] = [Cause::Event, Cause::Overload, Cause::Host, Cause::Tester, Cause::Unexplained];
+    pub const ALL: [Cause; 6] =
+        [Cause::NoRoute, Cause::Event, Cause::Overload, Cause::Host, Cause::Tester, Cause::Unexplained];
 
     /// Its name in JSON.
     pub fn key(self) -> &'static str {
@@ -29,6 +32,7 @@ impl Cause {
             Cause::Tester => "tester",
             Cause::Host => "host",
             Cause::Event => "event",
+            Cause::NoRoute => "no_route",
             Cause::Unexplained => "unexplained",
         }
     }
@@ -53,7 +57,33 @@ const AFTER_EVENT_NS: i64 = 50_000_000;
 /// forwarded without loss, in trials with the same frames. Loss at this load or less is no overload.
 pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) -> Vec<Cause> {
     let overload = Overload::new(spec, result, known_pps);
-    result.losses.episodes.iter().map(|episode| cause(result, episode, &overload)).collect()
+    let unrouted = unrouted(spec);
+    let of = |episode: &LossEpisode| {
+        let begins = i64::try_from(episode.from_ns).unwrap_or(i64::MAX);
+        match unrouted.iter().any(|(from, to)| begins >= *from && begins < *to) {
+            true => Cause::NoRoute,
+            false => cause(result, episode, &overload),
+        }
+    };
+    result.losses.episodes.iter().map(of).collect()
+}
+
+/// Periods of the trial, in ns, for which the test advertised no route to any destination.
+fn unrouted(spec: &TrialSpec) -> Vec<(i64, i64)> {
+    let mut periods = Vec::new();
+    // Before the first change, the routes are as they were not after it.
+    let first = spec.events.iter().find_map(|event| event.routed);
+    let mut since = (first == Some(true)).then_some(0);
+    for event in &spec.events {
+        let at = (event.at_s * 1e9) as i64;
+        match event.routed {
+            Some(true) => periods.extend(since.take().map(|from| (from, at))),
+            Some(false) => since = since.or(Some(at)),
+            None => {}
+        }
+    }
+    periods.extend(since.map(|from| (from, i64::MAX)));
+    periods
 }
 
 fn cause(result: &TrialResult, episode: &LossEpisode, overload: &Overload) -> Cause {
@@ -159,6 +189,7 @@ impl Told {
                 Cause::Tester => "beside a gap of the tester",
                 Cause::Host => "beside a stall of the DUT's processor",
                 Cause::Event => "after an event of the test",
+                Cause::NoRoute => "while the test advertised no route",
                 Cause::Unexplained => "unexplained",
             };
             format!("{n} {text}")
@@ -177,7 +208,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord};
+    use crate::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord, TimedEvent};
 
     const MS: u64 = 1_000_000;
 
@@ -267,6 +298,22 @@ mod tests {
         let event = |at_s, took_s| EventRecord { at_s, took_s, label: "withdraw".into() };
         result.events = vec![event(0.1, 0.0), event(0.4, 0.03)];
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained, Cause::Event, Cause::Event, Cause::Unexplained]);
+    }
+
+    #[test]
+    fn loss_while_no_route_is_advertised_is_nobodys() {
+        let (mut spec, mut result) =
+            constant(&[(0, 305, 9), (400, 401, 1), (500, 720, 9), (640, 650, 1), (900, 901, 1)]);
+        let event = |at_s, routed| TimedEvent { routed, ..TimedEvent::new(at_s, 0, "routes") };
+        spec.events = vec![event(0.3, Some(true)), event(0.5, Some(false)), event(0.6, None), event(0.7, Some(true))];
+        // The whole trial is beside one gap.
+        result.health.gap_times = vec![Held { from_ns: 0, ns: 1_000 * MS }];
+        let [none, tester] = [Cause::NoRoute, Cause::Tester];
+        assert_eq!(causes(&spec, &result, None), [none, tester, none, none, tester]);
+        spec.events.remove(0);
+        assert_eq!(causes(&spec, &result, None)[0], tester, "the routes were there before they were withdrawn");
+        spec.events.pop();
+        assert_eq!(causes(&spec, &result, None)[4], none, "they did not come again");
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Row {
 
 /// Start of the mark of a row whose figures the tester limited.
 pub const TESTER_LIMITED: &str = "tester-limited";
+/// Unit of a figure that is a rate of frames per sending port.
+pub const FPS_PER_PORT: &str = "fps per port";
 /// Mark of a row whose figures are limited by the suite.
 pub const CAPPED: &str = "limited by max_load";
 /// Start of the mark of a row with a doubt ([`crate::doubt`]).

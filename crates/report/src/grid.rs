@@ -75,9 +75,10 @@ fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
 }
 
 /// Heading of [`bits`].
-pub const BITS: &str = "Rates in bits and shares of the line";
+pub const BITS: &str = "Rates in bits, as shares of the line and of all ports together";
 
-/// The figures that are frames per second, in bits of layer 2 and as shares of the line; `None` where there are none.
+/// The figures that are frames per second and port, in bits of layer 2, as shares of the line and of all ports
+/// together; `None` where there are none.
 pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
     let mut head = vec!["Figure".to_owned()];
     head.extend(order.iter().map(|d| view.duts[*d].label()));

@@ -113,6 +113,7 @@ fn ranking(view: &View) -> Value {
                 "tied": e.tied,
                 "l2_mbps": rate.map(|r| r.l2_mbps),
                 "line_percent": rate.map(|r| r.line_percent),
+                "all_ports_pps": rate.map(|r| r.all_ports_pps),
             })).collect::<Vec<_>>(),
         })
     });

@@ -4,7 +4,7 @@
 use crate::format::number;
 use crate::rank::Ranked;
 use crate::view::{MergedRow, MergedTable, Section, View};
-use drophammer_model::outcome::{Cell, Column};
+use drophammer_model::outcome::{Cell, Column, FPS_PER_PORT};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::size::{FrameSize, PacketSize};
@@ -23,6 +23,8 @@ struct Line {
     frame_bytes: f64,
     /// The highest rate of such frames per port (RFC 2544 Appendix B).
     most_pps: f64,
+    /// Number of ports that sent.
+    senders: usize,
 }
 
 /// A rate per sending port in other terms.
@@ -32,22 +34,35 @@ pub struct Rate {
     pub l2_mbps: f64,
     /// Share of the line rate in per cent.
     pub line_percent: f64,
+    /// Frames per second of all sending ports together.
+    pub all_ports_pps: f64,
+    /// Number of ports that send.
+    pub senders: usize,
 }
 
 impl Rate {
-    /// `149 Mbit/s, 1.95 % of line`, with spaces that keep a number and its unit together.
+    /// `149 Mbit/s, 1.95 % of line; 2 ports: 444,000 fps`, with spaces that keep a number and its unit together.
     pub fn text(self) -> String {
         let (bits, unit) = match self.l2_mbps {
             mbps if mbps >= 1e3 => (mbps / 1e3, "Gbit/s"),
             mbps => (mbps, "Mbit/s"),
         };
-        format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(self.line_percent, "%"))
+        let line = format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(self.line_percent, "%"));
+        match self.senders {
+            0 | 1 => line,
+            n => format!("{line}; {n}\u{a0}ports: {}\u{a0}fps", number(self.all_ports_pps, "fps")),
+        }
     }
 }
 
 impl Line {
     fn rate(self, pps: f64) -> Rate {
-        Rate { l2_mbps: pps * self.frame_bytes * 8.0 / 1e6, line_percent: pps / self.most_pps * 100.0 }
+        Rate {
+            l2_mbps: pps * self.frame_bytes * 8.0 / 1e6,
+            line_percent: pps / self.most_pps * 100.0,
+            all_ports_pps: pps * self.senders as f64,
+            senders: self.senders,
+        }
     }
 
     /// The line of a trial. `None` if flows have their own rates, or the speed of a port is not known.
@@ -61,7 +76,9 @@ impl Line {
         let dut = view.duts.iter().chain(&view.tester).find(|dut| dut.name == trial.dut)?;
         let ports = &dut.records.first()?.ports;
         let mut lines: Vec<Line> = Vec::new();
-        for from in trial.spec.senders() {
+        let senders = trial.spec.senders();
+        let count = senders.len();
+        for from in senders {
             let port = ports.get(from).filter(|port| port.speed_bps > 0)?;
             let own = || flows.iter().filter(|flow| flow.from == from);
             let weights: f64 = own().map(|flow| flow.weight).sum();
@@ -72,7 +89,7 @@ impl Line {
             let line_bytes =
                 mean(&|size, v6| port.medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6)));
             let most_pps = port.medium.payload_rate(Bandwidth(port.speed_bps)) / (8.0 * line_bytes);
-            lines.push(Line { frame_bytes, most_pps });
+            lines.push(Line { frame_bytes, most_pps, senders: count });
         }
         // The rate is the same at all sending ports, so the slowest line determines the share.
         let finite = lines.into_iter().filter(|line| line.frame_bytes.is_finite() && line.most_pps > 0.0);
@@ -106,7 +123,9 @@ pub fn of_cell(view: &View, row: &MergedRow, cell: &Cell) -> Option<Rate> {
 
 /// The figure of a DUT in other terms. Its frame size is part of its key; its line is that of the trials with this size.
 pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
-    if figure.unit != "fps" || !is_figure(&figure.key) {
+    // Runs of earlier versions do not say that a rate is per port.
+    let per_port = figure.unit == FPS_PER_PORT || (figure.unit == "fps" && is_figure(&figure.key));
+    if !per_port {
         return None;
     }
     let size = figure.key.split('_').find_map(|word| word.parse::<PacketSize>().ok())?;

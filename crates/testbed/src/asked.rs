@@ -177,5 +177,5 @@ fn beside_ports(asking: Asking, over: std::time::Instant) -> Answered {
 fn questions(spec: &TrialSpec, asked: OverLink, event: usize, interval: Duration) -> Vec<TimedEvent> {
     let (interval_s, sending_s) = (interval.as_secs_f64().max(1e-3), spec.sending_time().as_secs_f64());
     let at = (0..MOST).map(|n| (n as f64 + asked.place()) * interval_s).take_while(|at_s| *at_s < sending_s);
-    at.map(|at_s| TimedEvent { at_s, event, label: asked.label().into() }).collect()
+    at.map(|at_s| TimedEvent::new(at_s, event, asked.label())).collect()
 }

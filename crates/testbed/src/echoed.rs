@@ -38,7 +38,7 @@ impl TestSetup<'_> {
                 EchoTarget::Router => "ping the router".to_owned(),
                 EchoTarget::Port(port) => format!("ping port {}", self.routing.bench.views[port].name),
             };
-            spec.events.push(TimedEvent { at_s: request.at.as_secs_f64(), event: acts.len(), label });
+            spec.events.push(TimedEvent::new(request.at.as_secs_f64(), acts.len(), label));
             let echo = Echo { family: request.family, to: *to, data: request.data() };
             acts.push(vec![(request.from, Act::Ping(echo))]);
         }

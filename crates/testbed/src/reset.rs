@@ -35,7 +35,7 @@ impl TestSetup<'_> {
     ) -> Result<(TrialResult, ResetSeen), TestError> {
         let mut spec = spec.clone();
         let after = Duration::from_secs_f64(reset.at_s);
-        let event = |at_s: f64, event: usize, label: String| TimedEvent { at_s, event, label };
+        let event = |at_s: f64, event: usize, label: String| TimedEvent::new(at_s, event, label);
         let link = reset.kind == ResetKind::Link;
         let actions: Vec<Vec<RouteAction>> = if link {
             let down = reset.down.as_secs_f64();

@@ -373,7 +373,7 @@ mod tests {
             let health = Health { dut_processor: Some(record), ..Health::default() };
             let (mut spec, mut result) = trial(Load::Constant { rate_pps }, 1.0, health);
             if event {
-                spec.events.push(TimedEvent { at_s: 0.5, event: 0, label: "routes up".into() });
+                spec.events.push(TimedEvent::new(0.5, 0, "routes up"));
             }
             let tolerance = Tolerance::of(Profile::Conformant);
             let tolerance = bear_stall(&spec, &mut result, Duration::from_millis(60), tolerance);
@@ -411,7 +411,7 @@ mod tests {
             change(&mut spec, &mut result);
             judge(&spec, &result, Read::Counts, Tolerance::of(Profile::Conformant))
         };
-        let event = || TimedEvent { at_s: 0.5, event: 0, label: "link down".into() };
+        let event = || TimedEvent::new(0.5, 0, "link down");
         assert!(judged(&|_, _| {}).is_valid(), "only the number of lost frames is read");
         assert!(!judged(&|spec, _| spec.load = Load::Steps { steps: Vec::new() }).is_valid());
         assert!(!judged(&|spec, _| spec.flows[0].per_destination = true).is_valid());

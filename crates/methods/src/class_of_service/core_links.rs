@@ -8,7 +8,7 @@ mod queues;
 pub(super) use plan::CorePlan;
 pub(super) use queues::{SHAPES, begin};
 
-use super::rows::{FULL, Fare, Steady, Trial, group, off, rank};
+use super::rows::{FULL, Fare, Steady, Trial, figures, group, off};
 use super::{CLASSES, FAMILIES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, headers, loads};
 use crate::pattern::Pattern;
 use crate::report::{note, note_of};
@@ -19,6 +19,8 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::FlowSpec;
 use queues::Queues;
 
+/// What the figures say was overloaded.
+pub(super) const OF: &str = "overloaded links between routers";
 /// Verdict on a class if no link was overloaded.
 const NOT_OVERLOADED: &str = "not known: no link between routers dropped a frame, so none was overloaded";
 
@@ -192,15 +194,14 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     match of_links {
         // A link that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
         Some(found) if !found.overloaded => {
-            note_of(
-                outcome,
-                case.pattern,
-                "no figures: no link between routers dropped a frame, so none was overloaded",
-            );
+            let why = "no link between routers dropped a frame, so none was overloaded";
+            note_of(outcome, case.pattern, format!("no figures: {why}"));
+            let missing = figures(case.pattern, classes, None, (None, None), OF);
+            outcome.ranks.extend(missing.into_iter().map(|figure| figure.beyond(why)));
         }
         Some(found) => {
-            let figures = (steady.rate(), found.error);
-            rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
+            let measured = (Some(steady.rate()), found.error);
+            outcome.ranks.extend(figures(case.pattern, classes, Some(result), measured, OF));
         }
         None => {
             note_of(
@@ -208,8 +209,8 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
                 case.pattern,
                 "the routers do not count what the queues between them drop: shares are of all that arrived",
             );
-            let figures = (steady.rate(), ends.into_iter().max_by(f64::total_cmp));
-            rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
+            let measured = (Some(steady.rate()), ends.into_iter().max_by(f64::total_cmp));
+            outcome.ranks.extend(figures(case.pattern, classes, Some(result), measured, OF));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::pattern::Pattern;
 use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, higher, lower_by_difference, percent_of};
 use crate::table::TableSpec;
 use drophammer_model::classes::ServiceClass;
-use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::size::PacketSize;
 use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
 
@@ -195,29 +195,29 @@ pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
     Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
 }
 
-/// The figures that rank routers. `of` names what was overloaded: `an output port`.
-pub(super) fn rank(
-    outcome: &mut Outcome,
+/// The figures that rank routers, without values if there is no `result`. `of` names what was overloaded: `an output
+/// port`. `rate` is that of all frames that left, in frames per second.
+pub(super) fn figures(
     pattern: &Pattern,
     classes: &[ServiceClass],
-    result: &TrialResult,
-    (rate, error): (f64, Option<f64>),
+    result: Option<&TrialResult>,
+    (rate, error): (Option<f64>, Option<f64>),
     of: &str,
-) {
+) -> Vec<RankFigure> {
     let (size, text) = (&pattern.size, pattern.size_text());
     // The first of the classes with the highest weight.
-    let best = classes.iter().rev().max_by_key(|class| class.weight);
-    if let Some(best) = best {
-        let loss = group(result, &best.name).and_then(|counts| percent_of(counts.lost, counts.offered));
+    let best = classes.iter().rev().max_by_key(|class| class.weight).map(|best| {
+        let counts = result.and_then(|result| group(result, &best.name));
+        let loss = counts.and_then(|counts| percent_of(counts.lost, counts.offered));
         let title = format!("Loss of class {} under overload, {text}", best.name);
-        let key = format!("class_of_service_{size}_loss_percent");
-        outcome.ranks.push(lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT));
-    }
+        lower_by_difference(format!("class_of_service_{size}_loss_percent"), title, "%", loss, LEAST_LOSS_PERCENT)
+    });
     let title = format!("Largest error of a share, {text}");
     let key = format!("class_of_service_{size}_error_points");
-    outcome.ranks.push(lower_by_difference(key, title, "points", error, LEAST_POINTS));
+    let share = lower_by_difference(key, title, "points", error, LEAST_POINTS);
     let title = format!("Forwarding rate of {of}, {text}");
-    outcome.ranks.push(higher(format!("class_of_service_{size}_pps"), title, "fps", Some(rate)));
+    let rate = higher(format!("class_of_service_{size}_pps"), title, "fps", rate);
+    best.into_iter().chain([share, rate]).collect()
 }
 
 #[cfg(test)]

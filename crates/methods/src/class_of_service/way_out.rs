@@ -1,7 +1,7 @@
 //! The test at one output port, that of the last port.
 
 use super::congestion::Congestion;
-use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank};
+use super::rows::{EXCESS, FULL, Fare, Steady, Trial, figures, group, off};
 use super::{CLASSES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, loads};
 use crate::pattern::Pattern;
 use crate::report::note_of;
@@ -10,6 +10,8 @@ use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Params;
 
+/// What the figures say was overloaded.
+pub(super) const OF: &str = "an overloaded output port";
 /// Verdict on a class at an output port that was not overloaded.
 const NOT_OVERLOADED: &str = "not known: more left than the output port carries, so it was not overloaded";
 
@@ -112,10 +114,13 @@ fn write(
         fare.write(outcome, pattern, trial, (i, classes.len()));
     }
     if trial.first && more_left {
-        note_of(outcome, pattern, "no figures: more left than the output port carries, so it was not overloaded");
+        let why = "more left than the output port carries, so it was not overloaded";
+        note_of(outcome, pattern, format!("no figures: {why}"));
+        let missing = figures(pattern, classes, None, (None, None), OF);
+        outcome.ranks.extend(missing.into_iter().map(|figure| figure.beyond(why)));
     } else if trial.first {
-        let figures = (rate, errors.into_iter().max_by(f64::total_cmp));
-        rank(outcome, pattern, classes, result, figures, "an overloaded output port");
+        let measured = (Some(rate), errors.into_iter().max_by(f64::total_cmp));
+        outcome.ranks.extend(figures(pattern, classes, Some(result), measured, OF));
     }
 }
 
@@ -201,7 +206,7 @@ mod tests {
     fn a_way_out_that_was_not_overloaded_has_no_figures() {
         let all = written(25);
         assert_eq!(verdicts(&all), [NOT_OVERLOADED; 3]);
-        assert!(all.ranks.is_empty(), "{:?}", all.ranks);
+        assert!(all.ranks.iter().all(|rank| rank.value.is_none() && rank.missing.is_some()), "{:?}", all.ranks);
         assert!(
             all.notes.iter().any(|note| note.contains("more left than the output port carries")),
             "{:?}",

@@ -180,9 +180,12 @@ mod tests {
             drain_s: 0.1,
         };
         let mut outcome = Outcome::default();
-        rank(&mut outcome, &pattern, &all);
-        let figure = |rank: RankFigure| (rank.key, rank.tester_limited || rank.capped);
-        (all[1].share(&all[0]), outcome.ranks.into_iter().map(figure).collect())
+        rank(&mut outcome, &pattern, &[case], &all, &Ok(()));
+        // Latency and leaks were not measured, and are there with the reason.
+        assert_eq!(outcome.ranks.len(), 5);
+        assert!(outcome.ranks.iter().all(|rank| rank.value.is_some() != rank.missing.is_some()), "{:?}", outcome.ranks);
+        let figure = |rank: RankFigure| rank.value.map(|_| (rank.key, rank.tester_limited || rank.capped));
+        (all[1].share(&all[0]), outcome.ranks.into_iter().filter_map(figure).collect())
     }
 
     #[test]

@@ -1,52 +1,105 @@
-//! The figures of the filter test that rank routers. Where a trial is missing, there is no figure: one without a value
-//! would say that the router failed.
+//! The figures of the filter test that rank routers. Where the tester spoilt a trial, its figure says so: one without a
+//! reason would say that the router failed.
 
 use super::Measured;
+use crate::filter_lists::Case;
 use crate::pattern::Pattern;
 use crate::report::{higher, lower, lower_by_difference};
-use drophammer_model::outcome::{Outcome, RankFigure};
+use crate::testbed::TestError;
+use drophammer_model::outcome::{Blame, FPS_PER_PORT, Outcome, RankFigure};
 use drophammer_model::quantity::FrameRate;
 
 /// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
 const RANKED: u64 = 10;
 
-pub(super) fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
-    let (size, text) = (&pattern.size, pattern.size_text());
-    let cases = || all.iter().filter(|one| one.case.is_some());
-    let conditions = cases().filter_map(|one| one.case).map(|case| case.conditions);
+/// Adds the figures of a pattern. `all` are the results without filters and in those of the `cases` that were reached
+/// before the test of this pattern `ended`.
+pub(super) fn rank(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    cases: &[Case],
+    all: &[Measured],
+    ended: &Result<(), TestError>,
+) {
+    let conditions = cases.iter().map(|case| case.conditions);
     let most = conditions.clone().max();
     let Some(number) = conditions.clone().find(|n| *n == RANKED).or(most) else { return };
-    let ranked = cases().find(|one| one.case.is_some_and(|case| case.conditions == number));
-    if let (Some(one), Some(without)) = (ranked, all.first()) {
-        let what = one.case.map_or(String::new(), |case| case.text());
-        if one.known {
-            let pps = one.throughput.map(FrameRate::pps);
-            let title = format!("Throughput with {what}, {text}");
-            let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
-            outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
-        }
-        // Without a throughput that is the router's own there is no whole of which to take a share.
-        if one.known && without.throughput.is_some() && !without.limited() {
-            let title = format!("Throughput with {what}, of that without filters, {text}");
-            let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", one.share(without));
-            let tester_limited = one.tester_limited || one.at_line_rate;
-            outcome.ranks.push(RankFigure { tester_limited, capped: one.capped, ..figure });
-        }
-        // A valid trial without latency is one in which no frame arrived.
-        if let (Some(_), Some(whole)) = (&one.latency, without.latency_us(50.0)) {
-            let latency = one.latency_us(50.0).map(|with| with / whole * 100.0);
-            let title = format!("Median latency with {what}, of that without filters, {text}");
-            outcome.ranks.push(lower(format!("latency_filters_{size}_{number}_percent"), title, "%", latency));
-        }
+    let Some(case) = cases.iter().find(|case| case.conditions == number) else { return };
+    let one = all.iter().find(|one| one.case.is_some_and(|case| case.conditions == number));
+    let spoilt = match ended {
+        Err(TestError::Unfit(why)) => Some(why.join("; ")),
+        _ => None,
+    };
+    let what = case.text();
+    let titled = |title: &str| format!("{title}, {}", pattern.size_text());
+    let mut figures = vec![throughput(pattern, number, &titled(&format!("Throughput with {what}")), one)];
+    if let Some(without) = all.first().filter(|one| !one.is_lossy()) {
+        let title = titled(&format!("Throughput with {what}, of that without filters"));
+        figures.push(share(pattern, number, &title, one, without));
+        let title = titled(&format!("Median latency with {what}, of that without filters"));
+        figures.push(latency(pattern, number, &title, one, without));
     }
-    let sum = |of: fn(&Measured) -> Option<u64>| cases().map(of).sum::<Option<u64>>().map(|frames| frames as f64);
-    for (key, title, value) in [
-        ("leaked", "Frames leaked through filters", sum(Measured::leaked)),
-        ("denied", "Frames denied that filters permit", sum(Measured::permitted_lost)),
+    for (key, title, of) in [
+        ("leaked", "Frames leaked through filters", Measured::leaked as fn(&Measured) -> Option<u64>),
+        ("denied", "Frames denied that filters permit", Measured::permitted_lost),
     ] {
-        if value.is_some() {
-            let title = format!("{title}, {text}");
-            outcome.ranks.push(lower_by_difference(format!("filters_{size}_{key}"), title, "frames", value, 1.0));
+        let measured = || all.iter().filter(|one| one.case.is_some());
+        let sum = measured().map(of).sum::<Option<u64>>().filter(|_| measured().count() == cases.len());
+        let key = format!("filters_{}_{key}", pattern.size);
+        let figure = lower_by_difference(key, titled(title), "frames", sum.map(|frames| frames as f64), 1.0);
+        figures.push(if sum.is_some() { figure } else { figure.spoilt("not every filter had a valid trial") });
+    }
+    // Without a value, a figure of a pattern that did not come to its end says nothing of the router unless it failed.
+    let by_router = |figure: &RankFigure| figure.missing.as_ref().is_some_and(|missing| missing.by == Blame::Dut);
+    let told = |figure: RankFigure| match &spoilt {
+        _ if figure.value.is_some() || by_router(&figure) => Some(figure),
+        Some(why) => Some(figure.spoilt(why.clone())),
+        None if ended.is_err() || all.first().is_some_and(Measured::is_lossy) => None,
+        None => Some(figure),
+    };
+    outcome.ranks.extend(figures.into_iter().filter_map(told));
+}
+
+fn throughput(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>) -> RankFigure {
+    let pps = one.and_then(|one| one.throughput).map(FrameRate::pps);
+    let figure = higher(format!("filters_{}_{number}_pps", pattern.size), title, FPS_PER_PORT, pps);
+    match one {
+        Some(one) if one.known => RankFigure {
+            tester_limited: one.tester_limited,
+            capped: one.capped,
+            ..figure.because("it lost frames at every load")
+        },
+        Some(one) => figure.spoilt(one.marks.join("; ")),
+        None => figure,
+    }
+}
+
+fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
+    let percent = one.and_then(|one| one.share(without));
+    let figure = higher(format!("filters_{}_{number}_percent", pattern.size), title, "%", percent);
+    match one {
+        // Without a throughput that is the router's own there is no whole of which to take a share.
+        Some(_) if without.throughput.is_none() || without.limited() => {
+            figure.beyond("the throughput without filters is only a lower bound, so the share is not known")
         }
+        Some(one) if one.known => RankFigure {
+            tester_limited: one.tester_limited || one.at_line_rate,
+            capped: one.capped,
+            ..figure.because("it lost frames at every load")
+        },
+        Some(one) => figure.spoilt(one.marks.join("; ")),
+        None => figure,
+    }
+}
+
+fn latency(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
+    let (with, whole) = (one.and_then(|one| one.latency_us(50.0)), without.latency_us(50.0));
+    let percent = with.zip(whole).map(|(with, whole)| with / whole * 100.0);
+    let figure = lower(format!("latency_filters_{}_{number}_percent", pattern.size), title, "%", percent);
+    match one {
+        // A valid trial without latency is one in which no frame arrived.
+        Some(one) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),
+        Some(_) => figure.spoilt("no valid trial for latency, with filters or without"),
+        None => figure,
     }
 }

@@ -119,11 +119,7 @@ impl<'a> Beside<'a> {
             let (mut spec, mut actions) = (spec.clone(), Vec::new());
             for number in 0..count {
                 let (action, label) = changing.turn();
-                spec.events.push(TimedEvent {
-                    at_s: number as f64 * UPDATE_EVERY_S,
-                    event: number,
-                    label: label.into(),
-                });
+                spec.events.push(TimedEvent::new(number as f64 * UPDATE_EVERY_S, number, label));
                 actions.push(vec![action]);
             }
             let result = self.bed.routed_trial(&spec, &actions, attempts.number())?;

@@ -8,7 +8,7 @@ use crate::report::{for_each_size, higher, note, trials};
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, RankFigure};
+use drophammer_model::outcome::{FPS_PER_PORT, Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::TestSpec;
@@ -132,5 +132,5 @@ fn write(
     TABLE.add(outcome, row, trials(results), []);
     let key = format!("loss_free_{}_pps", pattern.size);
     let title = format!("Loss-free load, {}", pattern.size_text());
-    outcome.ranks.push(RankFigure { resolution: 1.0 - STEP, ..higher(key, title, "fps", Some(rate.pps())) });
+    outcome.ranks.push(RankFigure { resolution: 1.0 - STEP, ..higher(key, title, FPS_PER_PORT, Some(rate.pps())) });
 }

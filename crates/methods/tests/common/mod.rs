@@ -7,7 +7,7 @@ use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
-use drophammer_model::outcome::{Cell, Outcome, Row};
+use drophammer_model::outcome::{Blame, Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
@@ -372,6 +372,12 @@ pub fn rows(outcome: &Outcome) -> &[Row] {
 /// Value of a rank figure.
 pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
     outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no figure {key}")).value
+}
+
+/// Keys of the figures that were not measured, with the reasons; not those that the router failed.
+pub fn unmeasured(outcome: &Outcome) -> Vec<(&str, &str)> {
+    let missing = outcome.ranks.iter().filter_map(|rank| Some((rank, rank.missing.as_ref()?)));
+    missing.filter(|(_, why)| why.by != Blame::Dut).map(|(rank, why)| (rank.key.as_str(), why.why.as_str())).collect()
 }
 
 /// The pattern of this size in IPv4, both ports sending.

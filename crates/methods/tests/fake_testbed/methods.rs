@@ -1,6 +1,6 @@
 //! Each test on a testbed with known behaviour: its results must match exactly.
 
-use crate::common::{Fake, cell, pattern, rank, rows, run, secs, size};
+use crate::common::{Fake, cell, pattern, rank, rows, run, secs, size, unmeasured};
 use drophammer_methods::tester_ceiling::ceilings;
 use drophammer_methods::{METHODS, Method, TestError};
 use drophammer_model::outcome::PlotKind;
@@ -136,7 +136,9 @@ fn a_search_out_of_time_says_so_and_claims_nothing() {
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "throughput_pps"), None);
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("ran out")));
-    assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
+    assert!(bed.known.throughput.is_empty());
+    let too_long = "the search took too long; see `search_duration_max`";
+    assert_eq!(unmeasured(&outcome), [("throughput_64_pps", too_long), ("pdr_64_pps", too_long)]);
     let (_, end) = run("latency", &mut bed, &[size("64"), ("search_duration_max", secs(1.0))]);
     assert!(matches!(&end, Err(TestError::NotApplicable(why)) if why.starts_with("no throughput known: ")), "{end:?}");
 }
@@ -274,7 +276,9 @@ fn back_to_back_has_no_answer_where_no_burst_overflows() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     end.unwrap();
-    assert!(outcome.ranks.is_empty() && cell(&outcome, 0, "average_frames").is_none());
+    assert_eq!(cell(&outcome, 0, "average_frames"), None);
+    let [(key, why)] = unmeasured(&outcome)[..] else { panic!("{:?}", outcome.ranks) };
+    assert!(key == "back_to_back_64_frames" && why.ends_with("so no burst fills a buffer"), "{key}: {why}");
     assert_eq!(rows(&outcome)[0].marks, ["faster than the tester"]);
     // If the buffer is deeper than the longest burst, the result is "at least".
     let mut bed = Fake { buffer: 100_000_000, ..Fake::new() };
@@ -318,10 +322,12 @@ fn no_recovery_is_not_a_short_one() {
     bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, _) = run("system_recovery", &mut bed, &[size("64")]);
     assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
-    assert!(rows(&outcome)[0].marks[0].contains("no loss under overload") && outcome.ranks.is_empty());
+    assert!(rows(&outcome)[0].marks[0].contains("no loss under overload"));
+    assert!(unmeasured(&outcome)[0].1.ends_with("nothing to recover from"), "{:?}", outcome.ranks);
     // At line rate there is no overload.
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
-    let (_, end) = run("system_recovery", &mut bed, &[size("64")]);
+    let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
+    assert!(unmeasured(&outcome)[0].1.ends_with("no overload is possible"), "{:?}", outcome.ranks);
     assert!(matches!(end, Err(TestError::NotApplicable(_))), "{end:?}");
 }
 
@@ -405,7 +411,8 @@ fn an_unfit_size_does_not_cost_the_others() {
     assert_eq!(end, Err(TestError::Unfit(vec!["late".into()])));
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("the tester was unfit")));
     assert_eq!(rows(&outcome)[0].trials, [1, 2]);
-    assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
+    assert!(bed.known.throughput.is_empty());
+    assert_eq!(unmeasured(&outcome), [("throughput_64_pps", "late"), ("pdr_64_pps", "late")]);
     // 64-byte frames cannot be offered even at a reduced load; 1518-byte ones can.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64 1518")]);

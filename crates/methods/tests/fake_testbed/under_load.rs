@@ -1,6 +1,6 @@
 //! The tests `overload` and `flood`: rates that are only lower bounds, and floods that the tester cannot offer.
 
-use crate::common::{Fake, method, params, pattern, rows, run, size};
+use crate::common::{Fake, method, params, pattern, rows, run, size, unmeasured};
 use drophammer_methods::{Known, LowerBound, PortView, TestError, Testbed};
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::{Cell, Outcome};
@@ -88,10 +88,10 @@ fn a_size_without_one_of_its_floods_is_not_finished() {
         let mut bed = Tester { inner: Fake::new(), unfit };
         let (method, mut outcome) = (method("flood"), Outcome::default());
         let end = method.run(&mut bed, &params(method, false, &[size("64")]), &mut outcome);
-        (rows(&outcome).len(), outcome.ranks.len(), end)
+        (rows(&outcome).len(), outcome.ranks.len(), unmeasured(&outcome).len(), end)
     };
     let late = || Err(TestError::Unfit(vec!["late".into()]));
-    assert_eq!(flooded(None), (3, 3, Ok(())));
-    assert_eq!(flooded(Some(" to own:")), (2, 2, late()));
-    assert_eq!(flooded(Some("flood 64")), (0, 0, late()));
+    assert_eq!(flooded(None), (3, 3, 0, Ok(())));
+    assert_eq!(flooded(Some(" to own:")), (2, 3, 1, late()));
+    assert_eq!(flooded(Some("flood 64")), (0, 3, 3, late()));
 }

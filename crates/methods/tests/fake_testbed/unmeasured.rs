@@ -1,10 +1,10 @@
-//! A figure without a value says that the router failed. Where the tester was unfit, or time was short, there is none;
-//! what needs no throughput is measured without one.
+//! A figure without a value says that the router failed, or why it was not measured: the tester was unfit, or time was
+//! short. What needs no throughput is measured without one.
 
-use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size};
+use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size, unmeasured};
 use drophammer_methods::{Known, PortView, TestError, Testbed};
 use drophammer_model::filter::FilterList;
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Blame, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
@@ -91,9 +91,10 @@ fn one_filter(bed: &mut Filtered, over: &[(&str, ParamValue)]) -> (Outcome, Resu
     (outcome, end)
 }
 
-/// Keys of the figures, without the frame size, and whether they have a value.
+/// Keys of the figures that say something of the router, and whether they have a value.
 fn figures(outcome: &Outcome) -> Vec<(&str, bool)> {
-    outcome.ranks.iter().map(|rank| (rank.key.as_str(), rank.value.is_some())).collect()
+    let known = |rank: &&RankFigure| rank.missing.as_ref().is_none_or(|missing| missing.by == Blame::Dut);
+    outcome.ranks.iter().filter(known).map(|rank| (rank.key.as_str(), rank.value.is_some())).collect()
 }
 
 const PPS: &str = "filters_64_10_pps";
@@ -121,15 +122,19 @@ fn filters_whose_search_has_no_result_have_no_figure_of_it() {
     let outcome = filters(fast, slow, "", &[("search_duration_max", secs(2.0))]);
     marked(&outcome, "not found within the time for its search");
     assert_eq!(figures(&outcome), [(LATENCY, true), (LEAKED, true), (DENIED, true)]);
+    let reasons = unmeasured(&outcome);
+    assert!(reasons[0].1.contains("not found within the time"), "{reasons:?}");
+    assert!(reasons[1].0 == PERCENT && reasons[1].1.contains("only a lower bound"), "{reasons:?}");
     // The tester was unfit at a load in the middle, or at all.
     let unfit = Fake { unfit_band_pps: (0.0, 1_000_000.0), ..Fake::new() };
     let outcome = filters(Fake::new(), unfit, "", &[]);
     marked(&outcome, "the tester could not offer");
-    assert!(figures(&outcome).is_empty(), "{:?}", outcome.ranks);
+    assert!(figures(&outcome).is_empty() && unmeasured(&outcome).len() == 5, "{:?}", outcome.ranks);
     let unfit = Fake { unfit_above_pps: 0.0, ..Fake::new() };
     let outcome = filters(Fake::new(), unfit, "", &[]);
     marked(&outcome, "the search was stopped");
     assert!(figures(&outcome).is_empty() && rows(&outcome).len() == 2, "{:?}", outcome.ranks);
+    assert_eq!(unmeasured(&outcome).len(), 5);
 }
 
 #[test]
@@ -139,6 +144,7 @@ fn filters_whose_trials_were_unfit_have_no_figure_of_them() {
         let found: Vec<&str> = figures(&outcome).into_iter().map(|(key, _)| key).collect();
         let all = [PPS, PERCENT, LATENCY, LEAKED, DENIED].into_iter().filter(|key| !missing.contains(key));
         assert_eq!(found, all.collect::<Vec<_>>(), "{unfit}");
+        assert_eq!(unmeasured(&outcome).iter().map(|(key, _)| *key).collect::<Vec<_>>(), missing, "{unfit}");
     };
     without("latency, filters 64: 10", &[LATENCY]);
     without("latency, filters 64: none", &[LATENCY]);
@@ -158,7 +164,7 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
     };
     let mut bed = Fake::new();
     let all = headers(&mut bed);
-    let keys = |outcome: &Outcome| outcome.ranks.iter().map(|rank| rank.key.clone()).collect::<Vec<_>>();
+    let keys = |outcome: &Outcome| figures(outcome).iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>();
     assert_eq!(keys(&all), [share("routing"), latency("routing"), share("fragment"), latency("fragment")]);
     let latencies = |bed: &Fake| -> Vec<u64> {
         let of_latency = |(n, (spec, _)): (u64, &(TrialSpec, _))| spec.purpose.ends_with(": latency").then_some(n);
@@ -171,6 +177,8 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
         let outcome = headers(&mut spoilt);
         let wanted: Vec<String> = keys(&all).into_iter().filter(|key| !missing.contains(key)).collect();
         assert_eq!(keys(&outcome), wanted);
+        let late: Vec<_> = missing.iter().map(|key| (key.as_str(), "late")).collect();
+        assert_eq!(unmeasured(&outcome), late);
     }
     // The throughput with a routing header is not known; that with a fragment header is.
     let (with_routing, _) = bed.trials.iter().find(|(spec, _)| spec.purpose.contains("routing")).unwrap();
@@ -195,7 +203,9 @@ fn a_flood_needs_no_throughput() {
         assert_eq!((rows(&outcome).len(), cell(&outcome, 0, "throughput_pps")), (1, None), "{why}");
         assert_eq!((cell(&outcome, 0, "overload_pps"), cell(&outcome, 0, "flood_offered_pps").is_some()), (None, true));
         assert!(rows(&outcome)[0].marks.iter().any(|mark| mark.contains(why)), "{:?}", rows(&outcome)[0].marks);
-        assert_eq!(figures(&outcome), [("flood_64_pps", true), ("flood_64_answered_percent", true)]);
+        assert_eq!(figures(&outcome)[..2], [("flood_64_pps", true), ("flood_64_answered_percent", true)]);
+        let overload = outcome.ranks.iter().find(|rank| rank.key == "overload_64_pps").unwrap();
+        assert!(overload.missing.as_ref().unwrap().why.contains(why), "{overload:?}");
         assert_eq!(outcome.tables[1].rows.len(), 1, "whether it answers");
         (rank(&outcome, "flood_64_pps").unwrap(), end)
     };
@@ -234,6 +244,7 @@ fn mixed_traffic_at_the_highest_load_needs_no_throughput() {
     }
     let loss = ["mixed_128_0_loss_percent", "mixed_128_15_loss_percent"];
     assert_eq!(figures(&outcome), loss.map(|key| (key, true)));
+    assert!(unmeasured(&outcome).iter().all(|(_, why)| why.ends_with("the time was over")), "{:?}", outcome.ranks);
     // A router that loses frames at every load has a throughput of 0.
     let outcome = mixed(&mut Fake { floor: 0.5, ..Fake::new() });
     assert_eq!(rank(&outcome, "mixed_128_15_throughput_pps"), Some(0.0));
@@ -244,7 +255,7 @@ fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
     let tested = |bed: &mut Fake| {
         let (outcome, end) = run("back_to_back", bed, &[size("64"), ("max_burst_duration", secs(3.0))]);
         end.unwrap();
-        assert!(outcome.ranks.is_empty(), "{:?}", outcome.ranks);
+        assert!(figures(&outcome).is_empty() && unmeasured(&outcome).len() == 1, "{:?}", outcome.ranks);
         let empty = ["average_frames", "max_frames", "stdev_frames", "implied_buffer_s", "corrected_buffer_s"];
         assert_eq!(empty.map(|column| cell(&outcome, 0, column)), [None; 5]);
         assert_eq!(cell(&outcome, 0, "searches"), Some(0.0));
@@ -262,7 +273,7 @@ fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64 1518")]);
     end.unwrap();
     assert!(cell(&outcome, 0, "average_frames").is_some() && cell(&outcome, 1, "average_frames").is_none());
-    assert_eq!(outcome.ranks.len(), 1);
+    assert_eq!((figures(&outcome).len(), unmeasured(&outcome).len()), (1, 1));
 }
 
 /// A test that does not apply has no verdicts, so this one would pass.

@@ -12,6 +12,17 @@ pub struct TimedEvent {
     pub event: usize,
     /// Name in records and plots ("withdraw 1,000 routes").
     pub label: String,
+    /// True if the event advertises the routes to all destinations of the trial, false if it withdraws the only ones.
+    /// Until the first advertisement, and after a withdrawal, no frame can arrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed: Option<bool>,
+}
+
+impl TimedEvent {
+    /// An event that leaves the routes as they are.
+    pub fn new(at_s: f64, event: usize, label: impl Into<String>) -> TimedEvent {
+        TimedEvent { at_s, event, label: label.into(), routed: None }
+    }
 }
 
 /// An event that was carried out.

@@ -394,7 +394,7 @@ fn otherwise(bench: &Bench) -> Checked {
     let step = |rate_pps| drophammer_model::trial::LoadStep { duration_s: 0.1, rate_pps };
     let routes = Arc::new(RouteRange::internet(Family::Ipv4, 10, 1).expect("routes").into());
     let routes = Targets::Routes { routes, first: 0, count: 10 };
-    let event = TimedEvent { at_s: 0.05, event: 0, label: "nothing".into() };
+    let event = TimedEvent::new(0.05, 0, "nothing");
     let specs = [
         ("two families", spec("128", vec![one().remove(0), flow("all", Family::Ipv6, 10, 1.0)], constant(), 0.1)),
         ("a mix of sizes", spec("imix", one(), constant(), 0.1)),

@@ -344,7 +344,9 @@ fn why_missing(view: &View, dut: &str, test: &str) -> String {
 
 /// Reason why two figures with the same key are different figures; `None` if they are the same.
 fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
-    let same = a.unit == b.unit && a.scale == b.scale && a.higher_is_better == b.higher_is_better;
+    // Runs of earlier versions do not say that a rate is per port.
+    let unit = |figure: &RankFigure| figure.unit.strip_suffix(" per port").unwrap_or(&figure.unit).to_owned();
+    let same = unit(a) == unit(b) && a.scale == b.scale && a.higher_is_better == b.higher_is_better;
     match (a.title == b.title, same) {
         (true, true) => None,
         (true, false) => Some("its unit or meaning is another one".into()),

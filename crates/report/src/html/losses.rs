@@ -24,6 +24,7 @@ fn name(cause: Cause) -> &'static str {
         Cause::Tester => "gap of the tester",
         Cause::Host => "stall of the DUT's processor",
         Cause::Event => "event of the test",
+        Cause::NoRoute => "no route advertised",
         Cause::Unexplained => "unexplained",
     }
 }

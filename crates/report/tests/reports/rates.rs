@@ -76,7 +76,8 @@ fn ethernet_has_preamble_and_gap_on_the_line_and_the_fcs_in_the_bits() {
     assert_eq!(json["ranking"]["figures"][2]["duts"][0]["l2_mbps"], Value::Null, "a time has no bits");
     assert!(html.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{html}");
     for words in files(&run(&[Family::Ipv4]), ["report.txt", "report.md"]) {
-        let (_, bits) = words.split_once("Rates in bits and shares of the line").expect("their table");
+        let (_, bits) =
+            words.split_once("Rates in bits, as shares of the line and of all ports together").expect("their table");
         assert!(bits.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{words}");
     }
     assert!(csv.starts_with("dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,throughput_l2_mbps,throughput_line_percent,frames_per_cpu_s,marks,trials\r\n"), "{csv}");
@@ -164,7 +165,8 @@ fn rates_of_a_test_that_the_suite_has_twice_name_the_test() {
     run.trials.push(own);
     run.earlier.insert(7_000, 1);
     let [markdown] = files(&run, ["report.md"]);
-    let (_, bits) = markdown.split_once("### Rates in bits and shares of the line").expect("their table");
+    let (_, bits) =
+        markdown.split_once("### Rates in bits, as shares of the line and of all ports together").expect("their table");
     let bits = bits.split("\n## ").next().unwrap();
     for title in ["Throughput, 64 bytes \u{2013} Throughput", "Throughput, 64 bytes \u{2013} Throughput (swap)"] {
         assert_eq!(bits.matches(&format!("| {title} |")).count(), 1, "{title}: {bits}");

@@ -1,6 +1,7 @@
 //! Traffic to routes that come and go: the time at which each is forwarded to is known to the nanosecond.
 
 use super::*;
+use drophammer_model::losses::{Cause, causes};
 use std::collections::BTreeSet;
 
 #[test]
@@ -77,6 +78,9 @@ fn the_skyline_has_the_edges_of_the_forwarding_table() {
     assert!((area - trial.received() as f64).abs() < 0.5, "{area}");
     // The routes are present twice for a second, with the same delay when they come and when they go.
     assert!((trial.received() as f64 - 200_000.0).abs() <= 2.0 * 2.0 * 1_000.0, "{}", trial.received());
+    // Nobody is to blame for frames that no route was advertised for.
+    let found = causes(&memory.trials()[0].spec, trial, None);
+    assert_eq!(found, vec![Cause::NoRoute; 3], "before, between and after the two times");
 }
 
 /// A router that forwards almost nothing is also tested at lower loads (core router test of 2001), at which it is not

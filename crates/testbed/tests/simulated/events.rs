@@ -93,7 +93,7 @@ fn a_fault_that_an_event_switches_on_begins_exactly_then() {
         |bed, device| {
             let mut spec = trial(flow(bed, None), 10_000.0, 1.0);
             bed.trial(&spec).unwrap();
-            let event = |at_s, event, label: &str| TimedEvent { at_s, event, label: label.into() };
+            let event = |at_s, event, label: &str| TimedEvent::new(at_s, event, label);
             spec.events = vec![event(0.5, 0, "on"), event(0.72345, 1, "off")];
             let faults = [Faults { drop_every: 1, ..Faults::default() }, Faults::default()];
             let result = switched(bed, device, &spec, &faults);
@@ -126,7 +126,7 @@ fn a_fault_that_begins_when_traffic_is_over_hits_nothing_and_the_trial_waits_for
             let mut spec = trial(flow(bed, None), 1_000.0, 0.2);
             bed.trial(&spec).unwrap();
             let before = bed.rig().now();
-            spec.events = vec![TimedEvent { at_s: 5.0, event: 0, label: "late".into() }];
+            spec.events = vec![TimedEvent::new(5.0, 0, "late")];
             let result = switched(bed, device, &spec, &[Faults { drop_every: 1, ..Faults::default() }]);
             assert_eq!((result.lost(), result.events[0].at_s), (0, 5.0));
             let took = bed.rig().now().since(before);

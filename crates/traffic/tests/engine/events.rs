@@ -63,7 +63,7 @@ impl Control for Gate {
 }
 
 fn event(at_s: f64, event: usize) -> TimedEvent {
-    TimedEvent { at_s, event, label: format!("event {event}") }
+    TimedEvent::new(at_s, event, format!("event {event}"))
 }
 
 /// Runs the trial on a wire with a gate; returns the gate's events with their times from the start of the trial.

@@ -47,7 +47,7 @@ fn in_steps(bench: &mut Bench, spec: &TrialSpec, step: Duration) -> (TrialResult
 fn in_several_calls_the_result_is_that_of_one() {
     let mut spec = both_ways(50_000.0, 0.05);
     spec.bin_s = Some(0.001);
-    spec.events = vec![TimedEvent { at_s: 0.02, event: 0, label: "half".into() }];
+    spec.events = vec![TimedEvent::new(0.02, 0, "half")];
     let whole = faulty().run(&spec);
     assert!(whole.lost() > 0 && whole.sum(|g| g.reordered) > 0 && whole.sum(|g| g.duplicated) > 0);
     for step in [Duration::from_micros(137), Duration::from_millis(1), Duration::from_millis(20)] {

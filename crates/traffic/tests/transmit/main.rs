@@ -245,7 +245,7 @@ impl Control for Acting {
 #[test]
 fn commands_come_while_the_loop_runs() {
     let mut spec = two(true);
-    let at = |at_s, event| drophammer_model::trial::TimedEvent { at_s, event, label: "act".into() };
+    let at = |at_s, event| drophammer_model::trial::TimedEvent::new(at_s, event, "act");
     spec.events = vec![at(0.001, 0), at(0.002, 1)];
     let (mut bench, _) = joined(1, u64::MAX);
     let mut traffic = on_queues(&spec, 1);

@@ -223,10 +223,10 @@ fn ranks(view: &View) -> String {
         "tied",
         "l2_mbps",
         "line_percent",
-        "all_ports_pps",
         "load_pps",
         "refuted",
         "doubtful",
+        "all_ports_pps",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
@@ -254,10 +254,10 @@ fn ranks(view: &View) -> String {
                 e.tied.to_string(),
                 end(rate.map(|r| r.l2_mbps)),
                 end(rate.map(|r| r.line_percent)),
-                end(rate.map(|r| r.all_ports_pps)),
                 end(e.figure.as_ref().and_then(|f| f.load_pps)),
                 e.refuted().to_string(),
                 e.doubtful().to_string(),
+                end(rate.map(|r| r.all_ports_pps)),
             ]);
         }
     }
@@ -280,6 +280,7 @@ fn ranks(view: &View) -> String {
             String::new(),
             text(o.rank),
             o.tied.to_string(),
+            String::new(),
             String::new(),
             String::new(),
             String::new(),

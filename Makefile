@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz bench bench-ports package test-package clean-lab
+.PHONY: help run test test-long test-all fuzz bench bench-ports package test-package clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -20,10 +20,16 @@ run: ## install what is missing, build, run suites/quick-look.yaml and write its
 	cargo build --release --locked -p drophammer-cli
 	$(DROPHAMMER) run $(SUITE) $(ARGS)
 
-test: ## install what is missing, run all tests, clippy and the format check
+test: ## install what is missing, run all tests but the long real runs, clippy and the format check
 	@scripts/setup test
 	cargo test --workspace --locked
 	@scripts/lint
+
+test-long: ## run the tests that test leaves out: real routers, real time
+	@scripts/setup test
+	cargo test --workspace --locked -- --ignored
+
+test-all: test test-long ## both
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (60); installs cargo-fuzz if it is missing
 	@scripts/fuzz

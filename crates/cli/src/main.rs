@@ -1,4 +1,35 @@
 //! The `drophammer` command: arguments, progress, exit codes.
+//!
+//! # Commands other than run
+//!
+//! `drophammer listen` counts the frames that arrive at an interface (`testbed/src/listen.rs`) by `wire::conversation`,
+//! without a rig. `drophammer bgp` is a rig of one port with one emulated router (`testbed/src/speaker.rs`).
+//! `drophammer blast --dut` brings a router up as a run does (`testbed::real`), with the addresses of a suite of two
+//! ports.
+//!
+//! `run --live` serves a page from threads of its own, one per connection (`cli/src/live.rs`). The observer tells them
+//! each event. `live/request.rs` reads the requests: the server has only four paths, so it needs no web library. One
+//! more thread (`live/rates.rs`) gets the rates of the current trial: `Progress::Traffic` hands it `Live`, and the
+//! lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
+//!
+//! `run --detach` (`cli/src/detach.rs`) starts the program again, in a session of its own, before the run does anything
+//! else. Each run names and locks its process in `process.jsonl` (`cli/src/running.rs`). From this file `watch` and
+//! `stop` (`cli/src/watch.rs`) know whether the run goes on.
+//!
+//! `drophammer history` (`report/src/compare/history.rs`) compares run after run. `drophammer doctor`
+//! (`cli/src/doctor.rs`) asks what a run would ask (backends, kinds, the lab) and judges the answers. It measures
+//! nothing.
+//!
+//! `drophammer compare` reads several run folders. `report/src/compare` pairs their figures by test, figure and DUT,
+//! compares them without pairing rounds (`model::statistics::compare_unpaired`), and names the conditions that differ.
+//!
+//! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each
+//! test). `lab/src/by_hand.rs` makes the configuration for the role: that of FRR and BIRD from the templates of their
+//! kinds, that of other makers from templates of their own.
+//!
+//! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports
+//! in a loop, runs the methods of `methods/src/selftest/` on it, starts the reference device once per fault, and
+//! computes the verdict. `port/src/auto.rs` chooses the backend of a run that names none.
 
 // These macros panic when a pipe is closed; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

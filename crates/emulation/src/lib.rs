@@ -4,6 +4,35 @@
 //! a list of protocols. [`device::Devices`] are the devices of one port. All protocols implement [`protocol::Protocol`]: [`arp`], [`nd`],
 //! [`ping`], [`banner`] and [`bgp`] are the first; [`protocol::PROTOCOLS`] lists all. An [`expectation`] is what a protocol must have
 //! received, for keys of any type. [`tcp`] is TCP for any number of addresses.
+//!
+//! # Emulated devices
+//!
+//! A `Device` (`emulation/src/device/`) is what the DUT sees on a link: a MAC address, up to two VLAN tags, addresses
+//! with further ranges, a gateway, one TCP stack, and protocols. `Devices` are those of one port.
+//!
+//! - **Dispatch** (`registry.rs`). A hash map finds the device by tags and MAC address. ARP requests, neighbor
+//!   solicitations and announcements go to the devices whose address or gateway they name, multicast to members,
+//!   broadcast to all devices with the same tags. Two devices with the same tags and a common MAC or IP address are
+//!   refused.
+//! - **Idle devices cost nothing.** `Devices` keeps a heap of deadlines and a queue of devices with work. A poll sends
+//!   a limited number of bytes; the remaining devices go first at the next poll.
+//! - **Headers.** Devices read packets with the `Repr` types of `wire`, not with `wire::stack::locate`: a `Repr` also
+//!   verifies lengths and checksums and returns values, while `locate` returns the positions of up to 16 headers, after
+//!   which each of these checks would remain.
+//! - **Protocols.** `trait Protocol` (`protocol.rs`) has match rules, input, poll, next deadline, command and state.
+//!   The device parses Ethernet, tags, IP and UDP. A protocol sends through `Output`. `tests/new_protocol.rs` is a
+//!   complete example.
+//! - **TCP** (`emulation/src/tcp`, smoltcp inside) belongs to the device. Protocols add addresses and listeners and
+//!   receive connections as input. `tcp/protection.rs` implements TCP MD5 and GTSM.
+//! - **Address resolution** (`device/resolution.rs`) asks for the gateway continuously and for other neighbours on
+//!   demand. A packet to an unresolved neighbour is dropped; TCP retransmits it.
+//! - **Expected state** (`expectation/`). An `Expectation` compares received with expected keys: present, missing,
+//!   wrong, unexpected, and when. BGP's keys are parts of `model::routes` (`RoutePart`); `KeyList` is for other
+//!   protocols.
+//! - **Devices of a port** (`rig/src/config.rs`) have tags, addresses, a gateway and BGP routers each.
+//!   `testbed/src/config.rs` makes one of each port of a suite and one of each VLAN sub-interface. All have the port's
+//!   MAC address, which is that of test frames. A flow gets the address of the gateway behind its tags; learning frames
+//!   (`testbed/src/learning.rs`) pass sub-interfaces too.
 
 pub mod arp;
 pub mod banner;

@@ -6,6 +6,33 @@
 //! ends, even by SIGKILL, its daemons, links, routes and mounts end with it.
 //!
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
+//!
+//! # Namespaces, guests and links
+//!
+//! The process unshares its network and mount namespaces, as an ordinary user through a user namespace. Its network
+//! namespace is the tester's; each router gets another, joined by veth pairs. The kind `external` uses real interfaces
+//! instead, and `uml` runs a User Mode Linux guest behind taps: `lab/src/kinds/uml/guest.rs` is its first process,
+//! `dut.rs` the outside, `agent.rs` their protocol. Where its links are veth pairs `links.rs` opens the packet sockets,
+//! hands them to the guest's kernel, and tells it again of frames that it misses. The guest's kernel is itself the
+//! first process of a PID namespace (`guest::hold`): it traces the guest's processes, and without it they would go on
+//! with system calls of the host.
+//!
+//! `DutKind` (`lab/src/kind.rs`) starts a DUT. `Dut` (`lab/src/dut.rs`) is all that a bench knows of a running DUT:
+//! record, liveness, counters, processor time, routes. Every kind of the lab implements `Dut`. So do the reference
+//! device in virtual time and the loop without DUT (`testbed/src/simulated.rs`).
+//!
+//! A veth pair's ring holds 256 frames. On Linux 6.16 and later, `input_queue.rs` puts a stated queue in front of it
+//! (2,048 frames, suite key `input_queue`), so that a router held off its processor for half a millisecond loses
+//! nothing. `af_packet` sends through this queue; for `af_xdp` the send ring is the queue. What does not fit is refused
+//! and counts as lost by the DUT.
+//!
+//! No clean-up code is needed. Daemons run in a PID namespace whose first process (the holder) reads a pipe from the
+//! tester. When the tester ends, for whatever reason, the pipe closes, the holder ends, and the kernel kills the
+//! namespace. Links, routes and mounts disappear with their namespaces. `/run` and `/var/tmp` are covered by empty
+//! folders, so the host's daemons are neither used nor disturbed. Only user commands of kind `external` can survive a
+//! SIGKILL; they carry a mark, and the next run or `drophammer clean` ends them. No kind changes a setting of the host.
+//! The run itself stays in the host's PID namespace, because it must see the kernel threads that forward for the
+//! router.
 
 mod autogroup;
 mod bgp;

@@ -1,4 +1,37 @@
 //! A DUT that consists of several routers of one kind, each in its own namespace.
+//!
+//! # Systems of several routers
+//!
+//! A DUT with `topology` is several routers. `model::topology::System` deals the ports among them and computes the role
+//! of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with alternatives
+//! (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
+//! `model/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` makes all
+//! namespaces and links first (`system/links.rs`), hands each namespace to the kind that starts a router in it
+//! (`Lab::take_site`), and is itself a `Dut`: it adds up and prefixes what its routers say. `Dut::set_core_link` takes
+//! a link between two of them down. `Dut::hops` says how many routers a frame passes; `Bench` lowers the expected TTL
+//! of flows and of extra frames by it, and gives late frames as much more time as links delay them
+//! (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both guests
+//! (`kinds/uml/link_end.rs`): the guest's driver ends for good when the host's end goes down.
+//!
+//! A loop (`topology/cycle.rs`) adds routes to a prefix of its own, a tunnel and policies to the roles
+//! (`RouterRole::{tunnels, policies}`), and says which hops a packet passes (`System::cycle`, `System::passes`).
+//! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel at which packets arrive makes
+//! the delay of a link (`lab/src/link_delay.rs`), so the queue and the speed in front of the line are the same with and
+//! without it. `Dut::router_interfaces` tells what each router counts at each interface and tunnel, `Dut::router_cpu`
+//! the processor time of each.
+//!
+//! In a mesh, routes around a link that is down follow a ring: up to routers with an odd number, and down to the
+//! others. One direction per destination keeps the routes free of loops. Two directions in all spread the detours: if
+//! two links of a mesh of four are down, all remaining ways carry the same.
+//!
+//! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. `topology/ways.rs`
+//! names what leaves one router for another (`CoreWay`), `topology/loads.rs` computes what each way carries of a full
+//! mesh of flows, and which links may go down so that the others are overloaded evenly (`System::choose_down`).
+//! `Testbed::set_core_links` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The call
+//! takes the whole set, so the result does not depend on the state before. It returns when frames between all ports
+//! arrive with the TTL that the new routes leave. This condition is the same in both testbeds, so `Dut` need not say
+//! when routes have settled. `Bench::end_test` brings all links up. Links that are down are `Record::CoreLinks` and
+//! `TrialRecord::links_down`.
 
 mod filters;
 mod links;

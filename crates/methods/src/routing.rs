@@ -1,4 +1,35 @@
 //! Interface of a route test to the emulated routers behind the tester's ports.
+//!
+//! # Routes, from the bottom to the top
+//!
+//! In a route test some emulated routers advertise routes to the DUT, and others verify what the DUT advertises to
+//! them. From bottom to top:
+//!
+//! - `model::routes`: a `RouteRange` computes prefix and attributes from a route's number, and the number from a
+//!   prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` holds routes
+//!   from a file (`testbed/src/mrt.rs`; the programs xz and zstd unpack what they have packed). Code passes
+//!   `Arc<Routes>` and index ranges.
+//! - `wire::bgp`: messages as bytes, with a packer and a walker for UPDATEs, and the error handling of RFC 7606.
+//!   Neither allocates in the hot path.
+//! - `emulation::bgp`: one router. `Session` is the state machine of RFC 4271. `AdjRibOut` holds jobs (advertise or
+//!   withdraw this range, at this pace) and packs a message whenever the send buffer has room, so a million queued
+//!   routes take a hundred bytes and a slow DUT slows the packing. `advertised.rs` remembers ranges for ROUTE-REFRESH.
+//!   `AdjRibIn` verifies received routes: it computes each route's number, checks attributes once per group and
+//!   message, and sets bits. `Routers` is the device's protocol that connects sessions to TCP; `routers/pressure.rs`
+//!   measures how long the DUT's TCP or the tester delayed a session.
+//! - `rig/src/hosts.rs`: the `Devices` of each port, polled by the packet loop during and between trials, also in
+//!   virtual time. TCP segments may leave as one large frame that the kernel segments (`Port::send_stream`); test
+//!   frames never do.
+//! - `testbed/src/routers.rs`: `BgpRouting` implements `methods::Routing` and `ControlPlane` with the sessions of a
+//!   rig. `routers/settling.rs` waits until all UPDATEs are acknowledged and every watch matches. It gives up if
+//!   nothing moves for `patience`, if nothing improves for six times as long, or if a session ends.
+//! - `methods`: `routing.rs` (trait `Routing`; `methods/tests/fake_testbed/routes.rs` has a fake), `route_tests.rs`
+//!   (parameters, families, peers), `route_traffic.rs` (traffic to routes during changes), `route_outage.rs` (lost
+//!   frames to outage times, RFC 6413 section 6.3), `route_forwarding.rs` (waits for the forwarding plane),
+//!   `route_steps.rs` (growing tables), and one file per test.
+//!
+//! `report/examples/spread.rs` sums up several runs of a suite, such as those of `suites/differences`.
+//! `testbed/examples/daemons` records sessions with real daemons; `emulation/tests/bgp_daemons` replays them.
 
 use crate::testbed::TestError;
 pub use drophammer_model::routes::{Change, Packing, PeerIndex, RouteAction};

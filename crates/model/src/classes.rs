@@ -1,4 +1,14 @@
 //! Classes of service as data: the packets of each class, and its share of an output port that is congested.
+//!
+//! # Classes of service
+//!
+//! Classes go the same way: `model::classes`, `Testbed::set_classes`, `Dut::set_classes`, `Record::Classes`,
+//! `TrialRecord::classed`. A way out (`WayOut`) is a port or a `CoreWay`; `System::classes_of` gives each router its
+//! own, at interfaces of its role, so that routers know ports only. `lab/src/traffic_classes.rs` puts them into HTB of
+//! `tc`, or into prio in guests with `scheduler: prio` (`lab/src/system/links.rs` restores the queue of a link behind
+//! them), `reference/src/class_line.rs` into the line of a port. The names of their counters are in `model::classes`,
+//! because a test reads them. The trials of such a test raise no doubt: a way out that is too narrow drops frames
+//! beside an idle processor.
 
 use crate::quantity::Bandwidth;
 use crate::topology::CoreWay;

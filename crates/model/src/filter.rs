@@ -1,4 +1,14 @@
 //! Packet filters as data: lists of rules that a router applies to the packets that it forwards.
+//!
+//! # Filters
+//!
+//! A test gives the DUT packet filters as data (`model::filter`: lists of rules, each at some interfaces, on ingress or
+//! egress) by `Testbed::filter`. `Dut::set_filter` translates them for the DUT: `lab/src/packet_filter.rs` into
+//! nftables for all routers that forward with this machine's kernel, `reference/src/filter.rs` for the reference
+//! device. The bench records every change (`Record::Filter`). It marks trials with filters (`TrialRecord::filtered`),
+//! so that they contradict no figure without filters or with another number of rules (`filter_rules`). It removes the
+//! filters when the test ends, however it ends (`Bench::end_test`). Flows that must be denied say so
+//! (`FlowSpec::denied`): their loss raises no doubt.
 
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,10 @@
 //! What a router does with the labels of a packet, in words.
+//!
+//! # Labels
+//!
+//! A port's `labels` entries are `LabelConfig` (packets with a label) and `FecConfig` (packets to a network get
+//! labels); the role has them as `LabelRoute` and `PushedRoute`. The TTL model of labels (RFC 3443) is a parameter of
+//! the kind (`lab/src/ttl_model.rs`).
 
 /// What is done for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`, or `pop`. The
 /// innermost one takes the place of the label that came, if one `came`.

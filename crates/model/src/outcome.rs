@@ -1,4 +1,10 @@
 //! The results of a test: tables, plots, figures to rank by, verdicts. A report needs nothing else to show a new test.
+//!
+//! # Missing figures
+//!
+//! A figure without a value says why and who is to blame (`outcome::Missing`): the DUT failed, an attempt was spoilt,
+//! or this tester or user cannot measure it at all. Only spoilt figures change the exit code. Times without traffic are
+//! watched like trials (`Routing::watch_host`): disturbed, they are measured again or become bounds.
 
 use crate::doubt::Doubt;
 use crate::refutation::{Claim, REFUTED, Refutation};

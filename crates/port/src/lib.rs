@@ -3,6 +3,22 @@
 //! A port works in bursts: the generator fills slots that the port lends, [`Port::send`] hands them over in one call,
 //! [`Port::receive`] lends received frames. So dynamic dispatch costs once per burst, and a backend with frames in
 //! shared memory needs no copy. Between start and stop of a trial no port allocates or locks.
+//!
+//! # Time
+//!
+//! `model::Instant` is nanoseconds since the start of the run, from a `Clock` of `port`. On real interfaces the clock
+//! is `CLOCK_MONOTONIC`. Arrivals have the kernel's receive timestamp, converted from the wall clock; a step of the
+//! wall clock makes the trial invalid. With `af_xdp`, arrivals have the time at which their burst was read. So a loop
+//! with such a port (`Port::stamps_arrivals`) does not sleep while frames are awaited, for 20 ms after the last
+//! departure.
+//!
+//! In virtual time the clock jumps from event to event. The generator hands over bursts ahead of time, each frame with
+//! its own departure time, and `Clock::pass` skips time in which nothing can respond. This is faster and gives the same
+//! figures to the nanosecond (`testbed/tests/virtual_time/simulated/ahead.rs`). Frames are not copied:
+//! `wire::frame::Frame` moves from generator to router to analyzer.
+//!
+//! `lab` reads the system clock only to wait for processes; `testbed` and `cli` only to estimate the remaining time and
+//! to name files.
 
 pub mod af_packet;
 pub mod af_xdp;

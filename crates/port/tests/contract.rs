@@ -1,9 +1,10 @@
 //! The contract of every backend on real interfaces, tested over a veth pair: every frame arrives once, in order and
 //! intact, or is counted.
 //!
-//! Only a process with one thread can enter the lab, so this test has no harness. As root it also starts itself as an
-//! ordinary user, to check the error messages about missing privileges.
+//! As root it also starts itself as an ordinary user, to check the error messages about missing privileges.
 
+#[path = "../../lab/tests/anew.rs"]
+mod anew;
 #[path = "contract/discipline.rs"]
 mod discipline;
 #[path = "contract/queues.rs"]
@@ -16,9 +17,8 @@ mod tags;
 mod taps;
 #[path = "contract/times.rs"]
 mod times;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use anew::{Case, Checked};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
@@ -28,12 +28,12 @@ use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use verdicts::Verdicts;
 
-type Checked = Result<(), String>;
-type Case = (&'static str, fn(&Bench) -> Checked);
+type Named = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 19] = [
+/// The first so many cases always run.
+const ALWAYS: usize = 5;
+const CASES: [Named; 19] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
@@ -415,70 +415,58 @@ fn links(bench: &Bench) -> Checked {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|a| a == "--list") {
-        CASES.iter().for_each(|(case, _)| println!("{case}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let user = args.iter().any(|a| a == AS_USER);
-    let mut verdicts = Verdicts::begin();
-    let mut count = |name: &str, result: Checked| verdicts.count(name, result);
-    // The user ID in the kernel's status file shows whether this runs as root.
-    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
-    if root && !user && filter.is_empty() {
-        count("as an ordinary user", run_as_nobody());
-    }
-    let lab = match Lab::enter(&LabOptions::default()) {
-        Ok(lab) => lab,
-        Err(e) => {
-            println!("the lab cannot be entered: {e}");
-            return ExitCode::FAILURE;
-        }
-    };
-    if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
-        println!("{e}");
-        return ExitCode::FAILURE;
-    }
-    for backend in INTERFACE_BACKENDS {
-        let name = backend.spec.name;
-        let bench = Bench { lab: &lab, name, backend, clock: SystemClock::start(), captured: false };
-        let told = (backend.usable)();
-        let usable = match links(&bench).and_then(|()| as_user(&bench)) {
-            Ok(usable) if usable != told.is_ok() => {
-                count(name, Err(format!("usable: {told:?}, but opened: {usable}")));
-                continue;
-            }
-            Ok(usable) => usable,
-            Err(e) => {
-                count(name, Err(e));
-                continue;
+    if std::env::args().any(|a| a == AS_USER) {
+        return match in_lab(|lab| INTERFACE_BACKENDS.iter().try_for_each(|backend| is_there(lab, backend).map(drop))) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                println!("{why}");
+                ExitCode::FAILURE
             }
         };
-        if user {
-            count(
-                &format!("{name} is there or says why not"),
-                check(usable || name != "af_packet", || "refused".into()),
-            );
-            continue;
-        }
-        if !usable {
-            println!("{name}: skipped, this machine does not let us use it");
-            continue;
-        }
-        for (case, run) in CASES.iter().filter(|(case, _)| format!("{case} {name}").contains(&filter)) {
-            count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
-        }
-        // The same cases with a capture around this backend, except those about the interfaces themselves.
-        let bench = Bench { captured: true, ..bench };
-        let own = CASES.iter().filter(|(case, _)| {
-            !case.contains("queue") && !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case)
-        });
-        for (case, run) in own.filter(|(case, _)| format!("{case} {name} captured").contains(&filter)) {
-            count(&format!("{case} with {name} captured"), links(&bench).and_then(|()| run(&bench)));
+    }
+    // The user ID in the kernel's status file shows whether this runs as root.
+    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
+    let mut all = vec![Case::alone("as an ordinary user", run_as_nobody).unless((!root).then_some("it needs root"))];
+    for backend in INTERFACE_BACKENDS {
+        let name = backend.spec.name;
+        all.push(Case::in_lab(format!("{name} is there or says why not"), move |lab| is_there(lab, backend).map(drop)));
+        let unusable = (backend.usable)().err();
+        // The same cases with a capture around the backend, except those about the interfaces themselves.
+        for captured in [false, true] {
+            let own = |case: &str| {
+                case.contains("queue")
+                    || ["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(&case)
+            };
+            for (at, (case, run)) in CASES.into_iter().enumerate().filter(|(_, (case, _))| !(captured && own(case))) {
+                let of = if captured { " captured" } else { "" };
+                let whole = Case::in_lab(format!("{case} with {name}{of}"), move |lab| {
+                    let bench = Bench { lab, name, backend, clock: SystemClock::start(), captured };
+                    links(&bench).and_then(|()| run(&bench))
+                });
+                let whole = whole.unless(unusable.clone());
+                all.push(if at < ALWAYS && !captured { whole } else { whole.long() });
+            }
         }
     }
-    verdicts.end()
+    anew::run(all)
+}
+
+/// Enters the lab for `body`.
+fn in_lab(body: impl Fn(&Lab) -> Checked) -> Checked {
+    let lab = Lab::enter(&LabOptions::default()).map_err(|e| format!("the lab cannot be entered: {e}"))?;
+    body(&lab)
+}
+
+/// Whether a port of the backend opens; an error if that is not what the backend tells beforehand.
+fn is_there(lab: &Lab, backend: &'static Backend) -> Result<bool, String> {
+    let name = backend.spec.name;
+    let bench = Bench { lab, name, backend, clock: SystemClock::start(), captured: false };
+    let told = (backend.usable)();
+    links(&bench)?;
+    let usable = as_user(&bench)?;
+    check(usable == told.is_ok(), || format!("{name} is usable: {told:?}, but opened: {usable}"))?;
+    check(usable || name != "af_packet", || "refused".into())?;
+    Ok(usable)
 }
 
 /// Runs this program as an ordinary user, from a folder that this user can read.

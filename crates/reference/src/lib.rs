@@ -54,6 +54,30 @@
 //! - **ICMP errors** of IPv4 are routed to their destination if the neighbour is known, otherwise they return by the
 //!   way that the packet came.
 //! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
+//!
+//! # What it shares with the tester, and what not
+//!
+//! The reference device shares sessions and TCP with `emulation`, but nothing else of BGP: it has its own RIB
+//! (`reference/src/rib`, RFC 4271 section 9.1), FIB (`fib.rs`), and reader and writer of UPDATEs
+//! (`reference/src/speaker/`). So it does not repeat mistakes of the tester. `reference/tests/device/bgp_routes.rs`
+//! compares the two implementations, `reference/tests/speakers` compares the device's reader and writer with
+//! netgauze-bgp-pkt. (netgauze cannot replace the reader: after some malformed attributes it loses the routes that RFC
+//! 7606 treats as withdrawn, and it takes twice as long.)
+//!
+//! With VLAN tags, frames belong to sub-interfaces (`interfaces.rs`); `router/forward.rs` removes tags on arrival and
+//! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`). `tunnels.rs`
+//! has the headers of GRE, `router/tunnelling.rs` the way into tunnels and out of them, and policies.
+//! `encapsulation.rs` changes headers on purpose; each change has the name of the `Deviation` that the analyzer must
+//! report. All faults start when the bench has found the device forwarding (`Dut::forwards`).
+//!
+//! With `links: veth` or `tap` the device is a separate process, so that sockets, timestamps and loops of the tester
+//! are tested as well:
+//!
+//! - `lab::Program` starts an executable on the DUT's processor and exchanges lines with it over a socket. It does not
+//!   know what it is.
+//! - `testbed/src/device/mod.rs` writes the configuration and starts this program with the hidden subcommand
+//!   `reference-device`. `process.rs` is its loop: it passes frames to the router at the kernel's time of arrival, so
+//!   decisions do not depend on scheduling. Its own losses are counted as `receive_overflow` and `transmit_refused`.
 
 mod class_line;
 mod classes;

@@ -1,6 +1,25 @@
 //! Converts a stored run into one HTML file with plots, a text table, Markdown, JSON, CSV and JUnit XML.
 //!
 //! A report depends only on the stored run, so it can be generated again at any time, also from a run that was cut off.
+//!
+//! # Parts
+//!
+//! - `model::doubt` marks figures that rest on frames lost beside an idle processor; `model::refutation` marks those
+//!   that other trials contradict.
+//! - `model::rounds` puts the records of all rounds together (rows of tables by their keys, `rounds/tables.rs`; points
+//!   of curves by category or x, `rounds/plots.rs`). `model::statistics` makes intervals and comparisons of them,
+//!   `report/src/rank.rs` the ranks.
+//! - `report/src/ending.rs` says how a run ended, for the first lines of the report and the exit code.
+//! - Texts from elsewhere pass `model::visible` and the escapes of each format (`report/tests/reports/hostile.rs`).
+//! - `report/src/rates.rs` derives bits and shares of the line from the stored trials.
+//! - `report/src/board.rs` makes the places of the DUTs by test, and sets the facts of the DUTs (`about:`) side by
+//!   side. `report/src/paragraph.rs` writes a paragraph about each test.
+//! - `report/src/published.rs` puts figures that others have published (`published:`) into columns beside those of the
+//!   run, or into tables of their own. Nothing is computed from them.
+//! - `report/src/digest.rs` makes the tables that the suite composes of cells of several tests (`digest:`).
+//! - `model::drops` knows which counters of a DUT count drops, and which of them count the same ones.
+//!   `report/src/drops.rs` sets their sum beside the frames that were lost, and `report/src/kernel_counts.rs` the
+//!   kernel's counts of the tester's interfaces beside those of the tester.
 
 pub mod baseline;
 mod board;

@@ -1,5 +1,15 @@
 //! Observation of received frames that are not test frames: counts by protocol, and the fate of extra frames sent meanwhile.
 //! Test frames do not pass through here, so the observation costs them nothing.
+//!
+//! # Other frames
+//!
+//! A frame that is not a test frame goes to the emulated devices. `Hosts::observe` (`rig/src/other.rs`) also counts it
+//! by protocol, by the table in `protocols.rs`, and sends extra frames at given times; while nobody observes, it costs
+//! one comparison per such frame, and test frames never come there. `testbed/src/extra.rs` compiles an extra frame
+//! (`model::beside::ExtraFrame`) from its headers, wrong values included. Its payload repeats a mark of 12 bytes (key
+//! of the run, number of the frame), and its identification or flow label is its number: `rig/src/extra.rs` finds the
+//! frame again by either, whatever the DUT has changed, and matches ICMP errors by the packet that they quote.
+//! `Testbed::trial_beside` does this during a trial and its drain time, `Testbed::observe` without one.
 
 use crate::extra::{Found, Sent, alterations};
 use crate::protocols::protocol;

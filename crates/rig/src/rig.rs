@@ -1,4 +1,14 @@
 //! The rig: ports, what is emulated behind them, and traffic.
+//!
+//! # The rig
+//!
+//! `rig::Rig` combines ports, clock, emulated devices and traffic. It knows neither DUTs nor tests. `apply` configures
+//! it (`testbed/src/config.rs` makes the configuration from a suite), `protocols` starts and stops sessions, `command`
+//! makes a device act, `start_traffic` starts flows, `transmit` stops and starts single ones, and `drive` runs
+//! everything until an instant or an `Event`. A trial drives traffic to its end; `drophammer blast` drives it until the
+//! user stops it. Between two calls the state of a loop is in `LaneState`, so results do not depend on the number of
+//! calls (`traffic/tests/engine/live.rs`). Another thread can stop traffic or some of its flows, or request counts,
+//! through `Live`; this costs nothing per frame.
 
 use crate::act::Act;
 use crate::config::Config;

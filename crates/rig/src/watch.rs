@@ -2,6 +2,19 @@
 //!
 //! A sentinel thread runs on the processor. During a trial it wakes every five milliseconds and records how late it wakes. It reads
 //! the counters of the processor on the processor itself, because the kernel adds an idle period only when it ends.
+//!
+//! # The watch on the host
+//!
+//! `rig::Watch` is a thread on one processor that reads the kernel's counters there and notices when it cannot run; it
+//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Dut::processor`), subtracts what the DUT used,
+//! and stores the rest with each trial. What the kernel does on that processor for the tester's ends of the links
+//! (`port::softirq_time`: softirqs that receive or send frames, since the DUT's own receive work is done by threads) is
+//! stored as the tester's share. `validity.rs` makes a trial invalid by these figures alone, never by its loss. The
+//! kernel's count of waiting includes threads of the DUT that wait for each other. What one thread waited beyond the
+//! time that all others ran is certainly the host's (`waited_least_ns`): a trial is invalid for that, one of latency
+//! for the kernel's whole count. `lab/src/autogroup.rs` gives the tester's session the processors before others.
+//! `model::held_up` counts disturbed trials and names what disturbed them. There is no watch in virtual time, and none
+//! where the DUT has no processor of its own.
 
 use crate::processors::{self, Processor};
 use crate::tasks::Tasks;

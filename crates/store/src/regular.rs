@@ -1,5 +1,11 @@
 //! Files of a folder that may come from elsewhere: such a folder may hold links to devices that never end, pipes that
 //! block whoever opens them, and files larger than the memory.
+//!
+//! # Files from elsewhere
+//!
+//! `store/src/regular.rs` reads run folders. `lab/src/configuration.rs` and `testbed/src/mrt.rs` read the files that a
+//! suite names. All of them read ordinary files only, up to a limit. Reports are written as new files, so no link is
+//! followed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,4 +1,9 @@
 //! All DUT kinds: those of the lab, and the reference device.
+//!
+//! # Roles that a test needs
+//!
+//! `TestSpec::needs_of` names them. A suite is refused if no DUT has such a role. If only some have it, the test does
+//! not apply to the others (`testbed/src/kinds.rs`). Roles of BGP are an exception: all DUTs must have them.
 
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};

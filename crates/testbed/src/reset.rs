@@ -1,4 +1,12 @@
 //! Trials during which the DUT is reset.
+//!
+//! # Resets
+//!
+//! A DUT that can be reset says so by `Dut::resets`. `lab/src/dut/daemons.rs` hands the daemons to a thread on the
+//! DUT's processor, which ends them at the stated time and starts them again as they were;
+//! `testbed/src/simulated/resettable.rs` puts a new reference device in the place of the old one, which boots for a
+//! stated virtual time. `testbed/src/reset.rs` runs the trial, during which emulated routers advertise again what they
+//! advertised before their sessions ended (`Routers::keep_routes`).
 
 use crate::bench::{Failure, failed};
 use crate::setup::TestSetup;

@@ -1,4 +1,13 @@
 //! Validity of trials. A trial that the tester itself spoilt is invalid, not lossy.
+//!
+//! # Invalid trials
+//!
+//! `testbed/src/validity.rs` detects faults of the tester: load not offered, frames lost in its own receive path,
+//! processor not available, wall clock set. An invalid trial is stored with the reasons and repeated
+//! (`methods::attempts`): three attempts if the tester is at fault, up to 20 if the host is. The limits are in
+//! [docs/honesty.md](docs/honesty.md). A load that the tester cannot offer to one DUT is offered to no DUT after it
+//! (`methods::HighestLoads`, kept by `runner.rs` for the whole run), so figures of all DUTs are of one load. A trial
+//! that a busy host spoilt says nothing about the load.
 
 use drophammer_model::held_up::{HELD_OFF, HOST_BUSY, STOLEN};
 use drophammer_model::quantity::show_duration;

@@ -1,5 +1,14 @@
 //! Computes loss, order and latency from received frames. It takes every frame that arrives at the test ports; frames
 //! that are not test frames go back to the caller.
+//!
+//! # What is counted once
+//!
+//! What only some flows need stands apart from the path of each frame (`traffic/src/analyzer/extras.rs`): counts by
+//! destination, further ports, and the delay variation from frame to frame (`ipdv.rs`).
+//!
+//! A sent frame counts once: as received if any of its arrivals is as `Arriving` says, otherwise as lost. A lost frame
+//! that arrived in another encapsulation is also in `deviations`, under the difference of its first arrival
+//! (`traffic/src/analyzer/deviating.rs`). All further such arrivals are `deviating_copies`.
 
 mod awaited;
 mod burst;

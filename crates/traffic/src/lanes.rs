@@ -3,6 +3,40 @@
 //!
 //! Lanes share no state that is written per frame. When a lane has nothing more to send, it writes its counts to its
 //! own cache line, and the others read them from there.
+//!
+//! # Lanes
+//!
+//! `--threads N` splits a trial into lanes: threads, each on its own processor, with a share of the queues (of the
+//! queues of all ports, queue i is on lane i modulo N; `traffic::Layout`). A lane sends the flows that leave by its
+//! queues and counts what arrives at them. The lane of a port's first queue serves the devices of the port; other lanes
+//! pass frames for them to it. Frames at a wrong port are counted where they arrive. Lanes exchange three numbers
+//! through cache lines that only their owner writes: when they finished sending, and frames sent and received. A stop
+//! request, a failed port or a panic in one lane ends all lanes. Virtual time has one lane.
+//!
+//! # Queues
+//!
+//! A `Port` is an interface or one of its queues (`PortInfo::queue`); `--queues M` opens M of each interface
+//! (`Backend::open_queues`). In a list of ports the queues of an interface follow each other. All frames of a flow
+//! leave by one queue. A load that the flows of a port share is one schedule: each queue sends its places of it
+//! (`Schedule::part`), so the frames leave at the same times by any number of queues. A frame arrives at any queue, and
+//! a flow of many addresses at several. Each lane with a queue of the port has a state of the flow and counts on its
+//! own. Three rules make the sum exact:
+//!
+//! - All copies of a frame arrive at one lane, because they have the same addresses and ports (RSS). The merge checks
+//!   this with the bits of all received frames, as far as the windows reach; copies on two lanes are
+//!   `Health::copies_apart` and make the trial invalid.
+//! - A frame that arrives in another encapsulation may come to another queue. Lanes report these frames too, and
+//!   `outcome/deviating.rs` counts each once, as far as the windows reach; if its copies differ in several ways, by the
+//!   way of the lowest lane.
+//! - One lane receives a flow with an alternate path or with counts by destination. `Layout::for_flows` joins lanes for
+//!   this; a plan for another layout is refused (`PlanError::Apart`).
+//!
+//! Flows of several ports to the same routes behind one port share one order of these routes: sender k of n begins at
+//! the k-th n-th of it, so that together they reach each route once in as many frames as there are routes.
+//! `methods/pattern/arrivals.rs` counts the routes that got a frame. Between queues the order of frames is unknown. A
+//! flow whose frames came to several queues counts as `order_unknown` and adds nothing to the counts of reordering;
+//! reports show these as not known. So does each flow to a port whose network card has more receive queues than the
+//! port reads (`PortInfo::merges_queues`, `Layout::merging`).
 
 use crate::engine::{Control, Course, LanePort, LaneState};
 use crate::live::Board;

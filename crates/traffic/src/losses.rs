@@ -1,4 +1,18 @@
 //! Lost frames of a flow as runs of sequence numbers, determined after the trial, a word of 64 frames at a time.
+//!
+//! # When frames were lost
+//!
+//! After the trial, each lane reads the windows of its flows a word of 64 frames at a time and makes runs of lost
+//! sequence numbers (`traffic/src/losses.rs`); nothing is done for it while frames arrive. Frames that the tester's own
+//! ring refused are no losses: the generator counts them by flow and remembers them as runs (`generator/refusals.rs`),
+//! and a flow with more of them has no times. `outcome/losses.rs` takes the scheduled departures of both ends of each
+//! run and joins what is at most 2 ms apart to the episodes of the trial (`TrialResult::losses`). A trial keeps 64;
+//! where there would be more, the distance is doubled until there are not, and `within_ns` says so. The loop keeps the
+//! times of its 16 longest gaps (`Health::gap_times`) and of its 64 longest silences (periods without an arrival,
+//! `Health::silences`, which are not stored), the watch those of the 64 longest stalls, all by the start of the trial.
+//! `ProcessorRecord::stall_times` has the silent parts of the stalls: while frames arrive, the DUT's own thread has the
+//! processor, and the DUT does not stand still. `model::losses` is a pure function from these timelines to a cause of
+//! each episode. The report calls it; causes are not stored.
 
 use crate::report::SenderReport;
 use drophammer_model::trial::WITHIN_NS;

@@ -1,4 +1,9 @@
 //! Merges the reports of lanes into the result of a trial.
+//!
+//! # Reports
+//!
+//! `LaneReport` is everything that a lane has counted, as serde data. `traffic::outcome::merge` is a pure function from
+//! the reports of all lanes to a `TrialResult`. `outcome/flows.rs` merges the states of one flow.
 
 mod destinations;
 mod deviating;

@@ -1,11 +1,10 @@
 //! A trial on two threads over real interfaces: two veth pairs, each with one end on either thread. Every frame is
 //! counted.
-//!
-//! Only a process with one thread can enter the lab, so this test has no harness.
 
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
+#[path = "../../lab/tests/anew.rs"]
+mod anew;
 
+use anew::Case;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
@@ -15,7 +14,6 @@ use drophammer_traffic::{Control, Layout, Neighbour, Plan, SendFrame, Timing, ru
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
 /// There are no hosts behind these ports.
 struct Nobody;
@@ -102,11 +100,5 @@ fn checked() -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().any(|a| a == "--list") {
-        println!("two_threads_count_every_frame: test");
-        return ExitCode::SUCCESS;
-    }
-    let mut verdicts = Verdicts::begin();
-    verdicts.count("two_threads_count_every_frame", checked());
-    verdicts.end()
+    anew::run(vec![Case::alone("two_threads_count_every_frame", checked)])
 }

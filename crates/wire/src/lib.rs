@@ -3,6 +3,43 @@
 //!
 //! Contract of every parser: any byte string is either parsed or refused with [`Malformed`]; none panics. Emitters
 //! write into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
+//!
+//! # Frames
+//!
+//! A frame is a stack of headers (`model::traffic::Header`). Each field is a value, a list, an increment, or
+//! pseudo-random values that are the same in every trial. Lengths, types and checksums that are not given follow from
+//! the rest of the stack; given ones are sent unchanged, so wrong frames can be built. `wire::stack` converts:
+//!
+//! - `compile(headers, size, payload)` builds a frame, with the position of every field (`Place`), the checksums to
+//!   keep correct (`Checksum`) and the position of the signature. An impossible stack is a `StackError` with header,
+//!   cause and remedy; `fit` returns the next size that is large enough.
+//! - `locate(bytes)` finds the headers of a received frame (`Layers`, at most 16, no allocation, no panic) and its
+//!   payload without padding.
+//! - `decode(bytes)` returns a description from which `compile` builds the same bytes. Headers that it cannot describe
+//!   stay raw.
+//!
+//! `wire/tests/stack.rs` and the fuzz target `stack` compare these functions with each other,
+//! `wire/tests/stack_tshark.rs` with tshark. The kernel programs of `port` take the layout of a test frame from
+//! `compile` (`port/src/bpf/plain.rs`). `model::Medium` knows what a line adds to each frame (20 bytes for Ethernet;
+//! PPP over SONET).
+//!
+//! Every test frame has a signature in the last 12 bytes of its UDP payload, which fits into an IP packet of 40 bytes:
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------------------------------+-----------------------+
+//! |              Flow (20)                |  Sequence, high (12)  |
+//! +-------------------------------+-------+-----------------------+
+//! |      Sequence, low (16)       |           Check (16)          |
+//! +-------------------------------+-------------------------------+
+//! |                 Departure time, ns (32)                       |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! Sequence and time wrap; the analyzer unwraps them. The check is keyed by the secret of the run and the number of the
+//! trial, so frames of other runs and earlier trials are not counted. `traffic/src/recognize.rs` selects candidates by
+//! UDP port or signature under any headers; the analyzer then verifies the signature.
 
 pub mod arp;
 pub mod bgp;

@@ -1,4 +1,9 @@
 //! Capture files as written by tcpdump and Wireshark: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng).
+//!
+//! # Captures
+//!
+//! `wire/src/pcap.rs` reads a file. `rig/src/templates.rs` makes templates of its frames for `blast --pcap`: the
+//! headers, without the fields that differ from packet to packet.
 
 mod link;
 mod next;

@@ -1,4 +1,13 @@
 //! The kinds of DUT, each in its own file.
+//!
+//! # Forwarding beside the kernel
+//!
+//! Kind `xdp` is configured like `linux`; its fast path is a program of the kernel, assembled in `port/src/xdp_router`,
+//! and a process that holds it. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
+//! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
+//! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so no neighbour has to be known
+//! before the tester answers. A kind that forwards beside the kernel adds its counters by `Topology::also_counts`.
+//! `slow_path.rs` renames those counters of the kernel that would count less than their name says.
 
 pub mod bird;
 pub mod external;

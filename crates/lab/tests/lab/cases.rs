@@ -1,14 +1,36 @@
 //! The scenarios, and the users as whom each one runs.
 
+use crate::anew::Case;
+use crate::processes::{Program, run};
 use drophammer_lab::kinds::uml;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// A scenario, and the user as whom it runs.
-pub type Case = (&'static str, &'static str);
+/// Cases that are short and always run.
+const ALWAYS: [&str; 3] = ["linux", "frr", "killed"];
 
-/// All cases; `root` is true if this process is root.
-pub fn cases(root: bool) -> Vec<Case> {
+/// All cases.
+pub fn all() -> Vec<Case> {
+    let of = |(name, user): (&'static str, &'static str)| {
+        let case = Case::alone(format!("{name} as {user}"), move || run(&Program::copy()?, name, user));
+        // `external` changes interfaces of the host, and `ovs` gives its datapath flows late on a busy machine.
+        let case = if name.starts_with("external") || name.starts_with("ovs") { case } else { case.waits() };
+        let uml = if name.contains("uml") { uml::unfit_processor() } else { None };
+        let case = case.unless(uml.or_else(|| no_taps(name, user)));
+        if ALWAYS.contains(&name) && user != "nobody" { case } else { case.long() }
+    };
+    cases(nix::unistd::geteuid().is_root()).into_iter().map(of).collect()
+}
+
+/// User Mode Linux and Open vSwitch need taps, which some systems give to root alone.
+fn no_taps(name: &str, user: &str) -> Option<String> {
+    let taps = fs::metadata("/dev/net/tun").is_ok_and(|device| device.mode() & 0o006 == 0o006);
+    let needs = user == "nobody" && (name.contains("uml") || name.contains("ovs"));
+    (needs && !taps).then(|| "only root may open /dev/net/tun".into())
+}
+
+/// The scenarios, and the users as whom they run; `root` is true if this process is root.
+fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
     let all = [
         "linux",
         "frr",
@@ -43,31 +65,9 @@ pub fn cases(root: bool) -> Vec<Case> {
         cases.extend(own.map(|name| (name, "root")));
         cases.extend(all.map(|name| (name, "nobody")));
     }
-    if let Some(why) = uml::unfit_processor() {
-        println!("    scenarios with uml are left out: {why}");
-        cases.retain(|(name, _)| !name.contains("uml"));
-    }
-    // User Mode Linux and Open vSwitch need taps, which some systems give to root alone.
-    let taps = fs::metadata("/dev/net/tun").is_ok_and(|device| device.mode() & 0o006 == 0o006);
-    if root && !taps {
-        println!("    scenarios with uml and ovs as nobody are left out: only root may open /dev/net/tun");
-        cases.retain(|(name, user)| *user == "root" || !(name.contains("uml") || name.contains("ovs")));
-    }
     // Only once, because it takes the full time limit for a router to become ready.
     cases.push(("never-ready", if root { "root" } else { "user" }));
     cases.push(("reset-beside", if root { "root" } else { "user" }));
     cases.push(("snmp-link", if root { "root" } else { "user" }));
     cases
-}
-
-/// Lanes of cases that run at the same time, and the cases that run alone after them. Most of a case is waiting, so each
-/// user has a lane, and the case that waits for a time limit has one. `external` changes interfaces of the host, and
-/// `ovs` gives its datapath flows late on a busy machine.
-pub fn at_once(cases: Vec<Case>) -> ([Vec<Case>; 3], Vec<Case>) {
-    let is_alone = |(name, _): &Case| name.starts_with("external") || name.starts_with("ovs");
-    let (alone, together): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(is_alone);
-    let waits = |(name, _): &Case| *name == "never-ready";
-    let (waiting, others): (Vec<Case>, Vec<Case>) = together.into_iter().partition(waits);
-    let (nobody, own): (Vec<Case>, Vec<Case>) = others.into_iter().partition(|(_, user)| *user == "nobody");
-    ([waiting, own, nobody], alone)
 }

@@ -1,8 +1,10 @@
 //! The lab with real namespaces, links and daemons.
 //!
-//! The lab must be entered by a process with one thread, so this test has no harness: `main` starts itself again for
-//! each scenario, as root and as an ordinary user, and compares the state of the host before and after.
+//! The program starts itself again for each scenario, as root and as an ordinary user, and compares the state of the host
+//! before and after.
 
+#[path = "../anew.rs"]
+mod anew;
 mod bgp;
 mod cases;
 mod external;
@@ -14,10 +16,8 @@ mod processes;
 mod resets;
 mod snmp;
 mod system;
-#[path = "../verdicts/mod.rs"]
-mod verdicts;
 
-use cases::{Case, at_once, cases};
+use anew::Checked;
 use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Dut, Lab, LabOptions, Where, find};
 use drophammer_model::role::RouterRole;
@@ -26,18 +26,13 @@ use drophammer_model::trial::Family;
 use external::external;
 use hosts::{ROUNDS, exchange, is_tap, kernel_hosts, path_of};
 use ports::addressing;
-use processes::{Program, run};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use verdicts::Verdicts;
-
-type Checked = Result<(), String>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -62,40 +57,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let mut verdicts = Verdicts::begin();
-    let all = cases(nix::unistd::geteuid().is_root());
-    let chosen: Vec<Case> = all.iter().copied().filter(|(n, u)| format!("{n} as {u}").contains(&filter)).collect();
-    if args.iter().any(|a| a == "--list") {
-        chosen.iter().for_each(|(name, user)| println!("{name} as {user}: test"));
-        verdicts.leave_out(all.len());
-        return verdicts.end();
-    }
-    verdicts.leave_out(all.len() - chosen.len());
-    match Program::copy() {
-        Ok(program) => run_all(&program, chosen, &mut verdicts),
-        Err(e) => verdicts.count("a copy of this program", Err(e)),
-    }
-    verdicts.end()
-}
-
-/// Runs the cases, some of them at the same time.
-fn run_all(program: &Program, chosen: Vec<Case>, verdicts: &mut Verdicts) {
-    let verdicts = Mutex::new(verdicts);
-    let one = |(name, user): &Case| {
-        let start = Instant::now();
-        let result = run(program, name, user);
-        let told = format!("{name} as {user} ({:.2} s)", start.elapsed().as_secs_f64());
-        verdicts.lock().unwrap_or_else(PoisonError::into_inner).count(&told, result);
-    };
-    let (lanes, alone) = at_once(chosen);
-    std::thread::scope(|scope| {
-        for lane in &lanes {
-            let one = &one;
-            scope.spawn(move || lane.iter().for_each(one));
-        }
-    });
-    alone.iter().for_each(one);
+    anew::run(cases::all())
 }
 
 /// The second port has a different MTU.

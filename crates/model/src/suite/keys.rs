@@ -2,6 +2,14 @@
 //! caller, because this crate does no I/O.
 //!
 //! A key takes the place of the entry that names it, as `md5`, before the suite is read.
+//!
+//! # Secrets
+//!
+//! `model/src/suite/keys.rs` puts keys from files and the environment, which `cli/src/key_file.rs` reads, into the tree
+//! of a suite. `suite::Mask` hides them as parts of other texts: in the kept suite, its errors, records
+//! (`cli/src/masked.rs`, which leaves names and times) and logs of hooks (`kinds/external_logs.rs`). A kind renders its
+//! configuration twice: from the role, for the daemon, and from `RouterRole::without_secrets`, for the record and the
+//! folder of the run. If the two differ, the daemon reads its file from the lab's tmpfs (`configuration::store`).
 
 use super::errors::{Problems, quote};
 use super::include::Refusal;

@@ -10,6 +10,16 @@
 //! packets back over the second link. r3 sends all packets from that link into a GRE tunnel to r2 (policy routing). r2
 //! sends all packets from the tunnel over the second link to r1, where the next round begins. So each round has six
 //! hops, passes r2 and r3 twice and 2-3 once in each direction.
+//!
+//! # Loops
+//!
+//! A system of shape `loop` sends packets to one prefix in a circle (`model/src/topology/cycle.rs`): static routes, a
+//! tunnel (`RouterRole::tunnels`) and policies (`RouterRole::policies`) are data of the roles, and `System::passes`
+//! says how often a packet is sent on at each hop. Such packets do not come back, so the test `routing_loop` asks the
+//! routers: `Dut::router_interfaces` has what each counts at each interface and tunnel of its role
+//! (`model::router_interfaces`), `Dut::router_cpu` the processor time of each. `Testbed::circling_trial`
+//! (`testbed/src/circling.rs`) reads both before each attempt at a trial and when the counters stand still after it.
+//! Flows into a loop are `denied`, for no frame may arrive.
 
 use super::core::{CoreLink, address};
 use super::{Shape, System};

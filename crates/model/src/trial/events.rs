@@ -1,4 +1,11 @@
 //! Events during a trial beside its traffic: a route is withdrawn, a link goes down.
+//!
+//! # Events
+//!
+//! A trial may change routes or links at given times (`RouteAction`). `testbed` translates each action into an `Act` at
+//! a port. The loop calls `Control::event` before the frames that are due at the same instant, on every lane; the lane
+//! of the port acts. In virtual time this is exact to the nanosecond. The drain time starts after the last frame and
+//! the last event.
 
 use serde::{Deserialize, Serialize};
 

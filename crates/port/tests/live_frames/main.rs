@@ -1,16 +1,15 @@
 //! Frames generated in the kernel, over a veth pair: every one arrives once, in order and intact, equals the frame that
 //! user space would have sent, and is counted exactly; nothing is left behind.
-//!
-//! Only a process with one thread can enter the lab, so this test has no harness. It needs root and is skipped
-//! otherwise.
+//! It needs root and is left out otherwise.
 
+#[path = "../../../lab/tests/anew.rs"]
+mod anew;
 mod decode;
 mod leftovers;
-#[path = "../../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use anew::{Case, Checked};
 use decode::{decode, is_whole};
-use drophammer_lab::{Lab, LabOptions};
+use drophammer_lab::Lab;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::RouteRange;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TimedEvent, TrialResult, TrialSpec};
@@ -26,12 +25,12 @@ use drophammer_wire::signature::{LEN, TrialKey};
 use leftovers::{dropped, killed, send_for_ever};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
-use verdicts::Verdicts;
 
-type Checked = Result<(), String>;
-type Case = (&'static str, fn(&Bench) -> Checked);
+type Named = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 11] = [
+/// Cases that are short and always run.
+const ALWAYS: [&str; 2] = ["the_kernel_makes_the_frames_that_user_space_makes", "a_killed_process_leaves_nothing"];
+const CASES: [Named; 11] = [
     ("two_million_frames_arrive", two_million),
     ("the_kernel_makes_the_frames_that_user_space_makes", same_frames),
     ("tshark_finds_every_frame_whole", decoded),
@@ -435,35 +434,16 @@ fn links(bench: &Bench) -> Checked {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|a| a == "--list") {
-        CASES.iter().for_each(|(case, _)| println!("{case}: test"));
-        return ExitCode::SUCCESS;
-    }
-    if args.iter().any(|a| a == leftovers::TO_KILL) {
+    if std::env::args().any(|a| a == leftovers::TO_KILL) {
         return send_for_ever();
     }
-    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let mut verdicts = Verdicts::begin();
-    let lab = match Lab::enter(&LabOptions::default()) {
-        Ok(lab) => lab,
-        Err(e) => {
-            println!("the lab cannot be entered: {e}");
-            return ExitCode::FAILURE;
-        }
+    let case = |(name, run): Named| {
+        let whole = Case::in_lab(name, move |lab| {
+            let bench = Bench { lab, clock: SystemClock::start() };
+            links(&bench).and_then(|()| run(&bench))
+        });
+        let whole = whole.unless(live_frames::usable().err());
+        if ALWAYS.contains(&name) { whole } else { whole.long() }
     };
-    if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
-        println!("{e}");
-        return ExitCode::FAILURE;
-    }
-    match live_frames::usable() {
-        Err(reason) => println!("skipped: {reason}"),
-        Ok(()) => {
-            let bench = Bench { lab: &lab, clock: SystemClock::start() };
-            for (name, run) in CASES.iter().filter(|(name, _)| name.contains(&filter)) {
-                verdicts.count(name, links(&bench).and_then(|()| run(&bench)));
-            }
-        }
-    }
-    verdicts.end()
+    anew::run(CASES.into_iter().map(case).collect())
 }

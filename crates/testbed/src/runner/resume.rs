@@ -4,6 +4,14 @@
 //! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. If all turns are complete,
 //! those in which the tester or its host spoilt a test are measured again. The tester's own ceilings
 //! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
+//!
+//! # Resumed runs
+//!
+//! `testbed/src/runner/resume.rs` reads the records of a run that was cut off. It keeps whole turns (the tests of one
+//! round on one DUT, or on all DUTs that are up at the same time) and the tester's ceilings. Of a complete run it
+//! leaves out the turns with a test that tester or host spoilt, which are measured again; the reader orders tests by
+//! round. `RunWriter::resume` moves the rest aside. `Started::digest` says whether suite and options are the same.
+//! `runner/plan.rs` has the order of turns and the estimates.
 
 use super::Tally;
 use super::plan::turns;

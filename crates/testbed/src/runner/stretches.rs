@@ -1,5 +1,11 @@
 //! Tests of a DUT that follow each other and use the same backend. A test of rates only counts frames, so the automatic
 //! choice gives it a faster backend than one that reads times: the ports are opened again between the two.
+//!
+//! # Which backend
+//!
+//! A test says what it needs of arrivals (`Method::arrivals`). With `auto`, `runner/stretches.rs` opens the ports of a
+//! DUT again where that changes: `af_xdp` for counts, `af_packet` for times. `lab/src/receiving.rs` moves the tester's
+//! receive work to its own processors.
 
 use super::{RunError, Runner, method};
 use crate::real;

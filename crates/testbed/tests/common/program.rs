@@ -1,20 +1,14 @@
-//! A test program without harness that enters the lab, and also serves as the reference device.
+//! What a test program that enters the lab needs, which also serves as the reference device.
 
 #![allow(dead_code)] // each test file uses its part
 
 use super::{Memory, read_suite};
+use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml::guest;
-use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_testbed::{Run, device, run_suite, xdp_router};
 use std::path::Path;
 use std::process::ExitCode;
-
-#[path = "../../../lab/tests/verdicts/mod.rs"]
-pub mod verdicts;
-
-/// Attempts: another program may delay the tester until a figure is spoilt.
-const TRIES: usize = 3;
 
 /// If this process was started as a reference device, as the fast path of a router of kind `xdp`, or as a guest, runs
 /// as that until its end; `None` otherwise.
@@ -63,27 +57,4 @@ pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, 
     };
     run_suite(run, &mut memory).map_err(|e| e.to_string())?;
     Ok(memory)
-}
-
-/// A program with the one test `name`: enters the lab as the tester does, and repeats the test until it succeeds.
-pub fn one_test(name: &str, mut once: impl FnMut(&mut Lab) -> Result<(), String>) -> ExitCode {
-    if std::env::args().any(|a| a == "--list") {
-        println!("{name}: test");
-        return ExitCode::SUCCESS;
-    }
-    let mut verdicts = verdicts::Verdicts::begin();
-    let entered = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string());
-    let result = entered.and_then(|mut lab| {
-        lab.pin_current_thread(lab.cpus().tester).map_err(|e| e.to_string())?;
-        let mut last = Err("not tried".into());
-        for _ in 0..TRIES {
-            last = once(&mut lab);
-            if last.is_ok() {
-                break;
-            }
-        }
-        last
-    });
-    verdicts.count(name, result);
-    verdicts.end()
 }

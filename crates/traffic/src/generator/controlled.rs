@@ -2,6 +2,19 @@
 //!
 //! Between two such changes a generator sends a stretch of its schedule: the frames of the sending flows, at the times at which they
 //! leave in the whole schedule. Within a stretch it works as if there were no other flows, so this costs nothing per frame.
+//!
+//! # Flows that start and stop
+//!
+//! A flow of traffic under way can be started, stopped, paused and resumed (`Live::transmit`, `Rig::transmit`), at once
+//! or at a time after the start, which is the same instant on all lanes. A flow sends the frames that its schedule has
+//! from the instant at which it is started until that at which it is stopped, this one excluded. The frames in between
+//! are left out: nothing is sent late, and sequence numbers go on without a gap. Flows that share a schedule keep their
+//! own places of it. Between two such changes a generator has a schedule and a round of the sending flows alone
+//! (`generator/controlled.rs`, `Schedule::only`), so a frame costs nothing more. The loop sees a command by the same
+//! word as other requests. `intended` has only what was due while flows were to send; `GroupCounts::stopped` names the
+//! flows that were stopped and for how long. Traffic ends with its schedule, whether its flows send or not. Frames made
+//! in the kernel cannot be stopped by flow: such a command is refused, and flows with a command before the start are
+//! not given to the kernel.
 
 use super::PortGenerator;
 use crate::report::{StoppedReport, StretchReport};

@@ -5,6 +5,12 @@
 //! constant, a burst or the maximum, destinations are a range of addresses and not counted separately, and there are no events. The order
 //! of flows, the addresses, the sequence numbers and the rules for a late generator are those of user space, so the number of sent frames
 //! determines which frames were offered.
+//!
+//! # Frames made in the kernel
+//!
+//! A port may make the frames of a trial in the kernel (`Port::kernel_generator`; only `live_frames`). If the plan
+//! allows it (address ranges, no events, no counts by destination), `traffic::generator::kernel` hands over flows and
+//! schedule, and the loop only receives. `Health::kernel_generators` counts these ports.
 
 use super::catch_up::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
 use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};

@@ -1,0 +1,25 @@
+//! The program as its users meet it: each test starts `drophammer` and reads what it says and leaves behind.
+
+mod common;
+
+mod bgp;
+mod blast;
+mod by_hand;
+mod closed_pipes;
+mod command;
+mod detach;
+mod documented;
+mod examples;
+mod hostile;
+mod includes;
+mod keys;
+mod layering;
+mod listen;
+mod live;
+mod live_page;
+mod manual;
+mod output;
+mod own_interfaces;
+mod planning;
+mod prompt;
+mod resume;

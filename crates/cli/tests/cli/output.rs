@@ -1,0 +1,55 @@
+//! Reports whose output nobody reads, or that cannot be written.
+
+use crate::common::{drophammer, run, stored, text};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_report_is_complete_before_its_summary_is_printed() {
+    let out = tempfile::tempdir().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut report = drophammer();
+    report.arg("report").arg(stored()).arg("--out").arg(out.path()).stdout(full);
+    assert_eq!(report.status().unwrap().code(), Some(4));
+    assert!(out.path().join("report.html").is_file() && out.path().join("junit.xml").is_file());
+}
+
+#[test]
+fn a_terminal_that_hangs_up_is_no_error() {
+    let out = tempfile::tempdir().unwrap();
+    // script(1) gives it a terminal, and ends before the command writes there: it waits for this file.
+    let go = out.path().join("go");
+    let (exit, program) = (out.path().join("exit"), env!("CARGO_BIN_EXE_drophammer"));
+    let command = format!(
+        "trap '' HUP; (until [ -e '{}' ]; do sleep 0.02; done; '{program}' report '{}' --out '{}' 2> '{}'; echo $? > '{}') & sleep 0.1",
+        go.display(),
+        stored().display(),
+        out.path().display(),
+        out.path().join("said").display(),
+        exit.display()
+    );
+    let mut script = std::process::Command::new("script");
+    if script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::null()).status().is_err() {
+        println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
+        return;
+    }
+    std::fs::write(&go, "").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read_to_string(&exit).is_ok_and(|code| code.ends_with('\n')) {
+        assert!(Instant::now() < deadline, "there is no exit code");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = std::fs::read_to_string(out.path().join("said")).unwrap();
+    assert_eq!((std::fs::read_to_string(&exit).unwrap().as_str(), said.as_str()), ("0\n", ""));
+    assert!(out.path().join("report.html").is_file());
+}
+
+#[test]
+fn a_report_that_cannot_be_written_has_the_exit_code_of_results_that_cannot_be_stored() {
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let report = run(&["report", stored().to_str().unwrap(), "--out", file.to_str().unwrap()]);
+    assert_eq!(report.status.code(), Some(4), "{}", text(&report.stderr));
+    assert!(text(&report.stderr).contains("cannot write"), "{}", text(&report.stderr));
+}

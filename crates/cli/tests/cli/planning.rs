@@ -1,0 +1,187 @@
+//! Commands around a run: `plan`, `init`, `compare`, and `--set`.
+
+use crate::common::{kind_of, records, run, stored, suite, text};
+use std::path::Path;
+
+#[test]
+fn runs_are_held_against_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = |name: &str, capacity: &str| {
+        let dut = format!("  - {{name: known, kind: reference, capacity: {capacity}}}\n");
+        let path = suite(dir.path(), &dut, "  - throughput: {pdr: false, max_load: 200 kfps}\n");
+        let out = dir.path().join(name);
+        let output = run(&["run", path.to_str().unwrap(), "--rounds", "4", "--out", out.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        out.to_str().unwrap().to_owned()
+    };
+    let (old, slow) = (made("old", "100 kfps"), made("slow", "80 kfps"));
+    let worse = run(&["compare", &old, &slow]);
+    let said = text(&worse.stdout);
+    assert_eq!(worse.status.code(), Some(1), "{said}{}", text(&worse.stderr));
+    assert!(
+        said.contains("WORSE") && said.contains("Different conditions") && said.contains("known: configuration"),
+        "{said}"
+    );
+    let better = run(&["compare", &slow, &old, "--json"]);
+    assert_eq!(better.status.code(), Some(0), "{}", text(&better.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&better.stdout).unwrap();
+    assert_eq!(json["figures"][0]["against"][0]["verdict"], "better");
+
+    // Wrong arguments, and folders without a run.
+    assert_eq!(run(&["compare", &old]).status.code(), Some(2));
+    let refused = |folder: &str, word: &str| {
+        let output = run(&["compare", &old, folder]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(folder) && errors.contains(word) && !errors.contains("panicked"), "{errors}");
+    };
+    refused(&old, "are one run");
+    let bad = dir.path().join("bad");
+    refused(bad.to_str().unwrap(), "run.jsonl");
+    std::fs::create_dir(&bad).unwrap();
+    for content in
+        [&b"\xff\xfe\x00\n\n"[..], b"{\"record\":\"ended\",\"time\":\"\",\"interrupted\":false}\n", b"[[[[\n{}\n"]
+    {
+        std::fs::write(bad.join("run.jsonl"), content).unwrap();
+        refused(bad.to_str().unwrap(), "line 1");
+    }
+}
+
+#[test]
+fn a_plan_starts_nothing_and_says_what_the_router_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let touched = dir.path().join("touched");
+    let dut =
+        format!("  - {{name: box, kind: external, interfaces: [eth1, eth2], setup: touch {}}}\n", touched.display());
+    let path = suite(dir.path(), &dut, "  - throughput\n  - latency\nbgp: {peers_per_port: 3}\n");
+    let path = path.to_str().unwrap();
+    let output = run(&["plan", path, "--rounds", "2"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for expected in [
+        "1.  throughput  about ",
+        // One size at four loads, of a throughput that is then known.
+        "2.  latency     4 trials",
+        "2 rounds of 1 DUT,",
+        "198.18.1.1/24",
+        "198.18.64.0/18 via 198.18.1.2",
+        "AS 65001: 198.18.1.2 to 198.18.1.4 (3); IPv4",
+        "eth1, eth2",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let estimate = |args: &[&str]| {
+        let said = text(&run(args).stdout);
+        said.lines().find_map(|line| Some(line.strip_prefix("About ")?.split(" in all").next()?.to_owned())).unwrap()
+    };
+    let total = estimate(&["plan", path, "--rounds", "2"]);
+    assert_ne!(total, estimate(&["plan", path, "--rounds", "2", "--profile", "conformant"]));
+    let checked = text(&run(&["check", path, "--rounds", "2"]).stdout);
+    assert!(checked.contains(&format!("2, about {total}")), "{checked}");
+
+    let frr = run(&["plan", path, "--config", "frr", "--interfaces", "ens1,ens2"]);
+    assert!(frr.status.success() && text(&frr.stdout).contains("interface ens2") && frr.stderr.is_empty());
+    for language in ["frr", "bird", "iosxr", "junos", "sros", "linux", "vyos", "eos", "ios-xe", "routeros"] {
+        let output = run(&["plan", path, "--config", language]);
+        assert!(output.status.success() && text(&output.stdout).contains("FILL-IN-1"), "{language}");
+        assert!(text(&output.stderr).contains("--interfaces"), "{language}");
+    }
+    let wrong = run(&["plan", path, "--config", "frr", "--interfaces", "ens1"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(!touched.exists(), "no command of the suite runs");
+}
+
+#[test]
+fn a_plan_says_which_labels_are_swapped_popped_and_pushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("labels.yaml");
+    let text_of_suite = "suite: labels\nduts: [{name: a, kind: reference}]\nports:\n  - {name: p1, speed: 1 Gbit/s}\n  - name: p2\n    speed: 1 Gbit/s\n    \
+        labels: [{label: 100, out: [200]}, {label: 101}, {label: 102, out: [201, 301]}, {to: 10.99.0.0/24, out: [300]}]\n\
+        tests: [throughput]\n";
+    std::fs::write(&path, text_of_suite).unwrap();
+    let output = run(&["plan", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for expected in
+        ["100: swap to 200, to ", "101: pop, to ", "102: swap to 301, push 201, to ", "10.99.0.0/24: push 300, to "]
+    {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn a_report_runs_no_command_of_the_suite() {
+    let dir = tempfile::tempdir().unwrap();
+    let touched = dir.path().join("touched");
+    let hook = format!("touch {}", touched.display());
+    let dut = format!(
+        "  - {{name: box, kind: external, interfaces: [eth1, eth2], setup: {hook}, teardown: {hook}, alive: {hook}, counters: {hook}}}\n"
+    );
+    let suite = suite(dir.path(), &dut, "  - throughput\n");
+    // A run of a simulated router with this suite beside it, and in the record of its DUT.
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::copy(&suite, out.join("suite.yaml")).unwrap();
+    let lines = std::fs::read_to_string(stored().join("run.jsonl")).unwrap();
+    let mut changed = 0;
+    let lines = lines.lines().map(|line| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if kind_of(&record) == "dut" {
+            record["kind"] = "external".into();
+            record["config"] = serde_json::json!({"setup": hook, "teardown": hook, "alive": hook, "counters": hook});
+            changed += 1;
+        }
+        format!("{record}\n")
+    });
+    std::fs::write(out.join("run.jsonl"), lines.collect::<String>()).unwrap();
+    assert!(changed > 0);
+    let report = run(&["report", out.to_str().unwrap()]);
+    assert!(report.status.success(), "{}", text(&report.stderr));
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains(&hook));
+    assert!(!touched.exists(), "no command of the suite runs");
+}
+
+#[test]
+fn a_parameter_can_be_set_on_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path =
+        suite(dir.path(), "  - {name: known, kind: reference}\n", "  - forwarding_rate: {trial_duration: 1 ms}\n");
+    let (path, out) = (path.to_str().unwrap(), dir.path().join("out"));
+    let set = "forwarding_rate.frame_sizes=[128]";
+    assert!(run(&["run", path, "--set", set, "--out", out.to_str().unwrap()]).status.success());
+    let tests: Vec<_> = records(&out).into_iter().filter(|record| kind_of(record) == "test").collect();
+    assert_eq!(tests[0]["parameters"]["frame_sizes"], serde_json::json!(["128"]), "{}", tests[0]["parameters"]);
+    for (set, word) in [
+        ("forwarding_rate.frame_size=[64]", "frame_sizes"),
+        ("latency.loads=[1]", "no such test"),
+        ("x", "test.key=value"),
+    ] {
+        let output = run(&["check", path, "--set", set]);
+        assert_eq!(output.status.code(), Some(2), "{set}");
+        assert!(text(&output.stderr).contains(word), "{set}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_first_suite_is_written_once_and_is_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.yaml");
+    let file = file.to_str().unwrap();
+    let init = |ports: &str| run(&["init", "--ports", ports, "--out", file]);
+    for (ports, word) in [("lo", "even number"), ("a b,c", "no name of an interface"), ("lo,lo", "lo")] {
+        let output = init(ports);
+        assert_eq!(output.status.code(), Some(2), "{ports}");
+        assert!(text(&output.stderr).contains(word), "{ports}: {}", text(&output.stderr));
+        assert!(!Path::new(file).exists(), "{ports}");
+    }
+    assert_eq!(init("nosuch0,nosuch1").status.code(), Some(0));
+    let written = std::fs::read_to_string(file).unwrap();
+    assert!(written.contains("interfaces: [nosuch0, nosuch1]") && written.contains("assumed"), "{written}");
+    assert!(run(&["check", file]).status.success());
+    let again = init("nosuch2,nosuch3");
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("exists"), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), written);
+    let nobody = run(&["init", "--out", dir.path().join("other.yaml").to_str().unwrap()]);
+    assert_eq!(nobody.status.code(), Some(2), "nobody is there to ask");
+}

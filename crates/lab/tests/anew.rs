@@ -1,0 +1,140 @@
+//! A test program whose cases each run in a process of their own: a process can enter one lab, and only while it has one
+//! thread. Cases run one after the other, as most of them measure, except those that mostly wait.
+//!
+//! The program starts itself anew for each case. What a case prints is shown if it fails. Cases that take long are marked as
+//! ignored: `make test` leaves them out, `make test-all` runs them.
+
+#![allow(dead_code)] // each program uses its part
+
+use drophammer_lab::{Lab, LabOptions};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{PoisonError, RwLock};
+
+/// Result of a case: why it failed.
+pub type Checked = Result<(), String>;
+
+/// Variable in the environment of the process of a case: its name.
+const CASE: &str = "DROPHAMMER_TEST_CASE";
+
+/// Cases that run at the same time, if they may.
+const THREADS: usize = 3;
+/// A case that runs beside others reads it, and one that does not writes it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A test.
+pub struct Case {
+    name: String,
+    body: Box<dyn Fn() -> Checked + Send>,
+    /// It is left out unless all tests are asked for.
+    long: bool,
+    /// Another program may spoil it, so it may fail once.
+    again: bool,
+    /// It mostly waits, so it runs at the same time as others of this kind.
+    waits: bool,
+    /// Why this machine cannot run it.
+    left_out: Option<String>,
+}
+
+impl Case {
+    /// A case that enters a lab by itself, or none.
+    pub fn alone(name: impl Into<String>, body: impl Fn() -> Checked + Send + 'static) -> Case {
+        Case { name: name.into(), body: Box::new(body), long: false, again: false, waits: false, left_out: None }
+    }
+
+    /// A case in a lab, on the tester's processor.
+    pub fn in_lab(name: impl Into<String>, body: impl Fn(&mut Lab) -> Checked + Send + 'static) -> Case {
+        Case::alone(name, move || {
+            let mut lab = Lab::enter(&LabOptions::default()).map_err(|e| format!("the lab cannot be entered: {e}"))?;
+            lab.pin_current_thread(lab.cpus().tester).map_err(|e| e.to_string())?;
+            body(&mut lab)
+        })
+    }
+
+    /// It takes more than a few seconds.
+    #[must_use]
+    pub fn long(self) -> Case {
+        Case { long: true, ..self }
+    }
+
+    /// It measures, and another program may delay the tester until a figure is spoilt: it may fail once.
+    #[must_use]
+    pub fn again(self) -> Case {
+        Case { again: true, ..self }
+    }
+
+    /// It mostly waits, and measures nothing.
+    #[must_use]
+    pub fn waits(self) -> Case {
+        Case { waits: true, ..self }
+    }
+
+    /// It is left out if there is a reason.
+    #[must_use]
+    pub fn unless(self, why: Option<impl Into<String>>) -> Case {
+        Case { left_out: why.map(Into::into), ..self }
+    }
+}
+
+/// The case that this process is to run, if it was started for one; otherwise runs those that the arguments select.
+pub fn run(mut cases: Vec<Case>) -> ExitCode {
+    if let Ok(name) = std::env::var(CASE) {
+        let case = cases.iter().find(|case| case.name == name);
+        return match case.map_or_else(|| Err("there is no such case".to_owned()), |case| (case.body)()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                println!("{why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
+    let shown = arguments.nocapture;
+    let trial = move |Case { name, long, again, waits, left_out, .. }: Case| {
+        let title = name.clone();
+        let body = move || match left_out {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None if waits => {
+                let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+                completed(in_process(&name, again, shown))
+            }
+            None => {
+                let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+                completed(in_process(&name, again, shown))
+            }
+        };
+        Trial::ignorable_test(title, body).with_ignored_flag(long)
+    };
+    libtest_mimic::run(&arguments, cases.drain(..).map(trial).collect()).exit_code()
+}
+
+fn completed(result: Checked) -> Result<Completion, Failed> {
+    result.map(|()| Completion::Completed).map_err(Failed::from)
+}
+
+/// Runs the case of this name in a process of its own, twice if it may fail once. What it prints is shown at once if `shown`.
+fn in_process(name: &str, again: bool, shown: bool) -> Checked {
+    match once(name, shown) {
+        Err(why) if again => {
+            eprintln!("{name}: tried twice, because it failed: {why}");
+            once(name, shown)
+        }
+        other => other,
+    }
+}
+
+fn once(name: &str, shown: bool) -> Checked {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let to = || if shown { Stdio::inherit() } else { Stdio::piped() };
+    let mut command = Command::new(program);
+    command.env(CASE, name).stdin(Stdio::null()).stdout(to()).stderr(to());
+    let output = command.spawn().and_then(std::process::Child::wait_with_output).map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            Err(format!("{}\n{out}{err}", output.status))
+        }
+    }
+}

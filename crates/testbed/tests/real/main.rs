@@ -1,0 +1,65 @@
+//! Whole runs and single trials on real routers, and on the reference device as a process behind real links.
+//!
+//! Each case has a process and a lab of its own. A reference device, the fast path of a router of kind `xdp` and the first
+//! process of a guest of kind `uml` are further instances of this program.
+
+#[path = "../../../lab/tests/anew.rs"]
+mod anew;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/station.rs"]
+mod station;
+
+mod classes_uml;
+mod fixed_rate_links;
+mod forwarding_kinds;
+mod kernel_tcp;
+mod known_answers;
+mod label_capture;
+mod label_kinds;
+mod lanes;
+mod late_routes;
+mod loop_uml;
+mod loss_uml;
+mod modifiers_real;
+mod protected;
+mod route_ceiling;
+mod router_answers;
+mod router_counters;
+mod spoilt;
+mod stopped;
+mod systems;
+mod systems_uml;
+mod uml;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = common::program::as_device() {
+        return code;
+    }
+    let all = [
+        classes_uml::cases,
+        fixed_rate_links::cases,
+        forwarding_kinds::cases,
+        kernel_tcp::cases,
+        known_answers::cases,
+        label_capture::cases,
+        label_kinds::cases,
+        lanes::cases,
+        late_routes::cases,
+        loop_uml::cases,
+        loss_uml::cases,
+        modifiers_real::cases,
+        protected::cases,
+        route_ceiling::cases,
+        router_answers::cases,
+        router_counters::cases,
+        spoilt::cases,
+        stopped::cases,
+        systems::cases,
+        systems_uml::cases,
+        uml::cases,
+    ];
+    anew::run(all.into_iter().flat_map(|cases| cases()).collect())
+}

@@ -1,0 +1,236 @@
+//! A DUT whose process is stopped for 50 ms in the middle of a trial is late or loses frames. That is the DUT's fault:
+//! the trial is valid, and neither the watch on the host nor the tester is blamed.
+
+use crate::anew::{self, Checked};
+use crate::common::{Memory, read_suite};
+use drophammer_lab::{Dut, Lab, ProgramDut};
+use drophammer_methods::Testbed;
+use drophammer_methods::pattern::Pattern;
+use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::record::TrialRecord;
+use drophammer_model::suite::Suite;
+use drophammer_model::trial::{Family, Load, Validity};
+use drophammer_port::af_packet::AfPacket;
+use drophammer_port::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Session, config, device};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long the process is stopped.
+const STOP: Duration = Duration::from_millis(50);
+/// A frame that waited for the process is at least this late, one that did not is not.
+const LATE_NS: u64 = 40_000_000;
+const SECONDS: f64 = 1.0;
+/// Other programs may keep this machine so busy that a trial is rightly invalid: it then proves nothing.
+const TRIES: usize = 10;
+
+struct Case {
+    name: &'static str,
+    rate_pps: f64,
+    stopped: bool,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "without_a_stop_no_frame_is_late", rate_pps: 20_000.0, stopped: false },
+    Case { name: "a_stop_at_low_load_is_the_devices", rate_pps: 20_000.0, stopped: true },
+    Case { name: "a_stop_at_higher_load_is_the_devices", rate_pps: 100_000.0, stopped: true },
+];
+
+/// A port that reports once that a given number of frames has been sent.
+struct Counted {
+    inner: AfPacket,
+    left: Option<usize>,
+    half_sent: Sender<()>,
+}
+
+impl Port for Counted {
+    fn info(&self) -> &PortInfo {
+        self.inner.info()
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        self.inner.slots()
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        if let Some(left) = self.left {
+            self.left = left.checked_sub(frames);
+            if self.left.is_none() {
+                let _ = self.half_sent.send(());
+            }
+        }
+        self.inner.send(frames)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.inner.receive()
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.inner.counters()
+    }
+}
+
+fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(what()) }
+}
+
+fn suite() -> Suite {
+    read_suite(
+        "suite: stopped\nprofile: quick\nseed: 7\nduts: [{name: box, kind: reference, links: veth}]\nports:\n  \
+         - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\ntests:\n  - throughput\n",
+    )
+}
+
+/// The process of the device: the child of this process that was started as the device.
+fn device_process() -> Result<u32, String> {
+    let me = std::process::id().to_string();
+    let is_device = |pid: &u32| {
+        let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+        // After the name, which may contain anything: the state, then the parent.
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1).map(str::to_owned));
+        let started_as = read("cmdline").split(|b| *b == 0).nth(1).map(<[u8]>::to_vec);
+        parent.as_ref() == Some(&me) && started_as.as_deref() == Some(device::SUBCOMMAND.as_bytes())
+    };
+    let all = std::fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten();
+    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(is_device).ok_or_else(|| "the device has no process".into())
+}
+
+/// Sends a signal to a process. Returns when it has been sent.
+fn signal(name: &str, pid: u32) -> Checked {
+    let done = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().map_err(|e| e.to_string())?;
+    check(done.success(), || format!("kill -{name} {pid}"))
+}
+
+/// Waits for a message, then stops the process for [`STOP`]. Returns the longest time for which it was stopped.
+fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Duration, String> {
+    told.recv().map_err(|_| "the trial did not get to its middle")?;
+    let start = Instant::now();
+    signal("STOP", pid)?;
+    std::thread::sleep(STOP);
+    signal("CONT", pid)?;
+    Ok(start.elapsed())
+}
+
+/// Frames that the device itself has lost since it was brought up.
+fn lost_by_itself(device: &mut ProgramDut) -> Result<u64, String> {
+    let counters = device.counters().map_err(|e| e.to_string())?;
+    let count = |name: &str| counters.get(name).copied().ok_or(format!("the device does not count {name}"));
+    Ok(count("truth.receive_overflow")? + count("truth.transmit_refused")?)
+}
+
+/// The first trial of a test under the whole watch on the host, and the frames that the device itself lost meanwhile.
+fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRecord, u64), String> {
+    let clock = SystemClock::start();
+    let families = [Family::Ipv4];
+    let (half_sent, told) = channel();
+    let names: Vec<String> = device.interfaces().iter().map(|interface| interface.name.clone()).collect();
+    let half = (case.rate_pps * SECONDS / 2.0) as usize;
+    let open = |i: usize| -> Result<Box<dyn Port>, String> {
+        let inner = AfPacket::open(&names[i], clock).map_err(|e| e.to_string())?;
+        let left = (i == 0 && case.stopped).then_some(half);
+        Ok(Box::new(Counted { inner, left, half_sent: half_sent.clone() }))
+    };
+    let ports = Ports::One { ports: vec![open(0)?, open(1)?], clock: Box::new(clock) };
+    let rig = Rig::new(ports, &config::hosts(&suite.ports, &families, suite.seed));
+    let mut session = Session::new(suite.seed, suite.profile, 5);
+    let mut memory = Memory::default();
+    let pid = device_process()?;
+    let before = lost_by_itself(device)?;
+    let held = std::thread::scope(|scope| {
+        let stopping = case.stopped.then(|| scope.spawn(move || stop_when_told(&told, pid)));
+        {
+            let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
+            bed.begin_test("throughput", bed.left);
+            bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
+            let size = "64".parse().map_err(|e| format!("{e:?}"))?;
+            let pattern = Pattern {
+                size,
+                families: families.to_vec(),
+                mix: None,
+                direction: Direction::Unidirectional,
+                distribution: Distribution::NonMeshed,
+                routes: 0,
+                labels: None,
+                extensions: Vec::new(),
+                modifier: Default::default(),
+                drain_s: 0.3,
+            };
+            let load = Load::Constant { rate_pps: case.rate_pps };
+            let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
+            // The record reports a trial that other programs spoil.
+            let _ = bed.trial(&spec);
+        }
+        // No sender is left that could request a stop of the process.
+        drop(half_sent);
+        stopping
+            .map(|stopping| stopping.join().map_err(|_| "the thread that stops the device died".to_owned())?)
+            .transpose()
+    })?;
+    if let Some(held) = held {
+        check(held >= STOP, || format!("stopped for {held:?}"))?;
+    }
+    let first = memory.trials().first().map(|trial| (*trial).clone()).ok_or("no trial was stored")?;
+    Ok((first, lost_by_itself(device)? - before))
+}
+
+fn judge(case: &Case, trial: &TrialRecord, lost_by_itself: u64) -> Checked {
+    let group = &trial.result.groups[0];
+    let (lost, refused, latest) = (group.lost, group.refused, group.latency.max_ns);
+    println!("    valid; {lost} of {} frames lost, the latest came after {latest} ns", group.offered);
+    if !case.stopped {
+        return check(lost == 0 && latest < LATE_NS, || "late or lossy without a stop".into());
+    }
+    check(lost > 0 || latest >= LATE_NS, || "the stop does not show".into())?;
+    check(lost <= refused + lost_by_itself, || {
+        format!("{lost} frames lost, {refused} refused by the device's link and {lost_by_itself} lost within it")
+    })
+}
+
+fn run(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Checked {
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        let (trial, lost_by_itself) = trial(device, suite, case)?;
+        let result = match &trial.result.validity {
+            Validity::Valid => judge(case, &trial, lost_by_itself),
+            Validity::Invalid(reasons) => Err(reasons.join("; ")),
+        };
+        match (result, trial.result.validity.is_valid() && case.stopped) {
+            (Ok(()), _) => return Ok(()),
+            // A valid trial with a stop is the result.
+            (Err(e), true) => return Err(e),
+            (Err(e), false) => {
+                println!("    again: {e}");
+                last = e;
+            }
+        }
+    }
+    Err(format!("none of {TRIES} trials was valid; the last: {last}"))
+}
+
+fn bring_up(lab: &Lab, suite: &Suite, folder: &Path) -> Result<ProgramDut, String> {
+    device::bring_up(lab, &suite.duts[0], &suite.ports, suite.seed, folder, &|| false).map_err(|e| e.to_string())
+}
+
+/// A case for each load.
+pub fn cases() -> Vec<anew::Case> {
+    CASES
+        .iter()
+        .enumerate()
+        .map(|(at, case)| {
+            let whole = anew::Case::in_lab(case.name, move |lab| {
+                let (suite, folder) = (suite(), tempfile::tempdir().map_err(|e| e.to_string())?);
+                let mut device = bring_up(lab, &suite, folder.path())?;
+                let result = run(&mut device, &suite, case);
+                result.and(Box::new(device).take_down().map_err(|e| e.to_string()))
+            });
+            if at == 1 { whole } else { whole.long() }
+        })
+        .collect()
+}

@@ -1,0 +1,79 @@
+//! Replays the corpus of every fuzz target: the properties that the targets (see `fuzz/`) check hold for all stored inputs.
+
+#[path = "../../../../fuzz/src/lib.rs"]
+mod bodies;
+
+use std::path::PathBuf;
+
+fn replay(target: &str, body: fn(&[u8])) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 10, "{} files in {}", files.len(), folder.display());
+    for file in files {
+        let data = std::fs::read(&file).unwrap();
+        let done = std::panic::catch_unwind(|| body(&data));
+        assert!(done.is_ok(), "{} fails; the reason stands above", file.display());
+    }
+}
+
+#[test]
+fn wire() {
+    replay("wire", bodies::wire::run);
+}
+
+#[test]
+fn analyzer() {
+    replay("analyzer", bodies::analyzer::run);
+}
+
+#[test]
+fn hosts() {
+    replay("hosts", bodies::hosts::run);
+}
+
+#[test]
+fn router() {
+    replay("router", bodies::router::run);
+}
+
+#[test]
+fn bgp() {
+    replay("bgp", bodies::bgp::run);
+}
+
+#[test]
+fn suite() {
+    replay("suite", bodies::suite::run);
+}
+
+#[test]
+fn bgp_update() {
+    replay("bgp_update", bodies::bgp_update::run);
+}
+
+#[test]
+fn stack() {
+    replay("stack", bodies::stack::run);
+}
+
+#[test]
+fn pcap() {
+    replay("pcap", bodies::pcap::run);
+}
+
+#[test]
+fn every_target_is_replayed() {
+    let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let here = text("tests/virtual_time/corpus.rs");
+    // What reads stored runs is beyond this crate, and its corpus is replayed there.
+    let there = text("../report/tests/corpus.rs");
+    let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+    for entry in std::fs::read_dir(targets).unwrap() {
+        let target = entry.unwrap().path();
+        let target = target.file_stem().unwrap().to_str().unwrap();
+        let replayed = here.contains(&format!("replay(\"{target}\", bodies::{target}::run)"))
+            || there.contains(&format!("{target}::run(&data)"));
+        assert!(replayed, "{target} is not replayed");
+    }
+}

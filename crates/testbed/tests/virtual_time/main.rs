@@ -1,0 +1,16 @@
+//! Whole runs on reference devices in virtual time, and what needs no device: files of routes, and the corpus of the fuzz
+//! targets.
+
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/shared_clock.rs"]
+mod shared_clock;
+
+mod corpus;
+mod figures;
+mod mrt;
+mod mrt_recorded;
+mod routes;
+mod simulated;

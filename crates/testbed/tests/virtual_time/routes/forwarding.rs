@@ -1,0 +1,236 @@
+//! Tests of forwarding begin when the forwarding plane has all advertised routes, however late that is.
+
+use super::bed::faults;
+use super::*;
+use drophammer_methods::{Known, METHODS, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_reference::BgpFaults;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::simulated::Reference;
+use std::time::Duration;
+
+const LONGEST: &str =
+    "longest_match: {routes: 2000, covering: 300, frames_per_route: 5, rate: 100 kfps, drain: 100 ms, pause: 1 ms}";
+const FAILOVER: &str = "link_failover: {routes: 500, window: 5 s, rate: 100 kfps, drain: 100 ms}";
+/// Late by 3 s, and the last of 2,000 by 200 ms more.
+const LATE: &str = ", fib_delay: 3 s, fib_time_per_route: 100 us";
+
+/// Runs a test on a device that does not report the number of routes in its forwarding plane.
+fn untold(params: &str, test: &str) -> Outcome {
+    let suite = suite(params, 4, "{}", &format!("  - {test}\n"));
+    let name = test.split(':').next().unwrap();
+    let method = METHODS.iter().find(|m| m.spec().name == name).unwrap();
+    let mut outcome = Outcome::default();
+    let faults = crate::common::faults_of(&suite);
+    crate::common::with_bed(
+        &suite,
+        &[Family::Ipv4],
+        |_| {},
+        |bed, device| {
+            device.begin(faults).unwrap();
+            method.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+        },
+    );
+    outcome
+}
+
+#[test]
+fn no_frame_is_lost_to_a_table_that_comes_late() {
+    let told = completed(LATE, 4, LONGEST).1;
+    for outcome in [told, untold(LATE, LONGEST)] {
+        let column = |name| full(&outcome, "longest_match", name);
+        assert_eq!((column("right"), column("offered")[0]), (column("offered"), 10_000.0));
+        assert_eq!((column("wrong"), column("lost")), (vec![0.0; 3], vec![0.0; 3]));
+        assert!(!noted(&outcome, &["not ready"]), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn rates_are_shares_of_the_throughput_and_of_the_table_alone() {
+    let search = "final_trial_duration: 200 ms, width: 0.5, search_duration_max: 20 s, drain: 100 ms, pause: 1 ms";
+    let test = format!("longest_match: {{routes: 1000, covering: 100, frames_per_route: 20, load: 50, {search}}}");
+    let outcome = completed(", capacity: 40 kfps, buffer: 20, delay: 50 us", 4, &test).1;
+    let column = |name| full(&outcome, "longest_match", name);
+    for share in column("of_throughput_percent") {
+        about(share, 50.0, 0.2);
+    }
+    for (share, latency) in column("of_baseline_percent").into_iter().zip(column("latency_percent")) {
+        about(share, 100.0, 0.1);
+        about(latency, 100.0, 0.1);
+    }
+    let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_64_percent").unwrap();
+    about(rank.value.unwrap(), 100.0, 0.1);
+    // A value that no test has measured is not a reference for shares.
+    let given = completed(", capacity: 40 kfps, buffer: 20", 4, LONGEST).1;
+    let unknown = |row| crate::common::cell(&given, "longest_match", row, "of_throughput_percent");
+    assert_eq!((unknown(0), unknown(1), unknown(2)), (None, None, None));
+}
+
+#[test]
+fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
+    let told = completed(LATE, 4, FAILOVER).1;
+    for outcome in [told, untold(LATE, FAILOVER)] {
+        let curve = points(&outcome, "link_failover", "IPv4, link down");
+        let resolution = full(&outcome, "link_failover", "resolution_ms")[0];
+        assert_eq!(curve.len(), 500);
+        for (i, point) in (0..).zip(curve) {
+            let truth = 3_000.0 + 0.1 * f64::from(i);
+            assert!((point.y - truth).abs() <= resolution + 0.1, "{i}: {} not {truth}", point.y);
+        }
+        assert!(!noted(&outcome, &["not ready"]), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn stable_paths_of_a_late_table_lose_nothing() {
+    let flap =
+        "route_flap: {routes: 1000, flapped: 200, interval: 4 s, cycles: 1, bin: 100 ms, rate: 20 kfps, drain: 100 ms}";
+    let outcome = completed(LATE, 4, flap).1;
+    assert_eq!(full(&outcome, "route_flap", "lost"), [0.0; 2]);
+    // Late in both directions: away for 4 s.
+    let alternate = full(&outcome, "route_flap", "alternate")[1];
+    assert!((alternate - 4.0 * 4_000.0).abs() <= 2.0 * 200.0, "{alternate}");
+}
+
+#[test]
+fn what_never_comes_is_named_and_the_rest_measured() {
+    let all = internet(Family::Ipv4, 500);
+    for outcome in [completed(", blackhole_every: 100", 4, FAILOVER).1, untold(", blackhole_every: 100", FAILOVER)] {
+        let said = format!("frames to 5 of 500 routes, such as {}, did not come to the right port", all.prefix(99));
+        assert!(noted(&outcome, &["the forwarding plane was not ready", &said, "for 10 s"]), "{:?}", outcome.notes);
+        assert_eq!(full(&outcome, "link_failover", "unreachable"), [5.0]);
+    }
+    // The number of a full table reveals that it is full.
+    let outcome = completed(", fib_limit_ipv4: 1504", 4, LONGEST).1;
+    assert!(
+        noted(&outcome, &["not ready: it holds ", " routes where 2,000 belong, and came no nearer for 10 s"]),
+        "{:?}",
+        outcome.notes
+    );
+    assert!(full(&outcome, "longest_match", "lost")[0] > 0.0);
+}
+
+/// A router without the covering prefixes sends no frame astray.
+#[test]
+fn frames_that_no_covering_prefix_takes_are_not_right() {
+    let outcome = completed(", blackhole_every: 50", 4, LONGEST).1;
+    let column = |name| full(&outcome, "longest_match", name);
+    let (lost, wrong) = (column("lost"), column("wrong"));
+    assert!(lost[2] > 0.0 && wrong[2] == 0.0, "{lost:?} {wrong:?}");
+    assert_eq!(column("offered")[2], column("right")[2] + lost[2]);
+    assert_eq!(figure(&outcome, "longest_match_ipv4_stale_frames"), Some(lost[2]));
+    // Frames that a route of the table does not carry took no mask that is too short.
+    assert!(lost[1] > 0.0, "{lost:?}");
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
+}
+
+/// A bed whose router fails after the second state of `longest_match`.
+struct Failing<'a, 'b> {
+    bed: &'a mut TestSetup<'b>,
+    device: &'a Reference,
+    /// It dies in the trial of the third state. Otherwise it reads no withdrawal.
+    dies: bool,
+}
+
+impl Testbed for Failing<'_, '_> {
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.bed.trial(spec)
+    }
+
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        if self.dies && spec.purpose.ends_with(": covering prefixes alone") {
+            return Err(TestError::DutDied("killed by signal 11".into()));
+        }
+        let result = self.bed.routed_trial(spec, actions, attempt)?;
+        if !self.dies && spec.purpose.ends_with(": table and covering prefixes") {
+            faults(self.device, BgpFaults { never_reads: true, ..BgpFaults::default() });
+        }
+        Ok(result)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.bed.settle(time)
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        self.bed.routing()
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.bed.ceiling(pattern)
+    }
+
+    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+
+    fn note(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_withdrawal_that_fails_costs_the_states_before_it_nothing() {
+    let test = LONGEST.replace("pause: 1 ms", "pause: 1 ms, patience: 2 s");
+    let suite = suite("", 4, "{}", &format!("  - {test}\n"));
+    let method = METHODS.iter().find(|method| method.spec().name == "longest_match").unwrap();
+    for dies in [false, true] {
+        let mut outcome = Outcome::default();
+        let end = crate::common::with_bed(
+            &suite,
+            &[Family::Ipv4],
+            |_| {},
+            |bed, device| {
+                let mut bed = Failing { bed, device, dies };
+                method.run(&mut bed, &suite.tests[0].params, &mut outcome)
+            },
+        );
+        match end {
+            Err(TestError::DutDied(_)) => assert!(dies),
+            Err(TestError::Failed(why)) => assert!(!dies && why.starts_with("the router did not follow"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rows(&outcome, "longest_match").len(), 2);
+        let keys: Vec<&str> = outcome.ranks.iter().map(|rank| rank.key.as_str()).collect();
+        assert_eq!(keys, ["longest_match_ipv4_wrong_frames", "longest_match_ipv4_64_percent"]);
+    }
+}
+
+#[test]
+fn a_time_is_no_finer_than_the_frames_to_a_route() {
+    // 500 routes: each has a frame every 100 ms at 5 kfps, which bins of 20 ms cannot refine, and every 10 ms at 50 kfps.
+    for (rate, exact_s) in [(5, 0.1), (50, 0.02)] {
+        let traffic = format!("routes: 500, interval: 500 ms, cycles: 1, bin: 20 ms, rate: {rate} kfps");
+        let (_, outcome) = completed("", 2, &format!("convergence_skyline: {{{traffic}}}"));
+        for at in full(&outcome, "convergence_skyline", "resolution_s") {
+            about(at, exact_s, 1e-9);
+        }
+        let coarse = noted(&outcome, &["frames go to each route every 100 ms"]);
+        assert_eq!(coarse, rate == 5, "{:?}", outcome.notes);
+        for key in ["convergence_up_ipv4_s", "convergence_down_ipv4_s"] {
+            let rank = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
+            about(rank.least, exact_s, 1e-9);
+            about(rank.resolution, exact_s, 1e-9);
+        }
+        for (last, rate) in full(&outcome, "convergence_skyline", "last_s").iter().zip(full(
+            &outcome,
+            "convergence_skyline",
+            "rate_rps",
+        )) {
+            assert!(rate <= 500.0 / exact_s + 1e-6, "{rate} routes/s in {last} s");
+        }
+        let (_, outcome) = completed("", 4, &format!("route_flap: {{{traffic}, flapped: 100, pause: 1 ms}}"));
+        full(&outcome, "route_flap_events", "resolution_s").iter().for_each(|at| about(*at, exact_s, 1e-9));
+    }
+}

@@ -1,0 +1,184 @@
+//! A router that reads slowly and a tester that sends slowly look the same from outside: the test determines which of
+//! them it was, and reports it.
+
+use super::*;
+use bed::{faults, say, with};
+use drophammer_methods::METHODS;
+use drophammer_methods::routing::TableChoice;
+use drophammer_model::Instant;
+use drophammer_model::statistics::RoundFigure;
+use drophammer_port::Clock;
+use drophammer_port::simulated::SimulatedClock;
+use drophammer_reference::BgpFaults;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A clock whose waits last too long by this: the tester does not get the processor.
+struct Sluggish {
+    clock: SimulatedClock,
+    by: Rc<Cell<Duration>>,
+}
+
+impl Clock for Sluggish {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn wait(&mut self, deadline: Instant) {
+        self.clock.wait(deadline);
+        let end = self.clock.now() + self.by.get();
+        while self.clock.now() < end {
+            self.clock.wait(end);
+        }
+    }
+
+    fn wall_offset(&self) -> i128 {
+        self.clock.wall_offset()
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_time_that_a_slow_reader_takes_is_the_devices() {
+    with("{}", 60_000, |bed, device, all, watch| {
+        assert!(say(bed, &all, watch, 0..1_000, true).complete);
+        let mut times = Vec::new();
+        for bytes in [200_000, 400_000] {
+            faults(device, BgpFaults { reads_per_second: bytes, ..BgpFaults::default() });
+            let settled = say(bed, &all, watch, 1_000..60_000, true);
+            assert!(settled.complete, "{settled:?}");
+            let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
+            // From the first full window on, the session continues only when the device reads.
+            let theirs = sending.held_s + sending.unanswered_s;
+            assert!(theirs > 0.98 * sent && sending.held_s > sent / 2.0 && sending.late_s < 0.001, "{settled:?}");
+            assert!(sending.held_s + sending.unanswered_s + sending.late_s <= sent + 1e-9, "{settled:?}");
+            times.push(settled.last_change_s);
+            faults(device, BgpFaults::default());
+            assert!(say(bed, &all, watch, 1_000..60_000, false).complete);
+        }
+        assert!((times[0] / times[1] - 2.0).abs() < 0.02 && times[1] > 1.0, "{times:?}");
+        let settled = say(bed, &all, watch, 1_000..60_000, true);
+        assert!(settled.complete && settled.sent_s.unwrap() < 0.05, "{settled:?}");
+    });
+}
+
+/// A bed whose tester is held up by the time in the cell.
+fn sluggish<T>(
+    suite: &Suite,
+    use_it: impl FnOnce(&mut drophammer_testbed::setup::TestSetup<'_>, &Cell<Duration>) -> T,
+) -> T {
+    let by = Rc::new(Cell::new(Duration::ZERO));
+    let own = by.clone();
+    let clock = |clock| Box::new(Sluggish { clock, by: own }) as Box<dyn Clock>;
+    crate::common::with_bed_by(suite, &[Family::Ipv4], |_| {}, clock, |bed, _| use_it(bed, &by))
+}
+
+#[test]
+fn the_time_that_the_tester_is_held_up_is_its_own() {
+    let suite = suite("", 2, "{}", "  - bgp_table_capacity\n");
+    sluggish(&suite, |bed, by| {
+        use drophammer_methods::Testbed;
+        let routing = bed.routing().unwrap();
+        routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
+        let all = routing.table(&TableChoice::named("internet"), Family::Ipv4, 60_000).unwrap();
+        let watch = routing.watch(2, 0, &all);
+        by.set(Duration::from_millis(300));
+        let settled = say(bed, &all, watch, 0..60_000, true);
+        let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
+        // It packs some at a time, and then sleeps; the last of it is answered during another sleep.
+        assert!(settled.complete && sent > 1.4, "{settled:?}");
+        assert!(sending.late_s > sent - 0.31 && sending.held_s + sending.unanswered_s < 0.1, "{settled:?}");
+    });
+}
+
+fn rate(more: &str) -> String {
+    format!("bgp_update_rate: {{table: uniform, routes: 2000, duration: 1 s, lag: 1 s, refinements: 2{more}}}")
+}
+
+/// Marks of the rows whose rate was not reached.
+fn marks(outcome: &Outcome) -> Vec<String> {
+    rows(outcome, "bgp_update_rate").iter().flat_map(|row| row.marks.clone()).collect()
+}
+
+#[test]
+fn a_pace_that_a_slow_reader_does_not_take_is_its_bound() {
+    let test = rate(", first_rate: 8000, max_rate: 512000");
+    let (_, outcome) = completed(", bgp_reads_per_second: 500000", 2, &test);
+    let rank = outcome.ranks.iter().find(|r| r.key == "bgp_update_rate_ipv4_rps").unwrap();
+    let marks = marks(&outcome);
+    assert!(!marks.is_empty() && marks.iter().all(|m| m == "the router held the session back"), "{marks:?}");
+    assert!(rank.value.is_some() && !rank.tester_limited, "{rank:?}");
+    assert!(!noted(&outcome, &["at least"]), "{:?}", outcome.notes);
+    // Where it was held back, that lasted as long as it was late.
+    let column = |name| full(&outcome, "bgp_update_rate", name);
+    for (row, held) in column("held_ms").into_iter().enumerate() {
+        let beyond = (column("changes")[row] / column("sent_rps")[row]
+            - column("changes")[row] / column("intended_rps")[row])
+            * 1e3;
+        assert!(
+            held >= beyond - 1.0 && column("late_ms")[row] < 10.0,
+            "row {row}: {held} of {beyond} ms held, {:?}",
+            column("late_ms")
+        );
+    }
+}
+
+#[test]
+fn a_table_that_is_acknowledged_late_is_not_taken_slowly() {
+    let test = rate(", first_rate: 1000, max_rate: 4000");
+    let (_, outcome) = completed(", ack_delay: 100 ms", 2, &test);
+    let column = |name| full(&outcome, "bgp_update_rate", name);
+    // The last answer comes 10 % of the train's time later.
+    for (sent, intended) in column("sent_rps").iter().zip(column("intended_rps")) {
+        assert!((sent / intended - 1.0).abs() < 0.02, "{sent} of {intended}");
+    }
+    column("lag_ms").iter().for_each(|ms| about(*ms, 0.0, 1.0));
+    assert_eq!((figure(&outcome, "bgp_update_rate_ipv4_rps"), marks(&outcome)), (Some(4_000.0), vec![]));
+}
+
+#[test]
+fn a_pace_that_the_tester_does_not_keep_is_nobodys_bound() {
+    let suite = suite("", 2, "{}", &format!("  - {}\n", rate(", first_rate: 2000, max_rate: 4000")));
+    let method = METHODS.iter().find(|m| m.spec().name == "bgp_update_rate").unwrap();
+    sluggish(&suite, |bed, by| {
+        for (held_up_ms, limited) in [(0, false), (150, true)] {
+            by.set(Duration::from_millis(held_up_ms));
+            let mut outcome = Outcome::default();
+            method.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+            let marks = marks(&outcome);
+            if !limited {
+                assert_eq!((outcome.ranks[0].value, marks), (Some(4_000.0), vec![]));
+                continue;
+            }
+            // Where the tester kept no pace, nothing is known of the router.
+            let yes = drophammer_model::outcome::Cell::from("yes");
+            let kept = rows(&outcome, "bgp_update_rate").iter().any(|row| row.cells.last() == Some(&yes));
+            let [rank] = &outcome.ranks[..] else { panic!("{:?}", outcome.ranks) };
+            let bound = rank.tester_limited && rank.value.is_some_and(|v| v < 4_000.0);
+            assert!(if kept { bound } else { rank.round() == RoundFigure::NotMeasured }, "{rank:?}");
+            assert!(
+                !marks.is_empty() && marks.iter().all(|m| m == "the tester fell short" || m == "repeated"),
+                "{marks:?}"
+            );
+            assert_eq!(
+                marks.iter().filter(|m| *m == "repeated").count() * 3,
+                2 * (marks.len() - marks.iter().filter(|m| *m == "repeated").count())
+            );
+            assert!(noted(&outcome, &["the tester itself fell short of", "while the router had room"]));
+        }
+    });
+}
+
+#[test]
+fn routes_that_flap_beside_those_of_a_train_end_it() {
+    let test = "bgp_update_rate: {routes: 500, first_rate: 1000, max_rate: 1000, duration: 1 s, patience: 1 s}";
+    let (_, outcome) = completed(", route_flap_every: 10", 2, test);
+    let marks = marks(&outcome);
+    assert_eq!(marks.len(), 1, "{marks:?}");
+    assert!(marks[0].contains("its routes still changed 6 s after the last change"), "{marks:?}");
+    assert!(noted(&outcome, &["ended at 1,000 changes per second"]));
+}

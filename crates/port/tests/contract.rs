@@ -3,7 +3,7 @@
 //!
 //! As root it also starts itself as an ordinary user, to check the error messages about missing privileges.
 
-#[path = "../../lab/tests/anew.rs"]
+#[path = "../../lab/tests/anew/mod.rs"]
 mod anew;
 #[path = "contract/discipline.rs"]
 mod discipline;

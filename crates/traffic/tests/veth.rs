@@ -1,7 +1,7 @@
 //! A trial on two threads over real interfaces: two veth pairs, each with one end on either thread. Every frame is
 //! counted.
 
-#[path = "../../lab/tests/anew.rs"]
+#[path = "../../lab/tests/anew/mod.rs"]
 mod anew;
 
 use anew::Case;

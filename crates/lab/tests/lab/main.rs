@@ -3,7 +3,7 @@
 //! The program starts itself again for each scenario, as root and as an ordinary user, and compares the state of the host
 //! before and after.
 
-#[path = "../anew.rs"]
+#[path = "../anew/mod.rs"]
 mod anew;
 mod bgp;
 mod cases;

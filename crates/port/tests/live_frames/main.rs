@@ -2,7 +2,7 @@
 //! user space would have sent, and is counted exactly; nothing is left behind.
 //! It needs root and is left out otherwise.
 
-#[path = "../../../lab/tests/anew.rs"]
+#[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;
 mod decode;
 mod leftovers;

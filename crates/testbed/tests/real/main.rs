@@ -3,7 +3,7 @@
 //! Each case has a process and a lab of its own. A reference device, the fast path of a router of kind `xdp` and the first
 //! process of a guest of kind `uml` are further instances of this program.
 
-#[path = "../../../lab/tests/anew.rs"]
+#[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;
 #[path = "../common/mod.rs"]
 mod common;

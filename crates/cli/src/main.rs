@@ -21,7 +21,7 @@
 //! nothing.
 //!
 //! `drophammer compare` reads several run folders. `report/src/compare` pairs their figures by test, figure and DUT,
-//! compares them without pairing rounds (`model::statistics::compare_unpaired`), and names the conditions that differ.
+//! compares them without pairing rounds (`judge::statistics::compare_unpaired`), and names the conditions that differ.
 //!
 //! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each
 //! test). `lab/src/by_hand.rs` makes the configuration for the role: that of FRR and BIRD from the templates of their

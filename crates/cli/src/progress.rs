@@ -1,7 +1,7 @@
 //! Progress: a live line on a terminal, plain lines elsewhere.
 
 use crate::output::err;
-use drophammer_model::held_up::{by_host_alone, cause};
+use drophammer_judge::held_up::{by_host_alone, cause};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
 use drophammer_model::visible::{one_line, visible};

@@ -7,7 +7,7 @@ use crate::nftables::NEED;
 use crate::router::interface_at;
 use crate::{LabError, Netns};
 use drophammer_model::Param;
-use drophammer_model::drops::DENIED;
+use drophammer_model::counters::DENIED;
 use drophammer_model::filter::{self, FilterDirection, FilterList, FilterRule};
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;

@@ -8,7 +8,7 @@ mod host;
 #[path = "../tests/repeatability/simulation.rs"]
 mod simulation;
 
-use drophammer_model::statistics::Test;
+use drophammer_judge::statistics::Test;
 use host::{DIFFERENCES, DUET, HOSTS, MISSED_AT_MOST, MORE_TURNS, ONE_AFTER_ANOTHER, POWER, TURNS};
 use simulation::{NOISES, STILL, between_runs, errors, lossy, power};
 

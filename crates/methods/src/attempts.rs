@@ -1,7 +1,7 @@
 //! How often a spoilt trial is repeated.
 
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::held_up::by_host_alone;
+use drophammer_judge::held_up::by_host_alone;
 use drophammer_model::trial::{TrialResult, Validity};
 use std::time::Duration;
 

@@ -320,7 +320,7 @@ fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::statistics::{Figure, RoundFigure};
+    use drophammer_model::figure::{Figure, RoundFigure};
 
     #[test]
     fn a_part_of_the_trials_shows_only_what_is_off() {

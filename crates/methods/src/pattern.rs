@@ -27,8 +27,8 @@ use crate::parameters::{
 };
 use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
+use drophammer_judge::held_up::HOST_BUSY;
 use drophammer_model::Medium;
-use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{
     Direction, Distribution, ExtensionHeader, FamilyMix, LABEL_BYTES, LabelOperation, Labels, MAX_LABELS, PatternKey,

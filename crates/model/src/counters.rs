@@ -3,6 +3,9 @@
 use crate::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 
+/// Counter of the packets that the filters of a test dropped, where this machine's kernel filters.
+pub const DENIED: &str = "filter.denied";
+
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {

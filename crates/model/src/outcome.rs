@@ -6,9 +6,9 @@
 //! or this tester or user cannot measure it at all. Only spoilt figures change the exit code. Times without traffic are
 //! watched like trials (`Routing::watch_host`): disturbed, they are measured again or become bounds.
 
-use crate::doubt::Doubt;
-use crate::refutation::{Claim, REFUTED, Refutation};
-use crate::statistics::{Decision, Figure, RoundFigure, Rule, Scale};
+use crate::figure::Doubt;
+use crate::figure::{Claim, REFUTED, Refutation};
+use crate::figure::{Decision, Figure, RoundFigure, Scale};
 use crate::suite::Expectation;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ pub const TESTER_LIMITED: &str = "tester-limited";
 pub const FPS_PER_PORT: &str = "fps per port";
 /// Mark of a row whose figures are limited by the suite.
 pub const CAPPED: &str = "limited by max_load";
-/// Start of the mark of a row with a doubt ([`crate::doubt`]).
+/// Start of the mark of a row with a doubt (`judge::doubt`).
 pub const DOUBTFUL: &str = "doubtful: ";
 
 impl Row {
@@ -254,7 +254,7 @@ pub struct RankFigure {
     /// What the figure implies for other loads, if other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// Lost frames do not change it, whatever lost them: they raise no doubt ([`crate::doubt`]).
+    /// Lost frames do not change it, whatever lost them: they raise no doubt (`judge::doubt`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub independent_of_loss: bool,
     /// The figure in each trial, in order, if all DUTs were measured in the same instants: sample i of one DUT pairs with
@@ -388,12 +388,6 @@ impl RankFigure {
     /// True if both were measured at the same load (within [`SAME_LOAD`]), or do not depend on a load.
     pub fn same_load(&self, other: &RankFigure) -> bool {
         are_same_load(self.load_pps, other.load_pps)
-    }
-
-    /// The rule for comparing it.
-    pub fn rule(&self) -> Rule {
-        let RankFigure { scale, higher_is_better, least, resolution, .. } = *self;
-        Rule { scale, higher_is_better, least, resolution }
     }
 }
 

@@ -4,7 +4,7 @@
 //! DUTs were ranked apart. Then the spread of the medians between the runs. The last line counts the runs in which any
 //! DUTs were ranked apart.
 
-use drophammer_model::statistics::Figure;
+use drophammer_model::figure::Figure;
 use drophammer_report::rank::Ranked;
 use drophammer_report::rounds::combined;
 use drophammer_report::view::View;

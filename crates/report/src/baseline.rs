@@ -4,11 +4,12 @@
 //! records.
 
 use crate::compare::conditions::{of_dut, of_machine};
-use drophammer_model::criteria::{Found, in_round};
-use drophammer_model::doubt;
+use drophammer_judge::criteria::{Found, in_round};
+use drophammer_judge::doubt;
+use drophammer_judge::refutation;
+use drophammer_judge::statistics::summarize;
+use drophammer_model::figure::{Figure, RoundFigure};
 use drophammer_model::record::{Baseline, Started, TestRecord};
-use drophammer_model::refutation;
-use drophammer_model::statistics::{Figure, RoundFigure, summarize};
 use drophammer_model::suite::{BaselineFigure, Expectation, Suite, TestConfig};
 use drophammer_store::Run;
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ impl Source<'_> {
             title: found.iter().map(|found| found.title.clone()).find(|title| !title.is_empty()).unwrap_or_default(),
             load_pps: loads.get(loads.len() / 2).copied(),
             parameters: other_parameters(&test.params.to_json(), &first.parameters),
-            ..BaselineFigure::of(&summary)
+            ..BaselineFigure::of(summary.rounds, summary.median, summary.interval)
         })
     }
 

@@ -4,7 +4,7 @@ use crate::ending;
 use crate::grid::{self, distinct_title, marked_value};
 use crate::rank::{Duet, Ranked};
 use crate::view::{DutResult, DutView, Section, Standing, View};
-use drophammer_model::statistics::PairedRatio;
+use drophammer_judge::statistics::PairedRatio;
 
 /// Maximum number of figures named in one sentence.
 const NAMED: usize = 5;

@@ -3,7 +3,7 @@
 use crate::format::{DASH, cell, heading};
 use crate::grid::Grid;
 use crate::view::{Section, View};
-use drophammer_model::criteria::named_rows;
+use drophammer_judge::criteria::named_rows;
 use drophammer_model::environment::{Digest, DigestColumn};
 use drophammer_model::outcome::{self, Cell, Table};
 use drophammer_model::suite::Cells;

@@ -2,7 +2,7 @@
 
 use crate::format::number;
 use crate::view::View;
-use drophammer_model::drops::{are_counted, drops};
+use drophammer_judge::drops::{are_counted, drops};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::GroupCounts;

@@ -2,11 +2,11 @@
 
 use crate::grid;
 use crate::view::{Standing, View};
-use drophammer_model::held_up::{HOST_BUSY, causes};
+use drophammer_judge::held_up::{HOST_BUSY, causes};
+use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestStatus, resumed};
-use drophammer_model::statistics::Decision;
 use drophammer_store::RunState;
 
 /// How a run ended. The first variant that applies, in this order.
@@ -140,7 +140,7 @@ pub fn causes_text(view: &View) -> Option<String> {
 
 /// The DUTs of which the busy host left tests unmeasured although their trials were repeated; `None` without any.
 pub fn host_busy(view: &View) -> Option<String> {
-    let one = |(dut, held): (usize, &drophammer_model::held_up::HeldUp)| {
+    let one = |(dut, held): (usize, &drophammer_judge::held_up::HeldUp)| {
         let of_host = |standing: &Standing| matches!(standing, Standing::Ended(TestStatus::Unfit(why)) if why.contains(HOST_BUSY));
         let results = || view.sections.iter().map(|section| (section, section.results.iter().find(|r| r.dut == dut)));
         let tests: Vec<&str> = results()

@@ -12,8 +12,8 @@ use crate::view::{MergedTable, View};
 use crate::ways;
 use crate::{digest, drops, ending, kernel_counts, losses};
 use drophammer_model::environment::Published;
+use drophammer_model::figure::{Decision, Figure};
 use drophammer_model::outcome::Cell;
-use drophammer_model::statistics::{Decision, Figure};
 use drophammer_model::trial::Validity;
 
 /// A table of words.

@@ -1,8 +1,8 @@
 //! `junit.xml` for continuous integration: one test suite per DUT, one test case per DUT and test.
 
 use crate::view::{DutResult, Section, Standing, View};
+use drophammer_model::figure::Decision;
 use drophammer_model::record::TestStatus;
-use drophammer_model::statistics::Decision;
 use drophammer_model::visible::is_hidden;
 
 /// Text within XML. Characters that XML 1.0 does not allow at all, and those that are hidden or reverse the text, become U+FFFD.

@@ -4,10 +4,10 @@
 //!
 //! # Parts
 //!
-//! - `model::doubt` marks figures that rest on frames lost beside an idle processor; `model::refutation` marks those
+//! - `judge::doubt` marks figures that rest on frames lost beside an idle processor; `judge::refutation` marks those
 //!   that other trials contradict.
-//! - `model::rounds` puts the records of all rounds together (rows of tables by their keys, `rounds/tables.rs`; points
-//!   of curves by category or x, `rounds/plots.rs`). `model::statistics` makes intervals and comparisons of them,
+//! - `judge::rounds` puts the records of all rounds together (rows of tables by their keys, `rounds/tables.rs`; points
+//!   of curves by category or x, `rounds/plots.rs`). `judge::statistics` makes intervals and comparisons of them,
 //!   `report/src/rank.rs` the ranks.
 //! - `report/src/ending.rs` says how a run ended, for the first lines of the report and the exit code.
 //! - Texts from elsewhere pass `model::visible` and the escapes of each format (`report/tests/reports/hostile.rs`).
@@ -17,7 +17,7 @@
 //! - `report/src/published.rs` puts figures that others have published (`published:`) into columns beside those of the
 //!   run, or into tables of their own. Nothing is computed from them.
 //! - `report/src/digest.rs` makes the tables that the suite composes of cells of several tests (`digest:`).
-//! - `model::drops` knows which counters of a DUT count drops, and which of them count the same ones.
+//! - `judge::drops` knows which counters of a DUT count drops, and which of them count the same ones.
 //!   `report/src/drops.rs` sets their sum beside the frames that were lost, and `report/src/kernel_counts.rs` the
 //!   kernel's counts of the tester's interfaces beside those of the tester.
 
@@ -48,7 +48,7 @@ mod text;
 pub mod view;
 mod ways;
 
-use drophammer_model::statistics::Decision;
+use drophammer_model::figure::Decision;
 use drophammer_store::Run;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! The lost frames of a test's trials, with their causes.
 
-use drophammer_model::losses::{Cause, Told, causes};
+use drophammer_judge::losses::{Cause, Told, causes};
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Load;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use crate::conclusion::list;
 use crate::grid::{self, figure_value};
 use crate::rank::Ranked;
 use crate::view::{Section, View};
+use drophammer_model::figure::Decision;
 use drophammer_model::record::TestStatus;
-use drophammer_model::statistics::Decision;
 
 /// Most figures with sentences of their own.
 const FIGURES: usize = 4;

@@ -4,7 +4,7 @@ use crate::format::{DASH, cell, heading, number};
 use crate::grid::{self, Grid};
 use crate::rank::Ranked;
 use crate::view::{Section, View};
-use drophammer_model::criteria::named_cells;
+use drophammer_judge::criteria::named_cells;
 use drophammer_model::environment::Published;
 use drophammer_model::outcome::{Cell, Column, Table};
 use drophammer_model::suite::Cells;

@@ -2,10 +2,10 @@
 //!
 //! How ranks are determined ([`HOW`] explains it in the report):
 //! 1. The round is the sample: each DUT has one figure per round. For each figure, every two DUTs are compared
-//!    ([`drophammer_model::statistics::compare`]). If a DUT gave no figure in some rounds, its failures are compared
+//!    ([`drophammer_judge::statistics::compare`]). If a DUT gave no figure in some rounds, its failures are compared
 //!    too.
 //!    Figures of DUTs that were measured in the same instants are compared trial by trial, over all rounds
-//!    ([`drophammer_model::statistics::ratio_of_rounds`]); one round is enough for that.
+//!    ([`drophammer_judge::statistics::ratio_of_rounds`]); one round is enough for that.
 //! 2. All comparisons of the run are judged together ([`Family`]), so that the chance of any false rank is at most 5 %.
 //!    A difference must also be large enough to matter.
 //! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs share a rank if none is proven better.
@@ -20,12 +20,12 @@
 //! 9. Simulated DUTs are ranked only among themselves.
 
 use crate::view::{Section, Standing};
+use drophammer_judge::statistics::{
+    Comparison, Family, PairedRatio, Rule, Summary, Verdict, compare, compare_failures, ratio_of_rounds, summarize,
+};
+use drophammer_model::figure::{Figure, RoundFigure, Scale};
 use drophammer_model::outcome::{RankFigure, are_same_load};
 use drophammer_model::record::TestStatus;
-use drophammer_model::statistics::{
-    Comparison, Family, Figure, PairedRatio, RoundFigure, Rule, Scale, Summary, Verdict, compare, compare_failures,
-    ratio_of_rounds, summarize,
-};
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
@@ -281,7 +281,7 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
         return None;
     }
     let figure = a.figure.as_ref().or(b.figure.as_ref())?;
-    let mut rule = figure.rule();
+    let mut rule = Rule::from(figure);
     for other in [&a.figure, &b.figure].into_iter().flatten() {
         rule.resolution = rule.resolution.max(other.resolution);
         rule.least = rule.least.max(other.least);
@@ -366,7 +366,7 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
             figure.entries[dut].rank = *rank;
             figure.entries[dut].tied = rank.is_some() && (0..simulated.len()).any(same);
         }
-        let rule = figure.entries.iter().find_map(|entry| entry.figure.as_ref()).map(RankFigure::rule);
+        let rule = figure.entries.iter().find_map(|entry| entry.figure.as_ref()).map(Rule::from);
         let found = own().filter_map(|(_, pair)| {
             let Comparison { deviation, rounds, .. } = pair.comparison;
             rule?.detectable(deviation, rounds, Family::strictest(pairs.len()), POWER)

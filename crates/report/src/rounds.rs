@@ -1,10 +1,10 @@
 //! A run combined into a single round: the rounds of each test are merged.
 
 use crate::baseline;
-use drophammer_model::doubt;
+use drophammer_judge::doubt;
+use drophammer_judge::refutation;
+use drophammer_judge::rounds::combine;
 use drophammer_model::record::{TestRecord, TestStatus};
-use drophammer_model::refutation;
-use drophammer_model::rounds::combine;
 use drophammer_store::Run;
 use std::collections::HashSet;
 

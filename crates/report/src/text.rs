@@ -13,7 +13,7 @@ use crate::view::View;
 use crate::ways;
 use crate::{digest, drops, kernel_counts, losses};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
-use drophammer_model::statistics::Decision;
+use drophammer_model::figure::Decision;
 use drophammer_store::RunState;
 
 /// Longest text of a cell, in characters.

@@ -3,8 +3,8 @@
 use crate::drops;
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
+use drophammer_judge::held_up::{HeldUp, held_up};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::held_up::{HeldUp, held_up};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};

@@ -13,7 +13,7 @@
 //! kernel's count of waiting includes threads of the DUT that wait for each other. What one thread waited beyond the
 //! time that all others ran is certainly the host's (`waited_least_ns`): a trial is invalid for that, one of latency
 //! for the kernel's whole count. `lab/src/autogroup.rs` gives the tester's session the processors before others.
-//! `model::held_up` counts disturbed trials and names what disturbed them. There is no watch in virtual time, and none
+//! `judge::held_up` counts disturbed trials and names what disturbed them. There is no watch in virtual time, and none
 //! where the DUT has no processor of its own.
 
 use crate::processors::{self, Processor};

@@ -1,8 +1,8 @@
 //! What a run stores about a test: its record, how it ended, and the verdicts on the suite's criteria.
 
 use crate::runner::method;
+use drophammer_judge::criteria;
 use drophammer_methods::TestError;
-use drophammer_model::criteria;
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::record::{Record, TestRecord, TestStatus};
 use drophammer_model::suite::{DutConfig, Expectation, TestConfig};

@@ -7,7 +7,7 @@
 //! one rig for all ports. `together.rs` is the `Dut` of all; it deals out filters by ports. Each DUT learns its table
 //! from its own ports (`methods/src/head_to_head/burdens.rs`). `bench/joint.rs` splits each trial into one record per
 //! DUT, as if it had been alone, and deals out the tester's part of the processor time. Such a trial is valid whatever
-//! the host does. `model::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
+//! the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
 //! routers of one `reference::Network` that are not joined.
 
 use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes};

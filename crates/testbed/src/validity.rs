@@ -9,7 +9,7 @@
 //! (`methods::HighestLoads`, kept by `runner.rs` for the whole run), so figures of all DUTs are of one load. A trial
 //! that a busy host spoilt says nothing about the load.
 
-use drophammer_model::held_up::{HELD_OFF, HOST_BUSY, STOLEN};
+use drophammer_judge::held_up::{HELD_OFF, HOST_BUSY, STOLEN};
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};

@@ -11,7 +11,7 @@
 //! times of its 16 longest gaps (`Health::gap_times`) and of its 64 longest silences (periods without an arrival,
 //! `Health::silences`, which are not stored), the watch those of the 64 longest stalls, all by the start of the trial.
 //! `ProcessorRecord::stall_times` has the silent parts of the stalls: while frames arrive, the DUT's own thread has the
-//! processor, and the DUT does not stand still. `model::losses` is a pure function from these timelines to a cause of
+//! processor, and the DUT does not stand still. `judge::losses` is a pure function from these timelines to a cause of
 //! each episode. The report calls it; causes are not stored.
 
 use crate::report::SenderReport;

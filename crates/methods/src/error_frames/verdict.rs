@@ -1,8 +1,8 @@
 //! The result of the wrong frames of a kind, and whether it conforms to the RFCs.
 
 use super::kinds::{Action, Answer, Kind};
+use drophammer_judge::statistics::chance_of_more;
 use drophammer_model::beside::{Alteration, ExtraFate, IcmpError};
-use drophammer_model::statistics::chance_of_more;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Result of the frames of one kind.

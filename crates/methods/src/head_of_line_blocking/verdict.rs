@@ -1,6 +1,6 @@
 //! Verdicts from counts: is there head-of-line blocking, and backpressure?
 
-use drophammer_model::statistics::chance_of_more;
+use drophammer_judge::statistics::chance_of_more;
 use std::time::Duration;
 
 /// Maximum chance that a router with the same loss rate in both trials loses this many more frames with congestion.

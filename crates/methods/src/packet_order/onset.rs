@@ -1,7 +1,7 @@
 //! Verdict on the order of frames: whether the router reorders them, and from which load on.
 
 use crate::tester_ceiling::LoopOrder;
-use drophammer_model::statistics::chance_of_more;
+use drophammer_judge::statistics::chance_of_more;
 
 /// Maximum chance that a loop with the same reordering rate as the router shows this much less.
 const CHANCE: f64 = 0.001;

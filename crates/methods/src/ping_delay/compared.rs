@@ -75,7 +75,7 @@ impl Compared {
 mod tests {
     use super::Delay::{AtMost, Measured};
     use super::*;
-    use drophammer_model::statistics::{Figure, RoundFigure};
+    use drophammer_model::figure::{Figure, RoundFigure};
 
     #[test]
     fn the_slowest_family_and_the_least_answered_way_are_compared() {

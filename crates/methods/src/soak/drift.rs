@@ -1,6 +1,6 @@
 //! Decides from the figures of the intervals whether a quantity drifts.
 
-use drophammer_model::statistics::{Trend, trend};
+use drophammer_judge::statistics::{Trend, trend};
 
 /// Seconds of an hour.
 const HOUR_S: f64 = 3_600.0;

@@ -1,9 +1,9 @@
 //! Frames per second of processor time, on a testbed with a known one.
 
 use crate::common::{Fake, rank, run, size};
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::statistics::RoundFigure;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::Load;
 

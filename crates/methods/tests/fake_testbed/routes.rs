@@ -6,12 +6,12 @@ use drophammer_methods::{
     Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
     Testbed, Trace, Verified, find,
 };
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::filter::FilterList;
 use drophammer_model::outcome::{Cell, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
-use drophammer_model::statistics::RoundFigure;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Family, TrialResult, TrialSpec};
 use std::collections::BTreeSet;

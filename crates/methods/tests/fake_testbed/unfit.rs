@@ -4,9 +4,9 @@
 use crate::common::{Fake, cell, params, pattern, rank, rows, size, unmeasured};
 use drophammer_methods::attempts::Attempts;
 use drophammer_methods::{METHODS, Method, TestError, find};
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::statistics::RoundFigure;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Load, TrialResult, Validity};
 use std::time::Duration;

@@ -3,10 +3,10 @@
 use crate::common::{Fake, params};
 use drophammer_methods::{Known, PortView, TestError, Testbed, find};
 use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic, ProtocolCount};
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::statistics::RoundFigure;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::collections::BTreeSet;

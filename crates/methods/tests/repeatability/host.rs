@@ -5,9 +5,10 @@
 //! The clock of the run decides what two trials have in common: the closer they are, the more alike is the machine.
 
 use crate::simulation::Random;
-use drophammer_model::statistics::{
-    Comparison, DUET_CONFIDENCE, Family, Figure, PairedRatio, Rule, Scale, Verdict, compare, ratio_of_rounds,
+use drophammer_judge::statistics::{
+    Comparison, DUET_CONFIDENCE, Family, PairedRatio, Rule, Verdict, compare, ratio_of_rounds,
 };
+use drophammer_model::figure::{Figure, Scale};
 
 /// What disturbs trials on a shared machine. Deviations are standard deviations of the logarithm of capacity.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 mod host;
 mod simulation;
 
-use drophammer_model::statistics::Test;
+use drophammer_judge::statistics::Test;
 use host::{DUET, HOSTS, MISSED_AT_MOST, MORE_TURNS, ONE_AFTER_ANOTHER, SLOW, TURNS, minutes, smallest};
 use simulation::{NOISES, Noise, STILL, between_runs, errors, lossy, power};
 

@@ -4,10 +4,11 @@
 //! Noise acts on trials. A trial loses the frames that a router of the given capacity cannot forward, and those that do
 //! not fit into its queue during a stall. Throughput is searched with these trials as in a run.
 
-use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
-use drophammer_model::statistics::{
-    Comparison, Family, Figure, Rule, Scale, Test, Verdict, compare, compare_by, compare_unpaired, summarize,
+use drophammer_judge::statistics::{
+    Comparison, Family, Rule, Test, Verdict, compare, compare_by, compare_unpaired, summarize,
 };
+use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
+use drophammer_model::figure::{Figure, Scale};
 
 /// Pseudo-random numbers (SplitMix64).
 pub struct Random(pub u64);

@@ -19,12 +19,11 @@ use crate::grid;
 use crate::rank::Entry;
 use crate::rounds;
 use crate::view::{Section, Standing, View};
+use drophammer_judge::statistics::{Family, Rule, UNPAIRED_FROM, Unpaired, compare_failures, compare_unpaired};
+use drophammer_model::figure::{Figure, RoundFigure, Scale};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TestStatus;
-use drophammer_model::statistics::{
-    Family, Figure, RoundFigure, Rule, Scale, UNPAIRED_FROM, Unpaired, compare_failures, compare_unpaired,
-};
 use drophammer_store::Run;
 
 /// The rules in one paragraph for the reader.
@@ -390,7 +389,7 @@ fn claim(values: &Unpaired) -> Verdict {
 /// Rule for comparing both: with the coarser of the two resolutions.
 fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
     let figures = || [&a.figure, &b.figure].into_iter().flatten();
-    let mut rule = figures().next()?.rule();
+    let mut rule = Rule::from(figures().next()?);
     for figure in figures() {
         rule.resolution = rule.resolution.max(figure.resolution);
         rule.least = rule.least.max(figure.least);

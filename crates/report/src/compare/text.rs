@@ -5,7 +5,7 @@ use crate::format::{DASH, number, plain, shorten};
 use crate::rank::Entry;
 use crate::text::{WIDTH, paint, wrap};
 use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
-use drophammer_model::statistics::{Figure, RoundFigure};
+use drophammer_model::figure::{Figure, RoundFigure};
 
 /// Characters of the column of figures; longer titles go on in a second line.
 const FIGURE_WIDTH: u16 = 40;

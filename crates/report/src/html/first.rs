@@ -7,8 +7,8 @@ use crate::grid;
 use crate::rank::{Entry, Ranked};
 use crate::view::View;
 use drophammer_model::environment::PortRecord;
+use drophammer_model::figure::Figure;
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::statistics::Figure;
 use maud::{Markup, html};
 
 /// Figures drawn at most.

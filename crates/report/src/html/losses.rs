@@ -2,7 +2,7 @@
 
 use crate::format::nanoseconds;
 use crate::losses::{Lossy, explained};
-use drophammer_model::losses::Cause;
+use drophammer_judge::losses::Cause;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Held;

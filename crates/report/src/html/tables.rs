@@ -9,9 +9,9 @@ use crate::rank::{Entry, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, Section, View};
 use drophammer_model::environment::{PortRecord, Published};
+use drophammer_model::figure::Figure;
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::statistics::Figure;
 use maud::{Markup, html};
 
 /// This many trials of a row are named at once; the others open by a click.

@@ -1,7 +1,7 @@
 //! Ranks of DUTs whose figures are given.
 
 use super::*;
-use drophammer_model::statistics::Scale;
+use drophammer_model::figure::Scale;
 
 fn entry(rounds: Vec<RoundFigure>) -> Entry {
     let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();

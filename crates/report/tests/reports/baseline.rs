@@ -1,12 +1,12 @@
 //! Bounds that are shares of an earlier run's figures: the selected figure, refused suites, and the text of verdicts.
 
 use crate::synthetic::{in_rounds, report};
+use drophammer_judge::criteria::{in_round, verdict};
 use drophammer_model::capabilities::Capabilities;
-use drophammer_model::criteria::{in_round, verdict};
+use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Verdict;
 use drophammer_model::record::TestStatus;
 use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
-use drophammer_model::statistics::Decision;
 use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Expectation, Suite};
 use drophammer_report::baseline::resolve;

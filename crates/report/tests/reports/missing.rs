@@ -1,8 +1,8 @@
 //! Figures without a value, and figures finer than their resolution: each says so, in the summary, the badge and the exit code.
 
 use crate::synthetic::{in_rounds, report, run};
+use drophammer_model::figure::Scale;
 use drophammer_model::outcome::{Blame, Missing, RankFigure};
-use drophammer_model::statistics::Scale;
 use drophammer_report::ending::Ending;
 use drophammer_report::{ending, summary_text};
 use drophammer_store::Run;

@@ -1,10 +1,10 @@
 //! Ranks of a synthetic run: which DUTs get one, and what removes it.
 
 use crate::synthetic::{rate, report};
+use drophammer_model::figure::Claim;
+use drophammer_model::figure::Scale;
 use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
-use drophammer_model::refutation::Claim;
-use drophammer_model::statistics::Scale;
 use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
 use drophammer_report::ending::Ending;

@@ -1,8 +1,8 @@
 //! A suite that has a test twice: the same figure of both can be told apart.
 
 use crate::synthetic::{rate, report};
+use drophammer_model::figure::Claim;
 use drophammer_model::record::{TestRecord, TrialRecord};
-use drophammer_model::refutation::Claim;
 use drophammer_store::Run;
 
 /// One round of three DUTs, with the test of throughput a second time, under the id `swap`.

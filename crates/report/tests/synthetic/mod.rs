@@ -4,12 +4,12 @@
 #![allow(dead_code)]
 
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
+use drophammer_model::figure::Scale;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{
     Cell, Column, Outcome, Plot, PlotKind, Point, RankFigure, Row, Series, Table, Verdict,
 };
 use drophammer_model::record::{Ended, FORMAT, Note, Started, TestRecord, TestStatus, TrialRecord};
-use drophammer_model::statistics::Scale;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use drophammer_store::Run;
 use serde_json::json;

@@ -6,7 +6,7 @@ use bed::{faults, say, with};
 use drophammer_methods::METHODS;
 use drophammer_methods::routing::TableChoice;
 use drophammer_model::Instant;
-use drophammer_model::statistics::RoundFigure;
+use drophammer_model::figure::RoundFigure;
 use drophammer_port::Clock;
 use drophammer_port::simulated::SimulatedClock;
 use drophammer_reference::BgpFaults;

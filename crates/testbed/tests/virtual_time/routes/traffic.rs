@@ -1,7 +1,7 @@
 //! Traffic to routes that come and go: the time at which each is forwarded to is known to the nanosecond.
 
 use super::*;
-use drophammer_model::losses::{Cause, causes};
+use drophammer_judge::losses::{Cause, causes};
 use std::collections::BTreeSet;
 
 #[test]

@@ -2,10 +2,10 @@
 
 use crate::common::*;
 use drophammer_methods::{Method, Testbed};
+use drophammer_model::figure::Decision;
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestStatus};
-use drophammer_model::statistics::Decision;
 use drophammer_model::trial::{Family, Load};
 use drophammer_reference::Faults;
 use drophammer_testbed::{RunError, kinds};

@@ -3,9 +3,9 @@
 use crate::common::*;
 use drophammer_methods::Method;
 use drophammer_methods::ping_delay::{OwnDelay, PingDelay};
+use drophammer_model::figure::{Figure, RoundFigure};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::TestStatus;
-use drophammer_model::statistics::{Figure, RoundFigure};
 use drophammer_model::trial::Family;
 use drophammer_reference::{Faults, ManagementFault};
 use std::time::Duration;

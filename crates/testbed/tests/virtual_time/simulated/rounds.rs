@@ -1,9 +1,9 @@
 //! A run in rounds: every round brings every DUT up again, in an order that changes.
 
 use crate::common::{Memory, read_suite_in_rounds, run};
+use drophammer_judge::rounds::combine;
+use drophammer_judge::statistics::{Family, Rule, Verdict, compare};
 use drophammer_model::record::{Record, TestStatus};
-use drophammer_model::rounds::combine;
-use drophammer_model::statistics::{Family, Verdict, compare};
 use std::collections::BTreeSet;
 
 fn suite(more: &str, tests: &str) -> String {
@@ -49,7 +49,7 @@ fn every_round_has_every_dut_and_places_take_turns() {
     };
     let (a, b, c) = (figures("a"), figures("b"), figures("c"));
     let values = |f: &drophammer_model::outcome::RankFigure| f.rounds.iter().map(|r| r.figure()).collect::<Vec<_>>();
-    let compared = [(&a, &b), (&a, &c)].map(|(x, y)| compare(&values(x), &values(y), &x.rule()).unwrap());
+    let compared = [(&a, &b), (&a, &c)].map(|(x, y)| compare(&values(x), &values(y), &Rule::from(x)).unwrap());
     let family = Family::new(&compared.map(|comparison| comparison.p));
     assert_eq!(family.verdict(1, &compared[1]), Verdict::Undecided);
     assert!((compared[0].difference - 60.0 / 54.0 + 1.0).abs() < 0.01 && compared[0].a_is_better, "{compared:?}");

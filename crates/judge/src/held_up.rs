@@ -2,8 +2,8 @@
 //!
 //! A disturbed trial is repeated and is part of no figure, so it costs time and nothing else.
 
-use crate::record::TrialRecord;
-use crate::trial::Validity;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::trial::Validity;
 use std::collections::BTreeMap;
 
 /// Start of the reason of a trial that the host, not the tester, made invalid.

@@ -3,53 +3,11 @@
 //! A search finds that a load meets its goal and that a higher one does not. It is a single observation of a DUT. Later
 //! tests offer the same traffic at other loads, and their results may not agree. The report must then say so.
 
-use crate::outcome::RankFigure;
-use crate::quantity::group_digits;
-use crate::record::{TestRecord, TrialRecord};
-use crate::trial::{FlowSpec, Load};
-use serde::{Deserialize, Serialize};
-
-/// What the figure of a search implies for other loads. Rates are frames per second and sending port.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Claim {
-    /// Name of the goal: `NDR(0)`.
-    pub goal: String,
-    /// A trial of the search. The claim is compared with trials of the same frame sizes and flows.
-    pub trial: u64,
-    /// Trials that the search has repeated and no longer counts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub superseded: Vec<u64>,
-    /// Every load up to this one meets the goal; absent if the search found none.
-    pub met_pps: Option<f64>,
-    /// No load from this one on meets the goal; absent if the search found none.
-    pub missed_pps: Option<f64>,
-    /// Distance of the two at which the search ended, as a share.
-    pub width: f64,
-    /// A trial with a larger share of lost frames is lossy, 0 to 1.
-    pub loss_ratio: f64,
-    /// Share of the trial time at a load that may be lossy, 0 to 1.
-    pub exceed_ratio: f64,
-    /// Duration of a full trial; shorter trials can only count against a load.
-    pub trial_duration_s: f64,
-    /// Trial time that decides a load.
-    pub duration_sum_s: f64,
-}
-
-/// A contradiction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refutation {
-    /// Round of the run.
-    pub round: u32,
-    /// The trial with the clearest contradiction.
-    pub trial: u64,
-    /// True if the DUT can do more than the figure says, false if less.
-    pub more: bool,
-    /// What the trial found: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
-    pub text: String,
-}
-
-/// Text between the goal and the trial in the mark of a refuted row.
-pub const REFUTED: &str = " refuted by ";
+use drophammer_model::figure::{Claim, REFUTED, Refutation};
+use drophammer_model::outcome::RankFigure;
+use drophammer_model::quantity::group_digits;
+use drophammer_model::record::{TestRecord, TrialRecord};
+use drophammer_model::trial::{FlowSpec, Load};
 
 /// Loads this close together are the same: their rates are products of the same numbers in different order.
 const SAME_LOAD: f64 = 1e-6;
@@ -198,10 +156,10 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Outcome, Row, Table};
-    use crate::record::TestStatus;
-    use crate::statistics::{Figure, RoundFigure};
-    use crate::trial::{AddressRange, GroupCounts, TrialResult, TrialSpec, Validity};
+    use drophammer_model::figure::{Figure, RoundFigure};
+    use drophammer_model::outcome::{Outcome, Row, Table};
+    use drophammer_model::record::TestStatus;
+    use drophammer_model::trial::{AddressRange, GroupCounts, TrialResult, TrialSpec, Validity};
 
     /// A trial of `seconds` at `rate_pps`, of which `lost` frames were lost.
     fn trial(number: u64, rate_pps: f64, seconds: f64, lost: u64) -> TrialRecord {
@@ -349,7 +307,7 @@ mod tests {
             capped: false,
             load_pps: None,
             resolution: 0.02,
-            scale: crate::statistics::Scale::Ratio,
+            scale: drophammer_model::figure::Scale::Ratio,
             least: 0.03,
             claim: Some(strict()),
             independent_of_loss: false,

@@ -1,9 +1,9 @@
 //! Criteria over rounds, about cells, and against a baseline.
 
 use super::*;
-use crate::doubt::Doubt;
-use crate::outcome::LEAST_RATIO;
-use crate::statistics::Scale;
+use drophammer_model::figure::Doubt;
+use drophammer_model::figure::Scale;
+use drophammer_model::outcome::LEAST_RATIO;
 
 fn rank(value: Option<f64>, limited: bool) -> RankFigure {
     RankFigure {
@@ -296,7 +296,9 @@ fn cells_are_judged_by_the_worst_of_each_round() {
 }
 
 fn share(at_least: bool, percent: f64, baseline: &[Figure]) -> Expectation {
-    let baseline = summarize(baseline).map(|summary| BaselineFigure::of(&summary)).unwrap();
+    let baseline = summarize(baseline)
+        .map(|summary| BaselineFigure::of(summary.rounds, summary.median, summary.interval))
+        .unwrap();
     Expectation { baseline: Some(baseline), ..Expectation::new("rate", at_least, percent) }
 }
 

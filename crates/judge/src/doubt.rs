@@ -4,29 +4,19 @@
 //! router's speed is not the likely cause: bursts of the tester may have overflowed a queue, for example. The figure is
 //! then no limit of the router, so it is marked and not ranked.
 
-use crate::modifier::Modifier;
-use crate::outcome::{DOUBTFUL, RankFigure};
-use crate::record::{TestRecord, TrialRecord};
-use crate::size::PacketSize;
-use crate::traffic::Header;
-use crate::trial::{Load, TrialResult};
+use drophammer_model::figure::Doubt;
+use drophammer_model::modifier::Modifier;
+use drophammer_model::outcome::{DOUBTFUL, RankFigure};
+use drophammer_model::record::{TestRecord, TrialRecord};
+use drophammer_model::size::PacketSize;
+use drophammer_model::traffic::Header;
+use drophammer_model::trial::{Load, TrialResult};
 
 /// From this share of lost frames on, a trial counts as lossy. Smaller losses come from queues that overflow while a
 /// processor stalls.
 const LOSSY: f64 = 0.01;
 /// From this share of the time of load on, a processor counts as busy.
 const BUSY: f64 = 0.9;
-
-/// A trial that lost frames while the processor was idle.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
-    /// Round of the run.
-    pub round: u32,
-    /// The trial that lost the most.
-    pub trial: u64,
-    /// `41 % of the frames were lost while the DUT's processor was 57 % busy (trial 12): bursts of the tester may cause this loss`.
-    pub text: String,
-}
 
 /// Share of the time of load in which the DUT's processor worked for the DUT or was kept from it; `None` if unknown.
 /// Other programs that run while the DUT has nothing to do do not count.
@@ -172,7 +162,7 @@ pub(crate) fn together(rounds: &[&RankFigure]) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{GroupCounts, Health, ProcessorRecord, TrialSpec, Validity};
+    use drophammer_model::trial::{GroupCounts, Health, ProcessorRecord, TrialSpec, Validity};
 
     fn trial(number: u64, load: Load, received: u64, dut_cpu: Option<f64>) -> TrialRecord {
         let group =

@@ -1,6 +1,6 @@
 //! Median, interval, and criteria.
 
-use super::{Figure, RoundFigure};
+use drophammer_model::figure::{Decision, Figure, RoundFigure};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -53,18 +53,6 @@ pub fn summarize(figures: &[Figure]) -> Option<Summary> {
 fn confidence(n: usize, k: usize) -> f64 {
     let Ok(below) = Binomial::new(0.5, n as u64) else { return 0.0 };
     (1.0 - 2.0 * below.cdf(k as u64 - 1)).max(0.0)
-}
-
-/// The decision on a criterion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// The whole interval meets it.
-    Met,
-    /// No part of the interval meets it.
-    Missed,
-    /// A part of the interval meets it.
-    Undecided,
 }
 
 /// Judges whether the figure is at least `bound` (or, with `at_least` false, at most). If the bound itself is only

@@ -5,9 +5,10 @@ mod tables;
 
 use crate::criteria::{absent, verdicts};
 use crate::doubt;
-use crate::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
-use crate::record::{TestRecord, TestStatus};
-use crate::statistics::{Figure, RoundFigure, summarize};
+use crate::statistics::summarize;
+use drophammer_model::figure::{Figure, RoundFigure};
+use drophammer_model::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
+use drophammer_model::record::{TestRecord, TestStatus};
 use std::collections::BTreeSet;
 
 /// Combines the records of one test on one DUT, one per round, in order; `None` without any.
@@ -167,8 +168,8 @@ fn median(values: &mut [f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Point, Row, Series};
-    use crate::statistics::Scale;
+    use drophammer_model::figure::Scale;
+    use drophammer_model::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Point, Row, Series};
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
         let rank = RankFigure {

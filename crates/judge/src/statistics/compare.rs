@@ -1,19 +1,9 @@
 //! Whether one DUT is better than another, by rounds of one run.
 
-use super::Figure;
+use drophammer_model::figure::{Figure, Scale};
+use drophammer_model::outcome::RankFigure;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, Discrete, DiscreteCDF, Hypergeometric, StudentsT};
-
-/// How figures are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scale {
-    /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
-    #[default]
-    Ratio,
-    /// By their difference: loss, and all figures that may be 0.
-    Difference,
-}
 
 /// How a figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,6 +120,14 @@ struct Claim {
     median: f64,
     deviation: f64,
     p: f64,
+}
+
+impl From<&RankFigure> for Rule {
+    /// The rule for comparing this figure.
+    fn from(figure: &RankFigure) -> Rule {
+        let RankFigure { scale, higher_is_better, least, resolution, .. } = *figure;
+        Rule { scale, higher_is_better, least, resolution }
+    }
 }
 
 impl Rule {

@@ -1,10 +1,11 @@
 //! Judges results by the suite's criteria: in one round, and over all rounds.
 
-use crate::outcome::{Cell, Column, DOUBTFUL, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
-use crate::quantity::group_digits;
-use crate::record::{TestRecord, TestStatus};
-use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, judged_interval, summarize};
-use crate::suite::{BaselineFigure, Cells, Expectation};
+use crate::statistics::{judge_rounds, judged_interval, summarize};
+use drophammer_model::figure::{Decision, Figure, RoundFigure};
+use drophammer_model::outcome::{Cell, Column, DOUBTFUL, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
+use drophammer_model::quantity::group_digits;
+use drophammer_model::record::{TestRecord, TestStatus};
+use drophammer_model::suite::{BaselineFigure, Cells, Expectation};
 use std::collections::BTreeSet;
 
 /// Most words listed in a reason.

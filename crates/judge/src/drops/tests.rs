@@ -1,7 +1,7 @@
 //! Which counters count drops, and that each drop counts once.
 
 use super::*;
-use crate::trial::GroupCounts;
+use drophammer_model::trial::GroupCounts;
 
 /// The drops of a trial with these counters, of whose frames so many were refused.
 fn of(refused: &[u64], counters: &[(&str, u64)]) -> Vec<(String, u64)> {

@@ -5,15 +5,13 @@
 //! its drops too. `ip.InCsumErrors` are among `ip.InHdrErrors`. What a tunnel counts as `tx_dropped` is dropped
 //! below it. What the program of `xdp` passes to the kernel is dropped there, if at all.
 
-use crate::counters::{Counts, tester_port};
-use crate::trial::{Family, TrialResult};
+use drophammer_model::counters::{Counts, DENIED, tester_port};
+use drophammer_model::trial::{Family, TrialResult};
 use std::collections::BTreeMap;
 
 /// Name of the frames that the receive ring of the DUT refused. The tester counts them
-/// ([`GroupCounts::refused`](crate::trial::GroupCounts::refused)).
+/// ([`GroupCounts::refused`](drophammer_model::trial::GroupCounts::refused)).
 pub const REFUSED: &str = "refused";
-/// Counter of the packets that the filters of a test dropped, where this machine's kernel filters.
-pub const DENIED: &str = "filter.denied";
 
 /// Prefix of the counters of a simulated router. It says the same by further counters.
 const TRUTH: &str = "truth.";

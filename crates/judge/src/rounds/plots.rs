@@ -1,7 +1,7 @@
 //! A plot of all rounds out of the plots of each.
 
 use super::{keys, median};
-use crate::outcome::{Plot, PlotKind, Point, Series};
+use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::collections::HashMap;
 
 /// The plot with medians, and remarks on curves that do not show all rounds.

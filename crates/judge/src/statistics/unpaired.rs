@@ -1,7 +1,8 @@
 //! Whether a DUT is better in one run than in another. Rounds of different runs do not correspond, so they are not
 //! paired.
 
-use super::{CONFIDENCE, Figure, Rule, Scale};
+use super::{CONFIDENCE, Rule};
+use drophammer_model::figure::{Figure, Scale};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Comparison of two samples A and B.

@@ -1,6 +1,6 @@
 //! Causes of frame loss, inferred from what else happened at the time.
 
-use crate::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec};
+use drophammer_model::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec};
 
 /// The cause of an episode, as far as the timelines of load, tester, host and events show it. All are coincidences in
 /// time, not proofs.
@@ -208,7 +208,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord, TimedEvent};
+    use drophammer_model::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord, TimedEvent};
 
     const MS: u64 = 1_000_000;
 

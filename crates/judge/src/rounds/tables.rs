@@ -2,7 +2,7 @@
 
 use super::{keys, median};
 use crate::criteria::shown;
-use crate::outcome::{Cell, Column, Row, Table};
+use drophammer_model::outcome::{Cell, Column, Row, Table};
 use std::collections::{HashMap, HashSet};
 
 /// Columns whose numbers tell rows apart, as words do.

@@ -1,0 +1,147 @@
+//! A figure of one round, how figures are compared, and what may be said against one. Crate `judge` makes conclusions of them.
+
+use serde::{Deserialize, Serialize};
+
+/// The result of one round for a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RoundFigure {
+    /// The DUT's figure.
+    Measured(Figure),
+    /// The DUT failed, so there is no figure.
+    Failed,
+    /// Not measured, or not applicable; this says nothing about the DUT.
+    NotMeasured,
+}
+
+impl RoundFigure {
+    /// The figure, if there is one.
+    pub fn figure(self) -> Option<Figure> {
+        match self {
+            RoundFigure::Measured(figure) => Some(figure),
+            RoundFigure::Failed | RoundFigure::NotMeasured => None,
+        }
+    }
+}
+
+/// A figure of one round: a value, or bounds between which it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl From<f64> for Figure {
+    fn from(value: f64) -> Figure {
+        Figure::exactly(value)
+    }
+}
+
+impl Figure {
+    /// A figure that was measured.
+    pub fn exactly(value: f64) -> Figure {
+        Figure { low: value, high: value }
+    }
+
+    /// A limit was reached first: the figure is `value` or more.
+    pub fn at_least(value: f64) -> Figure {
+        Figure { low: value, high: f64::INFINITY }
+    }
+
+    /// The figure is `value` or less.
+    pub fn at_most(value: f64) -> Figure {
+        Figure { low: f64::NEG_INFINITY, high: value }
+    }
+
+    /// Nothing is known.
+    pub fn unknown() -> Figure {
+        Figure { low: f64::NEG_INFINITY, high: f64::INFINITY }
+    }
+
+    /// True if it was measured, false if it is only bounded.
+    pub fn is_exact(self) -> bool {
+        self.low == self.high
+    }
+
+    /// The finite bound.
+    pub fn bound(self) -> f64 {
+        if self.low.is_finite() { self.low } else { self.high }
+    }
+}
+
+/// How figures are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
+    #[default]
+    Ratio,
+    /// By their difference: loss, and all figures that may be 0.
+    Difference,
+}
+
+/// The decision on a criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The whole interval meets it.
+    Met,
+    /// No part of the interval meets it.
+    Missed,
+    /// A part of the interval meets it.
+    Undecided,
+}
+
+/// A trial that lost frames while the processor was idle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Round of the run.
+    pub round: u32,
+    /// The trial that lost the most.
+    pub trial: u64,
+    /// `41 % of the frames were lost while the DUT's processor was 57 % busy (trial 12): bursts of the tester may cause this loss`.
+    pub text: String,
+}
+
+/// What the figure of a search implies for other loads. Rates are frames per second and sending port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Name of the goal: `NDR(0)`.
+    pub goal: String,
+    /// A trial of the search. The claim is compared with trials of the same frame sizes and flows.
+    pub trial: u64,
+    /// Trials that the search has repeated and no longer counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<u64>,
+    /// Every load up to this one meets the goal; absent if the search found none.
+    pub met_pps: Option<f64>,
+    /// No load from this one on meets the goal; absent if the search found none.
+    pub missed_pps: Option<f64>,
+    /// Distance of the two at which the search ended, as a share.
+    pub width: f64,
+    /// A trial with a larger share of lost frames is lossy, 0 to 1.
+    pub loss_ratio: f64,
+    /// Share of the trial time at a load that may be lossy, 0 to 1.
+    pub exceed_ratio: f64,
+    /// Duration of a full trial; shorter trials can only count against a load.
+    pub trial_duration_s: f64,
+    /// Trial time that decides a load.
+    pub duration_sum_s: f64,
+}
+
+/// A contradiction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refutation {
+    /// Round of the run.
+    pub round: u32,
+    /// The trial with the clearest contradiction.
+    pub trial: u64,
+    /// True if the DUT can do more than the figure says, false if less.
+    pub more: bool,
+    /// What the trial found: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
+    pub text: String,
+}
+
+/// Text between the goal and the trial in the mark of a refuted row.
+pub const REFUTED: &str = " refuted by ";

@@ -2,8 +2,8 @@
 
 use drophammer_methods::METHODS;
 use drophammer_model::registry::Registry;
-use drophammer_model::suite::read::{Overrides, read};
 use drophammer_reference::Router;
+use drophammer_suite::read::{Overrides, read};
 use drophammer_testbed::{kinds, simulated};
 use std::time::Duration;
 

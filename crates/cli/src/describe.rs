@@ -66,7 +66,7 @@ pub fn list(what: Listing) -> Exit {
 
 /// Prints the JSON Schema of suite files.
 pub fn schema() -> Exit {
-    let schema = with_registry(drophammer_model::suite::schema::schema);
+    let schema = with_registry(drophammer_suite::schema::schema);
     match serde_json::to_string_pretty(&schema) {
         Ok(text) => {
             out!("{text}");

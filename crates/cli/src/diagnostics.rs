@@ -1,8 +1,8 @@
 //! Errors in one style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
 
 use crate::output::err;
-use drophammer_model::suite::{SuiteError, SuiteErrors};
 use drophammer_model::visible::masked;
+use drophammer_suite::{SuiteError, SuiteErrors};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, NamedSource, SourceSpan};
 use std::fmt;
 use std::io::IsTerminal;

@@ -7,7 +7,7 @@ use crate::output::out;
 use crate::run::fail;
 use crate::suite_file::with_registry;
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::suite::read::{self, Overrides};
+use drophammer_suite::read::{self, Overrides};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};

@@ -1,9 +1,9 @@
 //! Keys of BGP sessions from files and the environment: never more than a few kilobytes, and no wait without end.
 
-use drophammer_model::suite::include::Refusal;
-use drophammer_model::suite::keys::KeyPlace;
 use drophammer_port::wait;
 use drophammer_store::read_regular;
+use drophammer_suite::include::Refusal;
+use drophammer_suite::keys::KeyPlace;
 use nix::libc::O_NONBLOCK;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};

@@ -1,6 +1,6 @@
 //! Addresses on a link, as the command line names them.
 
-use drophammer_model::suite::is_lab_address;
+use drophammer_suite::is_lab_address;
 use std::net::IpAddr;
 
 /// `198.18.1.2/24`: an address and the length of the prefix of its link.

@@ -11,10 +11,10 @@ use crate::suite_file::with_registry;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::read::{self, Overrides};
 use drophammer_model::suite::{Mask, Suite};
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_store::RunWriter;
+use drophammer_suite::read::{self, Overrides};
 use drophammer_testbed::selftest::{NAME, SelfTest, run_self_test};
 use std::time::Duration;
 

@@ -7,7 +7,7 @@
 
 use crate::environment::kernel_release;
 use crate::{LabError, Netns};
-use drophammer_model::suite::read::DEFAULT_INPUT_QUEUE;
+use drophammer_model::suite::DEFAULT_INPUT_QUEUE;
 
 /// Frames of the ring of a veth pair.
 const RING: u32 = 256;

@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn an_order_that_is_not_known_is_not_shown_as_kept() {
-        let (_, pattern) = patterns(&Params::defaults(SPEC.params, Profile::Quick)).remove(1);
+        let (_, pattern) = patterns(&drophammer_suite::defaults(SPEC.params, Profile::Quick)).remove(1);
         let of_order = |order_unknown: u64| {
             let group = |family: Family, order_unknown| GroupCounts {
                 group: family.to_string(),

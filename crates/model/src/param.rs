@@ -305,29 +305,9 @@ macro_rules! choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Direction;
-    use crate::suite::Profile;
 
     const STEP: Param<Percent> = Param::new("step", "20", "10", "step in %");
-    const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load");
-    const WAY: Param<Direction> = Param::new("direction", "unidirectional", "bidirectional", "who sends");
     const COUNT: Param<u32> = Param::new("count", "3", "5", "how many");
-
-    #[test]
-    fn defaults_come_from_the_declaration_alone() {
-        let specs = [STEP.spec(), RATE.spec(), WAY.spec(), COUNT.spec()];
-        let mut params = Params::defaults(&specs, Profile::Quick);
-        assert_eq!(STEP.get(&params), Percent(20.0));
-        assert_eq!((RATE.get(&params), COUNT.get(&params)), (None, 3));
-        assert_eq!(WAY.get(&params), Direction::Unidirectional);
-        let conformant = Params::defaults(&specs, Profile::Conformant);
-        assert_eq!((STEP.get(&conformant), WAY.get(&conformant)), (Percent(10.0), Direction::Bidirectional));
-        RATE.set(&mut params, Some(FrameRate(5.0)));
-        WAY.set(&mut params, Direction::Bidirectional);
-        assert_eq!((RATE.get(&params), WAY.get(&params)), (Some(FrameRate(5.0)), Direction::Bidirectional));
-        RATE.set(&mut params, None);
-        assert_eq!(RATE.get(&params), None);
-    }
 
     #[test]
     fn counts_beyond_32_bits_are_capped() {

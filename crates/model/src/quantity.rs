@@ -112,7 +112,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 
 /// `1500`, `1,500`, `1_500.25`. A comma is accepted only between groups of three digits: `1,5` is refused, because some
 /// readers take it for one and a half.
-pub(crate) fn grouped_number(text: &str) -> Option<f64> {
+pub fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
     let first = groups.next()?;

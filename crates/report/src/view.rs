@@ -8,7 +8,7 @@ use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
-use drophammer_model::suite::read::MAX_ROUNDS;
+use drophammer_model::suite::MAX_ROUNDS;
 use drophammer_store::{Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

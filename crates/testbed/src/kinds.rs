@@ -447,7 +447,7 @@ pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
 mod tests {
     use super::*;
     use drophammer_model::registry::Registry;
-    use drophammer_model::suite::read::{Overrides, read};
+    use drophammer_suite::read::{Overrides, read};
 
     fn suite(duts: &[&str], test: &str) -> Result<Suite, String> {
         suite_of(duts, "bgp: {}\n", test)

@@ -329,7 +329,7 @@ pub(crate) mod tests {
     use crate::kinds;
     use drophammer_methods::METHODS;
     use drophammer_model::registry::Registry;
-    use drophammer_model::suite::{Overrides, read};
+    use drophammer_suite::{Overrides, read};
 
     pub(crate) fn suite(rest: &str) -> Suite {
         let text = format!(

@@ -4,7 +4,7 @@ use crate::args::BgpArgs;
 use crate::{key_file, on_link};
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::routes::{Packing, Routes};
-use drophammer_model::suite::read::DEFAULT_SEED;
+use drophammer_model::suite::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
 use drophammer_testbed::speaker::{SpeakerConfig, table};

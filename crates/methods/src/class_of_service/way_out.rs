@@ -142,7 +142,7 @@ mod tests {
 
     /// The same with the frames of each class in each bin.
     fn written_by_class(arrived: [[u64; BINS]; 3]) -> Outcome {
-        let params = Params::defaults(SPEC.params, Profile::Quick);
+        let params = drophammer_suite::defaults(SPEC.params, Profile::Quick);
         let classes = CLASSES.get(&params);
         let group = |(class, arrived): (&ServiceClass, [u64; BINS])| GroupCounts {
             group: class.name.clone(),

@@ -339,7 +339,7 @@ impl Testbed for Fake {
 /// Defaults of `method` for a profile, with the overrides `over`.
 pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]) -> Params {
     let profile = if conformant { Profile::Conformant } else { Profile::Quick };
-    let mut params = Params::defaults(method.spec().params, profile);
+    let mut params = drophammer_suite::defaults(method.spec().params, profile);
     for (key, value) in over {
         assert!(method.spec().params.iter().any(|p| p.key == *key), "{} has no {key}", method.spec().name);
         params.0.insert((*key).into(), value.clone());

@@ -6,9 +6,10 @@ use drophammer_methods::{METHODS, Method, TestError};
 use drophammer_model::outcome::PlotKind;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, Registry, check_specs};
+use drophammer_model::registry::{FigureSpec, Registry};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Family, Load};
+use drophammer_suite::check_specs;
 
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
 

@@ -19,6 +19,7 @@ pub use action::{Change, Packing, PeerIndex, RouteAction};
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
 pub use order::Order;
 pub use prefix::{Prefix, PrefixError};
+pub(crate) use prefix::{address, number};
 pub use range::{Description, RouteError, RouteRange};
 pub use space::reserved;
 pub use table::RouteTable;

@@ -59,7 +59,7 @@ const SAME_NUMBER: f64 = 1e-6;
 
 impl Cells {
     /// True if `text` names cells of a table rather than a figure.
-    pub(crate) fn is_meant(text: &str) -> bool {
+    pub fn is_meant(text: &str) -> bool {
         text.contains(['[', '.'])
     }
 

@@ -4,9 +4,6 @@ use super::protection::Secret;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Least bytes of a secret that is hidden as a part of other texts. A shorter one is also found within ordinary words.
-pub(super) const LEAST: usize = 4;
-
 /// The secrets of a suite. There are none by default.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Mask(Vec<String>);
@@ -18,9 +15,12 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Mask {
+    /// Least bytes of a secret that is hidden as a part of other texts. A shorter one is also found within ordinary words.
+    pub const LEAST: usize = 4;
+
     /// A mask of those secrets that have at least 4 bytes.
     pub fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Mask {
-        let long = |secret: &&str| secret.len() >= LEAST && *secret != Secret::HIDDEN;
+        let long = |secret: &&str| secret.len() >= Mask::LEAST && *secret != Secret::HIDDEN;
         let mut secrets: Vec<String> = secrets.into_iter().filter(long).map(str::to_owned).collect();
         // One may be a part of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -46,10 +46,10 @@ impl Mask {
     }
 
     /// As [`Mask::text`], for a message with quotations, which may end (`…`) within a secret.
-    pub(super) fn message(&self, text: &str) -> String {
+    pub fn message(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {
-            let beginnings = secret.char_indices().map(|(at, _)| at).filter(|at| *at >= LEAST).rev();
+            let beginnings = secret.char_indices().map(|(at, _)| at).filter(|at| *at >= Mask::LEAST).rev();
             for at in beginnings.collect::<Vec<_>>() {
                 text = text.replace(&format!("{}\u{2026}", &secret[..at]), &format!("{}\u{2026}", Secret::HIDDEN));
             }

@@ -1,52 +1,23 @@
-//! A suite: which routers, on which ports, run through which tests. This is the validated form; `suite::read` reads
-//! YAML into it, with errors that name line and remedy.
+//! A suite: which routers, on which ports, run through which tests. This is the validated form. Crate `suite` reads YAML into
+//! it.
 
-mod about;
-mod addresses;
 mod bgp;
-mod blocks;
-mod cells;
-mod digest;
-mod dut_list;
-pub mod errors;
-mod expect;
 mod expectation;
-mod fields;
-mod flow_list;
-mod flow_overlap;
-pub mod include;
-mod indent;
-mod kept;
-pub mod keys;
-mod label_list;
+mod flow_rate;
 mod mask;
-pub mod params;
-mod port_list;
+mod params;
 mod protection;
-mod published;
-mod raw;
-pub mod read;
-pub mod schema;
-pub mod set;
-mod test_list;
-mod topology;
-mod typed;
-pub(crate) mod values;
-pub mod variables;
-mod vlan_list;
 
 pub use bgp::{BgpConfig, PortBgp};
-pub use blocks::is_lab_address;
-pub use errors::{Source, SuiteError, SuiteErrors};
 pub use expectation::{BaselineFigure, Cells, Expectation};
+pub use flow_rate::FlowRate;
 pub use mask::Mask;
 pub use params::{ParamValue, Params};
 pub use protection::{BgpProtection, Secret};
-pub use read::Overrides;
 
 use crate::environment::About;
 use crate::medium::Medium;
-use crate::quantity::{Bandwidth, FrameRate};
+use crate::quantity::Bandwidth;
 use crate::record::Baseline;
 use crate::routes::Prefix;
 use crate::size::PacketSize;
@@ -56,6 +27,15 @@ use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
+
+/// Seed if neither suite nor command line sets one.
+pub const DEFAULT_SEED: u64 = 2544;
+/// As in network cards, which have 512 to 4,096.
+pub const DEFAULT_INPUT_QUEUE: u32 = 2_048;
+/// Longer queues add more delay than they prevent loss.
+pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
+/// A limit that no real suite reaches.
+pub const MAX_ROUNDS: u64 = 1_000;
 
 /// Durations and repetitions of a run that the suite does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,17 +135,6 @@ pub struct Endpoint {
     pub port: usize,
     /// Index of its VLAN sub-interface, if it is one.
     pub vlan: Option<usize>,
-}
-
-/// Rate of a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FlowRate {
-    /// Frames per second.
-    Frames(FrameRate),
-    /// Bits of frames per second, including FCS, without preamble and gap (layer 2).
-    Bits(Bandwidth),
-    /// Share of the sending port's line rate in per cent (RFC 2544 Appendix B).
-    Percent(f64),
 }
 
 /// A router under test.

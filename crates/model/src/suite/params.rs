@@ -1,9 +1,7 @@
 //! Parameters of tests and DUT kinds after validation: typed, defaults filled in.
 
-use super::{Profile, values};
 use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate, show_duration};
-use crate::registry::ParamSpec;
 use crate::size::PacketSize;
 use crate::topology::CoreLinksDown;
 use crate::trial::Family;
@@ -87,23 +85,6 @@ macro_rules! getter {
 }
 
 impl Params {
-    /// The defaults of `specs` for a profile; a parameter without a default is absent. For programs that run a test without a
-    /// suite.
-    ///
-    /// # Panics
-    /// If a default cannot be read, which [`crate::registry::check_specs`] detects earlier.
-    pub fn defaults(specs: &[ParamSpec], profile: Profile) -> Params {
-        let text = |spec: &ParamSpec| match profile {
-            Profile::Quick => spec.quick,
-            Profile::Conformant => spec.conformant,
-        };
-        let value = |spec: &ParamSpec, text| match values::parse_default(spec, text) {
-            Ok(value) => (spec.key.to_owned(), value),
-            Err(why) => panic!("the default `{text}` of `{}` is wrong: {why}", spec.key),
-        };
-        Params(specs.iter().filter_map(|spec| Some(value(spec, text(spec)?))).collect())
-    }
-
     getter!(
         /// Frame sizes and mixes.
         sizes, Sizes, Vec<PacketSize>);

@@ -3,9 +3,6 @@
 use super::Mask;
 use std::fmt;
 
-/// Longest key of TCP MD5, as in Linux and in FRR, in bytes.
-const LONGEST: usize = 80;
-
 /// A text that must not appear in records, reports or messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -54,17 +51,5 @@ impl BgpProtection {
     /// A copy with [`Secret::HIDDEN`] in place of the key.
     pub fn without_secrets(&self) -> BgpProtection {
         BgpProtection { md5: self.md5.as_ref().map(|_| Secret::new(Secret::HIDDEN)), gtsm: self.gtsm }
-    }
-}
-
-/// Why `key` cannot be a key in the configuration of every router; `None` if it can.
-pub(super) fn wrong_key(key: &str) -> Option<&'static str> {
-    let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"'\\{}".contains(&byte);
-    if key.is_empty() || key.len() > LONGEST {
-        Some("a key has 1 to 80 characters")
-    } else if !key.bytes().all(fits) {
-        Some("a key has no spaces, quotes, backslashes and braces, and characters of ASCII alone")
-    } else {
-        None
     }
 }

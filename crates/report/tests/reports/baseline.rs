@@ -7,11 +7,11 @@ use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Verdict;
 use drophammer_model::record::TestStatus;
 use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
-use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Expectation, Suite};
 use drophammer_report::baseline::resolve;
 use drophammer_report::{Criteria, criteria};
 use drophammer_store::Run;
+use drophammer_suite::read::{Overrides, read};
 
 const NONE: TestSpec = TestSpec {
     name: "",

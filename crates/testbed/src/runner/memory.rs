@@ -65,8 +65,8 @@ mod tests {
     use super::*;
     use drophammer_methods::METHODS;
     use drophammer_model::registry::Registry;
-    use drophammer_model::suite::Overrides;
-    use drophammer_model::suite::read::read;
+    use drophammer_suite::Overrides;
+    use drophammer_suite::read::read;
 
     #[test]
     fn each_router_and_all() {

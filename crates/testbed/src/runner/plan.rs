@@ -7,7 +7,7 @@ use drophammer_methods::parameters::FAMILIES;
 use drophammer_methods::{Method as _, TrialCount, routed};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::pattern::PatternKey;
-use drophammer_model::suite::read::MAX_ROUNDS;
+use drophammer_model::suite::MAX_ROUNDS;
 use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_traffic::permutation::Permutation;

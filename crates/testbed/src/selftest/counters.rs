@@ -159,7 +159,7 @@ fn on_device(
 }
 
 fn params(test: &SelfTest<'_>, words: &str) -> Params {
-    let mut params = Params::defaults(CounterProof.spec().params, Profile::Quick);
+    let mut params = drophammer_suite::defaults(CounterProof.spec().params, Profile::Quick);
     FRAME_SIZES.set(&mut params, vec![test.sizes[0].clone()]);
     TRIAL_DURATION.set(&mut params, TRIAL.max(test.trial));
     DRAIN.set(&mut params, DRAIN_TIME);

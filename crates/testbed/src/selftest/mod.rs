@@ -198,7 +198,7 @@ impl Runner<'_> {
         // Pacing is measured with one size; the others only take less processor time per byte.
         let sizes = if method.spec().name == "pacing" { vec![test.sizes[0].clone()] } else { test.sizes.clone() };
         let ceiling = method.spec().name == tester_ceiling::NAME;
-        let mut params = Params::defaults(method.spec().params, Profile::Quick);
+        let mut params = drophammer_suite::defaults(method.spec().params, Profile::Quick);
         FRAME_SIZES.set(&mut params, sizes);
         TRIAL_DURATION.set(&mut params, if ceiling { short } else { test.trial });
         if REPEATS.find(&params).is_some() {

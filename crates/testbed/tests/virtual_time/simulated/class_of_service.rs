@@ -219,7 +219,7 @@ fn classes_of_a_suite_are_refused_where_they_stand() {
         let text = format!(
             "suite: s\nduts: [{{name: box, kind: reference}}]\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  - {{name: p2, speed: 1 Gbit/s}}\ntests:\n  - {TEST}: {{{params}}}\n"
         );
-        let read = drophammer_model::suite::read::read(&text, "s.yaml", &registry, &Default::default());
+        let read = drophammer_suite::read::read(&text, "s.yaml", &registry, &Default::default());
         let error = read.map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("s.yaml:7:"), "{error}");
         error.to_string()

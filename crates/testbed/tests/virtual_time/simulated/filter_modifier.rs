@@ -6,7 +6,7 @@ use drophammer_methods::METHODS;
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::{Record, TestStatus, TrialRecord};
 use drophammer_model::registry::Registry;
-use drophammer_model::suite::{Overrides, read};
+use drophammer_suite::{Overrides, read};
 use drophammer_testbed::kinds;
 
 /// A device of 20,000 frames per second that takes 1 us longer for each rule that it looks at.

@@ -163,7 +163,7 @@ fn what_a_router_does_wrong_is_counted_by_family() {
 fn a_share_of_one_family_alone_is_refused() {
     use drophammer_methods::METHODS;
     use drophammer_model::registry::Registry;
-    use drophammer_model::suite::{Overrides, read};
+    use drophammer_suite::{Overrides, read};
     let text = "suite: s\nduts: [{name: box, kind: reference}]\nports: [{name: p1}, {name: p2}]\n\
                 tests:\n  - throughput: {ipv6_share: 15}\n";
     let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();

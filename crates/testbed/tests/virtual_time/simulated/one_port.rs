@@ -3,7 +3,7 @@
 use crate::common::{Memory, cell, read_suite, run};
 use drophammer_methods::METHODS;
 use drophammer_model::registry::Registry;
-use drophammer_model::suite::read::{self, Overrides};
+use drophammer_suite::read::{self, Overrides};
 use drophammer_testbed::kinds;
 
 const SUITE: &str = "\

@@ -50,7 +50,7 @@ impl Dut for Boaster {
 }
 
 fn params(method: &dyn Method, seconds: f64) -> Params {
-    let mut params = Params::defaults(method.spec().params, Profile::Quick);
+    let mut params = drophammer_suite::defaults(method.spec().params, Profile::Quick);
     FRAME_SIZES.set(&mut params, vec!["64".parse().unwrap()]);
     TRIAL_DURATION.set(&mut params, Duration::from_secs_f64(seconds));
     if REPEATS.find(&params).is_some() {

@@ -1,0 +1,306 @@
+//! The `bgp:` section: AS numbers and peers of all ports.
+
+use super::addresses::{Prefix, to_number};
+use super::errors::Problems;
+use super::fields::Fields;
+use super::keys;
+use super::raw::{Entry, Node, Value};
+use super::values::{Given, Resolved, resolve};
+use crate::keys::wrong_key;
+use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::suite::{Addressing, ParamValue, PortConfig, Profile};
+use drophammer_model::suite::{BgpConfig, BgpProtection, PortBgp, Secret};
+use drophammer_model::trial::Family;
+use std::ops::Range;
+
+/// Most emulated routers on a port.
+pub(crate) const MAX_PEERS: u64 = 10_000;
+/// Hold Time in seconds: 3 at least (RFC 4271 section 4.2), and a field of 16 bits.
+const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
+
+/// Keys of the section.
+pub(crate) static PARAMS: [ParamSpec; 12] = [
+    ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
+    ParamSpec::new(
+        "tester_as",
+        ParamKind::Count,
+        "65001",
+        "65001",
+        "AS number of the peers on the first port; each further port has the next",
+    ),
+    ParamSpec::new(
+        "peers_per_port",
+        ParamKind::Count,
+        "1",
+        "1",
+        "emulated routers on each port: the host and the addresses that follow it",
+    ),
+    ParamSpec::optional(
+        "peers_per_vlan",
+        ParamKind::Count,
+        "emulated routers on each sub-interface of the `vlans` of the ports, beside those of the ports; default: none",
+    ),
+    ParamSpec::optional(
+        "families",
+        ParamKind::Families,
+        "IP versions whose routes are exchanged, each over sessions of its own; default: those of the ports",
+    ),
+    ParamSpec::new(
+        "hold_time",
+        ParamKind::Duration,
+        "90 s",
+        "90 s",
+        "Hold Time, 3 s to 65535 s (RFC 4271 section 4.2)",
+    ),
+    ParamSpec::optional(
+        "internal",
+        ParamKind::Ports,
+        "ports whose peers are in the DUT's AS, as clients of the route reflector that the DUT is (RFC 4456); default: none",
+    ),
+    ParamSpec::new(
+        "next_hop_self",
+        ParamKind::Flag,
+        "false",
+        "false",
+        "the DUT tells internal peers of external routes with itself as next hop (RFC 4271 section 5.1.3)",
+    ),
+    ParamSpec::optional(
+        "md5",
+        ParamKind::Text,
+        "key by which both sides sign their segments: TCP MD5 (RFC 2385); stored configurations do not show it; default: none",
+    ),
+    ParamSpec::optional(
+        keys::FILE,
+        ParamKind::File,
+        "in place of `md5`: a file with the key on one line, relative to the suite file",
+    ),
+    ParamSpec::optional(keys::ENV, ParamKind::Text, "in place of `md5`: the environment variable with the key"),
+    ParamSpec::new(
+        "gtsm",
+        ParamKind::Flag,
+        "false",
+        "false",
+        "both sides send TTL or hop limit 255 and take no segment with less (RFC 5082)",
+    ),
+];
+
+/// Reads the section and sets the part of each port. `ports` are the suite's, if they are known to be right.
+pub(crate) fn read(
+    entry: &Entry,
+    profile: Profile,
+    ports: Option<&mut Vec<PortConfig>>,
+    problems: &mut Problems,
+) -> Option<BgpConfig> {
+    let before = problems.len();
+    let fields = match &entry.value.value {
+        Value::Null => None,
+        _ => Some(Fields::of(&entry.value, "`bgp`", "bgp: {dut_as: 65000, tester_as: 65001}", problems)?),
+    };
+    let known = PARAMS.each_ref().map(|p| p.key);
+    fields.inspect(|f| f.refuse_unknown("`bgp`", &known, problems));
+    let find = |key: &str| -> Option<&Node> { fields.and_then(|f| f.get(key)).map(|e| &e.value) };
+    let given = resolve(&PARAMS, profile, find, (&entry.key_span, "`bgp`"), problems)?;
+    let span = |key: &str| given.get(key).and_then(|g: &Given| g.node).map_or(&entry.key_span, |n| &n.span);
+
+    let dut_as = as_number(&given, "dut_as", span("dut_as"), problems);
+    let tester_as = as_number(&given, "tester_as", span("tester_as"), problems);
+    let mut peers = |key: &str| match count(&given, key) {
+        n if n <= MAX_PEERS => u32::try_from(n).ok(),
+        n => {
+            let help = format!("write a number from 1 to {MAX_PEERS}");
+            problems.add(span(key), format!("`{key}` is {n}, which is out of range"), help);
+            None
+        }
+    };
+    let (peers, vlan_peers) = (peers("peers_per_port"), peers("peers_per_vlan"));
+    let hold_time = match given.get("hold_time").map(|g| &g.value) {
+        Some(ParamValue::Duration(d)) if d.subsec_nanos() == 0 && HOLD.contains(&d.as_secs()) => Some(*d),
+        _ => {
+            let help = "write whole seconds, from `3 s` to `65535 s` (RFC 4271 section 4.2)";
+            problems.add(span("hold_time"), "a BGP message cannot carry this Hold Time", help);
+            None
+        }
+    };
+    let families = given.get("families").map(|g| match &g.value {
+        ParamValue::Families(families) => families.clone(),
+        _ => Vec::new(),
+    });
+    let internal = match given.get("internal").map(|g| &g.value) {
+        Some(ParamValue::Texts(names)) => names.clone(),
+        _ => Vec::new(),
+    };
+    let next_hop_self = matches!(given.get("next_hop_self").map(|g| &g.value), Some(ParamValue::Flag(true)));
+    let md5 = match given.get("md5").map(|g| &g.value) {
+        Some(ParamValue::Text(key)) => {
+            if let Some(why) = wrong_key(key) {
+                problems.add(span("md5"), format!("`md5` cannot be a key of TCP MD5: {why}"), "write another key");
+            }
+            Some(Secret::new(key.clone()))
+        }
+        _ => None,
+    };
+    let gtsm = matches!(given.get("gtsm").map(|g| &g.value), Some(ParamValue::Flag(true)));
+    let ports = ports?;
+    for name in internal.iter().filter(|name| ports.iter().all(|p| p.name != **name)) {
+        let known: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+        problems.add(
+            span("internal"),
+            format!("there is no port `{name}`"),
+            format!("the ports are {}", known.join(", ")),
+        );
+    }
+    let has = |family: Family| ports.iter().all(|p| p.addressing(family).is_some());
+    let both = || [Family::Ipv4, Family::Ipv6].into_iter().filter(|f| has(*f)).collect();
+    let families: Vec<Family> = families.unwrap_or_else(both);
+    for family in families.iter().filter(|f| !has(**f)) {
+        let word = family.to_string().to_lowercase();
+        problems.add(
+            span("families"),
+            format!("BGP is to exchange {family} routes, but the ports have `{word}: off`"),
+            format!("remove `{word}: off` from the ports, or {family} from `families`"),
+        );
+    }
+    let config = BgpConfig {
+        dut_as: dut_as?,
+        tester_as: tester_as?,
+        peers_per_port: peers?,
+        peers_per_vlan: vlan_peers?,
+        families,
+        hold_time: hold_time?,
+        internal,
+        next_hop_self,
+        protection: BgpProtection { md5, gtsm },
+    };
+    check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
+    check_rooms(&config, ports, &span, problems);
+    if problems.len() > before {
+        return None;
+    }
+    for (i, port) in ports.iter_mut().enumerate() {
+        port.bgp = Some(PortBgp {
+            asn: if config.internal.contains(&port.name) { config.dut_as } else { config.tester_as + i as u32 },
+            dut_as: config.dut_as,
+            peers: config.peers_per_port,
+            vlan_peers: config.peers_per_vlan,
+            hold: config.hold_time,
+            families: config.families.clone(),
+            next_hop_self: config.next_hop_self,
+            protection: config.protection.clone(),
+        });
+    }
+    Some(config)
+}
+
+fn count(given: &Resolved, key: &str) -> u64 {
+    match given.get(key).map(|g| &g.value) {
+        Some(ParamValue::Count(n)) => *n,
+        _ => 0,
+    }
+}
+
+/// Why an AS number cannot be used; `None` if it can.
+fn reserved(asn: u64) -> Option<&'static str> {
+    match asn {
+        0 => Some("stands for no AS (RFC 7607)"),
+        23_456 => Some("is AS_TRANS, a placeholder for AS numbers of four octets (RFC 6793)"),
+        65_535 | 0xffff_ffff => Some("is reserved (RFC 7300)"),
+        asn if asn > 0xffff_ffff => Some("has more than four octets"),
+        _ => None,
+    }
+}
+
+const AS_HELP: &str = "write a number for private use, 64512 to 65534 or 4200000000 to 4294967294 (RFC 6996)";
+
+fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Problems) -> Option<u32> {
+    let asn = count(given, key);
+    match reserved(asn) {
+        None => u32::try_from(asn).ok(),
+        Some(why) => {
+            problems.add(span, format!("`{key}` is {asn}, which {why}"), AS_HELP);
+            None
+        }
+    }
+}
+
+/// The AS numbers of external ports must be valid and differ from the DUT's.
+fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usize>; 2], problems: &mut Problems) {
+    let own = |i: usize| u64::from(config.tester_as) + i as u64;
+    let external = |i: &usize| !config.internal.contains(&ports[*i].name);
+    let last = ports.len() - 1;
+    if let Some((asn, why)) = (0..ports.len()).filter(external).find_map(|i| Some((own(i), reserved(own(i))?))) {
+        let message =
+            format!("the {} ports have the AS numbers {} to {}; of these, {asn} {why}", ports.len(), own(0), own(last));
+        problems.add(spans[1], message, AS_HELP);
+    } else if (0..ports.len()).filter(external).any(|i| own(i) == u64::from(config.dut_as)) {
+        problems.add(
+            spans[0],
+            format!(
+                "the DUT's AS number {} is also that of a port: they have {} to {}",
+                config.dut_as,
+                own(0),
+                own(last)
+            ),
+            "give the DUT a number of its own, below `tester_as` or beyond the last port's; peers of its AS are those of `internal`",
+        );
+    }
+}
+
+/// Peers on sub-interfaces need sub-interfaces, and all peers need room on their links.
+fn check_rooms<'s>(
+    config: &BgpConfig,
+    ports: &[PortConfig],
+    span: &dyn Fn(&str) -> &'s Range<usize>,
+    problems: &mut Problems,
+) {
+    if config.peers_per_vlan > 0 && ports.iter().all(|p| p.vlans.is_empty()) {
+        problems.add(
+            span("peers_per_vlan"),
+            "`peers_per_vlan` needs VLAN sub-interfaces, but no port has any",
+            "give a port `vlans: [{id: 100}]`, or remove `peers_per_vlan`",
+        );
+    }
+    for (port, family) in ports.iter().flat_map(|p| config.families.iter().map(move |f| (p, *f))) {
+        if let Some(link) = port.addressing(family) {
+            let place = Link { name: format!("port `{}`", port.name), key: "peers_per_port", of: "the ports" };
+            check_room(&place, link, config.peers_per_port, span(place.key), problems);
+        }
+        for vlan in &port.vlans {
+            if let Some(link) = vlan.addressing(family) {
+                let name = format!("{vlan} of port `{}`", port.name);
+                let place = Link { name, key: "peers_per_vlan", of: "the sub-interfaces" };
+                check_room(&place, link, config.peers_per_vlan, span(place.key), problems);
+            }
+        }
+    }
+}
+
+/// A link, for messages.
+struct Link {
+    name: String,
+    /// Key that sets its number of peers.
+    key: &'static str,
+    /// What to give a shorter prefix, for the remedy.
+    of: &'static str,
+}
+
+/// All peers on a link must fit its prefix, beside the DUT.
+fn check_room(place: &Link, addressing: &Addressing, peers: u32, span: &Range<usize>, problems: &mut Problems) {
+    let family = if addressing.dut.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    let link = Prefix::around(addressing.dut, addressing.prefix_len);
+    let (host, dut) = (to_number(addressing.host), to_number(addressing.dut));
+    let broadcast = u128::from(family == Family::Ipv4 && link.has_reserved_ends());
+    let top = link.last() - broadcast;
+    let top = if dut > host { top.min(dut - 1) } else { top };
+    let room = (top + 1).saturating_sub(host);
+    if u128::from(peers) > room {
+        let Link { name, key, of } = place;
+        problems.add(
+            span,
+            format!("{name} has room for {room} {family} peers from {} on, not for {peers}", addressing.host),
+            format!(
+                "write `{key}: {room}` or less, or give {of} a shorter prefix with `{}: {{dut: …, host: …}}`",
+                family.to_string().to_lowercase()
+            ),
+        );
+    }
+}

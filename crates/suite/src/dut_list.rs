@@ -1,0 +1,123 @@
+//! The `duts:` section.
+
+use super::dut_topology;
+use super::errors::{Problems, did_you_mean, list, quote};
+use super::fields::{Fields, items, name, refuse_repeated, text};
+use super::raw::Node;
+use super::values::{params, resolve};
+use drophammer_model::capabilities::Need;
+use drophammer_model::environment::TESTER;
+use drophammer_model::registry::{ParamKind, Registry};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::{DutConfig, ParamValue, PortConfig, Profile};
+use drophammer_model::topology::System;
+use std::path::Path;
+
+const EXAMPLE: &str = "{name: frr, kind: frr}";
+/// Key of the system of routers that a DUT consists of.
+pub(super) const TOPOLOGY: &str = "topology";
+
+/// The parts of the suite with which the routers under test must agree.
+pub(crate) struct Around<'a> {
+    /// Profile.
+    pub profile: Profile,
+    /// Folder of the suite file.
+    pub folder: &'a Path,
+    /// The ports, if they are known.
+    pub ports: Option<&'a [PortConfig]>,
+    /// Names of the routers that run; all when empty.
+    pub only: &'a [String],
+}
+
+/// Reads the routers under test.
+pub(crate) fn read(
+    node: &Node,
+    registry: &Registry,
+    around: &Around,
+    problems: &mut Problems,
+) -> Option<Vec<DutConfig>> {
+    let nodes = items(node, "`duts`", &format!("- {EXAMPLE}"), problems)?;
+    let duts: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, around, problems)).collect();
+    refuse_repeated("DUTs", duts.iter().map(|(dut, node)| (dut.name.as_str(), &node.span)), problems);
+    (duts.len() == nodes.len()).then(|| duts.into_iter().map(|(dut, _)| dut).collect())
+}
+
+fn one<'n>(
+    node: &'n Node,
+    registry: &Registry,
+    around: &Around,
+    problems: &mut Problems,
+) -> Option<(DutConfig, &'n Node)> {
+    let fields = Fields::of(node, "a DUT", EXAMPLE, problems)?;
+    let name_node = fields.required("name", "a DUT", "name: frr", problems);
+    let name = name_node.and_then(|n| name(n, "the name of a DUT", true, problems));
+    if let (Some(TESTER), Some(node)) = (name.as_deref(), name_node) {
+        problems.add(
+            &node.span,
+            format!("`{TESTER}` is the tester's own name in the results"),
+            "give the DUT another name",
+        );
+    }
+    let kind_node = fields.required("kind", "a DUT", "kind: frr", problems)?;
+    let kind = text(kind_node, "`kind`", "frr", problems)?;
+    let Some(spec) = registry.kind(kind) else {
+        let help = did_you_mean(kind, registry.kinds.iter().map(|k| k.name));
+        problems.add(&kind_node.span, format!("there is no DUT kind {}", quote(kind)), help);
+        return None;
+    };
+    let topology = match fields.get(TOPOLOGY) {
+        Some(entry) => Some((dut_topology::read(&entry.value, problems)?, &entry.value.span)),
+        None => None,
+    };
+    let keys: Vec<_> = ["name", "kind", TOPOLOGY].into_iter().chain(spec.params.iter().map(|p| p.key)).collect();
+    fields.refuse_unknown(&format!("a DUT of kind `{kind}`"), &keys, problems);
+    let what = format!("a DUT of kind `{kind}`");
+    let find = |key: &str| fields.get(key).map(|e| &e.value);
+    let resolved = resolve(spec.params, around.profile, find, (&kind_node.span, &what), problems)?;
+    let for_each_port = |kind: ParamKind| matches!(kind, ParamKind::Interfaces | ParamKind::DutInterfaces);
+    for param in spec.params.iter().filter(|p| for_each_port(p.kind)) {
+        let Some(given) = resolved.get(param.key) else { continue };
+        let ParamValue::Texts(interfaces) = &given.value else { continue };
+        if let (Some(ports), Some(at)) = (around.ports.map(<[_]>::len), given.node)
+            && ports != interfaces.len()
+        {
+            problems.add(
+                &at.span,
+                format!("`{}` names {} interfaces, but the suite has {ports} ports", param.key, interfaces.len()),
+                "name one interface for each port, in the order of `ports:`",
+            );
+        }
+    }
+    // DUTs that do not run need not fit the rest.
+    let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
+    if let Some(ports) = around.ports.filter(|_| runs) {
+        if let Some((topology, span)) = &topology
+            && let Err(unsuited) = System::of(ports, topology)
+        {
+            problems.add(span, unsuited.what, unsuited.remedy);
+        }
+        let needs = RouterRole::of(ports).needs();
+        if let Some(need) = spec.capabilities.lacks(&needs) {
+            problems.add(
+                &kind_node.span,
+                format!("the ports need `{need}`, which routers of kind `{kind}` do not support"),
+                format!("kinds that can: {}", list(registry.able(&needs))),
+            );
+        }
+    }
+    if let Some((_, span)) = topology.filter(|_| !spec.capabilities.systems) {
+        problems.add(
+            span,
+            format!("a DUT of kind `{kind}` cannot consist of several routers"),
+            format!("leave `{TOPOLOGY}` out, or take a kind that can: {}", list(registry.able(&[Need::Systems]))),
+        );
+    }
+    let mut params = params(&resolved);
+    for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
+        if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
+            *path = around.folder.join(&*path).display().to_string();
+        }
+    }
+    let topology = topology.map(|(topology, _)| topology);
+    Some((DutConfig { name: name?, kind: kind.to_owned(), params, topology }, name_node?))
+}

@@ -1,0 +1,321 @@
+//! From the text of a suite file to a [`Suite`], or to all of its errors.
+
+use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
+use super::fields::{Fields, flag, name, text, whole, word};
+use super::include::{self, Includer, Open, Refusal};
+use super::kept::without_secrets;
+use super::keys::{self, KeyPlace, OpenKey};
+use super::raw::{self, Node};
+use super::set::Setting;
+use super::variables::{self, Variable};
+use super::{about, bgp, digest, dut_list, flow_list, port_list, published, set, test_list};
+use drophammer_model::environment::About;
+use drophammer_model::record::Baseline;
+use drophammer_model::registry::Registry;
+use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, DEFAULT_SEED, MAX_INPUT_QUEUE, MAX_ROUNDS};
+use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+
+/// Longest title, in characters.
+const MAX_TITLE: usize = 200;
+
+/// Keys of a suite.
+pub(crate) const KEYS: [&str; 19] = [
+    include::KEY,
+    super::variables::KEY,
+    "suite",
+    "title",
+    "about",
+    "profile",
+    "rounds",
+    "input_queue",
+    "seed",
+    "duts",
+    "ports",
+    "bgp",
+    "flows",
+    "defaults",
+    "tests",
+    "published",
+    "digest",
+    "baseline",
+    "allow_public_addresses",
+];
+
+/// Changes by the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Profile instead of the suite's.
+    pub profile: Option<Profile>,
+    /// Run only these DUTs, by name; all when empty.
+    pub duts: Vec<String>,
+    /// Run only these tests, by name or id; all when empty.
+    pub tests: Vec<String>,
+    /// Seed instead of the suite's.
+    pub seed: Option<u64>,
+    /// Number of rounds instead of the suite's.
+    pub rounds: Option<u32>,
+    /// Values of variables instead of the suite's; the last one for a variable applies.
+    pub variables: Vec<Variable>,
+    /// Parameters of tests instead of the suite's; the last one for a parameter applies.
+    pub set: Vec<Setting>,
+}
+
+/// A suite and the texts that it was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The suite.
+    pub suite: Suite,
+    /// Its text without keys of BGP sessions, as kept by a run.
+    pub text: String,
+    /// Included files: the path from the folder of the suite, and the text, also without keys.
+    pub included: Vec<(String, String)>,
+    /// Variables of the command line that hold such a key or a part of it.
+    pub secret_variables: Vec<String>,
+}
+
+/// What a suite names and does not contain.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    /// Returns the text of an included file.
+    pub include: Open<'a>,
+    /// Returns a key of BGP sessions.
+    pub key: OpenKey<'a>,
+}
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
+/// Reads a suite that includes no other file and has no key elsewhere. `file_name` is the name of the file in errors; files that the suite names
+/// are relative to its folder.
+///
+/// DUTs and tests keep the order of the file, whatever the order in `overrides`.
+///
+/// # Errors
+/// All independent errors, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep gives one
+/// error.
+pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
+    let none = |_: &Path| -> Result<String, Refusal> {
+        Err(Refusal::new("no file can be included here", "write its keys into the suite"))
+    };
+    let no_key = |_: &KeyPlace| -> Result<String, Refusal> {
+        Err(Refusal::new("no key can be read here", "write it into the suite, as `md5`"))
+    };
+    read_with(text, file_name, Outside { include: &none, key: &no_key }, registry, overrides).map(|loaded| loaded.suite)
+}
+
+/// As [`read`], for a suite that may include files and name keys of BGP sessions, which `outside` returns.
+///
+/// # Errors
+/// Those of [`read`]; errors in an included file are reported at their places in it. A file that cannot be included
+/// ends the reading. A key that cannot be read is reported where it is named.
+pub fn read_with(
+    text: &str,
+    file_name: &str,
+    outside: Outside<'_>,
+    registry: &Registry,
+    overrides: &Overrides,
+) -> Result<Loaded, SuiteErrors> {
+    let mut problems = Problems::default();
+    let mut sources = Sources::of(file_name, text);
+    let file = Path::new(file_name);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut root = raw::parse(text, &mut problems)
+        .and_then(|root| Includer::new(file, outside.include, &mut sources, &mut problems).expand(root));
+    if let Some(root) = &mut root {
+        variables::apply(root, &overrides.variables, &mut problems);
+        set::apply(root, &overrides.set, &mut problems);
+        keys::apply(root, folder, outside.key, &mut problems);
+        sources.secrets = keys::values(root);
+    }
+    let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
+    let (text, included) = sources.texts();
+    let paths: Vec<String> = included.iter().map(|(path, _)| (*path).to_owned()).collect();
+    let given: Vec<String> = overrides.variables.iter().map(Variable::as_section).collect();
+    let texts: Vec<&str> = std::iter::once(text)
+        .chain(included.iter().map(|(_, text)| *text))
+        .chain(given.iter().map(String::as_str))
+        .collect();
+    let loaded = suite.map(|suite| {
+        let mut kept = without_secrets(&texts, &sources.secrets).into_iter();
+        let text = kept.next().unwrap_or_default();
+        let included = paths.into_iter().zip(kept.by_ref()).collect();
+        let changed = overrides.variables.iter().zip(&given).zip(kept).filter(|((_, given), kept)| *given != kept);
+        let secret_variables = changed.map(|((variable, _), _)| variable.name.clone()).collect();
+        Loaded { suite, text, included, secret_variables }
+    });
+    problems.finish(loaded, sources)
+}
+
+fn suite(
+    root: &Node,
+    folder: &Path,
+    registry: &Registry,
+    overrides: &Overrides,
+    problems: &mut Problems,
+) -> Option<Suite> {
+    let fields = Fields::of(root, "a suite", "suite: my-suite", problems)?;
+    fields.refuse_unknown("a suite", &KEYS, problems);
+    // Keys that are missing at the top level are reported at the beginning of the file.
+    let start = root.span.start..root.span.start;
+    let top = fields.pointing_at(&start);
+    let get = |key: &str| fields.get(key).map(|e| &e.value);
+
+    let name = top
+        .required("suite", "a suite", "suite: my-suite", problems)
+        .and_then(|n| name(n, "the name of a suite", false, problems));
+    let title = match get("title") {
+        Some(node) => title(node, problems),
+        None => name.clone(),
+    };
+    let profile = match get("profile") {
+        Some(node) => profile(node, problems),
+        None => Some(Profile::Quick),
+    };
+    let seed = match get("seed") {
+        Some(node) => whole(node, "`seed`", 0, u64::MAX, problems),
+        None => Some(DEFAULT_SEED),
+    };
+    let rounds = match get("rounds") {
+        Some(node) => Some(whole(node, "`rounds`", 1, MAX_ROUNDS, problems)? as u32),
+        None => None,
+    };
+    let input_queue = match get("input_queue") {
+        Some(node) => whole(node, "`input_queue`", 0, MAX_INPUT_QUEUE, problems)? as u32,
+        None => DEFAULT_INPUT_QUEUE,
+    };
+    let public = match get("allow_public_addresses") {
+        Some(node) => flag(node, "`allow_public_addresses`", problems),
+        None => Some(false),
+    };
+
+    let ports_node = top.required("ports", "a suite", "ports: [{name: p1, speed: 10 Gbit/s}, …]", problems);
+    let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
+    let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
+    // After an error in one section the others are still read, with the most lenient assumption.
+    let mut ports =
+        ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
+    let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
+    let bgp_entry = fields.get("bgp");
+    let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
+    let flows = match (get("flows"), &ports) {
+        (Some(node), Some(ports)) => flow_list::read(node, ports, public.unwrap_or(true), problems),
+        _ => Some(Vec::new()),
+    };
+    let duts = duts_node.and_then(|n| {
+        let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
+        dut_list::read(n, registry, &around, problems)
+    });
+    // DUTs that do not run need not fit the rest.
+    let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
+    let around = test_list::Around {
+        profile: profile_used,
+        ports: ports.as_deref(),
+        duts: duts.iter().flatten().filter(runs).collect(),
+        names: duts.as_ref().map(|duts| duts.iter().map(|dut| dut.name.as_str()).collect()),
+        bgp: bgp.is_some(),
+        flows: get("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
+        only: &overrides.tests,
+    };
+    let tests = tests_node.and_then(|n| test_list::read(n, fields.get("defaults"), registry, &around, problems));
+
+    let about = match get("about") {
+        Some(node) => about::read(node, duts.as_deref(), problems),
+        None => Some(About::default()),
+    };
+    let published = match get("published") {
+        Some(node) => published::read(node, tests.as_deref(), registry, problems),
+        None => Some(Vec::new()),
+    };
+    let digests = match get("digest") {
+        Some(node) => digest::read(node, tests.as_deref(), registry, problems),
+        None => Some(Vec::new()),
+    };
+    let baseline = match get("baseline") {
+        Some(node) => Some(text(node, "`baseline`", "results/last-release", problems)?),
+        None => None,
+    };
+    let mut duts = duts?;
+    let mut tests = tests?;
+    let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
+    let of_dut = |dut: &DutConfig, word: &str| dut.name == word;
+    let known: Vec<String> = duts.iter().map(|dut| dut.name.clone()).collect();
+    select(("--dut", "DUT"), &overrides.duts, &mut duts, of_dut, &known, &span("duts"), problems);
+    let mut known: Vec<String> =
+        tests.iter().flat_map(|test| [Some(test.test.clone()), test.id.clone()]).flatten().collect();
+    let mut seen = HashSet::new();
+    known.retain(|word| seen.insert(word.clone()));
+    select(("--test", "test"), &overrides.tests, &mut tests, TestConfig::is_called, &known, &span("tests"), problems);
+    Some(Suite {
+        name: name?,
+        title: title?,
+        about: About { published: published?, digests: digests?, ..about? },
+        profile: overrides.profile.or(profile)?,
+        seed: overrides.seed.or(seed)?,
+        input_queue,
+        rounds: overrides.rounds.or(rounds).unwrap_or_else(|| default_rounds(profile_used, duts.len())),
+        time: None,
+        duts,
+        ports: ports?,
+        bgp: match bgp {
+            Some(bgp) => Some(bgp?),
+            None => None,
+        },
+        flows: flows?,
+        tests,
+        baseline: baseline
+            .map(|run| Baseline { folder: folder.join(run.trim()).display().to_string(), ..Baseline::default() }),
+    })
+}
+
+/// A single DUT is compared with no other. Six rounds are the fewest whose least and greatest figure include the true
+/// median with more than 95 % confidence.
+pub fn default_rounds(profile: Profile, duts: usize) -> u32 {
+    match (duts, profile) {
+        (..=1, _) => 1,
+        (_, Profile::Quick) => 6,
+        (_, Profile::Conformant) => 10,
+    }
+}
+
+fn title(node: &Node, problems: &mut Problems) -> Option<String> {
+    let title = text(node, "`title`", "Two routers side by side", problems)?.trim();
+    if title.contains(char::is_control) || title.chars().count() > MAX_TITLE {
+        let message = format!("the title {} has more than one line or {MAX_TITLE} characters", quote(title));
+        problems.add(&node.span, message, "write one line; comments (`# …`) can hold the rest");
+        return None;
+    }
+    Some(title.to_owned())
+}
+
+fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
+    Some(match word(node, "`profile`", &["quick", "conformant"], problems)?.as_str() {
+        "conformant" => Profile::Conformant,
+        _ => Profile::Quick,
+    })
+}
+
+/// Keeps the items that the command line names; a name that is not `known` is an error at this section.
+fn select<T>(
+    (option, what): (&str, &str),
+    wanted: &[String],
+    items: &mut Vec<T>,
+    is_called: impl Fn(&T, &str) -> bool,
+    known: &[String],
+    span: &Range<usize>,
+    problems: &mut Problems,
+) {
+    if wanted.is_empty() {
+        return;
+    }
+    for word in wanted.iter().filter(|word| !items.iter().any(|item| is_called(item, word))) {
+        let message = format!("`{option} {}`: this suite has no such {what}", quote(word).trim_matches('`'));
+        problems.add(span, message, did_you_mean(word, known.iter().map(String::as_str)));
+    }
+    items.retain(|item| wanted.iter().any(|word| is_called(item, word)));
+}

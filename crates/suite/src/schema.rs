@@ -1,0 +1,481 @@
+//! The JSON Schema (draft 2020-12) of suite files, for editors. Generated from the registry; less strict than
+//! [`crate::read::read`], which also checks that the parts agree.
+
+mod numbers;
+
+use super::addresses::MAX_PORTS;
+use super::read::KEYS;
+use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
+use super::{about, digest, include, label_list, published, test_list};
+use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+pub(super) use numbers::speed;
+use numbers::{NUMBER, count, percent};
+use serde_json::{Map, Value, json};
+
+/// The schema of suites that may name the tests and kinds of `registry`.
+pub fn schema(registry: &Registry) -> Value {
+    let mut properties = Map::new();
+    for key in KEYS {
+        properties.insert(key.to_owned(), section(key, registry));
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Drophammer suite",
+        "description": "Which routers, on which ports, go through which tests.",
+        "type": "object",
+        // A key that a suite lacks may be in a file that it includes.
+        "anyOf": [{ "required": ["include"] }, { "required": ["suite", "duts", "ports", "tests"] }],
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn section(key: &str, registry: &Registry) -> Value {
+    match key {
+        "suite" => json!({
+            "description": "Name of the suite: letters, digits, dashes.",
+            "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
+        }),
+        "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": 200 }),
+        "include" => {
+            let file = json!({ "type": "string", "minLength": 1 });
+            json!({
+                "description": "Files with more keys, in the folder of the suite or below it. Those of this file win.",
+                "oneOf": [file, { "type": "array", "minItems": 1, "maxItems": include::MOST, "items": file }],
+            })
+        }
+        "about" => {
+            let named = format!("^.{{1,{}}}$", about::LONGEST_KEY);
+            let fact = json!({ "type": ["string", "number", "boolean"], "maxLength": about::LONGEST_VALUE });
+            let facts = json!({
+                "description": "What is known of the DUT of this name.",
+                "type": "object", "additionalProperties": false, "patternProperties": { named: fact },
+            });
+            json!({
+                "description": "Facts for the head of the report: by whom, where; in a map under the name of a DUT, its serial number.",
+                "type": "object", "additionalProperties": false, "patternProperties": { "^.{1,64}$": { "oneOf": [fact, facts] } },
+            })
+        }
+        "published" => published::schema(),
+        "digest" => digest::schema(),
+        "baseline" => json!({
+            "description": "Folder of an earlier run, relative to that of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
+            "type": "string", "minLength": 1, "examples": ["results/last-release"],
+        }),
+        "profile" => json!({
+            "description": "Durations and repetitions: `quick` takes seconds per trial and does not conform; `conformant` \
+                            takes those of the RFCs.",
+            "enum": ["quick", "conformant"], "default": "quick",
+        }),
+        "rounds" => json!({
+            "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the                             rounds. Default: 1 for one DUT; for several 6, or 10 with the profile `conformant`.",
+            "type": "integer", "minimum": 1, "maximum": drophammer_model::suite::MAX_ROUNDS,
+        }),
+        "input_queue" => json!({
+            "description": "Frames that wait in front of a router in a namespace while the ring of its link (256 frames) is full. \
+                            0 for the ring alone. Needs Linux 6.16.",
+            "type": "integer", "minimum": 0, "maximum": drophammer_model::suite::MAX_INPUT_QUEUE,
+            "default": drophammer_model::suite::DEFAULT_INPUT_QUEUE,
+        }),
+        "variables" => json!({
+            "description": "Values by name: `${name}` stands for the value anywhere in the suite. `--var name=value` gives another one.",
+            "type": "object", "patternProperties": { "^[A-Za-z0-9_-]{1,64}$": {} }, "additionalProperties": false,
+        }),
+        "seed" => json!({
+            "description": "Seed of every pseudo-random choice.",
+            "type": "integer", "minimum": 0, "default": drophammer_model::suite::DEFAULT_SEED,
+        }),
+        "duts" => json!({
+            "description": "Routers under test.",
+            "type": "array", "minItems": 1, "items": { "oneOf": registry.kinds.iter().map(|k| dut(k)).collect::<Vec<_>>() },
+        }),
+        "ports" => json!({
+            "description": "Ports of the tester, in pairs. Port i of the tester faces port i of the DUT.",
+            "type": "array", "minItems": 1, "maxItems": MAX_PORTS, "items": port(),
+        }),
+        "bgp" => bgp(),
+        "flows" => json!({
+            "description": "Flows of the suite's own, for the test `fixed_rate`.",
+            "type": "array", "minItems": 1, "items": flow(),
+        }),
+        "defaults" => defaults(registry),
+        "tests" => json!({
+            "description": "Tests, in the order in which they run.",
+            "type": "array", "minItems": 1, "items": { "oneOf": tests(registry) },
+        }),
+        _ => json!({
+            "description": "Permit addresses that belong to somebody (RFC 6815). Only in an isolated laboratory.",
+            "type": "boolean", "default": false,
+        }),
+    }
+}
+
+fn name() -> Value {
+    json!({
+        "description": "Name for people; names files and columns.",
+        "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+    })
+}
+
+fn dut(kind: &KindSpec) -> Value {
+    let mut properties = Map::new();
+    properties.insert("name".into(), name());
+    properties.insert("kind".into(), json!({ "const": kind.name, "description": kind.summary }));
+    if kind.capabilities.systems {
+        properties.insert(super::dut_list::TOPOLOGY.into(), super::dut_topology::schema());
+    }
+    add_params(kind.params, &mut properties);
+    let required: Vec<_> = ["name", "kind"].into_iter().chain(required(kind.params)).collect();
+    json!({
+        "title": kind.name, "description": kind.summary,
+        "type": "object", "required": required, "additionalProperties": false, "properties": properties,
+    })
+}
+
+fn port() -> Value {
+    json!({
+        "type": "object",
+        "required": ["name", "speed"],
+        "additionalProperties": false,
+        "properties": {
+            "name": name(),
+            "speed": speed("Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).", "10 Gbit/s"),
+            "medium": {
+                "description": "What the line carries beside frames: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
+                "enum": super::port_list::MEDIA, "default": "ethernet",
+            },
+            "mtu": {
+                "description": "MTU in bytes of IP packet; 1280 at least where IPv6 is on.",
+                "type": "integer", "minimum": 68, "maximum": 9198, "default": 1500,
+            },
+            "ipv4": family("IPv4", "198.18.1.1/24", "198.18.1.2", "198.18.64.0/18"),
+            "ipv6": family("IPv6", "2001:2:0:1::1/64", "2001:2:0:1::2", "2001:2:0:4000::/50"),
+            "vlans": {
+                "description": "VLAN sub-interfaces of the DUT's port; the first 16 have default addresses.",
+                "type": "array", "maxItems": MAX_VLANS, "items": vlan(),
+            },
+            "labels": {
+                "description": "Static label entries of the DUT whose packets leave by its port.",
+                "type": "array", "minItems": 1, "maxItems": label_list::MOST, "items": label_entry(),
+            },
+        },
+    })
+}
+
+/// Classes of service.
+fn classes() -> Value {
+    json!({
+        "type": "array", "minItems": 2, "maxItems": drophammer_model::classes::MOST_CLASSES,
+        "items": {
+            "type": "object", "required": ["name", "weight"], "additionalProperties": false,
+            "properties": {
+                "name": { "type": "string", "pattern": "^[A-Za-z0-9-]{1,32}$" },
+                "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
+                "dscp": {
+                    "description": "Codepoint of its packets, a number or a name, in place of a precedence.",
+                    "type": ["integer", "string"], "minimum": 0, "maximum": 63, "examples": ["ef", "af41", 46],
+                },
+                "weight": {
+                    "description": "Its share of an output port that is too narrow, relative to the other classes.",
+                    "type": "integer", "minimum": 1, "maximum": drophammer_model::classes::MOST_WEIGHT,
+                },
+            },
+        },
+    })
+}
+
+fn label_entry() -> Value {
+    let label = json!({ "type": "integer", "minimum": label_list::FIRST, "maximum": 0xf_ffff });
+    let mut incoming = label.clone();
+    incoming["description"] = json!("Outermost label of packets that arrive at the DUT.");
+    json!({
+        "type": "object",
+        "anyOf": [{ "required": ["label"] }, { "required": ["to", "out"] }],
+        "additionalProperties": false,
+        "properties": {
+            "label": incoming,
+            "to": {
+                "description": "In place of `label`: a network; packets to it leave with the labels of `out`.",
+                "type": "string", "examples": ["10.99.0.0/24"],
+            },
+            "out": {
+                "description": "Labels in its place, the outermost first; default: none, the label is taken off.",
+                "type": "array", "maxItems": label_list::MOST_OUT, "items": label,
+            },
+        },
+    })
+}
+
+fn vlan() -> Value {
+    let id = json!({ "type": "integer", "minimum": 1, "maximum": MAX_ID });
+    let tpids: Vec<_> = TPIDS.iter().map(|(text, _)| *text).collect();
+    json!({
+        "type": "object",
+        "required": ["id"],
+        "additionalProperties": false,
+        "properties": {
+            "id": {
+                "description": "VLAN identifier, or that of the outer and the inner tag.",
+                "oneOf": [id, { "type": "array", "minItems": 1, "maxItems": 2, "items": id }],
+            },
+            "tpid": {
+                "description": "EtherType of the tag, of two tags of the outer one; default: 0x8100 for one tag, 0x88a8 for two.",
+                "enum": tpids,
+            },
+            "ipv4": family("IPv4", "198.18.16.1/27", "198.18.16.2", "198.18.32.0/26"),
+            "ipv6": family("IPv6", "2001:2:0:100::1/64", "2001:2:0:100::2", "2001:2:0:200::/64"),
+        },
+    })
+}
+
+fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
+    let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
+    json!({
+        "description": format!("{family} addresses; `off` for none. Without it: defaults from the benchmarking block."),
+        "oneOf": [
+            { "const": "off" },
+            { "type": "null" },
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "dut": text("Address of the DUT on this port, with the length of the prefix.", dut),
+                    "host": text("Address of the tester's emulated router, next hop of what is behind the port.", host),
+                    "behind": text("Prefix behind the emulated router, to which the DUT gets a route.", behind),
+                    "destinations": {
+                        "description": "Number of test addresses within `behind` (RFC 2544 section 12: 256 networks).",
+                        "type": ["integer", "string"], "minimum": 1, "maximum": 1_000_000, "default": 256,
+                    },
+                },
+            },
+        ],
+    })
+}
+
+fn flow() -> Value {
+    let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
+    let addresses = |end: &str| {
+        json!({
+            "description": format!("{end} of the outermost IP header: an address, or `start`, `step` and `count`. Without it: the test \
+                                    addresses of the port."),
+            "oneOf": [
+                { "type": "string" },
+                {
+                    "type": "object", "required": ["start", "count"], "additionalProperties": false,
+                    "properties": {
+                        "start": { "type": "string" },
+                        "step": { "type": "integer", "minimum": 0, "default": 1 },
+                        "count": count(1, Some(1_000_000)),
+                    },
+                },
+            ],
+        })
+    };
+    json!({
+        "type": "object",
+        "required": ["name", "from", "to", "size", "rate"],
+        "additionalProperties": false,
+        "properties": {
+            "name": name(),
+            "from": text("Port that sends, or its VLAN sub-interface.", "p1.100"),
+            "to": text("Port at which frames must arrive, or its VLAN sub-interface.", "p2"),
+            "family": { "description": "Without headers that tell it.", "enum": ["ipv4", "ipv6"], "default": "ipv4" },
+            "headers": {
+                "description": "Headers, the outermost first: ethernet, vlan, mpls, ipv4, ipv6, gre, udp, tcp, icmp_echo, raw. \
+                                Without them: Ethernet, IP and UDP.",
+                "type": "array", "items": { "type": ["object", "string"] },
+            },
+            "source": addresses("Source"),
+            "destination": addresses("Destination"),
+            "size": { "description": "Frame size with FCS, `ip40`, or a mix.", "type": ["integer", "string"], "examples": [128, "imix"] },
+            "rate": {
+                "description": "Frames per second, bits per second (layer 2), or a share of the line.",
+                "type": ["string", "number"], "examples": ["10 kfps", "10k", 10_000, "100 Mbit/s", "5 %"],
+            },
+            "start": text("First departure after the start of the trial.", "1 s"),
+            "duration": text("How long it sends; without it the whole trial.", "5 s"),
+            "frames": { "description": "How many frames it sends.", "type": ["integer", "string"], "minimum": 1 },
+            "arrives": {
+                "description": "The encapsulation that must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
+            },
+            "observe": { "type": "array", "items": { "enum": ["destinations"] } },
+        },
+    })
+}
+
+fn bgp() -> Value {
+    let mut properties = Map::new();
+    add_params(&super::bgp::PARAMS, &mut properties);
+    json!({
+        "description": "BGP between the DUT and emulated routers on every port (RFC 4271), each port an AS of its own.",
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+    })
+}
+
+fn tests(registry: &Registry) -> Vec<Value> {
+    let names: Vec<_> = registry.tests.iter().map(|t| t.name).collect();
+    let mut variants = vec![json!({ "description": "A test with its default parameters.", "enum": names })];
+    for test in registry.tests {
+        let mut properties = Map::new();
+        properties.insert(test.name.into(), parameters(test));
+        variants.push(json!({
+            "type": "object", "required": [test.name], "additionalProperties": false, "properties": properties,
+        }));
+    }
+    variants
+}
+
+fn parameters(test: &TestSpec) -> Value {
+    let mut properties = Map::new();
+    add_params(test.params, &mut properties);
+    properties.insert(
+        test_list::ID.into(),
+        json!({
+            "description": "What tells this test from others of its name, for `--test` and `--set`.",
+            "type": ["string", "number", "boolean"], "pattern": format!("^[a-z0-9_-]{{1,{}}}$", test_list::LONGEST_ID),
+        }),
+    );
+    let mut figures = Map::new();
+    for figure in test.figures {
+        figures.insert(figure_pattern(figure), criterion(figure.help));
+    }
+    for table in test.tables {
+        let columns: Vec<&str> = table.numbers().collect();
+        if columns.is_empty() {
+            continue;
+        }
+        let of_table = criterion(&format!("Cells of the table {}.", table.key));
+        figures.insert(format!("^ *{} *(\\[.+\\])? *\\. *({}) *$", table.key, columns.join("|")), of_table);
+    }
+    properties.insert(
+        "expect".into(),
+        json!({
+            "description": "Criteria for pass or fail: figure, or cells of a table, to bound.",
+            "type": ["object", "null"], "additionalProperties": false, "patternProperties": figures,
+        }),
+    );
+    json!({
+        "title": test.title, "description": format!("{} ({})", test.summary, test.source),
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+    })
+}
+
+/// A bound, or one for each of several DUTs.
+fn criterion(about: &str) -> Value {
+    let bound = json!({
+        "description": about, "type": "string",
+        "pattern": format!("^ *[<>]= *{NUMBER}( *[A-Za-zµ%]+| *% *of baseline)? *$"),
+        "examples": [">= 100 kfps", "<= 500 us", ">= 95 % of baseline"],
+    });
+    let by_dut =
+        json!({ "description": "Bounds by DUT.", "type": "object", "minProperties": 1, "additionalProperties": bound });
+    json!({ "description": about, "anyOf": [bound, by_dut] })
+}
+
+/// `throughput_{size}_pps` as the regular expression `^throughput_.+_pps$`.
+fn figure_pattern(figure: &FigureSpec) -> String {
+    let mut pattern = String::from("^");
+    let mut rest = figure.key;
+    while let Some((literal, tail)) = rest.split_once('{') {
+        pattern.push_str(&literal.replace('.', "\\."));
+        pattern.push_str(".+");
+        rest = tail.split_once('}').map_or("", |(_, tail)| tail);
+    }
+    pattern.push_str(&rest.replace('.', "\\."));
+    pattern.push('$');
+    pattern
+}
+
+fn required(params: &[ParamSpec]) -> impl Iterator<Item = &'static str> {
+    params.iter().filter(|p| p.required).map(|p| p.key)
+}
+
+fn add_params(params: &[ParamSpec], properties: &mut Map<String, Value>) {
+    for param in params {
+        properties.insert(param.key.to_owned(), param_schema(param));
+    }
+}
+
+/// The keys that at least one test accepts. If tests read a key differently, any of their forms is valid.
+fn defaults(registry: &Registry) -> Value {
+    let mut properties: Map<String, Value> = Map::new();
+    for param in registry.tests.iter().flat_map(|t| t.params) {
+        let schema = param_schema(param);
+        match properties.get_mut(param.key) {
+            None => drop(properties.insert(param.key.to_owned(), json!({ "anyOf": [schema] }))),
+            Some(present) => {
+                if let Some(Value::Array(forms)) = present.get_mut("anyOf")
+                    && !forms.contains(&schema)
+                {
+                    forms.push(schema);
+                }
+            }
+        }
+    }
+    json!({
+        "description": "Parameters for every test that knows them.",
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+    })
+}
+
+fn param_schema(param: &ParamSpec) -> Value {
+    let mut schema = kind_schema(param.kind);
+    if param.most < u64::MAX {
+        let numbers = if param.kind == ParamKind::Counts { &mut schema["items"] } else { &mut schema };
+        numbers["maximum"] = json!(param.most);
+    }
+    let mut description = param.help.to_owned();
+    if let (Some(quick), Some(conformant)) = (param.quick, param.conformant) {
+        description += &match quick == conformant {
+            true => format!("; default: {quick}"),
+            false => format!("; default: {quick} (quick), {conformant} (conformant)"),
+        };
+    }
+    schema["description"] = json!(description);
+    schema
+}
+
+fn kind_schema(kind: ParamKind) -> Value {
+    let list = |items: Value| json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": items });
+    let size = || {
+        json!({
+            "oneOf": [
+                { "type": "integer", "minimum": drophammer_model::size::MIN_FRAME, "maximum": drophammer_model::size::MAX_FRAME },
+                { "type": "string", "pattern": "^([0-9]+|ip[0-9]+|imix|imix-2001|imix:.+)$" },
+            ],
+        })
+    };
+    match kind {
+        ParamKind::Sizes => list(size()),
+        ParamKind::Size => size(),
+        ParamKind::Percents => list(percent(json!({ "exclusiveMinimum": 0, "maximum": 100 }))),
+        ParamKind::Percent => percent(json!({ "minimum": 0, "maximum": 100 })),
+        ParamKind::Duration => json!({
+            "type": "string", "examples": ["60 s"],
+            "pattern": format!("^ *{NUMBER} *(s|secs?|seconds?|ms(ec)?|us(ec)?|µs|ns(ec)?|m|mins?|minutes?|h|hr|hours?) *$"),
+        }),
+        ParamKind::Count => count(1, None),
+        ParamKind::Counts => list(count(1, None)),
+        ParamKind::CountOr(word) => json!({ "oneOf": [
+            { "type": "integer", "minimum": 1, "maximum": u16::MAX }, { "enum": [word] }, { "pattern": "^[1-9][0-9]{0,4}$" },
+        ] }),
+        ParamKind::Rate => json!({
+            "type": ["string", "number"], "exclusiveMinimum": 0, "examples": ["100 kfps", "100k", 100_000],
+            "pattern": format!("^ *{NUMBER} *[kKmMgG]?([fFpP][pP][sS]|frames/s|packets/s)? *$"),
+        }),
+        ParamKind::Speed => speed("Speed of a line.", "100 Mbit/s"),
+        ParamKind::Classes => classes(),
+        ParamKind::CoreLinks => json!({ "oneOf": [
+            { "type": "integer", "minimum": 0 }, list(json!({ "type": "string", "pattern": "^[1-9][0-9]?-[1-9][0-9]?$" })),
+        ] }),
+        ParamKind::Flag => json!({ "type": "boolean" }),
+        ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
+        ParamKind::Choice(words) => json!({ "enum": words }),
+        ParamKind::Choices(words) => list(json!({ "enum": words })),
+        ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
+        ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
+        ParamKind::Ports | ParamKind::Flows => list(name()),
+        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
+        ParamKind::DutInterfaces => list(json!({ "type": ["string", "number"] })),
+    }
+}

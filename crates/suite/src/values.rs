@@ -1,0 +1,406 @@
+//! Values of parameters: from a YAML node to a [`ParamValue`] of the kind that the registry states.
+
+use super::errors::{Problems, quote};
+use super::fields::{add_quantity, flag, items, text, whole, word};
+use super::raw::{self, Node, Value};
+use super::typed;
+use drophammer_model::classes::{self, ServiceClass};
+use drophammer_model::quantity::{Bandwidth, parse_count, parse_duration, parse_frame_rate, parse_percent};
+use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Profile;
+use drophammer_model::suite::{ParamValue, Params};
+use drophammer_model::topology::{CoreLinkName, CoreLinksDown, MOST_ROUTERS};
+use drophammer_model::traffic::Bits;
+use drophammer_model::trial::Family;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest text that is parsed as a quantity or size, in bytes.
+const MAX_QUANTITY: usize = 1_000;
+/// Longest duration that a suite may ask for: 31 days.
+const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Most links between the routers of a system.
+const MOST_LINKS: u64 = (MOST_ROUTERS * (MOST_ROUTERS - 1) / 2) as u64;
+/// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
+const MAX_INTERFACE: usize = 15;
+
+/// A parameter's value and the node it was read from; no node for a default of the profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Given<'n> {
+    /// The value.
+    pub value: ParamValue,
+    /// Its node in the suite.
+    pub node: Option<&'n Node>,
+}
+
+/// Parameters by key.
+pub(crate) type Resolved<'n> = BTreeMap<&'static str, Given<'n>>;
+
+/// The values without their nodes.
+pub(crate) fn params(resolved: &Resolved) -> Params {
+    Params(resolved.iter().map(|(k, g)| ((*k).to_owned(), g.value.clone())).collect())
+}
+
+/// Fills in every parameter of `specs`: the node that `find` returns, else the default of the profile. `None` after an
+/// error.
+pub(crate) fn resolve<'n>(
+    specs: &'static [ParamSpec],
+    profile: Profile,
+    find: impl Fn(&str) -> Option<&'n Node>,
+    missing: (&std::ops::Range<usize>, &str),
+    problems: &mut Problems,
+) -> Option<Resolved<'n>> {
+    let mut resolved = Resolved::new();
+    let mut complete = true;
+    for spec in specs {
+        let default = match profile {
+            Profile::Quick => spec.quick,
+            Profile::Conformant => spec.conformant,
+        };
+        if let Some(node) = find(spec.key) {
+            match value(node, spec, problems) {
+                Some(value) => drop(resolved.insert(spec.key, Given { value, node: Some(node) })),
+                None => complete = false,
+            }
+        } else if let Some(text) = default {
+            match parse_default(spec, text) {
+                Ok(value) => drop(resolved.insert(spec.key, Given { value, node: None })),
+                Err(why) => {
+                    let message = format!("the default `{text}` of `{}` is wrong: {why}", spec.key);
+                    problems.add(
+                        missing.0,
+                        message,
+                        "this is a bug in Drophammer; give the parameter yourself until then",
+                    );
+                    complete = false;
+                }
+            }
+        } else if spec.required {
+            problems.add(
+                missing.0,
+                format!("{} needs `{}`", missing.1, spec.key),
+                format!("add for instance `{}: {}` ({})", spec.key, example(spec.kind), spec.help),
+            );
+            complete = false;
+        }
+    }
+    complete.then_some(resolved)
+}
+
+/// Reads the default of a parameter.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, String> {
+    let mut problems = Problems::default();
+    let value = raw::parse(text, &mut problems).and_then(|node| value_of(&node, spec, true, &mut problems));
+    match (value, problems.first()) {
+        (Some(value), None) => Ok(value),
+        (_, why) => Err(why.unwrap_or_else(|| "it cannot be read".to_owned())),
+    }
+}
+
+/// Reads a parameter.
+pub(crate) fn value(node: &Node, spec: &ParamSpec, problems: &mut Problems) -> Option<ParamValue> {
+    // A wait may be zero if a default of the test is zero.
+    let zero = |text: Option<&str>| {
+        text.and_then(|t| parse_default(spec, t).ok()) == Some(ParamValue::Duration(Duration::ZERO))
+    };
+    let zero_ok = spec.kind == ParamKind::Duration && (zero(spec.quick) || zero(spec.conformant));
+    value_of(node, spec, zero_ok, problems)
+}
+
+fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problems) -> Option<ParamValue> {
+    let what = format!("`{}`", spec.key);
+    let example = example(spec.kind);
+    if matches!(node.value, Value::Null) {
+        problems.add(
+            &node.span,
+            format!("{what} has no value"),
+            format!("write for instance `{}: {example}`", spec.key),
+        );
+        return None;
+    }
+    match spec.kind {
+        ParamKind::Sizes => each(node, &what, example, problems, size, |s| s.to_string()).map(ParamValue::Sizes),
+        ParamKind::Size => size(node, problems).map(|size| ParamValue::Sizes(vec![size])),
+        ParamKind::Percents => {
+            each(node, &what, example, problems, |item, problems| percent(item, false, problems), |n| n.to_string())
+                .map(ParamValue::Numbers)
+        }
+        ParamKind::Percent => percent(node, true, problems).map(ParamValue::Number),
+        ParamKind::Duration => {
+            let text = quantity_text(node, &what, example, problems)?;
+            match parse_duration(text) {
+                Ok(d) if d > MAX_DURATION => {
+                    problems.add(&node.span, format!("{what} of {} is too long", quote(text)), "write at most `744 h`");
+                    None
+                }
+                Ok(d) if d.is_zero() && !zero_ok => {
+                    problems.add(
+                        &node.span,
+                        format!("{what} cannot be zero"),
+                        format!("write for instance `{example}`"),
+                    );
+                    None
+                }
+                Ok(d) => Some(ParamValue::Duration(d)),
+                Err(error) => {
+                    add_quantity(&node.span, &error.0, problems);
+                    None
+                }
+            }
+        }
+        ParamKind::Count => whole(node, &what, 1, spec.most, problems).map(ParamValue::Count),
+        ParamKind::Counts => {
+            let item = format!("an item of {what}");
+            let count = |node: &Node, problems: &mut Problems| whole(node, &item, 1, spec.most, problems);
+            each(node, &what, example, problems, count, ToString::to_string).map(ParamValue::Counts)
+        }
+        ParamKind::CountOr(word) => count_or(node, &what, word, problems).map(ParamValue::Text),
+        ParamKind::Rate => {
+            let text = quantity_text(node, &what, example, problems)?;
+            parse_frame_rate(text)
+                .map(ParamValue::Rate)
+                .map_err(|error| add_quantity(&node.span, &error.0, problems))
+                .ok()
+        }
+        ParamKind::Speed => {
+            let text = quantity_text(node, &what, example, problems)?;
+            text.parse::<Bandwidth>()
+                .map(ParamValue::Speed)
+                .map_err(|error| add_quantity(&node.span, &error.0, problems))
+                .ok()
+        }
+        ParamKind::Classes => classes_of(node, &what, example, problems).map(ParamValue::Classes),
+        ParamKind::CoreLinks => core_links(node, &what, example, problems).map(ParamValue::CoreLinks),
+        ParamKind::Flag => flag(node, &what, problems).map(ParamValue::Flag),
+        ParamKind::Families => {
+            each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
+        }
+        ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
+        ParamKind::Choices(words) => {
+            let one = |item: &Node, problems: &mut Problems| word(item, &format!("an item of {what}"), words, problems);
+            each(node, &what, example, problems, one, Clone::clone).map(ParamValue::Texts)
+        }
+        ParamKind::Text | ParamKind::Command | ParamKind::File => {
+            text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
+        }
+        ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
+        ParamKind::DutInterfaces => {
+            each(node, &what, example, problems, dut_interface, Clone::clone).map(ParamValue::Texts)
+        }
+        ParamKind::Ports => each(node, &what, example, problems, port, Clone::clone).map(ParamValue::Texts),
+        ParamKind::Flows => each(node, &what, example, problems, flow, Clone::clone).map(ParamValue::Texts),
+    }
+}
+
+/// Reads a number or a word, as text.
+fn count_or(node: &Node, what: &str, word: &str, problems: &mut Problems) -> Option<String> {
+    let found = match &node.value {
+        Value::Scalar { text, .. } if text == word => Some(text.clone()),
+        Value::Scalar { text, .. } => {
+            let number = parse_count(text).ok().and_then(|n| u16::try_from(n).ok());
+            number.filter(|n| *n > 0).map(|n| n.to_string())
+        }
+        _ => None,
+    };
+    if found.is_none() {
+        let message = format!("{what} is a number from 1 to {} or `{word}`, not {}", u16::MAX, node.what());
+        problems.add(&node.span, message, format!("write for instance `500` or `{word}`"));
+    }
+    found
+}
+
+/// A value of this kind, for help texts.
+pub(crate) fn example(kind: ParamKind) -> &'static str {
+    match kind {
+        ParamKind::Sizes => "[64, 512, 1518, imix]",
+        ParamKind::Size => "imix",
+        ParamKind::Percents => "[10, 50, 90, 100]",
+        ParamKind::Percent => "0.5",
+        ParamKind::Duration => "60 s",
+        ParamKind::Count => "20",
+        ParamKind::Counts => "[1, 10, 25]",
+        ParamKind::CountOr(_) => "500",
+        ParamKind::Rate => "100 kfps",
+        ParamKind::Speed => "100 Mbit/s",
+        ParamKind::Classes => "[{name: gold, precedence: 5, weight: 70}, {name: bronze, dscp: 8, weight: 5}]",
+        ParamKind::CoreLinks => "[1-2, 3-4]",
+        ParamKind::Flag => "true",
+        ParamKind::Families => "[ipv4, ipv6]",
+        ParamKind::Choice(words) | ParamKind::Choices(words) => match words.first() {
+            Some(first) => first,
+            None => "",
+        },
+        ParamKind::Text => "some text",
+        ParamKind::Command => "systemctl restart router",
+        ParamKind::File => "my-router.conf",
+        ParamKind::Interfaces => "[eth1, eth2]",
+        ParamKind::DutInterfaces => "[ge-0/0/0, ge-0/0/1]",
+        ParamKind::Ports => "[p1, p2]",
+        ParamKind::Flows => "[voice, video]",
+    }
+}
+
+/// Reads a number of links between routers, or a list of their names.
+fn core_links(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<CoreLinksDown> {
+    if !matches!(node.value, Value::List(_)) {
+        return whole(node, what, 0, MOST_LINKS, problems).map(|count| CoreLinksDown::Count(count as usize));
+    }
+    let name = |item: &Node, problems: &mut Problems| {
+        let text = text(item, &format!("an item of {what}"), "1-2", problems)?;
+        let read: Result<CoreLinkName, String> = text.parse();
+        read.map_err(|why| add_quantity(&item.span, &why, problems)).ok()
+    };
+    each(node, what, example, problems, name, ToString::to_string).map(CoreLinksDown::Named)
+}
+
+/// Reads a list item by item; a repeated item is an error.
+fn each<T>(
+    node: &Node,
+    what: &str,
+    example: &str,
+    problems: &mut Problems,
+    read: impl Fn(&Node, &mut Problems) -> Option<T>,
+    show: impl Fn(&T) -> String,
+) -> Option<Vec<T>> {
+    let nodes = items(node, what, example, problems)?;
+    let mut seen = std::collections::HashSet::new();
+    let mut values = Vec::with_capacity(nodes.len());
+    for item in nodes {
+        if let Some(value) = read(item, problems) {
+            let shown = show(&value);
+            if seen.contains(&shown) {
+                let message = format!("{what} lists {} twice", quote(&shown));
+                problems.add(&item.span, message, "list each value once");
+            } else {
+                seen.insert(shown);
+                values.push(value);
+            }
+        }
+    }
+    (values.len() == nodes.len()).then_some(values)
+}
+
+/// A class as written in a suite: with a codepoint or an IP precedence.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenClass {
+    name: String,
+    precedence: Option<u8>,
+    dscp: Option<Bits<6>>,
+    weight: u32,
+}
+
+/// Reads classes of service.
+fn classes_of(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<Vec<ServiceClass>> {
+    let help = format!("write for instance `{example}`");
+    let given: Vec<GivenClass> = typed::read(node, &help, problems)?;
+    let mut all = Vec::with_capacity(given.len());
+    for GivenClass { name, precedence, dscp, weight } in given {
+        let dscp = match (precedence, dscp) {
+            (Some(precedence @ 0..=7), None) => precedence * 8,
+            (None, Some(dscp)) => dscp.get() as u8,
+            _ => {
+                let message =
+                    format!("class {} of {what} needs a `precedence` from 0 to 7 or a `dscp`, not both", quote(&name));
+                problems.add(&node.span, message, help);
+                return None;
+            }
+        };
+        all.push(ServiceClass { name, dscp, weight });
+    }
+    match classes::refuse_classes(&all) {
+        Some(why) => {
+            problems.add(&node.span, format!("{what}: {why}"), help);
+            None
+        }
+        None => Some(all),
+    }
+}
+
+/// Text that may be a quantity; an error when it is too long to be one.
+fn quantity_text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n str> {
+    let text = text(node, what, example, problems)?;
+    if text.len() > MAX_QUANTITY {
+        let message = format!("{what} is a text of {} bytes", text.len());
+        problems.add(&node.span, message, format!("write for instance `{example}`"));
+        return None;
+    }
+    Some(text)
+}
+
+fn size(node: &Node, problems: &mut Problems) -> Option<PacketSize> {
+    let text = quantity_text(node, "a frame size", "64", problems)?;
+    text.parse()
+        .map_err(|error: drophammer_model::quantity::QuantityError| add_quantity(&node.span, &error.0, problems))
+        .ok()
+}
+
+fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
+    let number = match &node.value {
+        Value::Scalar { text, plain } if *plain || text.contains('%') => number(text),
+        _ => None,
+    };
+    match number {
+        Some(n) if n <= 100.0 && (n > 0.0 || zero_ok) => Some(n),
+        Some(n) => {
+            let bounds = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
+            problems.add(&node.span, format!("a percentage of {n} is out of range"), format!("use a value {bounds}"));
+            None
+        }
+        None => {
+            let message = format!("a percentage is a number, not {}", node.what());
+            problems.add(
+                &node.span,
+                message,
+                "write a number from 0 to 100, `50` or `50 %`; `0.5` is half of one per cent",
+            );
+            None
+        }
+    }
+}
+
+/// A percentage with or without its sign.
+fn number(text: &str) -> Option<f64> {
+    (text.len() <= MAX_QUANTITY).then(|| parse_percent(text)).flatten().filter(|n| n.is_finite())
+}
+
+fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
+    match word(node, "an IP version", &["ipv4", "ipv6"], problems)?.as_str() {
+        "ipv4" => Some(Family::Ipv4),
+        _ => Some(Family::Ipv6),
+    }
+}
+
+/// The name of a flow; does not check that the flow exists.
+fn flow(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "a flow", "voice", problems).map(str::to_owned)
+}
+
+/// The name of a port; does not check that the port exists.
+fn port(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "a port", "p1", problems).map(str::to_owned)
+}
+
+/// The name of an interface of a DUT, which its maker chooses.
+fn dut_interface(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "an interface of the DUT", "ge-0/0/0", problems).map(str::to_owned)
+}
+
+fn interface(node: &Node, problems: &mut Problems) -> Option<String> {
+    let text = text(node, "an interface", "eth1", problems)?;
+    let usable = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
+    if text.len() <= MAX_INTERFACE && text.chars().all(usable) && text != "." && text != ".." {
+        return Some(text.to_owned());
+    }
+    problems.add(
+        &node.span,
+        format!("{} cannot be the name of an interface", quote(text)),
+        "names of Linux interfaces have at most 15 characters, no blanks, no `/` and no `:`; `ip link` lists them",
+    );
+    None
+}

@@ -9,7 +9,7 @@
 //!   and compare the folders to find what is behind a digest that differs.
 
 mod cases;
-mod figures;
+mod collect;
 mod golden;
 
 use drophammer_methods::METHODS;

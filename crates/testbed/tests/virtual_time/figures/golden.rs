@@ -1,6 +1,6 @@
 //! Golden files: written, read, compared.
 
-use super::figures::Figures;
+use super::collect::Figures;
 use crate::common::Memory;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,7 +2,9 @@
 
 use crate::statistics::{judge_rounds, judged_interval, summarize};
 use drophammer_model::figure::{Decision, Figure, RoundFigure};
-use drophammer_model::outcome::{Cell, Column, DOUBTFUL, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict};
+use drophammer_model::outcome::{
+    Cell, Column, DOUBTFUL, FPS_PER_PORT, Outcome, RankFigure, Row, SAME_LOAD, Table, Verdict,
+};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestRecord, TestStatus};
 use drophammer_model::suite::{BaselineFigure, Cells, Expectation};
@@ -328,7 +330,10 @@ fn ratio(own: Figure, of: Figure) -> Option<String> {
 fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
     let known: Vec<Figure> = figures.iter().filter_map(|round| round.figure()).collect();
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(summarize(&known).map(|all| median_in_words(all.median, all.interval, known.len())));
+    // Whoever reads the criterion alone must not take the rate of a port for that of the router.
+    let per_port = rounds.iter().any(|round| round.title.ends_with(&format!("({FPS_PER_PORT})")));
+    let unit = if per_port { format!(" {FPS_PER_PORT}") } else { String::new() };
+    parts.extend(summarize(&known).map(|all| median_in_words(all.median, all.interval, known.len()) + &unit));
     let cells = rounds.iter().map(|round| round.cells).max().unwrap_or(0);
     if cells > 1 && !parts.is_empty() {
         parts.push(format!("the worst of {cells} rows"));

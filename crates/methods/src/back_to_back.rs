@@ -292,7 +292,7 @@ fn faster(outcome: &mut Outcome, pattern: &Pattern, params: &Params, limits: &Li
     let why =
         format!("the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer");
     note_of(outcome, pattern, why.clone());
-    outcome.ranks.push(figure(pattern).beyond(why));
+    outcome.ranks.push(figure(pattern).nothing(why));
 }
 
 /// Adds the row and the figure. If the router failed after the searches `found`, the figure has no value.

@@ -434,7 +434,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         let title = format!("Throughput with {chain}, of that without extension headers, {size}");
         let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
         if bounded {
-            outcome.ranks.push(figure.beyond("the throughput without headers is only a lower bound"));
+            outcome.ranks.push(figure.nothing("the throughput without headers is only a lower bound"));
         } else if share.is_some() {
             let capped = one.bound == Some(LowerBound::MaxLoad);
             outcome.ranks.push(RankFigure { tester_limited: one.is_bound() && !capped, capped, ..figure });

@@ -355,7 +355,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
     }
     outcome.ranks.push(match worst {
         Some(_) => figure(pattern, worst),
-        None => figure(pattern, None).beyond("no port was congested, so nothing shows blocking"),
+        None => figure(pattern, None).nothing("no port was congested, so nothing shows blocking"),
     });
 }
 

@@ -149,7 +149,7 @@ impl Method for SystemRecovery {
                 let why = format!(
                     "the throughput, {throughput}, is the highest rate that can be offered: no overload is possible"
                 );
-                outcome.ranks.push(figure(pattern, None, bin_s).beyond(why.clone()));
+                outcome.ranks.push(figure(pattern, None, bin_s).nothing(why.clone()));
                 return Err(TestError::NotApplicable(why));
             }
             let reduced = overload.scaled(0.5);
@@ -291,7 +291,9 @@ fn write(
     outcome.ranks.push(match idle < found.len() {
         true if failed => figure.because("the router failed in one of the trials"),
         true => figure.because("it still lost frames at the end of a trial"),
-        false => figure.beyond("no loss under the highest overload that the tester can offer: nothing to recover from"),
+        false => {
+            figure.nothing("no loss under the highest overload that the tester can offer: nothing to recover from")
+        }
     });
 }
 

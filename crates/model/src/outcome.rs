@@ -298,6 +298,8 @@ pub enum Blame {
     Spoilt,
     /// This tester or user cannot measure it at all: it needs root, or a load that the tester cannot offer.
     Beyond,
+    /// Nobody: there is nothing to measure, because the DUT is as fast as the line or the tester.
+    Nothing,
 }
 
 /// Loads that differ by at most this share count as the same.
@@ -345,7 +347,9 @@ impl RankFigure {
     pub fn round(&self) -> RoundFigure {
         match (self.figure(), &self.missing) {
             (Some(figure), _) => RoundFigure::Measured(figure),
-            (None, Some(Missing { by: Blame::Spoilt | Blame::Beyond, .. })) => RoundFigure::NotMeasured,
+            (None, Some(Missing { by: Blame::Spoilt | Blame::Beyond | Blame::Nothing, .. })) => {
+                RoundFigure::NotMeasured
+            }
             (None, _) => RoundFigure::Failed,
         }
     }
@@ -367,6 +371,12 @@ impl RankFigure {
     #[must_use]
     pub fn beyond(self, why: impl Into<String>) -> RankFigure {
         RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Beyond }), ..self }
+    }
+
+    /// The figure without a value because there is nothing to measure, for this reason.
+    #[must_use]
+    pub fn nothing(self, why: impl Into<String>) -> RankFigure {
+        RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Nothing }), ..self }
     }
 
     /// As [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an

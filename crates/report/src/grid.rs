@@ -4,6 +4,7 @@ use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
+use crate::missing;
 use crate::paragraph;
 use crate::published::{self, BESIDE};
 use crate::rank::{HOW, Ranked};
@@ -13,7 +14,7 @@ use crate::ways;
 use crate::{digest, drops, ending, kernel_counts, losses};
 use drophammer_model::environment::Published;
 use drophammer_model::figure::{Decision, Figure};
-use drophammer_model::outcome::Cell;
+use drophammer_model::outcome::{Blame, Cell};
 use drophammer_model::trial::Validity;
 
 /// A table of words.
@@ -203,7 +204,8 @@ pub fn marked_value(figure: &Ranked, dut: usize) -> String {
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     let Some(value) = entry.value() else {
-        return if entry.is_known() { DASH.into() } else { "not measured".into() };
+        let nothing = entry.missing().is_some_and(|missing| missing.by == Blame::Nothing);
+        return if entry.is_known() || nothing { DASH.into() } else { "not measured".into() };
     };
     if let Some(step) = finest(figure, dut).filter(|step| value < *step) {
         return format!("< {}", number(step, &figure.unit));
@@ -350,6 +352,7 @@ pub fn markdown(view: &View) -> String {
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
         let (table, notes) = summary_beside(view, &view.ranking.order);
         out += &format!("## Summary\n\n{said}\n{}\n{limited}{HOW}\n\n", table.markdown());
+        note_list(&mut out, &missing::nothing(view));
         note_list(&mut out, &notes);
         if let Some(bits) = bits(view, &view.ranking.order) {
             out += &format!("### {BITS}\n\n{}\n", bits.markdown());

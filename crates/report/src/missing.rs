@@ -5,6 +5,13 @@ use crate::rank::{Entry, Ranked};
 use crate::view::View;
 use drophammer_model::outcome::{Blame, Missing};
 
+impl Ranked {
+    /// Who is to blame that a DUT has no value, as far as the test said so.
+    fn blame(&self, dut: usize) -> Option<Blame> {
+        Some(self.entries[dut].missing()?.by)
+    }
+}
+
 impl Entry {
     /// Why it has no value, as far as the test said so.
     pub fn missing(&self) -> Option<&Missing> {
@@ -15,13 +22,29 @@ impl Entry {
 /// Why a DUT has no value of a figure: `not measured: the host was busy`.
 pub fn why_missing(figure: &Ranked, dut: usize) -> Option<String> {
     let missing = figure.entries[dut].missing()?;
-    Some(format!("{}: {}", if missing.by == Blame::Dut { "no value" } else { "not measured" }, missing.why))
+    let what = match missing.by {
+        Blame::Dut => "no value",
+        Blame::Spoilt | Blame::Beyond => "not measured",
+        Blame::Nothing => "nothing to measure",
+    };
+    Some(format!("{what}: {}", missing.why))
 }
 
-/// The figures that DUTs have no value of, with the reasons.
+/// The figures that DUTs have no value of, with the reasons. Those with nothing to measure are no problem.
 pub fn missing(view: &View) -> Vec<String> {
+    told(view, |by| by != Blame::Nothing)
+}
+
+/// The figures of DUTs for which there was nothing to measure, with the reasons.
+pub fn nothing(view: &View) -> Vec<String> {
+    told(view, |by| by == Blame::Nothing)
+}
+
+fn told(view: &View, of_blame: impl Fn(Blame) -> bool) -> Vec<String> {
+    let of_blame = &of_blame;
     let of = |figure| {
         let one = move |dut: usize| {
+            Ranked::blame(figure, dut).filter(|by| of_blame(*by))?;
             let (title, dut_name) = (distinct_title(view, figure), view.dut(dut).name);
             Some(format!("{title} of {dut_name}: {}", why_missing(figure, dut)?))
         };

@@ -6,6 +6,7 @@ use crate::csv::Names;
 use crate::ending::{self, Ending};
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
+use crate::missing;
 use crate::paragraph;
 use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
@@ -93,6 +94,9 @@ fn head(view: &View, color: bool) -> String {
         let how = if view.duts.len() > 1 { HOW } else { "" };
         if !(down.is_empty() && limited.is_empty() && how.is_empty()) {
             out += &format!("{}\n", wrap(&format!("{down}{limited}{how}"), WIDTH));
+        }
+        for reason in missing::nothing(view) {
+            out += &format!("{}\n", wrap(&plain(&format!("{reason}.")), WIDTH));
         }
     }
     for (section, dut, v) in view.verdicts() {

@@ -80,7 +80,7 @@ fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, wi
     match one {
         // Without a throughput that is the router's own there is no whole of which to take a share.
         Some(_) if without.throughput.is_none() || without.limited() => {
-            figure.beyond("the throughput without filters is only a lower bound, so the share is not known")
+            figure.nothing("the throughput without filters is only a lower bound, so the share is not known")
         }
         Some(one) if one.known => RankFigure {
             tester_limited: one.tester_limited || one.at_line_rate,

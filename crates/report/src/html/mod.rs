@@ -16,6 +16,8 @@ use crate::drops::{Account, of_dut};
 use crate::ending::{self, Ending};
 use crate::grid;
 use crate::kernel_counts;
+use crate::missing;
+
 use crate::paragraph;
 use crate::published;
 use crate::rank::HOW;
@@ -195,6 +197,7 @@ fn summary(view: &View) -> Markup {
                     "Figures marked tester-limited were limited by the tester, not the DUT: a rate or a size is at least (\u{2265}) this value, \
                      a time at most (\u{2264}), and a loss may be more at a higher load. At a limit of the suite, the suite asks for no more."
                 }
+                @for reason in &missing::nothing(view) { p.muted.how { (reason) "." } }
             }
             @if let Some((places, reasons)) = board::places_grid(view) {
                 h3 #places { (board::PLACES) }

@@ -35,6 +35,7 @@ fn a_figure_that_no_round_has_is_in_the_summary_with_its_reason() {
         (Blame::Spoilt, Ending::Unmeasured(1), "not measured: host busy: `cc1`"),
         (Blame::Beyond, Ending::Good, "not measured: host busy: `cc1`"),
         (Blame::Dut, Ending::Good, "no value: host busy: `cc1`"),
+        (Blame::Nothing, Ending::Good, "nothing to measure: host busy: `cc1`"),
     ];
     for (by, expected, said) in cases {
         let run = changed(&all, without(by));
@@ -47,6 +48,9 @@ fn a_figure_that_no_round_has_is_in_the_summary_with_its_reason() {
         assert_eq!(badge, by == Blame::Spoilt);
         let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
         assert_eq!(json["ranking"]["figures"][0]["duts"][0]["missing"], said);
+        // A router that is as fast as the line is no problem.
+        let problems = json["problems"].as_array().unwrap().iter().filter(|line| line.to_string().contains("cc1"));
+        assert_eq!(problems.count(), usize::from(by != Blame::Nothing));
     }
     // Other rounds have it.
     let some = changed(&[2], without(Blame::Spoilt));

@@ -13,8 +13,8 @@
 //! lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
 //!
 //! `run --detach` (`cli/src/detach.rs`) starts the program again, in a session of its own, before the run does anything
-//! else. Each run names and locks its process in `process.jsonl` (`cli/src/running.rs`). From this file `watch` and
-//! `stop` (`cli/src/watch.rs`) know whether the run goes on.
+//! else. Each run names and locks its process in `process.jsonl` (`cli/src/running.rs`). `watch` and `stop`
+//! (`cli/src/watch.rs`) read that file to see whether the run is still going.
 //!
 //! `drophammer history` (`report/src/compare/history.rs`) compares run after run. `drophammer doctor`
 //! (`cli/src/doctor.rs`) asks what a run would ask (backends, kinds, the lab) and judges the answers. It measures
@@ -24,8 +24,8 @@
 //! compares them without pairing rounds (`judge::statistics::compare_unpaired`), and names the conditions that differ.
 //!
 //! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each
-//! test). `lab/src/by_hand.rs` makes the configuration for the role: that of FRR and BIRD from the templates of their
-//! kinds, that of other makers from templates of their own.
+//! test). `lab/src/by_hand.rs` makes the configuration for the role: FRR and BIRD have the templates of their kinds,
+//! other makers have their own.
 //!
 //! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports
 //! in a loop, runs the methods of `methods/src/selftest/` on it, starts the reference device once per fault, and

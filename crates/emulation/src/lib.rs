@@ -8,7 +8,7 @@
 //! # Emulated devices
 //!
 //! A `Device` (`emulation/src/device/`) is what the DUT sees on a link: a MAC address, up to two VLAN tags, addresses
-//! with further ranges, a gateway, one TCP stack, and protocols. `Devices` are those of one port.
+//! and address ranges, a gateway, one TCP stack, and protocols. `Devices` holds all devices of one port.
 //!
 //! - **Dispatch** (`registry.rs`). A hash map finds the device by tags and MAC address. ARP requests, neighbor
 //!   solicitations and announcements go to the devices whose address or gateway they name, multicast to members,
@@ -30,9 +30,9 @@
 //!   wrong, unexpected, and when. BGP's keys are parts of `model::routes` (`RoutePart`); `KeyList` is for other
 //!   protocols.
 //! - **Devices of a port** (`rig/src/config.rs`) have tags, addresses, a gateway and BGP routers each.
-//!   `testbed/src/config.rs` makes one of each port of a suite and one of each VLAN sub-interface. All have the port's
-//!   MAC address, which is that of test frames. A flow gets the address of the gateway behind its tags; learning frames
-//!   (`testbed/src/learning.rs`) pass sub-interfaces too.
+//!   `testbed/src/config.rs` makes one for each port of a suite and one for each VLAN sub-interface. All use the MAC
+//!   address of the port, and so do test frames. A flow gets the address of the gateway behind its tags; learning
+//!   frames (`testbed/src/learning.rs`) pass sub-interfaces too.
 
 pub mod arp;
 pub mod banner;

@@ -330,7 +330,7 @@ fn ratio(own: Figure, of: Figure) -> Option<String> {
 fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
     let known: Vec<Figure> = figures.iter().filter_map(|round| round.figure()).collect();
     let mut parts: Vec<String> = Vec::new();
-    // Whoever reads the criterion alone must not take the rate of a port for that of the router.
+    // Without the unit, a reader could take the rate of one port for the rate of the whole router.
     let per_port = rounds.iter().any(|round| round.title.ends_with(&format!("({FPS_PER_PORT})")));
     let unit = if per_port { format!(" {FPS_PER_PORT}") } else { String::new() };
     parts.extend(summarize(&known).map(|all| median_in_words(all.median, all.interval, known.len()) + &unit));

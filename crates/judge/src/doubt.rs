@@ -319,11 +319,7 @@ mod tests {
     fn trials_at_another_load_decide_nothing() {
         let at = |load_pps: Option<f64>| RankFigure {
             load_pps,
-            ..serde_json::from_value(serde_json::json!({
-                "key": "latency_64_median_us", "title": "", "unit": "", "value": 1.0, "higher_is_better": false,
-                "tester_limited": false, "resolution": 0.0
-            }))
-            .unwrap()
+            ..RankFigure::new("latency_64_median_us", "", "", Some(1.0))
         };
         let search = trial(7, Load::Constant { rate_pps: 500_000.0 }, 200, Some(0.5));
         assert!(decided(&at(None), &search) && decided(&at(Some(510_000.0)), &search));

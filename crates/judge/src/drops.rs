@@ -6,7 +6,7 @@
 //! below it. What the program of `xdp` passes to the kernel is dropped there, if at all.
 
 use drophammer_model::counters::{Counts, DENIED, tester_port};
-use drophammer_model::trial::{Family, TrialResult};
+use drophammer_model::trial::{Family, TrialResult, total};
 use std::collections::BTreeMap;
 
 /// Name of the frames that the receive ring of the DUT refused. The tester counts them
@@ -158,7 +158,7 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
     // A drop in the backlog of a processor counts at both ends of a veth pair, and as refused if its sender learns of it.
     // Only the sending end counts it here.
     let backlog = |name: &str| name.starts_with("softnet.") && name.ends_with(".dropped");
-    let mut twice = sum(counters.iter().filter(|(name, _)| backlog(name)).map(|(_, frames)| *frames));
+    let mut twice = total(counters.iter().filter(|(name, _)| backlog(name)).map(|(_, frames)| *frames));
     let guest = counters.keys().any(|name| name.contains(OUTSIDE));
     let is_end = |label: &str| label.ends_with("dN.rx_dropped") && (!guest || label.contains(OUTSIDE));
     let mut arrived = 0_u64;
@@ -169,12 +169,12 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
         arrived = arrived.saturating_add(*frames);
     }
     found.retain(|_, frames| *frames > 0);
-    let refused = sum(result.groups.iter().map(|group| group.refused));
+    let refused = total(result.groups.iter().map(|group| group.refused));
     add(&mut found, REFUSED, refused);
     // A veth pair counts a refusal at the tester's end. Its sender need not learn of it, and the other end may count it
     // too if the tester's kernel makes the frames.
     let ends = counters.iter().filter(|(name, _)| tester_port(name, TX_DROPPED).is_some());
-    let at_ends = sum(ends.map(|(_, frames)| *frames));
+    let at_ends = total(ends.map(|(_, frames)| *frames));
     add(&mut found, "tN.tx_dropped", at_ends.saturating_sub(refused.saturating_add(arrived)));
     found
 }
@@ -184,11 +184,6 @@ fn add(found: &mut BTreeMap<String, u64>, label: &str, frames: u64) {
         let all = found.entry(label.to_owned()).or_default();
         *all = all.saturating_add(frames);
     }
-}
-
-/// The sum of stored counts, which may be any numbers.
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

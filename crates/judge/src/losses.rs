@@ -1,6 +1,6 @@
 //! Causes of frame loss, inferred from what else happened at the time.
 
-use drophammer_model::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec};
+use drophammer_model::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec, total};
 
 /// The cause of an episode, as far as the timelines of load, tester, host and events show it. All are coincidences in
 /// time, not proofs.
@@ -141,7 +141,7 @@ impl Overload {
             }
             Load::Constant { .. } | Load::Flows => {
                 let load_ns = (result.sending_s * 1e9).max(1.0);
-                let lossy_ns: u64 = result.losses.episodes.iter().map(|e| e.to_ns - e.from_ns.min(e.to_ns)).sum();
+                let lossy_ns = total(result.losses.episodes.iter().map(|e| e.to_ns - e.from_ns.min(e.to_ns)));
                 let lossy = known_pps.is_some() || result.loss_ratio() >= OVERLOADED;
                 let throughout = lossy_ns as f64 / load_ns >= THROUGHOUT && lossy;
                 let higher = match &spec.load {
@@ -306,7 +306,7 @@ mod tests {
             constant(&[(0, 305, 9), (400, 401, 1), (500, 720, 9), (640, 650, 1), (900, 901, 1)]);
         let event = |at_s, routed| TimedEvent { routed, ..TimedEvent::new(at_s, 0, "routes") };
         spec.events = vec![event(0.3, Some(true)), event(0.5, Some(false)), event(0.6, None), event(0.7, Some(true))];
-        // The whole trial is beside one gap.
+        // One gap of the tester covers the whole trial.
         result.health.gap_times = vec![Held { from_ns: 0, ns: 1_000 * MS }];
         let [none, tester] = [Cause::NoRoute, Cause::Tester];
         assert_eq!(causes(&spec, &result, None), [none, tester, none, none, tester]);

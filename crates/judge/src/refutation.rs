@@ -298,26 +298,10 @@ mod tests {
     #[test]
     fn figures_and_rows_are_marked_by_trials_of_their_own_round() {
         let rank = RankFigure {
-            key: "throughput_64_pps".into(),
-            title: "Throughput".into(),
-            unit: "fps".into(),
-            value: Some(104_000.0),
             higher_is_better: true,
-            tester_limited: false,
-            capped: false,
-            load_pps: None,
             resolution: 0.02,
-            scale: drophammer_model::figure::Scale::Ratio,
-            least: 0.03,
             claim: Some(strict()),
-            independent_of_loss: false,
-            samples: Vec::new(),
-            refuted: vec![],
-            doubts: vec![],
-            rounds: vec![],
-            round_samples: Vec::new(),
-            round_loads: Vec::new(),
-            missing: None,
+            ..RankFigure::new("throughput_64_pps", "Throughput", "fps", Some(104_000.0))
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };
         let table = Table { key: "t".into(), title: "T".into(), columns: vec![], rows: vec![row] };

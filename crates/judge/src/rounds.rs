@@ -168,31 +168,14 @@ fn median(values: &mut [f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::figure::Scale;
-    use drophammer_model::outcome::{Cell, Column, LEAST_RATIO, PlotKind, Point, Row, Series};
+    use drophammer_model::outcome::{Cell, Column, PlotKind, Point, Row, Series};
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
         let rank = RankFigure {
-            key: "rate".into(),
-            title: "Rate".into(),
-            unit: "fps".into(),
-            value,
             higher_is_better: true,
             tester_limited: limited,
-            capped: false,
-            load_pps: None,
-            claim: None,
-            independent_of_loss: false,
-            samples: Vec::new(),
-            refuted: Vec::new(),
-            doubts: Vec::new(),
             resolution: 0.01,
-            scale: Scale::Ratio,
-            least: LEAST_RATIO,
-            rounds: Vec::new(),
-            round_samples: Vec::new(),
-            round_loads: Vec::new(),
-            missing: None,
+            ..RankFigure::new("rate", "Rate", "fps", value)
         };
         let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };
         let columns = (0..cells.len()).map(|i| Column::new(&i.to_string(), "", "")).collect();

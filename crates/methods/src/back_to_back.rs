@@ -368,7 +368,7 @@ fn write(
     });
 }
 
-/// The longest burst of a pattern, yet without a value.
+/// The longest burst of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Back-to-back frames, {}", pattern.size_text());
     higher(format!("back_to_back_{}_frames", pattern.size), title, "frames", None)

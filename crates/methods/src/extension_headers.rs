@@ -440,6 +440,10 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             outcome.ranks.push(RankFigure { tester_limited: one.is_bound() && !capped, capped, ..figure });
         } else if let Some(why) = one.spoilt.as_ref().filter(|_| one.throughput.is_none()) {
             push_spoilt(outcome, figure, why);
+        } else if let Some(why) = &one.unknown {
+            outcome.ranks.push(figure.beyond(why.clone()));
+        } else if without.is_some_and(|without| without.throughput.is_none()) {
+            outcome.ranks.push(figure.because("it loses frames at every load without headers"));
         }
         let title = format!("Median latency with {chain}, of that without extension headers, {size}");
         let figure = lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency);
@@ -448,6 +452,8 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             outcome.ranks.push(figure.because("no frame arrived"));
         } else if let Some(why) = one.spoilt.as_ref().or_else(|| without?.spoilt.as_ref()) {
             push_spoilt(outcome, figure, why);
+        } else if let Some(why) = &one.unknown {
+            outcome.ranks.push(figure.beyond(why.clone()));
         }
     }
 }

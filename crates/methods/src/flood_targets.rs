@@ -378,7 +378,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     }
 }
 
-/// The share of questions answered during a flood, yet without a value.
+/// The share of questions answered during a flood, without a value so far.
 fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
     let title = format!("Questions answered, flood to {target}, {}", pattern.size_text());
     higher(format!("flood_{target}_{}_answered_percent", pattern.size), title, "%", None)

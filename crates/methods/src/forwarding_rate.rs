@@ -97,7 +97,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// The forwarding rate of a pattern, yet without a value.
+/// The forwarding rate of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
     higher(format!("forwarding_rate_{}_pps", pattern.size), title, FPS_PER_PORT, None)

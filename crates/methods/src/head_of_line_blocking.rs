@@ -280,7 +280,7 @@ struct Measured<'a> {
 
 fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: &Measured<'_>, limits: &Limits) {
     let Measured { blocks, rates, calm, loaded, least, seconds } = measured;
-    let mut worst: Option<f64> = None;
+    let (mut worst, mut unknown): (Option<f64>, Option<String>) = (None, None);
     for block in *blocks {
         let ports = bed.ports();
         let group = |result: &'_ TrialResult, to| counts(result, &Block::group(ports, to));
@@ -350,12 +350,13 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
             pattern,
             format!("{text}: head-of-line blocking {}; backpressure {}", verdict.blocking, verdict.backpressure),
         );
+        unknown = unknown.or_else(|| verdict.blocking.strip_prefix("not known: ").map(str::to_owned));
         // A port that was not congested proves nothing, and loss without congestion is not caused by blocking.
         worst = worst.into_iter().chain(loss.filter(|_| verdict.counts_loss(&seen))).max_by(f64::total_cmp);
     }
     outcome.ranks.push(match worst {
         Some(_) => figure(pattern, worst),
-        None => figure(pattern, None).nothing("no port was congested, so nothing shows blocking"),
+        None => figure(pattern, None).beyond(unknown.unwrap_or_default()),
     });
 }
 

@@ -401,7 +401,7 @@ impl Size<'_> {
         }
     }
 
-    /// The forwarding rate of a step, yet without a value.
+    /// The forwarding rate of a step, without a value so far.
     fn figure(&self, step: Step) -> RankFigure {
         let key = if step == Step::Excess { "overload" } else { "flood" };
         let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
@@ -409,7 +409,7 @@ impl Size<'_> {
     }
 }
 
-/// The share of questions answered during the flood, yet without a value.
+/// The share of questions answered during the flood, without a value so far.
 fn answered_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Questions answered during the flood, {}", pattern.size_text());
     higher(format!("flood_{}_answered_percent", pattern.size), title, "%", None)

@@ -7,15 +7,15 @@
 //! `FamilyMix`), direction, distribution over the ports (pairs, or every port to every other one) and whether frames
 //! aim at hosts or at BGP routes. Ceilings, throughputs and highest loads are stored under its `PatternKey`.
 //! `Method::patterns` names the patterns of a test before the test runs, so that the runner can measure the tester's
-//! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is that of the pattern `on_loop`.
-//! Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); what must arrive
-//! follows from the label entries of the receiving port. `methods/src/routed.rs` puts routes behind the ports for the
-//! time of a test (`Testbed::aim`), and verifies on every other port that the DUT has passed the whole table on, before
-//! and after. The table stays for the next test that wants the same one (`routed::Kept`, in `Known`); the runner has it
-//! withdrawn before any other test (`routed::release`). Which routes are behind which port, and who sends to them, is
-//! `methods/src/route_spread.rs`, for route tests that have the choice as well. IPv6 extension headers of a pattern are
-//! part of its frame size (`model::ExtensionHeader`). Where a port sends to several, a trial also counts the frames
-//! from each port to each (`TrialResult::ways`); the report says how even they were.
+//! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is measured with the pattern
+//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); what must
+//! arrive follows from the label entries of the receiving port. `methods/src/routed.rs` puts routes behind the ports
+//! for the time of a test (`Testbed::aim`), and verifies on every other port that the DUT has passed the whole table
+//! on, before and after. The table stays for the next test that wants the same one (`routed::Kept`, in `Known`); the
+//! runner has it withdrawn before any other test (`routed::release`). Which routes are behind which port, and who sends
+//! to them, is `methods/src/route_spread.rs`, for route tests that have the choice as well. IPv6 extension headers of a
+//! pattern are part of its frame size (`model::ExtensionHeader`). Where a port sends to several, a trial also counts
+//! the frames from each port to each (`TrialResult::ways`); the report says how even they were.
 
 pub(crate) mod arrivals;
 

@@ -5,7 +5,7 @@ use crate::pattern::Pattern;
 use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::figure::Scale;
-use drophammer_model::outcome::{LEAST_RATIO, Outcome, Plot, PlotKind, Point, RankFigure, Series};
+use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialResult;
@@ -103,28 +103,7 @@ pub const LEAST_LOSS_PERCENT: f64 = 0.0005;
 
 /// A figure for which less is better, compared by ratio.
 pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
-    RankFigure {
-        key: key.into(),
-        title: title.into(),
-        unit: unit.into(),
-        value,
-        higher_is_better: false,
-        tester_limited: false,
-        capped: false,
-        load_pps: None,
-        claim: None,
-        independent_of_loss: false,
-        samples: Vec::new(),
-        refuted: Vec::new(),
-        doubts: Vec::new(),
-        resolution: 0.0,
-        scale: Scale::Ratio,
-        least: LEAST_RATIO,
-        rounds: Vec::new(),
-        round_samples: Vec::new(),
-        round_loads: Vec::new(),
-        missing: None,
-    }
+    RankFigure::new(key, title, unit, value)
 }
 
 /// A figure for which less is better and that may be 0: figures that differ by less than `least`, in the figure's unit,

@@ -288,10 +288,10 @@ fn write(
     }
     let figure =
         RankFigure { resolution: gap_s * 1e3, ..figure(pattern, mean_ms.filter(|_| !failed), times.bin_s.max(gap_s)) };
-    outcome.ranks.push(match idle < found.len() {
-        true if failed => figure.because("the router failed in one of the trials"),
-        true => figure.because("it still lost frames at the end of a trial"),
-        false => {
+    outcome.ranks.push(match (failed, idle < found.len()) {
+        (true, _) => figure.because("the router failed in one of the trials"),
+        (false, true) => figure.because("it still lost frames at the end of a trial"),
+        (false, false) => {
             figure.nothing("no loss under the highest overload that the tester can offer: nothing to recover from")
         }
     });

@@ -250,13 +250,13 @@ fn write(
     rank(outcome, searched, partial, pdr_figure(pattern));
 }
 
-/// The throughput of a pattern, yet without a value.
+/// The throughput of a pattern, without a value so far.
 fn ndr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Throughput, {}", pattern.size_text());
     higher(format!("throughput_{}_pps", pattern.size), title, FPS_PER_PORT, None)
 }
 
-/// The rate at 0.5 % loss of a pattern, yet without a value.
+/// The rate at 0.5 % loss of a pattern, without a value so far.
 fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
     higher(format!("pdr_{}_pps", pattern.size), title, FPS_PER_PORT, None)

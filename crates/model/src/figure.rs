@@ -1,4 +1,5 @@
-//! A figure of one round, how figures are compared, and what may be said against one. Crate `judge` makes conclusions of them.
+//! The figure of one round, how figures are compared, and the reasons to doubt one. Crate `judge` draws the
+//! conclusions.
 
 use serde::{Deserialize, Serialize};
 

@@ -354,6 +354,32 @@ impl RankFigure {
         }
     }
 
+    /// A figure for which less is better, compared by ratio, with nothing said against it.
+    pub fn new(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
+        RankFigure {
+            key: key.into(),
+            title: title.into(),
+            unit: unit.into(),
+            value,
+            missing: None,
+            higher_is_better: false,
+            tester_limited: false,
+            capped: false,
+            resolution: 0.0,
+            scale: Scale::Ratio,
+            least: LEAST_RATIO,
+            load_pps: None,
+            claim: None,
+            independent_of_loss: false,
+            samples: Vec::new(),
+            refuted: Vec::new(),
+            doubts: Vec::new(),
+            rounds: Vec::new(),
+            round_samples: Vec::new(),
+            round_loads: Vec::new(),
+        }
+    }
+
     /// The figure without a value because the DUT did not give one, for this reason.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> RankFigure {

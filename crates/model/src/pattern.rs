@@ -269,7 +269,11 @@ impl PatternKey {
         }
         let extended = tested.iter().find(|flow| flow.family == Family::Ipv6);
         let extensions = extended.map_or(Vec::new(), |flow| ExtensionHeader::of_flow(flow));
-        let (size, routes, modifier) = (spec.size.clone(), behind.values().sum(), Modifier::of_frames(spec));
+        let (size, routes, modifier) = (
+            spec.size.clone(),
+            behind.values().fold(0, |sum: u32, count| sum.saturating_add(*count)),
+            Modifier::of_frames(spec),
+        );
         PatternKey { size, families, mix, direction, distribution, routes, labels, extensions, modifier }
     }
 }

@@ -123,6 +123,11 @@ impl FlowSpec {
     }
 }
 
+/// The sum of counts. A stored run may have any numbers, so it stops at the highest one.
+pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -221,7 +226,7 @@ impl TrialSpec {
     pub fn intended_per_port(&self) -> u64 {
         match &self.load {
             Load::Burst { frames, .. } => *frames,
-            _ => self.steps().iter().map(|(d, r)| r.frames_in(*d)).sum(),
+            _ => total(self.steps().iter().map(|(d, r)| r.frames_in(*d))),
         }
     }
 
@@ -450,7 +455,7 @@ impl TrialResult {
 
     /// Sum over all groups of one count.
     pub fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
-        self.groups.iter().map(count).sum()
+        total(self.groups.iter().map(count))
     }
 
     /// Frames offered, all groups.

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 type Named = (&'static str, fn(&Bench) -> Checked);
 
-/// The first so many cases always run.
+/// The first cases, up to this number, always run.
 const ALWAYS: usize = 5;
 const CASES: [Named; 19] = [
     ("every_frame_once_in_order_and_whole", every_frame),

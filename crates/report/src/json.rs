@@ -111,8 +111,8 @@ fn ranking(view: &View) -> Value {
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,
-                "l2_mbps": rate.map(|r| r.l2_mbps),
-                "line_percent": rate.map(|r| r.line_percent),
+                "l2_mbps": rate.and_then(|r| r.l2_mbps),
+                "line_percent": rate.and_then(|r| r.line_percent),
                 "all_ports_pps": rate.map(|r| r.all_ports_pps),
             })).collect::<Vec<_>>(),
         })

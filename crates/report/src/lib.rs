@@ -4,8 +4,8 @@
 //!
 //! # Parts
 //!
-//! - `judge::doubt` marks figures that rest on frames lost beside an idle processor; `judge::refutation` marks those
-//!   that other trials contradict.
+//! - `judge::doubt` marks figures that rest on frames lost while the processor was idle; `judge::refutation` marks
+//!   those that other trials contradict.
 //! - `judge::rounds` puts the records of all rounds together (rows of tables by their keys, `rounds/tables.rs`; points
 //!   of curves by category or x, `rounds/plots.rs`). `judge::statistics` makes intervals and comparisons of them,
 //!   `report/src/rank.rs` the ranks.
@@ -14,12 +14,12 @@
 //! - `report/src/rates.rs` derives bits and shares of the line from the stored trials.
 //! - `report/src/board.rs` makes the places of the DUTs by test, and sets the facts of the DUTs (`about:`) side by
 //!   side. `report/src/paragraph.rs` writes a paragraph about each test.
-//! - `report/src/published.rs` puts figures that others have published (`published:`) into columns beside those of the
-//!   run, or into tables of their own. Nothing is computed from them.
+//! - `report/src/published.rs` shows published figures (`published:`) in columns next to the figures of the run, or in
+//!   separate tables. Nothing is computed from them.
 //! - `report/src/digest.rs` makes the tables that the suite composes of cells of several tests (`digest:`).
 //! - `judge::drops` knows which counters of a DUT count drops, and which of them count the same ones.
-//!   `report/src/drops.rs` sets their sum beside the frames that were lost, and `report/src/kernel_counts.rs` the
-//!   kernel's counts of the tester's interfaces beside those of the tester.
+//!   `report/src/drops.rs` compares their sum with the frames that were lost. `report/src/kernel_counts.rs` compares
+//!   the kernel's counters of the tester's interfaces with the tester's own counts.
 
 pub mod baseline;
 mod board;

@@ -41,14 +41,12 @@ pub fn nothing(view: &View) -> Vec<String> {
 }
 
 fn told(view: &View, of_blame: impl Fn(Blame) -> bool) -> Vec<String> {
-    let of_blame = &of_blame;
-    let of = |figure| {
-        let one = move |dut: usize| {
-            Ranked::blame(figure, dut).filter(|by| of_blame(*by))?;
-            let (title, dut_name) = (distinct_title(view, figure), view.dut(dut).name);
-            Some(format!("{title} of {dut_name}: {}", why_missing(figure, dut)?))
-        };
-        (0..view.duts.len()).filter_map(one)
-    };
-    view.ranking.figures.iter().flat_map(of).collect()
+    let mut lines = Vec::new();
+    for figure in &view.ranking.figures {
+        for dut in (0..view.duts.len()).filter(|dut| figure.blame(*dut).is_some_and(&of_blame)) {
+            let (title, name) = (distinct_title(view, figure), view.dut(dut).name);
+            lines.extend(why_missing(figure, dut).map(|why| format!("{title} of {name}: {why}")));
+        }
+    }
+    lines
 }

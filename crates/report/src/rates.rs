@@ -30,10 +30,11 @@ struct Line {
 /// A rate per sending port in other terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Layer 2: bits of frames, FCS included, preamble and gap not, in Mbit/s.
-    pub l2_mbps: f64,
-    /// Share of the line rate in per cent.
-    pub line_percent: f64,
+    /// Layer 2: bits of frames, FCS included, preamble and gap not, in Mbit/s. `None` if it is not known which frames
+    /// they were.
+    pub l2_mbps: Option<f64>,
+    /// Share of the line rate in per cent; `None` likewise.
+    pub line_percent: Option<f64>,
     /// Frames per second of all sending ports together.
     pub all_ports_pps: f64,
     /// Number of ports that send.
@@ -43,23 +44,21 @@ pub struct Rate {
 impl Rate {
     /// `149 Mbit/s, 1.95 % of line; 2 ports: 444,000 fps`, with spaces that keep a number and its unit together.
     pub fn text(self) -> String {
-        let (bits, unit) = match self.l2_mbps {
-            mbps if mbps >= 1e3 => (mbps / 1e3, "Gbit/s"),
-            mbps => (mbps, "Mbit/s"),
-        };
-        let line = format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(self.line_percent, "%"));
-        match self.senders {
-            0 | 1 => line,
-            n => format!("{line}; {n}\u{a0}ports: {}\u{a0}fps", number(self.all_ports_pps, "fps")),
-        }
+        let line = self.l2_mbps.zip(self.line_percent).map(|(mbps, percent)| {
+            let (bits, unit) = if mbps >= 1e3 { (mbps / 1e3, "Gbit/s") } else { (mbps, "Mbit/s") };
+            format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(percent, "%"))
+        });
+        let ports = (self.senders > 1)
+            .then(|| format!("{}\u{a0}ports: {}\u{a0}fps", self.senders, number(self.all_ports_pps, "fps")));
+        line.into_iter().chain(ports).collect::<Vec<_>>().join("; ")
     }
 }
 
 impl Line {
     fn rate(self, pps: f64) -> Rate {
         Rate {
-            l2_mbps: pps * self.frame_bytes * 8.0 / 1e6,
-            line_percent: pps / self.most_pps * 100.0,
+            l2_mbps: Some(pps * self.frame_bytes * 8.0 / 1e6),
+            line_percent: Some(pps / self.most_pps * 100.0),
             all_ports_pps: pps * self.senders as f64,
             senders: self.senders,
         }
@@ -131,8 +130,15 @@ pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
     let size = figure.key.split('_').find_map(|word| word.parse::<PacketSize>().ok())?;
     let result = view.sections[figure.section].results.iter().find(|result| result.dut == dut)?;
     let same = result.trials.iter().filter(|trial| trial.spec.size == size);
-    let line = same.into_iter().find_map(|trial| Line::of(view, trial))?;
-    figure.entries[dut].value().map(|pps| line.rate(pps))
+    let lines: Vec<Line> = same.filter_map(|trial| Line::of(view, trial)).collect();
+    let rate = lines.first()?.rate(figure.entries[dut].value()?);
+    // A test of several mixes of families has other frames of this size too, and the key does not say which are meant.
+    let alike = lines.iter().all(|line| *line == lines[0]);
+    let same_senders = lines.iter().all(|line| line.senders == rate.senders);
+    match alike {
+        true => Some(rate),
+        false => (same_senders && rate.senders > 1).then_some(Rate { l2_mbps: None, line_percent: None, ..rate }),
+    }
 }
 
 /// Key and heading of [`per_processor_second`].
@@ -161,8 +167,8 @@ fn near<'a>(table: &MergedTable, row: &MergedRow<'a>) -> Vec<&'a TrialResult> {
 /// `None` if it is not known.
 fn tester_share(results: &[&TrialResult]) -> Option<f64> {
     let known = results.iter().filter_map(|r| Some((r.health.tester_on_dut_ns?, r.health.dut_used_ns?)));
-    let (tester, all) = known.fold((0, 0), |(tester, all), (t, a)| (tester + t, all + a));
-    (all > 0).then(|| tester as f64 / all as f64)
+    let (tester, all) = known.fold((0.0, 0.0), |(tester, all), (t, a)| (tester + t as f64, all + a as f64));
+    (all > 0.0).then(|| tester / all)
 }
 
 /// The tester's share of the DUT's processor time in per cent, over the trials of a row near its figure.
@@ -181,7 +187,7 @@ pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64>
         .filter_map(|result| {
             // Shares of earlier versions refer to other times, so they cannot be used.
             let seconds = result.health.dut_used_ns? as f64 / 1e9 * own;
-            let frames: u64 = result.groups.iter().map(|group| group.received).sum();
+            let frames = result.received();
             (seconds > 0.0 && frames > 0).then(|| frames as f64 / seconds)
         })
         .collect();
@@ -222,8 +228,8 @@ impl Added {
             added.columns.push(Column::new(&format!("{base}_l2_mbps"), &title("layer 2"), "Mbit/s"));
             added.columns.push(Column::new(&format!("{base}_line_percent"), &title("of line rate"), "%"));
             for (row, rate) in added.rows.iter_mut().zip(rates) {
-                row.push(rate.map(|r| r.l2_mbps).into());
-                row.push(rate.map(|r| r.line_percent).into());
+                row.push(rate.and_then(|r| r.l2_mbps).into());
+                row.push(rate.and_then(|r| r.line_percent).into());
             }
         }
         if has_processor(section, view, table) {

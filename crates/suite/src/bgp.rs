@@ -38,7 +38,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
     ParamSpec::optional(
         "peers_per_vlan",
         ParamKind::Count,
-        "emulated routers on each sub-interface of the `vlans` of the ports, beside those of the ports; default: none",
+        "emulated routers on each VLAN sub-interface, in addition to those on the port itself; default: none",
     ),
     ParamSpec::optional(
         "families",

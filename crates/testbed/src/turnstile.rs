@@ -9,8 +9,8 @@
 //! Each DUT has a thread with its own ports, rig and emulated routers, and methods know nothing of the others. One
 //! thread at a time has the machine (`testbed/src/turnstile.rs`, `Place`): it hands it over where a step begins
 //! (`Testbed::progress`), to the next of those that have begun the fewest tests. So all DUTs run a test before one runs
-//! the next, and their figures are from the same minute. Whoever waits answers its DUT every second, so that sessions
-//! and neighbours stay up. An idle DUT that is not idle is another program on the processor of the one that is
+//! the next, and their figures are from the same minute. A waiting thread answers its DUT every second, so that
+//! sessions and neighbours stay up. An idle DUT that is not idle is another program on the processor of the one that is
 //! measured, and voids the trial. `Session` has what all threads share; each has a copy of the runner's `State`. With
 //! too little memory (`runner/memory.rs`), the DUTs are up one after another.
 

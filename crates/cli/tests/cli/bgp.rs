@@ -243,7 +243,7 @@ fn far(folder: &Path, run: impl Fn(&Path, &str) -> Output, setup: &str) {
         body += &format!(
             "
 $D bgp va {options} --routes 100 > {name} & bgp=$!
-for i in $(seq 300); do [ \"$(count {name})\" = 100 ] && break; sleep 0.1; done
+for i in $(seq 300); do [ \"$(count {name})\" = 100 ] && grep -q acknowledged {name} && break; sleep 0.1; done
 echo \"{name} $(count {name})\" >> counts
 kill -INT $bgp
 wait $bgp || echo \"{name} $?\" >> failed

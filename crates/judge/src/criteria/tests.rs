@@ -2,31 +2,13 @@
 
 use super::*;
 use drophammer_model::figure::Doubt;
-use drophammer_model::figure::Scale;
-use drophammer_model::outcome::LEAST_RATIO;
 
 fn rank(value: Option<f64>, limited: bool) -> RankFigure {
     RankFigure {
-        key: "rate".into(),
-        title: "Rate".into(),
-        unit: "fps".into(),
-        value,
         higher_is_better: true,
         tester_limited: limited,
-        capped: false,
-        load_pps: None,
-        claim: None,
-        independent_of_loss: false,
-        samples: Vec::new(),
-        refuted: Vec::new(),
-        doubts: Vec::new(),
         resolution: 0.01,
-        scale: Scale::Ratio,
-        least: LEAST_RATIO,
-        rounds: Vec::new(),
-        round_samples: Vec::new(),
-        round_loads: Vec::new(),
-        missing: None,
+        ..RankFigure::new("rate", "Rate", "fps", value)
     }
 }
 

@@ -19,7 +19,7 @@ const CASE: &str = "DROPHAMMER_TEST_CASE";
 
 /// Cases that run at the same time, if they may.
 const THREADS: usize = 3;
-/// A case that runs beside others reads it, and one that does not writes it.
+/// Held for reading by cases that may run together, for writing by a case that must run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// A test.

@@ -197,7 +197,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
             let why = "no link between routers dropped a frame, so none was overloaded";
             note_of(outcome, case.pattern, format!("no figures: {why}"));
             let missing = figures(case.pattern, classes, None, (None, None), OF);
-            outcome.ranks.extend(missing.into_iter().map(|figure| figure.nothing(why)));
+            outcome.ranks.extend(missing.into_iter().map(|figure| figure.beyond(why)));
         }
         Some(found) => {
             let measured = (Some(steady.rate()), found.error);

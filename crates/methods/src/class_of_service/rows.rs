@@ -196,7 +196,7 @@ pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
 }
 
 /// The figures that rank routers, without values if there is no `result`. `of` names what was overloaded: `an output
-/// port`. `rate` is that of all frames that left, in frames per second.
+/// port`. `rate` counts all frames that left, in frames per second.
 pub(super) fn figures(
     pattern: &Pattern,
     classes: &[ServiceClass],

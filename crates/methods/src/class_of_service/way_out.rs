@@ -117,7 +117,7 @@ fn write(
         let why = "more left than the output port carries, so it was not overloaded";
         note_of(outcome, pattern, format!("no figures: {why}"));
         let missing = figures(pattern, classes, None, (None, None), OF);
-        outcome.ranks.extend(missing.into_iter().map(|figure| figure.nothing(why)));
+        outcome.ranks.extend(missing.into_iter().map(|figure| figure.beyond(why)));
     } else if trial.first {
         let measured = (Some(rate), errors.into_iter().max_by(f64::total_cmp));
         outcome.ranks.extend(figures(pattern, classes, Some(result), measured, OF));

@@ -12,8 +12,8 @@ use drophammer_model::quantity::FrameRate;
 /// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
 const RANKED: u64 = 10;
 
-/// Adds the figures of a pattern. `all` are the results without filters and in those of the `cases` that were reached
-/// before the test of this pattern `ended`.
+/// Adds the figures of a pattern. `all` has the result without filters first, then one result for each case that was
+/// measured before the test `ended`.
 pub(super) fn rank(
     outcome: &mut Outcome,
     pattern: &Pattern,

@@ -155,7 +155,7 @@ pub struct BaselineFigure {
 }
 
 impl BaselineFigure {
-    /// The figure with this median and interval over so many rounds. Its numbers are at least 0.
+    /// The figure with this median and interval over `rounds` rounds. Its numbers are at least 0.
     pub fn of(rounds: usize, median: Figure, interval: Figure) -> BaselineFigure {
         let ends =
             |figure: Figure| (Some(figure.low).filter(|v| v.is_finite()), Some(figure.high).filter(|v| v.is_finite()));

@@ -27,7 +27,7 @@ impl Losses {
 
     /// Lost frames of all episodes.
     pub fn lost(&self) -> u64 {
-        self.episodes.iter().map(|episode| episode.lost).sum()
+        super::total(self.episodes.iter().map(|episode| episode.lost))
     }
 }
 

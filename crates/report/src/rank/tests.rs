@@ -1,31 +1,13 @@
 //! Ranks of DUTs whose figures are given.
 
 use super::*;
-use drophammer_model::figure::Scale;
 
 fn entry(rounds: Vec<RoundFigure>) -> Entry {
     let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
     let figure = RankFigure {
-        key: "k".into(),
-        title: "K".into(),
-        unit: "fps".into(),
-        value: summarize(&known).map(|summary| summary.median.bound()),
         higher_is_better: true,
-        tester_limited: false,
-        capped: false,
-        load_pps: None,
-        claim: None,
-        independent_of_loss: false,
-        samples: Vec::new(),
-        refuted: Vec::new(),
-        doubts: Vec::new(),
-        resolution: 0.0,
-        scale: Scale::Ratio,
-        least: 0.03,
         rounds: rounds.clone(),
-        round_samples: Vec::new(),
-        round_loads: Vec::new(),
-        missing: None,
+        ..RankFigure::new("k", "K", "fps", summarize(&known).map(|summary| summary.median.bound()))
     };
     Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false, better_than: Vec::new() }
 }

@@ -172,3 +172,27 @@ fn rates_of_a_test_that_the_suite_has_twice_name_the_test() {
         assert_eq!(bits.matches(&format!("| {title} |")).count(), 1, "{title}: {bits}");
     }
 }
+
+/// A test of mixes sends frames of one size with other shares of IPv6: bits of one mix are not those of another.
+#[test]
+fn bits_of_another_mix_of_families_are_not_shown() {
+    let mut run = run(&[Family::Ipv4]);
+    let second = run.duts[0].ports[0].clone();
+    run.duts[0].ports.push(second);
+    let back = FlowSpec { from: 1, to: 0, ..flow(Family::Ipv4) };
+    run.trials.iter_mut().for_each(|trial| trial.spec.flows.push(back.clone()));
+    let entry = |run: &Run| report(run).0["ranking"]["figures"][0]["duts"][0].clone();
+    let alike = entry(&run);
+    close(&alike["l2_mbps"], rate(0, 64) * 64.0 * 8.0 / 1e6);
+    close(&alike["all_ports_pps"], rate(0, 64) * 2.0);
+    let of_size = |trial: &&mut drophammer_model::record::TrialRecord| trial.spec.size.to_string() == "64";
+    let mixed = run.trials.iter_mut().filter(of_size).last().unwrap();
+    mixed.spec.flows = vec![flow(Family::Ipv6), back.clone()];
+    let entry_mixed = entry(&run);
+    assert_eq!((&entry_mixed["l2_mbps"], &entry_mixed["line_percent"]), (&Value::Null, &Value::Null));
+    close(&entry_mixed["all_ports_pps"], rate(0, 64) * 2.0);
+    // Where the number of sending ports differs too, nothing is known.
+    let one_way = run.trials.iter_mut().filter(of_size).last().unwrap();
+    one_way.spec.flows = vec![flow(Family::Ipv4)];
+    assert_eq!(entry(&run)["all_ports_pps"], Value::Null);
+}

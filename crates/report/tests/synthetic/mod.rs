@@ -4,7 +4,6 @@
 #![allow(dead_code)]
 
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
-use drophammer_model::figure::Scale;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{
     Cell, Column, Outcome, Plot, PlotKind, Point, RankFigure, Row, Series, Table, Verdict,
@@ -221,28 +220,7 @@ fn latency_test(dut: usize) -> Outcome {
 
 /// A figure for which less is better.
 fn figure(key: &str, title: &str, unit: &str, value: Option<f64>) -> RankFigure {
-    RankFigure {
-        key: key.into(),
-        title: title.into(),
-        unit: unit.into(),
-        value,
-        higher_is_better: false,
-        tester_limited: false,
-        capped: false,
-        load_pps: None,
-        claim: None,
-        independent_of_loss: false,
-        samples: Vec::new(),
-        refuted: Vec::new(),
-        doubts: Vec::new(),
-        resolution: 0.01,
-        scale: Scale::Ratio,
-        least: 0.03,
-        rounds: Vec::new(),
-        round_samples: Vec::new(),
-        round_loads: Vec::new(),
-        missing: None,
-    }
+    RankFigure { resolution: 0.01, ..RankFigure::new(key, title, unit, value) }
 }
 
 fn loss_test(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {

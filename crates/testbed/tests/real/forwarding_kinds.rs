@@ -130,7 +130,7 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     dut.take_down().map_err(|e| e.to_string())
 }
 
-/// The test of each kind of router that does not forward in the kernel alone.
+/// A case for each kind of router with a data plane outside the kernel's own.
 pub fn cases() -> Vec<Case> {
     // Only root may load the XDP program.
     let root = nix::unistd::geteuid().is_root();

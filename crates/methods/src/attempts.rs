@@ -24,12 +24,12 @@ pub struct Attempts {
 
 impl Attempts {
     /// Before the first attempt, and before what prepares it.
-    pub fn begin(bed: &mut dyn Testbed) -> Attempts {
+    pub fn begin(bed: &mut (impl Testbed + ?Sized)) -> Attempts {
         Attempts { number: 1, counted: 0, most: ALL, since_s: bed.now_s() }
     }
 
     /// As [`Attempts::begin`], for something that takes many seconds and is repeated less often.
-    pub fn few(bed: &mut dyn Testbed) -> Attempts {
+    pub fn few(bed: &mut (impl Testbed + ?Sized)) -> Attempts {
         Attempts { most: FEW, ..Attempts::begin(bed) }
     }
 
@@ -42,13 +42,13 @@ impl Attempts {
     ///
     /// # Errors
     /// [`TestError::Unfit`] if it may not be repeated any more.
-    pub fn passed(&mut self, bed: &mut dyn Testbed, result: &TrialResult) -> Result<bool, TestError> {
+    pub fn passed(&mut self, bed: &mut (impl Testbed + ?Sized), result: &TrialResult) -> Result<bool, TestError> {
         let Validity::Invalid(reasons) = &result.validity else { return Ok(true) };
         if self.again(bed, reasons, result.elapsed_s) { Ok(false) } else { Err(TestError::Unfit(reasons.clone())) }
     }
 
     /// Whether an attempt that was spoilt for these reasons is repeated. It took `elapsed_s` seconds on a bed without a clock.
-    pub fn again(&mut self, bed: &mut dyn Testbed, reasons: &[String], elapsed_s: f64) -> bool {
+    pub fn again(&mut self, bed: &mut (impl Testbed + ?Sized), reasons: &[String], elapsed_s: f64) -> bool {
         let now_s = bed.now_s();
         let took_s = now_s.zip(self.since_s).map_or(elapsed_s, |(now, since)| now - since);
         self.since_s = now_s;

@@ -18,7 +18,7 @@ use crate::Method;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_pattern, note, note_unfit, or_spoilt};
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{Setting, TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::capabilities::Need;
 use drophammer_model::classes::{Scheduling, ServiceClass};
@@ -186,7 +186,7 @@ impl Method for ClassOfService {
             core_links::measure(bed, pattern, &plan, params, outcome, index)
         };
         for_each_pattern(bed, patterns.collect(), outcome, or_spoilt(figures(core_links::OF), each))?;
-        bed.set_core_links(&BTreeSet::new(), &FAMILIES.get(params))
+        bed.set(Setting::CoreLinks { down: &BTreeSet::new(), families: &FAMILIES.get(params) })
     }
 
     fn estimate(&self, params: &Params) -> Duration {

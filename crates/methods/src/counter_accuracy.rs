@@ -15,7 +15,8 @@ use crate::pattern::Pattern;
 use crate::report::{for_each_size, lower_by_difference, note, note_of};
 use crate::routed;
 use crate::table::TableSpec;
-use crate::testbed::{CountedTrial, TestError, Testbed};
+use crate::testbed::{TestError, Testbed};
+use crate::trial::{CountersSeen, Trial, not_seen};
 use crate::trial_count::{TrialCount, over_routes};
 use drophammer_model::outcome::{Outcome, RankFigure, Verdict};
 use drophammer_model::param::Param;
@@ -24,7 +25,7 @@ use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
-use drophammer_model::trial::{Family, FlowSpec, Load};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use judge::{Facts, Finding};
 use octets::Conventions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,23 +159,24 @@ fn counted(
     pattern: &Pattern,
     traffic: Traffic,
     params: &Params,
-) -> Result<(Vec<FlowSpec>, CountedTrial), TestError> {
+) -> Result<(Vec<FlowSpec>, TrialResult, CountersSeen), TestError> {
     let flows = flows(pattern, bed, traffic == Traffic::Expiring)?;
     let limits = pattern.limits(bed);
     let run = |bed: &mut dyn Testbed, load: Load, rate: f64| {
         let purpose = format!("counter accuracy {}: {}", pattern.size, traffic.text());
         let duration_s = FRAMES.get(params) as f64 / rate;
         let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
-        let spec = drophammer_model::trial::TrialSpec { flows: flows.clone(), ..spec };
-        bed.counted_trial(&spec, SETTLE.get(params))
+        let spec = TrialSpec { flows: flows.clone(), ..spec };
+        let seen = bed.run(&Trial { counters: Some(SETTLE.get(params)), ..Trial::new(spec) })?;
+        Ok((seen.result, seen.counters.ok_or_else(|| not_seen("the counters of a DUT"))?))
     };
-    let trial = if traffic == Traffic::Overload {
+    let (result, counters) = if traffic == Traffic::Overload {
         at_maximum(bed, pattern, |bed, limit| run(bed, Load::Maximum { limit_pps: limit.pps() }, limit.pps()))?.0
     } else {
         let rate_pps = LOAD.get(params).pps().min(limits.max.pps());
         run(bed, Load::Constant { rate_pps }, rate_pps)?
     };
-    Ok((flows, trial))
+    Ok((flows, result, counters))
 }
 
 impl Method for CounterAccuracy {
@@ -200,8 +202,8 @@ impl Method for CounterAccuracy {
                 let what = format!("counter accuracy, {}", pattern.size_text());
                 let of = FRAME_SIZES.get(params).len() as u32 * steps;
                 bed.progress(&what, index * steps + at as u32, of);
-                let (flows, trial) = counted(bed, pattern, *traffic, params)?;
-                if trial.unsure.frames > 0 {
+                let (flows, result, counters) = counted(bed, pattern, *traffic, params)?;
+                if counters.unsure.frames > 0 {
                     note_of(
                         outcome,
                         pattern,
@@ -209,7 +211,7 @@ impl Method for CounterAccuracy {
                          is not called wrong",
                     );
                 }
-                let facts = Facts::of(&trial, &flows, bytes, bed.ports().len());
+                let facts = Facts::of(&result, &counters, &flows, bytes, bed.ports().len());
                 let lost = if *traffic == Traffic::Overload { 0 } else { facts.lost_wrongly() };
                 if lost > 0 {
                     let what = traffic.text();
@@ -219,7 +221,14 @@ impl Method for CounterAccuracy {
                         format!("{what}: {lost} frames were lost that the router should forward"),
                     );
                 }
-                readings.push(Reading { pattern: pattern.clone(), traffic: *traffic, trial, facts, lost });
+                readings.push(Reading {
+                    pattern: pattern.clone(),
+                    traffic: *traffic,
+                    trial: result.trial,
+                    counters,
+                    facts,
+                    lost,
+                });
                 bed.settle(PAUSE.get(params))?;
             }
             Ok(())
@@ -250,7 +259,8 @@ impl Method for CounterAccuracy {
 struct Reading {
     pattern: Pattern,
     traffic: Traffic,
-    trial: CountedTrial,
+    trial: u64,
+    counters: CountersSeen,
     facts: Facts,
     /// Frames lost at a load at which the router should lose nothing.
     lost: u64,
@@ -259,12 +269,12 @@ struct Reading {
 /// Adds the rows of all readings and the verdict. This is done at the end, as octets are counted by one convention in
 /// all trials. They are `whole` if no trial is missing.
 fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String], whole: bool) {
-    let conventions = Conventions::of(readings.iter().map(|reading| (&reading.trial, &reading.facts)));
+    let conventions = Conventions::of(readings.iter().map(|reading| (&reading.counters, &reading.facts)));
     let mut off: BTreeMap<String, String> = BTreeMap::new();
     let mut exact: BTreeSet<String> = BTreeSet::new();
     for reading in readings {
-        let Reading { pattern, traffic, trial, facts, lost } = reading;
-        for finding in judge::findings(trial, facts, &pattern.families, &conventions) {
+        let Reading { pattern, traffic, counters, facts, lost, .. } = reading;
+        for finding in judge::findings(counters, facts, &pattern.families, &conventions) {
             let name = finding.name(ports);
             if finding.off {
                 let lossy = if *lost > 0 { format!(", {lost} frames lost") } else { String::new() };
@@ -292,7 +302,7 @@ fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[Stri
         difference: finding.difference.map(|by| by as f64),
         verdict: finding.verdict,
     };
-    TABLE.add(outcome, row, [reading.trial.result.trial], finding.off.then(|| "off".into()));
+    TABLE.add(outcome, row, [reading.trial], finding.off.then(|| "off".into()));
 }
 
 /// Reports the counters that are off, in the verdict and in notes. If trials are missing, more of them may be off.

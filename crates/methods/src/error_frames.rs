@@ -12,6 +12,7 @@ use crate::pattern::Pattern;
 use crate::report::{lower_by_difference, note};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial::{Seen, Trial, not_seen};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
@@ -176,7 +177,7 @@ fn impossible(bed: &mut dyn Testbed, kind: &Kind, mtu: u32) -> Option<String> {
     if matches!(kind.fault, Fault::Fcs) {
         return Some("no backend of the tester sends a frame without its right FCS".into());
     }
-    let (bytes, most) = (kind.frame_bytes(mtu) as usize, bed.largest_frame(FROM));
+    let (bytes, most) = (kind.frame_bytes(mtu) as usize, bed.ports().get(FROM).map_or(0, |port| port.largest_frame));
     (bytes > most)
         .then(|| format!("a frame of {bytes} bytes does not leave the tester's port, which sends at most {most}"))
 }
@@ -230,7 +231,8 @@ impl Method for ErrorFrames {
                 continue;
             }
             let spec = own.trial(&format!("{} with {}", own.frames, kind.name))?;
-            let (result, other) = match bed.trial_beside(&spec, &own.wrong(kind, place)) {
+            let extra = Some(own.wrong(kind, place));
+            let Seen { result, other, .. } = match bed.run(&Trial { extra, ..Trial::new(spec) }) {
                 Err(TestError::Unfit(why)) => {
                     let why = why.join("; ");
                     TABLE.add(outcome, row(kind, None, format!("{NOT_MEASURED}: the tester was unfit")), [], []);
@@ -241,6 +243,7 @@ impl Method for ErrorFrames {
                 }
                 other => other?,
             };
+            let other = other.ok_or_else(|| not_seen("frames other than test frames"))?;
             let tally = Tally::of(&other.extra);
             let mut faults = tally.faults(kind);
             let (beside, without) = ((result.lost(), result.offered()), (alone.lost(), alone.offered()));

@@ -18,7 +18,7 @@ use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit};
 use crate::route_tests::CONFORMANT;
 use crate::routed::{self, routes};
 use crate::table::TableSpec;
-use crate::testbed::{PortView, TestError, Testbed};
+use crate::testbed::{PortView, Setting, TestError, Testbed};
 use crate::throughput_search::{estimate_one, goal_deviations, known_trials, search, zero_loss_goal};
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::capabilities::Need;
@@ -288,7 +288,7 @@ fn measure(
         one.sorting = valid(bed, pattern, outcome, &spec)?.map(|result| (result, flows));
         bed.settle(PAUSE.get(params))?;
     }
-    bed.filter(&[])
+    bed.set(Setting::Filters(&[]))
 }
 
 /// Runs a trial; returns none, with a note, if the tester spoilt every attempt.
@@ -311,7 +311,7 @@ fn valid(
 fn install(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, case: Option<Case>) -> Result<(), TestError> {
     let flows = pattern.flows(bed.ports())?;
     let lists = case.map(|case| case.lists(&flows, bed.ports())).unwrap_or_default();
-    bed.filter(&lists)?;
+    bed.set(Setting::Filters(&lists))?;
     bed.settle(PAUSE.get(params))
 }
 

@@ -190,7 +190,7 @@ fn check_load(flows: &[FlowConfig], ports: &[PortView]) -> Result<(), TestError>
 fn chosen(bed: &dyn Testbed, params: &Params) -> Result<Vec<FlowConfig>, TestError> {
     let names = FLOWS.get(params);
     let wanted = |flow: &&FlowConfig| names.as_ref().is_none_or(|names| names.0.contains(&flow.name));
-    let flows: Vec<_> = bed.flows().iter().filter(wanted).cloned().collect();
+    let flows: Vec<_> = bed.facts().flows.iter().filter(wanted).cloned().collect();
     if flows.is_empty() {
         return Err(TestError::NotApplicable("the suite has no `flows:`".into()));
     }
@@ -411,6 +411,7 @@ mod tests {
             vlans: vec![],
             labels: Vec::new(),
             pushed: Vec::new(),
+            largest_frame: 1518,
             routed: Default::default(),
         };
         vec![port("p1"), port("p2")]

@@ -14,6 +14,7 @@ use crate::route_tests::{self, ESTABLISH};
 use crate::routing::PeerIndex;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
+use crate::trial::Trial;
 use crate::trial_count::TrialCount;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::management::{Answered, Inquiry};
@@ -264,12 +265,13 @@ fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Targe
     };
     let ((result, answered), limit) = at_maximum(bed, pattern, |bed, limit| {
         let spec = spec_of(bed, limit, "asked")?;
-        bed.asked_trial(&spec, &inquiry)
+        let seen = bed.run(&Trial { ask: Some(inquiry.clone()), ..Trial::new(spec) })?;
+        Ok((seen.result, seen.answered))
     })?;
     bed.settle(PAUSE.get(params))?;
     let spec = spec_of(bed, limit, "counted")?;
-    match bed.trial_beside(&spec, &[]) {
-        Ok((_, other)) => Ok((result, answered, Some(other))),
+    match bed.run(&Trial { extra: Some(Vec::new()), ..Trial::new(spec) }) {
+        Ok(seen) => Ok((result, answered, seen.other)),
         Err(TestError::NotApplicable(_)) => Ok((result, answered, None)),
         Err(other) => Err(other),
     }

@@ -9,7 +9,7 @@ use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
-use crate::pattern::arrivals::watched;
+use crate::pattern::arrivals::{note_reached, watched};
 use crate::pattern::{Pattern, RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{
     PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, or_spoilt, stdev, trials,
@@ -166,7 +166,7 @@ impl Method for ForwardingRate {
             let offered_loads: Vec<f64> = results.iter().map(|r| r.offered_load().pps()).collect();
             let near_limit = retreated && average >= TESTER_LIMITED_SHARE * limit.pps();
             let tester_limited = near_limit || limits.tester_limited(FrameRate(average));
-            let unreached = bed.reached(outcome, pattern, "at maximum load", &trials(&results));
+            let unreached = note_reached(bed, outcome, pattern, "at maximum load", &trials(&results));
             let mut marks: Vec<String> = unreached.into_iter().collect();
             if retreated {
                 marks.push("the tester could not offer line rate validly".to_owned());

@@ -9,7 +9,7 @@ use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
 };
 use crate::pattern::Pattern;
-use crate::pattern::arrivals::watched;
+use crate::pattern::arrivals::{note_reached, watched};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
 };
@@ -132,7 +132,7 @@ impl Method for FrameLossRate {
                 let loss = result.loss_ratio() * 100.0;
                 let line_percent = offered.pps() / limits.line.pps() * 100.0;
                 let near_ceiling = limits.tester_limited(offered).then(|| "near the tester's ceiling".into());
-                let unreached = bed.reached(outcome, pattern, &format!("at {load:.1} %"), &[result.trial]);
+                let unreached = note_reached(bed, outcome, pattern, &format!("at {load:.1} %"), &[result.trial]);
                 TABLE.add(
                     outcome,
                     LossRow {

@@ -18,7 +18,7 @@ use crate::report::{
     LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, or_spoilt, percent_of,
 };
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{Setting, TestError, Testbed};
 use crate::trial_count::TrialCount;
 use blocks::{Aim, Block, blocks};
 use drophammer_model::capabilities::Need;
@@ -210,7 +210,7 @@ fn measure(
         // A full queue drains at the rate of the output port.
         drain_s = drain_s.max(2.0 * f64::from(queue) / rates.line_pps);
         let lists: Vec<_> = blocks.iter().map(|block| bottleneck(block.congested, rate, queue)).collect();
-        bed.set_classes(&lists)?;
+        bed.set(Setting::Classes(&lists))?;
         bed.settle(PAUSE.get(params))?;
     }
     let mut results: Vec<TrialResult> = Vec::new();
@@ -248,7 +248,7 @@ fn measure(
         bed.settle(PAUSE.get(params))?;
     }
     if BOTTLENECK.get(params).is_some() {
-        bed.set_classes(&[])?;
+        bed.set(Setting::Classes(&[]))?;
     }
     let [calm, loaded] = &results[..] else { return Ok(()) };
     let (least, seconds) = (LEAST_DELAY.get(params), TRIAL_DURATION.seconds(params));

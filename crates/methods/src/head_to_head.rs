@@ -24,6 +24,7 @@ use crate::route_traffic;
 use crate::routed::{self, ROUTES};
 use crate::table::TableSpec;
 use crate::testbed::{Contestant, TestError, Testbed};
+use crate::trial::Trial;
 use crate::trial_count::TrialCount;
 use burdens::{LEARNED, await_installed, set_filters, with_tables};
 use delays::DELAYS;
@@ -252,7 +253,7 @@ impl Size<'_> {
     /// A trial of all routers, without a load yet.
     fn trial(&self, bed: &dyn Testbed, purpose: String) -> Result<TrialSpec, TestError> {
         let mut flows: Vec<FlowSpec> = Vec::new();
-        for Contestant { name, ports } in bed.contestants() {
+        for Contestant { name, ports } in &bed.facts().contestants {
             let own = self.pattern.flows(&bed.ports()[ports.clone()])?;
             flows.extend(own.into_iter().map(|flow| FlowSpec {
                 group: name.clone(),
@@ -287,7 +288,7 @@ impl Size<'_> {
             let purpose = format!("{what} {}: trial {}", self.pattern.size, trial + 1);
             let mut spec = self.trial(bed, purpose)?;
             prepare(&mut spec);
-            results.push(bed.joint_trial(&spec)?);
+            results.push(bed.run(&Trial { joint: true, ..Trial::new(spec) })?.each);
             bed.settle(PAUSE.get(self.params))?;
         }
         Ok(results)
@@ -303,8 +304,8 @@ impl Size<'_> {
     }
 
     fn flood(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
-        let names: Vec<String> = bed.contestants().iter().map(|one| one.name.clone()).collect();
-        let own = bed.contestants().first().map_or(0..0, |one| one.ports.clone());
+        let names: Vec<String> = bed.facts().contestants.iter().map(|one| one.name.clone()).collect();
+        let own = bed.facts().contestants.first().map_or(0..0, |one| one.ports.clone());
         let line = self.pattern.line_rate(&bed.ports()[own]);
         let flood = |spec: &mut TrialSpec| spec.load = Load::Maximum { limit_pps: line.pps() };
         let results = self.trials(bed, "head to head", self.first_step, flood)?;

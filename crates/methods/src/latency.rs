@@ -14,7 +14,7 @@ use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
-use crate::pattern::arrivals::watched;
+use crate::pattern::arrivals::{note_reached, watched};
 use crate::report::{
     PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
@@ -190,7 +190,7 @@ impl Method for Latency {
                     results.push(bed.trial(&spec)?);
                     bed.settle(PAUSE.get(params))
                 });
-                let unreached = bed.reached(outcome, pattern, &format!("at {}", step.label), &trials(&results));
+                let unreached = note_reached(bed, outcome, pattern, &format!("at {}", step.label), &trials(&results));
                 write(outcome, pattern, step, &results, f64::from(number), unreached);
                 match stopped {
                     Err(TestError::Unfit(why)) => {

@@ -65,15 +65,14 @@ pub mod testbed;
 pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
+pub mod trial;
 pub mod trial_count;
 
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{
-    CirclingTrial, Contestant, CountedTrial, HighestLoads, Known, LastGrowth, LowerBound, PortView, Stillness,
-    TestError, Testbed,
-};
+pub use testbed::{Contestant, Facts, HighestLoads, Known, LowerBound, PortView, Setting, TestError, Testbed};
+pub use trial::{CountersSeen, LastGrowth, RoutersSeen, Seen, Stillness, TimedActions, Trial};
 pub use trial_count::TrialCount;
 
 use crate::parameters::FRAME_SIZES;
@@ -105,7 +104,7 @@ pub trait Method: Sync {
         true
     }
 
-    /// [`Method::run`] for all DUTs at the same time: `outcomes[i]` is the outcome of [`Testbed::contestants`] i.
+    /// [`Method::run`] for all DUTs at the same time: `outcomes[i]` is the outcome of contestant i of the testbed.
     ///
     /// # Errors
     /// As for [`Method::run`].

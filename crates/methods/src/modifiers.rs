@@ -1,12 +1,13 @@
 //! Modifiers of RFC 2544 section 11: tests by frame size run once without and once with an additional task for the
 //! router.
 //!
-//! A test need not know about modifiers. It runs on a testbed that adds the modifier to its trials and counts its
-//! traffic separately.
+//! A test need not know about modifiers: [`Testbed::trial`] adds the modifier of the running pattern, whose traffic is
+//! counted separately.
 
-mod beside;
+mod applied;
 mod broadcast;
 
+pub use applied::Applied;
 pub use broadcast::{SHARE, flows};
 
 use crate::columns;
@@ -16,7 +17,6 @@ use crate::pattern::Pattern;
 use crate::report::{note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use beside::Beside;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
@@ -109,15 +109,17 @@ pub(crate) fn with(
     if pattern.modifier == Modifier::None {
         return each(bed, outcome);
     }
-    let mut beside = Beside::begin(bed, pattern)?;
+    let applied = Applied::begin(bed, pattern)?;
+    bed.known().ongoing.modifier = Some(applied);
     let before = outcome.ranks.len();
-    let ended = each(&mut beside, outcome);
+    let ended = each(bed, outcome);
     let size = pattern.size.to_string();
     for rank in outcome.ranks.iter_mut().skip(before) {
         rank.key = pattern.modifier.figure_key(&rank.key, &size);
     }
-    let ended = beside.end(ended);
-    let seen = &beside.seen;
+    let Some(applied) = bed.known().ongoing.modifier.take() else { return ended };
+    let ended = applied.end(bed, ended);
+    let seen = &applied.seen;
     if seen.trials == 0 {
         return ended;
     }

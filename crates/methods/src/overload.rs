@@ -18,6 +18,7 @@ use crate::testbed::{LowerBound, TestError, Testbed};
 use crate::throughput_search::{
     estimate, goal_deviations, known_bound, known_throughput, known_trials, zero_loss_goal,
 };
+use crate::trial::Trial;
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Blame, FPS_PER_PORT, Missing, Outcome, PlotKind, Point, RankFigure};
@@ -182,7 +183,9 @@ fn ask(
     let purpose = format!("overload {}: {name}", pattern.size);
     let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
     let (interval, afterwards) = (INTERVAL.get(params), AFTERWARDS.get(params));
-    bed.asked_trial(&spec, &Inquiry { questions: MANAGEMENT.get(params), interval, afterwards })
+    let ask = Some(Inquiry { questions: MANAGEMENT.get(params), interval, afterwards });
+    let seen = bed.run(&Trial { ask, ..Trial::new(spec) })?;
+    Ok((seen.result, seen.answered))
 }
 
 impl Method for Overload {

@@ -11,7 +11,7 @@ use crate::Method;
 use crate::columns;
 use crate::lossy::Lossy;
 use crate::parameters::{LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
-use crate::pattern::arrivals::watched;
+use crate::pattern::arrivals::{note_reached, watched};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
@@ -188,7 +188,7 @@ impl Method for PacketOrder {
                 lossy.leave_out(outcome, pattern);
                 return Ok(());
             };
-            let without = bed.loop_order(&pattern.key().on_loop());
+            let without = bed.facts().orders.get(&pattern.key().on_loop()).copied();
             note_of(outcome, pattern, loop_text(without));
             let (mut found, mut unfit) = (Vec::new(), Vec::new());
             let mut ended = Ok(());
@@ -204,7 +204,7 @@ impl Method for PacketOrder {
                     of,
                 );
                 let (results, stopped) = measure(bed, pattern, params, *load, rate);
-                let unreached = bed.reached(outcome, pattern, &format!("at {load} %"), &trials(&results));
+                let unreached = note_reached(bed, outcome, pattern, &format!("at {load} %"), &trials(&results));
                 let order = row(outcome, pattern, &limits, (*load, rate), &results, without, unreached);
                 let (percent, disagree) = (line_percent(rate, &limits), order_by_trial(&results));
                 found.push(At { load: percent, rate_pps: rate.pps(), order, disagree });

@@ -13,6 +13,7 @@ use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_at_low_load, median, note, note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial::{Seen, Trial};
 use crate::trial_count::TrialCount;
 use compared::{Compared, Delay};
 use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes};
@@ -231,7 +232,7 @@ fn measure(
     let purpose = format!("delay by ping, {} {family}", pattern.size_text());
     let duration_s = count as f64 * interval_s;
     let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load.pps() }, duration_s)?;
-    let (result, times) = bed.echo_trial(&spec, &requests)?;
+    let Seen { result, echoes: times, .. } = bed.run(&Trial { echo: requests, ..Trial::new(spec) })?;
     let of_way = |way: &Way| {
         let mine = asked.iter().zip(&times).filter(|(asked, _)| *asked == way);
         let answered = Answered { asked: mine.clone().count() as u64, times: mine.filter_map(|(_, t)| *t).collect() };
@@ -382,7 +383,7 @@ fn ping(
 ) -> Result<(), TestError> {
     let (family, bytes) = of_pattern(pattern)?;
     let (answered, result) = measure(bed, pattern, ways, params)?;
-    let own = bed.own_delay(family, bytes);
+    let own = bed.facts().own_delays.get(&(family, bytes)).copied();
     for way in &answered {
         let (delay, percent) = write(outcome, pattern, way, &result, own);
         compared.entry(pattern.size.clone()).or_default().take(way.0, delay, percent);
@@ -405,8 +406,7 @@ impl Method for PingDelay {
              RFC 1242 section 3.8.",
         );
         let patterns = patterns(params);
-        let measured =
-            |pattern: &Pattern| of_pattern(pattern).is_ok_and(|(f, bytes)| bed.own_delay(f, bytes).is_some());
+        let measured = |pattern: &Pattern| of_pattern(pattern).is_ok_and(|of| bed.facts().own_delays.contains_key(&of));
         note(
             outcome,
             if patterns.iter().all(measured) {

@@ -15,6 +15,7 @@ use crate::routing::WatchIndex;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::known_trials;
+use crate::trial::{Trial, not_seen};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
@@ -257,13 +258,15 @@ fn one_reset(
 ) -> Result<(Found, Option<String>), TestError> {
     let reset = Reset { kind, at_s: BEFORE_S, down: DOWN.get(params), limit: LIMIT.get(params) };
     let spec = trial(bed, params, setup, kind)?;
+    let request = Trial { reset: Some((reset, spec.flows[0].to)), ..Trial::new(spec) };
     let mut attempts = Attempts::begin(bed);
     let (result, seen, watch) = loop {
         let watch = match &setup.bgp {
             Some(case) => Some(case.load(bed, params, case.peers[1], case.peers[0])?),
             None => None,
         };
-        let (result, seen) = bed.reset_trial(&spec, &reset, spec.flows[0].to, attempts.number())?;
+        let found = bed.attempt(&request, attempts.number())?;
+        let (result, seen) = (found.result, found.reset.ok_or_else(|| not_seen("a reset"))?);
         if attempts.passed(bed, &result)? {
             break (result, seen, watch);
         }

@@ -14,7 +14,7 @@ use crate::route_traffic::{self, must_fit};
 use crate::routes_sent;
 use crate::routing::{Change, PeerIndex};
 use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{Setting, TestError, Testbed};
 use crate::throughput_search::known_trials;
 use crate::trial_count::TrialCount;
 use drophammer_model::capabilities::Need;
@@ -250,7 +250,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
         let lists: Vec<FilterList> = filter.iter().map(|(at, action)| list(&table, *at, *action)).collect();
         let rules = lists.iter().map(|list| list.rules.len() as u64).sum();
         let denies = filter.is_some_and(|(_, action)| action != Action::Allow);
-        bed.filter(&lists)?;
+        bed.set(Setting::Filters(&lists))?;
         bed.settle(PAUSE.get(params))?;
         for (index, (size, rate)) in sizes.iter().enumerate() {
             let of_size = if sizes.len() > 1 { format!(", {size}") } else { String::new() };
@@ -269,7 +269,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
         }
         Ok(())
     });
-    let measured = measured.and_then(|()| bed.filter(&[]));
+    let measured = measured.and_then(|()| bed.set(Setting::Filters(&[])));
     let mut leaked = 0;
     for ((size, _), of_size) in sizes.iter().zip(&found) {
         let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);

@@ -7,7 +7,7 @@ use crate::route_probe::Probe;
 use crate::route_tests::{self, Case, complaint, patience, thousands};
 use crate::route_traffic::{self, Stream};
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, WatchIndex};
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{Setting, TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
@@ -186,12 +186,13 @@ impl Spread {
     /// Aims the frames of tests by frame size at the routes, or again at the hosts of the networks behind the ports.
     ///
     /// # Errors
-    /// Those of [`Testbed::aim`].
+    /// Those of [`Testbed::set`].
     pub fn aim(&self, bed: &mut dyn Testbed, at_routes: bool) -> Result<(), TestError> {
         self.behind.iter().try_for_each(|Behind { peer, part }| {
             let (routes, first, count) = (self.case.all.clone(), part.start, part.len() as u32);
             let targets = at_routes.then_some(Targets::Routes { routes, first, count });
-            bed.aim(self.case.port(*peer), self.case.family, targets)
+            let (port, family) = (self.case.port(*peer), self.case.family);
+            bed.set(Setting::Aim { port, family, at: targets.as_ref() })
         })
     }
 

@@ -10,6 +10,7 @@ use crate::routed;
 use crate::routing::{Change, RouteAction};
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
+use crate::trial::{TimedActions, Trial};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
@@ -19,7 +20,7 @@ use drophammer_model::registry::{ParamSpec, TestSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TrialResult, TrialSpec};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +121,7 @@ pub struct RouteTrial {
 }
 
 impl RouteTrial {
-    fn spec(&self, bed: &dyn Testbed, params: &Params) -> Result<TrialSpec, TestError> {
+    fn request(&self, bed: &dyn Testbed, params: &Params) -> Result<Trial, TestError> {
         let mut flows = Vec::new();
         for stream in &self.streams {
             let family = stream.routes.family();
@@ -149,11 +150,11 @@ impl RouteTrial {
                 )
             });
         }
-        let event = |(index, (at_s, label, actions)): (usize, &(f64, String, Vec<RouteAction>))| TimedEvent {
-            routed: self.routed(actions),
-            ..TimedEvent::new(*at_s, index, label.clone())
+        let change = |(at_s, label, actions): &(f64, String, Vec<RouteAction>)| {
+            let (label, routed, actions) = (label.clone(), self.routed(actions), actions.clone());
+            TimedActions { at_s: *at_s, label, routed, actions }
         };
-        Ok(TrialSpec {
+        let spec = TrialSpec {
             purpose: self.purpose.clone(),
             size: self.size.clone(),
             flows,
@@ -161,11 +162,12 @@ impl RouteTrial {
             duration_s: self.duration_s,
             bin_s: self.bin_s,
             drain_s: DRAIN.seconds(params),
-            events: self.changes.iter().enumerate().map(event).collect(),
-        })
+            events: vec![],
+        };
+        Ok(Trial { changes: self.changes.iter().map(change).collect(), ..Trial::new(spec) })
     }
 
-    /// [`TimedEvent::routed`] of these actions.
+    /// [`TimedActions::routed`] of these actions.
     fn routed(&self, actions: &[RouteAction]) -> Option<bool> {
         let all = |wanted: Change| {
             self.streams.iter().all(|stream| {
@@ -210,12 +212,11 @@ pub fn run(
     trial: &RouteTrial,
     mut prepare: impl FnMut(&mut dyn Testbed) -> Result<(), TestError>,
 ) -> Result<TrialResult, TestError> {
-    let spec = trial.spec(bed, params)?;
-    let actions: Vec<Vec<RouteAction>> = trial.changes.iter().map(|(_, _, actions)| actions.clone()).collect();
+    let request = trial.request(bed, params)?;
     let mut attempts = Attempts::begin(bed);
     loop {
         prepare(bed)?;
-        let result = bed.routed_trial(&spec, &actions, attempts.number())?;
+        let result = bed.attempt(&request, attempts.number())?.result;
         if attempts.passed(bed, &result)? {
             return Ok(result);
         }

@@ -11,7 +11,8 @@ use crate::Method;
 use crate::parameters::{MAX_LOAD, PAUSE, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_at_low_load, higher, note, note_of};
-use crate::testbed::{Stillness, TestError, Testbed};
+use crate::testbed::{TestError, Testbed};
+use crate::trial::Stillness;
 use crate::trial_count::TrialCount;
 use circled::{circled, wrong};
 use counted::Expected;
@@ -123,7 +124,7 @@ struct Circle {
 impl Circle {
     fn new(bed: &mut dyn Testbed, params: &Params) -> Result<Circle, TestError> {
         let refuse = |why: String| Err(TestError::NotApplicable(why));
-        let Some(system) = bed.system().filter(|system| system.cycle().is_some()).cloned() else {
+        let Some(system) = bed.facts().system.clone().filter(|system| system.cycle().is_some()) else {
             return refuse("the DUT has no routing loop; give it `topology: {loop: 4}`".into());
         };
         let ttl = TTL.get(params);

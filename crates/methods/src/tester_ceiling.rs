@@ -151,7 +151,7 @@ impl Method for TesterCeiling {
                 results.push(highest(bed, pattern, params)?);
                 bed.settle(PAUSE.get(params))
             });
-            let (backend, line) = (bed.backend().to_owned(), pattern.limits(bed).line);
+            let (backend, line) = (bed.facts().backend.to_owned(), pattern.limits(bed).line);
             write(outcome, pattern, &backend, line, &results);
             stopped
         })

@@ -8,7 +8,7 @@ use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
 use crate::modifiers;
 use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
-use crate::pattern::arrivals::watched;
+use crate::pattern::arrivals::{note_reached, watched};
 use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, or_spoilt, push_spoilt, xy_of};
 use crate::routed;
 use crate::table::TableSpec;
@@ -133,7 +133,7 @@ impl Method for Throughput {
                 note_unfit(outcome, pattern, "the search ended early:", *load, why);
             }
             let lower = searched.results.first().and_then(|result| result.lower.as_ref());
-            let unreached = lower.and_then(|b| bed.reached(outcome, pattern, "at the throughput", &b.trials));
+            let unreached = lower.and_then(|b| note_reached(bed, outcome, pattern, "at the throughput", &b.trials));
             write(outcome, pattern, &searched, f64::from(index), senders, unreached);
             searched.keep(bed, pattern);
             searched.deviate(pattern, outcome);

@@ -1,12 +1,12 @@
 //! Trials that check whether the DUT still answers its operator.
 
 use crate::bench::failed;
-use crate::setup::TestSetup;
+use crate::setup::{Planned, TestSetup};
 use drophammer_lab::Asking;
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::Instant;
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
-use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialSpec};
 use drophammer_rig::{Act, AskBanner, Echo, Hosts};
 use std::time::Duration;
 
@@ -67,6 +67,15 @@ impl OverLink {
     }
 }
 
+/// Questions that are being asked.
+pub(crate) struct Questions {
+    over_link: Vec<OverLink>,
+    /// When the trial began.
+    begin: Mark,
+    /// Those that do not use the ports of the tester.
+    beside: Vec<Asking>,
+}
+
 /// Number of questions asked up to an instant.
 #[derive(Clone)]
 struct Mark {
@@ -75,24 +84,24 @@ struct Mark {
 }
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with questions to the DUT; also returns whether a port failed.
-    pub(crate) fn asked_attempt(
-        &mut self,
-        spec: &TrialSpec,
-        inquiry: &Inquiry,
-        attempt: u32,
-    ) -> Result<((TrialResult, Vec<Answered>), bool), TestError> {
-        let over_link = self.over_link(spec, inquiry);
-        let acts: Vec<_> = over_link.iter().map(|asked| vec![(PORT, asked.act())]).collect();
-        let mut spec = spec.clone();
-        for (event, asked) in over_link.iter().enumerate() {
-            spec.events.extend(questions(&spec, *asked, event, inquiry.interval));
+    /// Begins to ask the DUT, and adds the questions over the link to the trial.
+    pub(crate) fn begin_asking(&mut self, inquiry: &Inquiry, planned: &mut Planned) -> Result<Questions, TestError> {
+        let over_link = self.over_link(&planned.spec, inquiry);
+        for asked in &over_link {
+            let events = questions(&planned.spec, *asked, planned.acts.len(), inquiry.interval);
+            planned.spec.events.extend(events);
+            planned.acts.push(vec![(PORT, asked.act())]);
         }
         let beside = self.routing.bench.device.ask(&inquiry.questions, inquiry.interval).map_err(failed)?;
         self.rig().hosts.forget_pings();
         self.rig().hosts.forget_banners(PORT);
         let begin = self.mark(&over_link);
-        let (result, port_failed) = self.routing.bench.attempt(&spec, &acts, attempt)?;
+        Ok(Questions { over_link, begin, beside })
+    }
+
+    /// The answers, when the trial is over and those after it have come too.
+    pub(crate) fn answers_to(&mut self, asked: Questions, inquiry: &Inquiry) -> Result<Vec<Answered>, TestError> {
+        let Questions { over_link, begin, beside } = asked;
         let (end, over) = (self.mark(&over_link), std::time::Instant::now());
         let mut asked = Duration::ZERO;
         while asked < inquiry.afterwards {
@@ -105,7 +114,7 @@ impl TestSetup<'_> {
         }
         let last = self.mark(&over_link);
         self.await_answers(&over_link, &begin, &last)?;
-        let name = self.routing.bench.views[PORT].name.clone();
+        let name = self.routing.bench.facts.ports[PORT].name.clone();
         let answered = over_link.iter().enumerate().map(|(index, asked)| Answered {
             question: asked.question,
             over: format!("port {name}"),
@@ -116,14 +125,14 @@ impl TestSetup<'_> {
         // Drops questions that are still unanswered.
         self.rig().hosts.forget_banners(PORT);
         answered.extend(beside.into_iter().map(|asking| beside_ports(asking, over)));
-        Ok(((result, answered), port_failed))
+        Ok(answered)
     }
 
     /// The requested questions that can be asked over the link.
     fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
         let possible = |question: &Question| match question {
-            Question::Ping => self.routing.bench.views[PORT].addressing(family).is_some(),
+            Question::Ping => self.routing.bench.facts.ports[PORT].addressing(family).is_some(),
             Question::Ssh => self.routing.bench.device.has_ssh(),
             Question::Snmp => false,
         };

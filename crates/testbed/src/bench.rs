@@ -14,7 +14,7 @@ use crate::observer::{Observer, Progress};
 use crate::session::Session;
 use crate::validity::{self, Read, Tolerance};
 use drophammer_lab::{Dut, LabError};
-use drophammer_methods::{PortView, TestError};
+use drophammer_methods::{Facts, Method, PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::record::{Record, TrialRecord};
@@ -69,11 +69,14 @@ pub struct Bench<'a> {
     pub dut: String,
     /// Test that runs, for the records.
     pub test: String,
+    /// The same, if it is one of the registry.
+    pub(crate) method: Option<&'static dyn Method>,
     /// Ports, clock and emulated devices.
     pub rig: Rig,
     /// The device under test.
     pub device: &'a mut dyn Dut,
-    pub(crate) views: Vec<PortView>,
+    /// What tests know of it.
+    pub facts: Facts,
     host: HostWatch,
     ports: Vec<PortConfig>,
     tolerance: Tolerance,
@@ -88,6 +91,8 @@ pub struct Bench<'a> {
     /// Links between its routers that are or may be down. `around` has the families of the test that took them down.
     links_down: BTreeSet<CoreLinkName>,
     around: Vec<Family>,
+    /// A port failed in the last trial: the device may have to learn its neighbours behind it again.
+    pub(crate) port_failed: bool,
     pub(crate) session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Extra frames to send during the trials that follow.
@@ -103,14 +108,15 @@ impl<'a> Bench<'a> {
     pub(crate) fn new(
         dut: &str,
         ports: &[PortConfig],
-        rig: Rig,
+        mut rig: Rig,
         device: &'a mut dyn Dut,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
     ) -> Bench<'a> {
         let views = ports
             .iter()
-            .map(|p| PortView {
+            .enumerate()
+            .map(|(index, p)| PortView {
                 name: p.name.clone(),
                 speed: p.speed,
                 medium: p.medium,
@@ -120,9 +126,12 @@ impl<'a> Bench<'a> {
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
                 labels: p.labels.clone(),
                 pushed: p.pushed.clone(),
+                largest_frame: rig.ports.get(index).largest_frame() + extra::FCS,
                 routed: BTreeMap::new(),
             })
             .collect();
+        let backend = if rig.ports.is_empty() { "" } else { rig.ports.info(0).backend };
+        let facts = Facts { ports: views, backend, system: device.system().cloned(), ..Facts::default() };
         let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
         let host = HostWatch::new(&rig, device.processor());
@@ -132,9 +141,10 @@ impl<'a> Bench<'a> {
         Bench {
             dut,
             test,
+            method: None,
             rig,
             device,
-            views,
+            facts,
             host,
             ports,
             tolerance,
@@ -144,6 +154,7 @@ impl<'a> Bench<'a> {
             classed: false,
             links_down: BTreeSet::new(),
             around: Vec::new(),
+            port_failed: false,
             session,
             observer,
             extra,
@@ -163,7 +174,7 @@ impl<'a> Bench<'a> {
         let mut port_failure = None;
         while let Some(Unresolved { port, tags }) = self.rig.hosts.unresolved() {
             if self.rig.now() > deadline {
-                let mut name = self.views[port].name.clone();
+                let mut name = self.facts.ports[port].name.clone();
                 if !tags.as_slice().is_empty() {
                     name = format!("{name}, {tags}");
                 }
@@ -271,25 +282,15 @@ impl<'a> Bench<'a> {
         self.rig.hosts.observe(now, &test, self.extra_key, extra);
     }
 
-    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices perform `acts[i]`. Also returns
-    /// whether a port failed.
+    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices perform `acts[i]`. `amend` corrects
+    /// the result before it is stored; it is given the start of the traffic.
     pub(crate) fn attempt(
         &mut self,
         spec: &TrialSpec,
         acts: Acts<'_>,
         attempt: u32,
-    ) -> Result<(TrialResult, bool), TestError> {
-        self.amended_attempt(spec, acts, attempt, &|_, _| ())
-    }
-
-    /// As `attempt`. `amend` corrects the result before it is stored; it is given the start of the traffic.
-    pub(crate) fn amended_attempt(
-        &mut self,
-        spec: &TrialSpec,
-        acts: Acts<'_>,
-        attempt: u32,
         amend: &dyn Fn(Instant, &mut TrialResult),
-    ) -> Result<(TrialResult, bool), TestError> {
+    ) -> Result<TrialResult, TestError> {
         let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
         // Answers to the device's requests, and frames that arrived before, do not belong to the trial.
@@ -385,7 +386,7 @@ impl<'a> Bench<'a> {
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
-            let method = drophammer_methods::find(&self.test);
+            let method = self.method;
             let read = match method.map(|method| method.spec()) {
                 Some(spec) if spec.measures_latency() => Read::Latency,
                 Some(spec) if !spec.measures_times() => Read::Counts,
@@ -402,15 +403,15 @@ impl<'a> Bench<'a> {
         Ok(result)
     }
 
-    /// Stores the result of an attempt, reports it to the user, and returns whether a port failed. A cause that ends
-    /// the test is stored as well and returned as an error.
+    /// Stores the result of an attempt and reports it to the user. A cause that ends the test is stored as well and
+    /// returned as an error.
     fn conclude(
         &mut self,
         spec: &TrialSpec,
         outcome: Result<TrialResult, Failure>,
         attempt: u32,
-    ) -> Result<(TrialResult, bool), TestError> {
-        let port_failed = matches!(outcome, Err(Failure::Port(_)));
+    ) -> Result<TrialResult, TestError> {
+        self.port_failed = matches!(outcome, Err(Failure::Port(_)));
         let mut result = match outcome {
             Ok(result) => result,
             Err(Failure::Port(e)) => {
@@ -437,7 +438,7 @@ impl<'a> Bench<'a> {
         if self.observer.stopped() {
             return Err(TestError::Interrupted);
         }
-        Ok((result, port_failed))
+        Ok(result)
     }
 
     fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {

@@ -1,10 +1,11 @@
 //! Trials whose packets stay inside a device of several routers: what each router counted of them.
 
 use crate::setup::TestSetup;
-use drophammer_methods::{CirclingTrial, LastGrowth, Stillness, TestError, Testbed};
+use drophammer_methods::{LastGrowth, RoutersSeen, Stillness, TestError, Testbed};
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_model::trial::TrialResult;
 use std::time::Duration;
 
 /// Processor time that each router used.
@@ -13,30 +14,42 @@ fn used(before: &Option<Vec<Duration>>, after: &Option<Vec<Duration>>) -> Option
     Some(after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect())
 }
 
+/// The counters of the routers before a trial, and when they were read.
+pub(crate) struct RoutersBefore {
+    counters: Vec<RouterInterface>,
+    start: At,
+}
+
 impl TestSetup<'_> {
-    /// An attempt at a trial with the counters of the routers before it, and after it once they stand still; also
-    /// returns whether a port failed.
-    pub(crate) fn circling_attempt(
-        &mut self,
-        spec: &TrialSpec,
-        stillness: Stillness,
-        attempt: u32,
-    ) -> Result<(CirclingTrial, bool), TestError> {
-        let before = self.counted_inside()?;
+    /// The counters of the routers before a trial. From now on, frames other than test frames are observed.
+    pub(crate) fn routers_before(&mut self) -> Result<RoutersBefore, TestError> {
+        let counters = self.counted_inside()?;
         let start = self.now_with_cpu();
         self.routing.bench.begin_observation(Vec::new());
-        let attempted = self.routing.bench.attempt(spec, &[], attempt);
-        let settled = attempted.and_then(|attempted| {
-            let ended = self.load_ended(start.0, &attempted.0);
-            Ok((attempted, self.await_stillness(stillness, ended)?))
+        Ok(RoutersBefore { counters, start })
+    }
+
+    /// The counters after the trial of this outcome, once they stand still, and the frames observed until then.
+    pub(crate) fn routers_since(
+        &mut self,
+        before: RoutersBefore,
+        stillness: Stillness,
+        outcome: &Result<TrialResult, TestError>,
+    ) -> Result<Option<(RoutersSeen, OtherTraffic)>, TestError> {
+        let RoutersBefore { counters: before, start } = before;
+        let result = outcome.as_ref().ok();
+        let settled = result.map(|result| {
+            let ended = self.load_ended(start.0, result);
+            self.await_stillness(stillness, ended)
         });
         // Ends the observation even if the trial failed.
         let bench = &mut self.routing.bench;
         let now = bench.rig.now();
         let other = bench.rig.hosts.observed(now);
-        let ((result, port_failed), Still { counters: after, grew, since }) = settled?;
+        let Some((result, still)) = result.zip(settled) else { return Ok(None) };
+        let Still { counters: after, grew, since } = still?;
         let cpu = cpu_of_load(&start, &since, &self.now_with_cpu(), result.sending_s);
-        Ok((CirclingTrial { result, before, after, cpu, grew, other }, port_failed))
+        Ok(Some((RoutersSeen { before, after, cpu, grew }, other)))
     }
 
     /// When the load of the trial that just ended was over: its schedule's end or the last departure, whichever is later.

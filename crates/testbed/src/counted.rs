@@ -13,9 +13,8 @@
 
 use crate::bench::failed;
 use crate::setup::TestSetup;
-use drophammer_methods::{CountedTrial, TestError, Testbed};
+use drophammer_methods::{CountersSeen, TestError, Testbed};
 use drophammer_model::counters::{DutCounter, OtherFrames, tester_counter};
-use drophammer_model::trial::TrialSpec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ const SILENCE: Duration = Duration::from_millis(20);
 const READINGS: usize = 12;
 
 /// The device's counters, and the frames other than test frames that each port of the tester had sent and received by then.
-struct Reading {
+pub(crate) struct Reading {
     counters: Vec<DutCounter>,
     others: Vec<(OtherFrames, OtherFrames)>,
     /// Frames that passed while the counters were read.
@@ -47,24 +46,22 @@ pub(crate) fn received_between(
 }
 
 impl TestSetup<'_> {
-    /// An attempt at a trial with the counters before and after it; also returns whether a port failed.
-    pub(crate) fn counted_attempt(
-        &mut self,
-        spec: &TrialSpec,
-        settle: Duration,
-        attempt: u32,
-    ) -> Result<(CountedTrial, bool), TestError> {
+    /// The counters before a trial.
+    pub(crate) fn first_reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
         let before = self.reading(settle)?;
         if before.counters.is_empty() {
             return Err(TestError::NotApplicable("no counter of this DUT is known to the tester".into()));
         }
-        let (result, port_failed) = self.routing.bench.attempt(spec, &[], attempt)?;
+        Ok(before)
+    }
+
+    /// The counters after it too.
+    pub(crate) fn counters_since(&mut self, before: Reading, settle: Duration) -> Result<CountersSeen, TestError> {
         let after = self.reading(settle)?;
         let since = after.others.iter().zip(&before.others);
         let (sent, received) = since.map(|(now, then)| (now.0.since(then.0), now.1.since(then.1))).unzip();
         let unsure = before.unsure.plus(after.unsure);
-        let counted = CountedTrial { result, before: before.counters, after: after.counters, sent, received, unsure };
-        Ok((counted, port_failed))
+        Ok(CountersSeen { before: before.counters, after: after.counters, sent, received, unsure })
     }
 
     /// Reads the counters while no frame is sent or received: for `settle` before, because an agent may cache values,
@@ -88,7 +85,7 @@ impl TestSetup<'_> {
 
     fn others(&self) -> Vec<(OtherFrames, OtherFrames)> {
         let hosts = &self.routing.bench.rig.hosts;
-        let ports = 0..self.routing.bench.views.len();
+        let ports = 0..self.routing.bench.facts.ports.len();
         ports.map(|port| (hosts.sent(port), hosts.received(port))).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Trials with echo requests, and how long each took.
 
-use crate::setup::TestSetup;
+use crate::setup::{Planned, TestSetup};
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes, smallest};
-use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, PortIndex, TimedEvent};
 use drophammer_rig::{Act, Echo};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,42 +14,45 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Target of a request, and its number among the requests of its port and family.
 #[derive(Clone, Copy)]
-struct Numbered {
+pub(crate) struct Numbered {
     to: Option<IpAddr>,
     number: u64,
 }
 
-/// A trial, and the times of each request.
-type Echoed = (TrialResult, Vec<Option<EchoTimes>>);
-
 impl TestSetup<'_> {
-    /// An attempt at a trial with echo requests; also returns whether a port failed.
-    pub(crate) fn echo_attempt(
+    /// Adds echo requests to the trial, and returns their numbers.
+    pub(crate) fn begin_echo(
         &mut self,
-        spec: &TrialSpec,
         requests: &[EchoRequest],
-        attempt: u32,
-    ) -> Result<(Echoed, bool), TestError> {
+        planned: &mut Planned,
+    ) -> Result<Vec<Numbered>, TestError> {
         let numbered = self.number(requests)?;
-        let mut spec = spec.clone();
-        let mut acts = Vec::new();
         for (request, Numbered { to, .. }) in requests.iter().zip(&numbered) {
             let label = match request.to {
                 EchoTarget::Router => "ping the router".to_owned(),
-                EchoTarget::Port(port) => format!("ping port {}", self.routing.bench.views[port].name),
+                EchoTarget::Port(port) => format!("ping port {}", self.routing.bench.facts.ports[port].name),
             };
-            spec.events.push(TimedEvent::new(request.at.as_secs_f64(), acts.len(), label));
             let echo = Echo { family: request.family, to: *to, data: request.data() };
-            acts.push(vec![(request.from, Act::Ping(echo))]);
+            planned.at(TimedEvent::new(request.at.as_secs_f64(), 0, label), vec![(request.from, Act::Ping(echo))]);
         }
-        self.rig().hosts.forget_pings();
-        let (result, port_failed) = self.routing.bench.attempt(&spec, &acts, attempt)?;
+        if !requests.is_empty() {
+            self.rig().hosts.forget_pings();
+        }
+        Ok(numbered)
+    }
+
+    /// The times of the requests, when the replies to the last of them have come.
+    pub(crate) fn echo_times(
+        &mut self,
+        requests: &[EchoRequest],
+        numbered: &[Numbered],
+    ) -> Result<Vec<Option<EchoTimes>>, TestError> {
         let deadline = self.rig().now() + PATIENCE;
         loop {
             let of = |(request, numbered)| self.times(request, numbered);
             let times: Vec<_> = requests.iter().zip(numbered.iter().copied()).map(of).collect();
             if times.iter().all(Option::is_some) || self.rig().now() >= deadline {
-                return Ok(((result, times), port_failed));
+                return Ok(times);
             }
             self.settle(Duration::from_millis(20))?;
         }
@@ -69,7 +72,7 @@ impl TestSetup<'_> {
                 EchoTarget::Port(port) => Some(self.echo_address(port, family)?),
             };
             self.echo_address(from, family)?;
-            let largest = self.largest_frame(from);
+            let largest = self.ports().get(from).map_or(0, |port| port.largest_frame);
             if frame_bytes < smallest(family) || usize::from(frame_bytes) > largest {
                 let why = format!(
                     "an {family} echo request has a frame of {} to {largest} bytes, not {frame_bytes}",
@@ -88,12 +91,12 @@ impl TestSetup<'_> {
 
     /// Address of the device of a port.
     fn echo_address(&self, port: PortIndex, family: Family) -> Result<IpAddr, TestError> {
-        let view = self.routing.bench.views.get(port);
+        let view = self.routing.bench.facts.ports.get(port);
         view.and_then(|view| view.addressing(family)).map(|a| a.host).ok_or_else(|| self.no_address(port, family))
     }
 
     fn no_address(&self, port: PortIndex, family: Family) -> TestError {
-        let name = self.routing.bench.views.get(port).map_or_else(|| port.to_string(), |view| view.name.clone());
+        let name = self.routing.bench.facts.ports.get(port).map_or_else(|| port.to_string(), |view| view.name.clone());
         TestError::NotApplicable(format!("port {name} has no {family} address to ping from or to"))
     }
 

@@ -9,7 +9,7 @@
 //! advertised before their sessions ended (`Routers::keep_routes`).
 
 use crate::bench::{Failure, failed};
-use crate::setup::TestSetup;
+use crate::setup::{Planned, TestSetup};
 use drophammer_methods::routing::PeerIndex;
 use drophammer_methods::{RouteAction, TestError};
 use drophammer_model::Instant;
@@ -21,6 +21,11 @@ use std::time::Duration;
 /// How often the DUT is checked while it comes back.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Name of the event of a reset that is not one of a link.
+fn label(kind: ResetKind) -> String {
+    format!("{} reset", kind.word())
+}
+
 /// What is being waited for.
 struct Waiting<'a> {
     /// Start of the traffic.
@@ -31,33 +36,50 @@ struct Waiting<'a> {
     peers: &'a [PeerIndex],
 }
 
+/// A reset that is under way.
+pub(crate) struct ResetBegun {
+    reset: Reset,
+    port: PortIndex,
+    /// Peers whose sessions are to come back.
+    peers: Vec<PeerIndex>,
+    /// How often their sessions were lost before.
+    before: Vec<u32>,
+    /// When it was requested.
+    begun: Instant,
+}
+
+impl ResetBegun {
+    /// Corrects the time of the reset in the result of the trial, whose traffic began at `started`. The router counts from
+    /// the request. The traffic starts later, because the trial is planned and counters are read first.
+    pub(crate) fn amend(&self, started: Instant, result: &mut TrialResult) {
+        let label = label(self.reset.kind);
+        let began = (self.begun + Duration::from_secs_f64(self.reset.at_s)).since(started).as_secs_f64();
+        result.events.iter_mut().filter(|event| event.label == label).for_each(|event| event.at_s = began);
+    }
+}
+
 impl TestSetup<'_> {
-    /// One attempt at a trial during which the DUT is reset, and the outcome of the reset. Emulated routers advertise
-    /// their routes again when their sessions are back.
-    pub(crate) fn reset_attempt(
+    /// Adds a reset to the trial, and begins it.
+    pub(crate) fn begin_reset(
         &mut self,
-        spec: &TrialSpec,
         reset: &Reset,
         port: PortIndex,
-        attempt: u32,
-    ) -> Result<(TrialResult, ResetSeen), TestError> {
-        let mut spec = spec.clone();
+        planned: &mut Planned,
+    ) -> Result<ResetBegun, TestError> {
         let after = Duration::from_secs_f64(reset.at_s);
-        let event = |at_s: f64, event: usize, label: String| TimedEvent::new(at_s, event, label);
+        let event = |at_s: f64, label: String| TimedEvent::new(at_s, 0, label);
         let link = reset.kind == ResetKind::Link;
-        let actions: Vec<Vec<RouteAction>> = if link {
+        if link {
             let down = reset.down.as_secs_f64();
-            spec.events.push(event(reset.at_s, 0, "link down".into()));
-            spec.events.push(event(reset.at_s + down, 1, "link up".into()));
-            [false, true].map(|up| vec![RouteAction::Link { port, up }]).into()
+            let acts = [false, true].map(|up| vec![RouteAction::Link { port, up }]);
+            let mut acts = self.routing.acts(&acts)?.into_iter();
+            planned.at(event(reset.at_s, "link down".into()), acts.next().unwrap_or_default());
+            planned.at(event(reset.at_s + down, "link up".into()), acts.next().unwrap_or_default());
         } else {
-            spec.events.push(event(reset.at_s, 0, format!("{} reset", reset.kind.word())));
-            vec![vec![]]
-        };
-        let acts = self.routing.acts(&actions)?;
+            planned.at(event(reset.at_s, label(reset.kind)), Vec::new());
+        }
         let peers = self.routing.state.wanted();
-        let losses = |setup: &Self| -> Vec<u32> { peers.iter().map(|peer| setup.losses(*peer)).collect() };
-        let before = losses(self);
+        let before = self.losses_of(&peers);
         self.keep_routes(&peers, true);
         let begun = self.rig().now();
         if !link {
@@ -66,32 +88,37 @@ impl TestSetup<'_> {
                 device.ok_or_else(|| TestError::NotApplicable("the daemons of this router cannot be restarted".into()));
             device?.begin(reset.kind, begun, after).map_err(failed)?;
         }
-        // The router counts from the request. The traffic starts later, because the trial is planned and counters are
-        // read first. The events of a trial are counted from the start of the traffic.
-        let amend = |started: Instant, result: &mut TrialResult| {
-            let began = (begun + after).since(started).as_secs_f64();
-            result.events.iter_mut().filter(|_| !link).for_each(|event| event.at_s = began);
-        };
-        let outcome = self.routing.bench.amended_attempt(&spec, &acts, attempt, &amend);
+        Ok(ResetBegun { reset: *reset, port, peers, before, begun })
+    }
+
+    /// What became of the reset, when the trial of this outcome is over and the DUT has recovered, or the limit of the
+    /// reset is over. Emulated routers advertise their routes again when their sessions are back.
+    pub(crate) fn reset_seen(
+        &mut self,
+        of: &ResetBegun,
+        spec: &TrialSpec,
+        outcome: Result<TrialResult, TestError>,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        let ResetBegun { reset, port, peers, before, begun } = of;
+        let (begun, link) = (*begun, reset.kind == ResetKind::Link);
         if link {
             // A trial that is cut short does not reach the event that brings the link up. Its outcome says why.
-            let _ = self.rig().command(port, &Act::Link(true));
+            let _ = self.rig().command(*port, &Act::Link(true));
         }
         let started = self.rig().started().filter(|started| *started >= begun).unwrap_or(begun);
-        let counted_from = if link { started } else { begun };
-        let began = counted_from + after;
-        let waiting = Waiting { started, began, deadline: began + reset.limit, peers: &peers };
+        let began = if link { started } else { begun } + Duration::from_secs_f64(reset.at_s);
+        let waiting = Waiting { started, began, deadline: began + reset.limit, peers };
         let over = if link { Ok(None) } else { self.await_reset(&waiting) };
         let back = match (&outcome, &over) {
             (Ok(_), Ok(_)) => self.await_sessions(&waiting),
             _ => Ok(()),
         };
-        self.keep_routes(&peers, false);
-        let (result, _) = outcome?;
+        self.keep_routes(peers, false);
+        let result = outcome?;
         let done = over?;
         back?;
-        let lost = losses(self).iter().zip(&before).filter(|(now, then)| now > then).count() as u64;
-        let mut seen = self.seen(reset, port, &waiting, begun, done, lost);
+        let lost = self.losses_of(peers).iter().zip(before).filter(|(now, then)| now > then).count() as u64;
+        let mut seen = self.seen(reset, *port, &waiting, begun, done, lost);
         let mut families: Vec<Family> = spec.flows.iter().map(|flow| flow.family).collect();
         families.dedup();
         match self.await_forwarding(&families) {
@@ -108,6 +135,10 @@ impl TestSetup<'_> {
             return Err(TestError::Unfit(vec![why + " to prepare the trial"]));
         }
         Ok((result, seen))
+    }
+
+    fn losses_of(&self, peers: &[PeerIndex]) -> Vec<u32> {
+        peers.iter().map(|peer| self.losses(*peer)).collect()
     }
 
     fn seen(
@@ -129,7 +160,7 @@ impl TestSetup<'_> {
         ResetSeen {
             what: match (&done, link) {
                 (Some(done), _) => done.what.clone(),
-                (None, true) => format!("the link of port {}", self.routing.bench.views[port].name),
+                (None, true) => format!("the link of port {}", self.routing.bench.facts.ports[port].name),
                 (None, false) => String::new(),
             },
             began_s: began.0 as f64 / 1e9,

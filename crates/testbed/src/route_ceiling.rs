@@ -195,7 +195,7 @@ pub(crate) fn measure(
         return (found, None, false);
     }
     let begun = std::time::Instant::now();
-    setup.begin_test(NAME, Left { since: begun, ..Left::new(after, estimate(suite)) });
+    setup.begin_own(NAME, Left { since: begun, ..Left::new(after, estimate(suite)) });
     let (left, of) = (setup.left.now(), suite.duts.len() * suite.tests.len());
     setup.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
     let mut outcome = Outcome::default();

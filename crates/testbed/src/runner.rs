@@ -406,16 +406,16 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         frames.extend(self.state.beaten.get(backend).cloned().unwrap_or_default());
         let known = self.known_with(backend, &frames);
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.state.session, self.observer);
-        setup.ceilings = frames;
-        setup.flows = suite.flows.clone();
+        setup.facts_mut().ceilings = frames;
+        setup.facts_mut().flows = suite.flows.clone();
         *setup.known() = known;
         // The sessions of the tests before ended with their ports.
         setup.routing.state.ended_some = tests.start > 0;
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
-            setup.orders = ceilings.orders.clone();
-            setup.own_delays = ceilings.own_delays.clone();
+            setup.facts_mut().orders = ceilings.orders.clone();
+            setup.facts_mut().own_delays = ceilings.own_delays.clone();
         }
         if let Err(e) = setup.await_forwarding(&families(suite)) {
             return match e {
@@ -445,7 +445,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             setup.reach(place + 1);
             let number = self.state.number + 1;
             self.state.number += self.state.step;
-            setup.begin_test(&test.test, Left { since: Instant::now(), ..left[place] });
+            setup.begin_test(method, Left { since: Instant::now(), ..left[place] });
             let (left, of) = (setup.left.now(), self.state.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();

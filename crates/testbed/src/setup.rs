@@ -8,28 +8,18 @@ use crate::routers::BgpRouting;
 use crate::session::Session;
 use crate::together::lists_of;
 use drophammer_lab::Dut;
-use drophammer_methods::attempts::Attempts;
-use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
-use drophammer_methods::tester_ceiling::{LoopOrder, ceiling_of};
-use drophammer_methods::{
-    CirclingTrial, Contestant, CountedTrial, Known, PortView, RouteAction, Routing, Stillness, TestError, Testbed,
-};
+use drophammer_methods::tester_ceiling::ceiling_of;
+use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
-use drophammer_model::classes::EgressClasses;
-use drophammer_model::echo::{EchoRequest, EchoTimes};
-use drophammer_model::filter::FilterList;
-use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
-use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::suite::{FlowConfig, PortConfig};
-use drophammer_model::topology::{CoreLinkName, System};
-use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
-use drophammer_rig::Rig;
-use std::collections::{BTreeMap, BTreeSet};
+use drophammer_model::suite::PortConfig;
+use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec, Validity};
+use drophammer_rig::{Act, Rig};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Times for the estimate of the time left.
@@ -67,20 +57,10 @@ impl Left {
 pub struct TestSetup<'a> {
     /// The bench and its emulated routers.
     pub routing: BgpRouting<'a>,
-    /// Tester ceilings by pattern.
-    pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// Ceilings that a valid trial has beaten since, with its rate.
     pub beaten: BTreeMap<PatternKey, FrameRate>,
-    /// Effect of a loop without DUT on the order of frames, by pattern.
-    pub orders: BTreeMap<PatternKey, LoopOrder>,
-    /// The tester's own delay of pings and test frames at a low load.
-    pub own_delays: OwnDelays,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
-    /// Flows that the suite describes.
-    pub flows: Vec<FlowConfig>,
-    /// The DUTs that are up, if there are several.
-    pub contestants: Vec<Contestant>,
     pub(crate) known: Known,
     /// Seconds in which other DUTs were measured.
     waited_s: f64,
@@ -100,13 +80,8 @@ impl<'a> TestSetup<'a> {
         let bench = Bench::new(dut, ports, rig, device, session, observer);
         TestSetup {
             routing: BgpRouting::new(bench, ports, seed),
-            ceilings: BTreeMap::new(),
             beaten: BTreeMap::new(),
-            orders: BTreeMap::new(),
-            own_delays: OwnDelays::new(),
             left: Left::new(Duration::ZERO, Duration::ZERO),
-            flows: Vec::new(),
-            contestants: Vec::new(),
             known: Known::default(),
             waited_s: 0.0,
         }
@@ -127,9 +102,21 @@ impl<'a> TestSetup<'a> {
         self.routing.bench.observer
     }
 
+    /// What tests know of the setup.
+    pub fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.routing.bench.facts
+    }
+
     /// Begins a test; `left` gives the time of it and of the tests after it.
-    pub fn begin_test(&mut self, name: &str, left: Left) {
+    pub fn begin_test(&mut self, method: &'static dyn Method, left: Left) {
+        self.begin_own(method.spec().name, left);
+        self.routing.bench.method = Some(method);
+    }
+
+    /// The same for trials of the tester itself, which are stored under this name.
+    pub fn begin_own(&mut self, name: &str, left: Left) {
         name.clone_into(&mut self.routing.bench.test);
+        self.routing.bench.method = None;
         self.left = left;
     }
 
@@ -178,69 +165,134 @@ impl TestSetup<'_> {
             return;
         }
         let (key, rate) = (pattern.on_loop(), ceiling_of(result));
-        if let Some(ceiling) = self.ceilings.get_mut(&key).filter(|ceiling| ceiling.pps() < rate.pps()) {
+        if let Some(ceiling) =
+            self.routing.bench.facts.ceilings.get_mut(&key).filter(|ceiling| ceiling.pps() < rate.pps())
+        {
             *ceiling = rate;
             self.beaten.insert(key, rate);
         }
     }
 
-    /// Repeats an attempt at a trial while it is spoilt.
-    pub(crate) fn repeated<T>(
-        &mut self,
-        spec: &TrialSpec,
-        mut attempt: impl FnMut(&mut Self, u32) -> Result<(T, bool), TestError>,
-        result: impl Fn(&T) -> &TrialResult,
-    ) -> Result<T, TestError> {
-        let mut attempts = Attempts::begin(self);
-        loop {
-            let (done, port_failed) = attempt(self, attempts.number())?;
-            if attempts.passed(self, result(&done))? {
-                return Ok(done);
-            }
-            if port_failed {
-                // The device may have to learn its neighbours behind the port again.
-                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
-                families.sort_unstable();
-                families.dedup();
-                self.routing.bench.await_forwarding(&families)?;
-            }
+    /// Lets the device learn its neighbours behind a port that failed in the last trial.
+    fn recover_port(&mut self, spec: &TrialSpec) -> Result<(), TestError> {
+        if !std::mem::take(&mut self.routing.bench.port_failed) {
+            return Ok(());
         }
+        let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
+        families.sort_unstable();
+        families.dedup();
+        self.routing.bench.await_forwarding(&families)
+    }
+
+    /// The load with all that happens meanwhile. [`Testbed::attempt`] asks for it when the counters before it are read.
+    fn planned(&mut self, trial: &Trial) -> Result<Planned, TestError> {
+        let mut planned = Planned { spec: trial.spec.clone(), acts: Vec::new() };
+        for change in &trial.changes {
+            let event = TimedEvent { routed: change.routed, ..TimedEvent::new(change.at_s, 0, &*change.label) };
+            let acts = self.routing.acts(std::slice::from_ref(&change.actions))?;
+            planned.at(event, acts.into_iter().flatten().collect());
+        }
+        Ok(planned)
+    }
+
+    /// Compiles the additional frames of the trial that follows.
+    fn take_extra(&mut self, frames: Option<&[ExtraFrame]>) -> Result<(), TestError> {
+        let bench = &mut self.routing.bench;
+        let largest: Vec<usize> = bench.facts.ports.iter().map(|port| port.largest_frame).collect();
+        let compile = |frames| extra::compile_all(frames, &bench.rig.hosts.neighbours(), &largest, bench.extra_key);
+        bench.extra = frames.map(compile).transpose().map_err(TestError::NotApplicable)?;
+        Ok(())
+    }
+}
+
+/// A trial with all its events: at event i, the devices perform `acts[i]`.
+pub(crate) struct Planned {
+    pub(crate) spec: TrialSpec,
+    pub(crate) acts: Vec<Vec<(PortIndex, Act)>>,
+}
+
+impl Planned {
+    /// Adds an event with these acts.
+    pub(crate) fn at(&mut self, event: TimedEvent, acts: Vec<(PortIndex, Act)>) {
+        self.spec.events.push(TimedEvent { event: self.acts.len(), ..event });
+        self.acts.push(acts);
     }
 }
 
 impl Testbed for TestSetup<'_> {
-    fn ports(&self) -> &[PortView] {
-        &self.routing.bench.views
+    fn facts(&self) -> &Facts {
+        &self.routing.bench.facts
     }
 
-    fn backend(&self) -> &str {
-        self.routing.bench.rig.ports.info(0).backend
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        self.recover_port(&trial.spec)?;
+        if trial.joint {
+            let contestants = self.facts().contestants.clone();
+            let each = self.routing.bench.joint_attempt(&trial.spec, &contestants, number)?;
+            let result = each.first().cloned().ok_or_else(|| TestError::NotApplicable("one router is up".into()))?;
+            return Ok(Seen { each, ..result.into() });
+        }
+        // What is read and asked first is read and answered last, so that each part sees all that happens within it.
+        let counters = trial.counters.map(|settle| self.first_reading(settle)).transpose()?;
+        let mut planned = self.planned(trial)?;
+        let numbered = self.begin_echo(&trial.echo, &mut planned)?;
+        self.take_extra(trial.extra.as_deref())?;
+        let routers = trial.routers.map(|_| self.routers_before()).transpose()?;
+        let asked = trial.ask.as_ref().map(|ask| self.begin_asking(ask, &mut planned)).transpose()?;
+        let reset = trial.reset.map(|(reset, port)| self.begin_reset(&reset, port, &mut planned)).transpose()?;
+
+        let amend = |started, result: &mut TrialResult| reset.iter().for_each(|reset| reset.amend(started, result));
+        let mut outcome = self.routing.bench.attempt(&planned.spec, &planned.acts, number, &amend);
+
+        let bench = &mut self.routing.bench;
+        let mut other = bench.extra.take().map(|_| std::mem::take(&mut bench.other));
+        let mut reset_seen = None;
+        if let Some(reset) = &reset {
+            let (result, seen) = self.reset_seen(reset, &planned.spec, outcome)?;
+            (outcome, reset_seen) = (Ok(result), Some(seen));
+        }
+        let routers = match routers.zip(trial.routers) {
+            Some((before, stillness)) => self.routers_since(before, stillness, &outcome)?,
+            None => None,
+        };
+        let result = outcome?;
+        let routers = routers.map(|(seen, until)| {
+            other.get_or_insert(until);
+            seen
+        });
+        let answered = asked
+            .zip(trial.ask.as_ref())
+            .map(|(asked, ask)| self.answers_to(asked, ask))
+            .transpose()?
+            .unwrap_or_default();
+        let echoes = self.echo_times(&trial.echo, &numbered)?;
+        let counters =
+            counters.zip(trial.counters).map(|(before, settle)| self.counters_since(before, settle)).transpose()?;
+        if result.validity == Validity::Valid {
+            self.raise_ceiling(&planned.spec, &result);
+        }
+        Ok(Seen { result, other, answered, echoes, counters, routers, reset: reset_seen, each: Vec::new() })
     }
 
-    fn flows(&self) -> &[FlowConfig] {
-        &self.flows
-    }
-
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let attempt = |setup: &mut Self, attempt| setup.routing.bench.attempt(spec, &[], attempt);
-        let result = self.repeated(spec, attempt, |result| result)?;
-        self.raise_ceiling(spec, &result);
-        Ok(result)
-    }
-
-    fn contestants(&self) -> &[Contestant] {
-        &self.contestants
-    }
-
-    fn joint_trial(&mut self, spec: &TrialSpec) -> Result<Vec<TrialResult>, TestError> {
-        let contestants = self.contestants.clone();
-        let attempt = |setup: &mut Self, attempt| setup.routing.bench.joint_attempt(spec, &contestants, attempt);
-        self.repeated(spec, attempt, |results| &results[0])
-    }
-
-    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
-        let attempt = |setup: &mut Self, attempt| setup.counted_attempt(spec, settle, attempt);
-        self.repeated(spec, attempt, |counted| &counted.result)
+    fn set(&mut self, setting: Setting<'_>) -> Result<(), TestError> {
+        let bench = &mut self.routing.bench;
+        match setting {
+            Setting::Filters(lists) => {
+                let contestants = bench.facts.contestants.iter();
+                let of_each: Vec<_> = contestants.map(|one| (one.name.clone(), lists_of(lists, one))).collect();
+                bench.set_filter(lists, &of_each)
+            }
+            Setting::Classes(lists) => bench.set_classes(lists),
+            Setting::CoreLinks { down, families } => bench.set_core_links(down, families),
+            Setting::Aim { port, family, at } => {
+                let routed = &mut bench.facts.ports[port].routed;
+                match at {
+                    Some(targets) => routed.insert(family, targets.clone()),
+                    None => routed.remove(&family),
+                };
+                Ok(())
+            }
+        }
     }
 
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
@@ -251,43 +303,17 @@ impl Testbed for TestSetup<'_> {
         self.routing.bench.device.router_cpu()
     }
 
-    fn circling_trial(&mut self, spec: &TrialSpec, stillness: Stillness) -> Result<CirclingTrial, TestError> {
-        let attempt = |setup: &mut Self, attempt| setup.circling_attempt(spec, stillness, attempt);
-        self.repeated(spec, attempt, |circling| &circling.result)
-    }
-
-    fn trial_beside(
-        &mut self,
-        spec: &TrialSpec,
-        extra: &[ExtraFrame],
-    ) -> Result<(TrialResult, OtherTraffic), TestError> {
-        let largest: Vec<usize> = (0..self.ports().len()).map(|port| self.largest_frame(port)).collect();
-        let bench = &mut self.routing.bench;
-        let compiled = extra::compile_all(extra, &bench.rig.hosts.neighbours(), &largest, bench.extra_key)
-            .map_err(TestError::NotApplicable)?;
-        bench.extra = Some(compiled);
-        let result = self.trial(spec);
-        let bench = &mut self.routing.bench;
-        bench.extra = None;
-        Ok((result?, std::mem::take(&mut bench.other)))
-    }
-
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let bench = &mut self.routing.bench;
         // They only stand beside what is seen, which is known without them.
         let before = bench.device.counters().ok();
         let mut seen = bench.observe(time)?;
         let after = bench.device.counters().ok();
-        let ports = bench.views.len();
+        let ports = bench.facts.ports.len();
         seen.received_by_kernel =
             before.zip(after).and_then(|(before, after)| received_between(ports, &before, &after));
         bench.check_device()?;
         Ok(seen)
-    }
-
-    fn largest_frame(&mut self, port: PortIndex) -> usize {
-        let there = port < self.ports().len();
-        if there { self.rig().ports.get(port).largest_frame() + extra::FCS } else { 0 }
     }
 
     fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
@@ -295,70 +321,6 @@ impl Testbed for TestSetup<'_> {
             return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
         }
         Ok(&mut self.routing)
-    }
-
-    fn routed_trial(
-        &mut self,
-        spec: &TrialSpec,
-        actions: &[Vec<RouteAction>],
-        attempt: u32,
-    ) -> Result<TrialResult, TestError> {
-        let acts = self.routing.acts(actions)?;
-        self.routing.bench.attempt(spec, &acts, attempt).map(|(result, _)| result)
-    }
-
-    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
-        let of_each: Vec<_> = self.contestants.iter().map(|one| (one.name.clone(), lists_of(lists, one))).collect();
-        self.routing.bench.set_filter(lists, &of_each)
-    }
-
-    fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
-        let routed = &mut self.routing.bench.views[port].routed;
-        match at {
-            Some(targets) => routed.insert(family, targets),
-            None => routed.remove(&family),
-        };
-        Ok(())
-    }
-
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        self.routing.bench.set_classes(lists)
-    }
-
-    fn system(&self) -> Option<&System> {
-        self.routing.bench.device.system()
-    }
-
-    fn set_core_links(&mut self, down: &BTreeSet<CoreLinkName>, families: &[Family]) -> Result<(), TestError> {
-        self.routing.bench.set_core_links(down, families)
-    }
-
-    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
-        let attempt = |setup: &mut Self, attempt| setup.asked_attempt(spec, inquiry, attempt);
-        self.repeated(spec, attempt, |(result, _)| result)
-    }
-
-    fn echo_trial(
-        &mut self,
-        spec: &TrialSpec,
-        requests: &[EchoRequest],
-    ) -> Result<(TrialResult, Vec<Option<EchoTimes>>), TestError> {
-        let attempt = |setup: &mut Self, attempt| setup.echo_attempt(spec, requests, attempt);
-        self.repeated(spec, attempt, |(result, _)| result)
-    }
-
-    fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
-        self.own_delays.get(&(family, frame_bytes)).copied()
-    }
-
-    fn reset_trial(
-        &mut self,
-        spec: &TrialSpec,
-        reset: &Reset,
-        port: PortIndex,
-        attempt: u32,
-    ) -> Result<(TrialResult, ResetSeen), TestError> {
-        self.reset_attempt(spec, reset, port, attempt)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
@@ -386,16 +348,8 @@ impl Testbed for TestSetup<'_> {
         &mut self.known
     }
 
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.ceilings.get(pattern).copied()
-    }
-
-    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
-        self.orders.get(pattern).copied()
-    }
-
     fn progress(&mut self, what: &str, done: u32, of: u32) {
-        if drophammer_methods::find(&self.routing.bench.test).is_none_or(|method| method.may_pause()) {
+        if self.routing.bench.method.is_none_or(|method| method.may_pause()) {
             self.give_way();
         }
         self.routing.bench.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });

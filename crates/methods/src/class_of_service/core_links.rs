@@ -12,7 +12,7 @@ use super::rows::{FULL, Fare, Steady, Trial, figures, group, off};
 use super::{CLASSES, FAMILIES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, headers, loads};
 use crate::pattern::Pattern;
 use crate::report::{note, note_of};
-use crate::testbed::{PortView, TestError, Testbed};
+use crate::testbed::{PortView, Setting, TestError, Testbed};
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Params;
@@ -78,13 +78,13 @@ pub(super) fn measure(
     let most = loads(params).into_iter().fold(0.0, f64::max);
     fits_into_ports(bed.ports(), &case, most)?;
     let flows = flows(bed.ports(), &case)?;
-    bed.set_core_links(&plan.down, &FAMILIES.get(params))?;
+    bed.set(Setting::CoreLinks { down: &plan.down, families: &FAMILIES.get(params) })?;
     let list = |at| {
         let (at, classes) = (WayOut::Core(at), classes.clone());
         EgressClasses { at, rate: plan.rate, queue, scheduling, classes }
     };
     let lists: Vec<EgressClasses> = plan.loads.0.keys().map(|way| list(*way)).collect();
-    bed.set_classes(&lists)?;
+    bed.set(Setting::Classes(&lists))?;
     bed.settle(PAUSE.get(params))?;
     note(outcome, plan.text());
     note_of(
@@ -102,7 +102,7 @@ pub(super) fn measure(
         emptied_s: f64::from(queue) * classes.len() as f64 / case.pps * plan.longest() as f64,
     };
     series.run(bed, outcome, |outcome, trial| write(outcome, &case, trial))?;
-    bed.set_classes(&[])
+    bed.set(Setting::Classes(&[]))
 }
 
 /// Every port sends to every other one, equally in all classes.

@@ -5,7 +5,7 @@ use super::rows::{EXCESS, FULL, Fare, Steady, Trial, figures, group, off};
 use super::{CLASSES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, loads};
 use crate::pattern::Pattern;
 use crate::report::note_of;
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{Setting, TestError, Testbed};
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Params;
@@ -29,7 +29,8 @@ pub(super) fn measure(
     let flows = congestion.flows(bed.ports(), pattern, &classes)?;
     let (queue, scheduling) = (QUEUE.get(params), SCHEDULING.get(params));
     let (port, rate) = (congestion.to, congestion.rate);
-    bed.set_classes(&[EgressClasses { at: WayOut::Port(port), rate, queue, scheduling, classes: classes.clone() }])?;
+    let list = EgressClasses { at: WayOut::Port(port), rate, queue, scheduling, classes: classes.clone() };
+    bed.set(Setting::Classes(&[list]))?;
     bed.settle(PAUSE.get(params))?;
     note_of(
         outcome,
@@ -53,7 +54,7 @@ pub(super) fn measure(
     };
     let rules = Rules { sharing: Sharing::of(&classes, scheduling), tolerance: TOLERANCE.get(params).0 };
     series.run(bed, outcome, |outcome, trial| write(outcome, pattern, &classes, &congestion, &rules, trial))?;
-    bed.set_classes(&[])
+    bed.set(Setting::Classes(&[]))
 }
 
 /// Expectations of a trial.

@@ -1,9 +1,9 @@
 //! Expected value of each counter, and the verdict on it.
 
 use super::octets::{CONVENTIONS, Conventions, Octets};
-use crate::testbed::CountedTrial;
+use crate::trial::CountersSeen;
 use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
-use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex, TrialResult};
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
@@ -60,13 +60,19 @@ fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
 
 impl Facts {
     /// The facts of a trial in which each flow has its own group.
-    pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], bytes: ByFamily, ports: usize) -> Facts {
+    pub(super) fn of(
+        result: &TrialResult,
+        counters: &CountersSeen,
+        flows: &[FlowSpec],
+        bytes: ByFamily,
+        ports: usize,
+    ) -> Facts {
         let none = ByFamily::default();
         let mut facts =
             Facts { ports: vec![PortFacts::default(); ports], bytes, expired: none, forwarded: none, loopback: 0 };
-        facts.loopback = growth(trial).iter().filter(|(c, _)| c.counts == Counts::Loopback).map(|(_, n)| n).sum();
+        facts.loopback = growth(counters).iter().filter(|(c, _)| c.counts == Counts::Loopback).map(|(_, n)| n).sum();
         for flow in flows {
-            let Some(group) = trial.result.groups.iter().find(|group| group.group == flow.group) else { continue };
+            let Some(group) = result.groups.iter().find(|group| group.group == flow.group) else { continue };
             let (family, into) = (at(flow.family), group.offered - group.refused);
             facts.ports[flow.from].into[family] += into;
             facts.forwarded[family] += group.received;
@@ -75,7 +81,7 @@ impl Facts {
             }
             arrivals(&mut facts.ports, flow, group);
         }
-        for ((port, sent), received) in facts.ports.iter_mut().zip(&trial.sent).zip(&trial.received) {
+        for ((port, sent), received) in facts.ports.iter_mut().zip(&counters.sent).zip(&counters.received) {
             port.others = [*sent, *received];
         }
         facts
@@ -235,19 +241,19 @@ pub(super) fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
 }
 
 /// The counters after a trial, and the growth of each.
-pub(super) fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
-    let before = |counter: &DutCounter| trial.before.iter().find(|b| b.is(counter)).map_or(0, |b| b.value);
-    trial.after.iter().map(|counter| (counter, counter.grown(before(counter)))).collect()
+pub(super) fn growth(counters: &CountersSeen) -> Vec<(&DutCounter, u64)> {
+    let before = |counter: &DutCounter| counters.before.iter().find(|b| b.is(counter)).map_or(0, |b| b.value);
+    counters.after.iter().map(|counter| (counter, counter.grown(before(counter)))).collect()
 }
 
 /// The findings for all counters of a trial.
 pub(super) fn findings(
-    trial: &CountedTrial,
+    counters: &CountersSeen,
     facts: &Facts,
     families: &[Family],
     conventions: &Conventions,
 ) -> Vec<Finding> {
-    let grown = growth(trial);
+    let grown = growth(counters);
     let mut all = Vec::new();
     for (counter, counted) in &grown {
         if counter.counts == Counts::Loopback || counter.port.is_some_and(|port| port >= facts.ports.len()) {
@@ -255,7 +261,7 @@ pub(super) fn findings(
         }
         let discards = Discards::of(counter, &grown);
         let mut finding = judge(counter, *counted, discards, facts, conventions.get(counter));
-        finding.doubt(counter.counts, trial.unsure);
+        finding.doubt(counter.counts, counters.unsure);
         // A counter of an unused IP version that stayed at 0 is no finding.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
         let other = matches!(counter.counts,
@@ -389,21 +395,12 @@ fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::TrialResult;
 
     /// A trial of 100 frames of 64 bytes from port 0 to port 1, after which the router says these octets.
-    fn trial(octets: [u64; 2]) -> (CountedTrial, Facts) {
+    fn trial(octets: [u64; 2]) -> (CountersSeen, Facts) {
         let after = [("ifHCInOctets", 0, octets[0]), ("ifHCOutOctets", 1, octets[1])];
         let after: Vec<DutCounter> =
             after.into_iter().filter_map(|(name, port, n)| DutCounter::of_port("snmp", name, port, n)).collect();
-        let result = TrialResult {
-            trial: 1,
-            sending_s: 1.0,
-            receiving_s: 1.0,
-            elapsed_s: 1.0,
-            senders: 1,
-            ..TrialResult::default()
-        };
         let before = after.iter().map(|counter| DutCounter { value: 0, ..counter.clone() }).collect();
         let others = vec![OtherFrames::default(); 2];
         let unsure = OtherFrames::default();
@@ -412,14 +409,14 @@ mod tests {
         ports[1].from[0] = 100;
         let none = ByFamily::default();
         let facts = Facts { ports, bytes: [64, 0], expired: none, forwarded: [100, 0], loopback: 0 };
-        (CountedTrial { result, before, after, sent: others.clone(), received: others, unsure }, facts)
+        (CountersSeen { before, after, sent: others.clone(), received: others, unsure }, facts)
     }
 
     /// The verdicts on the octets of each trial.
     fn verdicts(trials: &[[u64; 2]]) -> Vec<[String; 2]> {
         let trials: Vec<_> = trials.iter().map(|octets| trial(*octets)).collect();
         let conventions = Conventions::of(trials.iter().map(|(trial, facts)| (trial, facts)));
-        let of_trial = |(trial, facts): &(CountedTrial, Facts)| {
+        let of_trial = |(trial, facts): &(CountersSeen, Facts)| {
             let found = findings(trial, facts, &[Family::Ipv4], &conventions);
             ["ifHCInOctets", "ifHCOutOctets"].map(|name| {
                 let one = found.iter().find(|one| one.counter == name).unwrap();

@@ -1,7 +1,7 @@
 //! Octets: which bytes of a frame a counter counts, and whether it counts the frames that the interface discarded.
 
 use super::judge::{Discards, Facts, beyond, growth, may_be_off};
-use crate::testbed::CountedTrial;
+use crate::trial::CountersSeen;
 use drophammer_model::counters::{Counts, DutCounter};
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(super) struct Conventions(BTreeMap<(String, bool), usize>);
 impl Conventions {
     /// For each source and direction, the convention that most readings of all these trials agree with, of several the
     /// one that is closest.
-    pub(super) fn of<'t>(trials: impl IntoIterator<Item = (&'t CountedTrial, &'t Facts)>) -> Conventions {
+    pub(super) fn of<'t>(trials: impl IntoIterator<Item = (&'t CountersSeen, &'t Facts)>) -> Conventions {
         let mut fits: BTreeMap<(String, bool), [(u64, u64); 3]> = BTreeMap::new();
         for (trial, facts) in trials {
             let grown = growth(trial);

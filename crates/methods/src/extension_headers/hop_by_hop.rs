@@ -8,6 +8,7 @@ use crate::pattern::Pattern;
 use crate::report::{note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
+use crate::trial::Trial;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
@@ -60,10 +61,11 @@ pub(super) fn measure(
             let load = Load::Constant { rate_pps };
             let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
             let (interval, afterwards) = (INTERVAL.get(params), AFTERWARDS.get(params));
-            let asked = bed.asked_trial(&spec, &Inquiry { questions: MANAGEMENT.get(params), interval, afterwards });
+            let ask = Some(Inquiry { questions: MANAGEMENT.get(params), interval, afterwards });
+            let asked = bed.run(&Trial { ask, ..Trial::new(spec) });
             bed.settle(PAUSE.get(params))?;
             match asked {
-                Ok(found) => Ok(Some(found)),
+                Ok(seen) => Ok(Some((seen.result, seen.answered))),
                 Err(TestError::Unfit(why)) => {
                     let why = why.join("; ");
                     note_of(outcome, pattern, format!("{percent} % left out, the tester was unfit: {why}"));

@@ -10,7 +10,8 @@ use crate::route_spread::PROBE;
 use crate::route_tests::patience;
 use crate::routed::{self, Advertised, finish};
 use crate::table::TableSpec;
-use crate::testbed::{Contestant, TestError, Testbed};
+use crate::testbed::{Contestant, Setting, TestError, Testbed};
+use crate::trial::Trial;
 use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Params;
@@ -45,14 +46,14 @@ pub(super) fn set_filters(bed: &mut dyn Testbed, size: &Size<'_>) -> Result<(), 
     let case =
         Case { conditions, permit: (conditions > 1).then_some(Position::Last), direction: FilterDirection::Ingress };
     let mut lists: Vec<FilterList> = Vec::new();
-    for Contestant { ports, .. } in bed.contestants() {
+    for Contestant { ports, .. } in bed.facts().contestants.clone() {
         let own = &bed.ports()[ports.clone()];
         lists.extend(case.lists(&size.pattern.flows(own)?, own).into_iter().map(|list| FilterList {
             interfaces: list.interfaces.iter().map(|port| port + ports.start).collect(),
             ..list
         }));
     }
-    bed.filter(&lists)
+    bed.set(Setting::Filters(&lists))
 }
 
 /// Runs `each` while every router has the table of the parameter `routes`, or immediately if there is none.
@@ -101,7 +102,7 @@ fn learn_all(
     tables: &mut Vec<(usize, Advertised)>,
 ) -> Result<(), TestError> {
     for family in FAMILIES.get(params) {
-        for (dut, Contestant { name, ports }) in bed.contestants().to_vec().into_iter().enumerate() {
+        for (dut, Contestant { name, ports }) in bed.facts().contestants.clone().into_iter().enumerate() {
             let before = cpu(bed, dut);
             let table = routed::load(bed, family, params, count, ports).map_err(|e| match e {
                 TestError::Failed(why) => TestError::Failed(format!("{name}: {why}")),
@@ -161,11 +162,11 @@ pub(super) fn await_installed(bed: &mut dyn Testbed, size: &Size<'_>) -> Result<
         by_turns(&mut spec.flows, PROBE);
         // Each port sends to all routes behind the other one.
         spec.duration_s = spec.duration_s.max(f64::from(size.pattern.routes) / PROBE.pps());
-        let results = bed.joint_trial(&spec)?;
+        let results = bed.run(&Trial { joint: true, ..Trial::new(spec.clone()) })?.each;
         let Some(lossy) = results.iter().position(|result| result.lost() > 0) else { return Ok(()) };
         waited += Duration::from_secs_f64(spec.duration_s);
         if waited > patience(size.params) {
-            let (name, lost) = (&bed.contestants()[lossy].name, results[lossy].lost());
+            let (name, lost) = (&bed.facts().contestants[lossy].name, results[lossy].lost());
             let why = format!("{name} loses {lost} frames to the routes that it has learned, at {PROBE} per port");
             return Err(TestError::Failed(why));
         }

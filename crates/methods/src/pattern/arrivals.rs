@@ -2,21 +2,14 @@
 //! frame, and in what wrong ways frames arrived.
 
 use super::Pattern;
-use crate::ping_delay::OwnDelay;
 use crate::report::note_of;
-use crate::routing::Routing;
-use crate::testbed::{Known, PortView, TestError, Testbed};
-use crate::tester_ceiling::LoopOrder;
+use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::{FrameRate, group_digits};
-use drophammer_model::suite::FlowConfig;
-use drophammer_model::topology::System;
+use drophammer_model::quantity::group_digits;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{Family, FlowSpec, PortIndex, Targets, TrialResult, TrialSpec};
+use drophammer_model::trial::{FlowSpec, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// Routes to which a trial sent a frame, of all those that its frames aim at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,33 +83,52 @@ fn covered(count: u64, arcs: impl Iterator<Item = (u64, u64)>) -> u64 {
     covered
 }
 
-/// A testbed that remembers this of every trial.
-pub(crate) struct Watched<'a> {
-    bed: &'a mut dyn Testbed,
+/// This of every trial of a pattern.
+#[derive(Clone, Debug, Default)]
+pub struct Arrivals {
     reached: BTreeMap<u64, Reached>,
     wrong: BTreeMap<Deviation, u64>,
 }
 
-/// The same test of a pattern on such a testbed. When it has ended, in whatever way, a note says in which wrong ways
-/// frames arrived.
+/// The same test of a pattern, during which this is remembered. When it has ended, in whatever way, a note says in which
+/// wrong ways frames arrived.
 pub(crate) fn watched(
-    mut each: impl FnMut(&mut Watched<'_>, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
+    mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError> {
     move |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index: u32| {
-        let mut watched = Watched { bed, reached: BTreeMap::new(), wrong: BTreeMap::new() };
-        let ended = each(&mut watched, pattern, outcome, index);
-        watched.note_wrong(outcome, pattern);
+        bed.known().ongoing.arrivals = Some(Arrivals::default());
+        let ended = each(bed, pattern, outcome, index);
+        if let Some(arrivals) = bed.known().ongoing.arrivals.take() {
+            arrivals.note_wrong(outcome, pattern);
+        }
         ended
     }
 }
 
-impl Watched<'_> {
-    /// Notes to how many routes frames were sent in the one of these trials that sent to most of them; all trials go
-    /// through the routes in the same order. Returns a mark if there are other routes.
-    pub fn reached(&self, outcome: &mut Outcome, pattern: &Pattern, at: &str, trials: &[u64]) -> Option<String> {
-        let most = trials.iter().filter_map(|trial| self.reached.get(trial)).max_by_key(|reached| reached.routes)?;
-        note_of(outcome, pattern, format!("{at}: {most}"));
-        most.mark()
+/// Notes to how many routes frames were sent in the one of these trials that sent to most of them; all trials go through
+/// the routes in the same order. Returns a mark if there are other routes.
+pub(crate) fn note_reached(
+    bed: &mut dyn Testbed,
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    at: &str,
+    trials: &[u64],
+) -> Option<String> {
+    let arrivals = bed.known().ongoing.arrivals.as_ref()?;
+    let most = trials.iter().filter_map(|trial| arrivals.reached.get(trial)).max_by_key(|reached| reached.routes)?;
+    note_of(outcome, pattern, format!("{at}: {most}"));
+    most.mark()
+}
+
+impl Arrivals {
+    /// Remembers a trial.
+    pub(crate) fn saw(&mut self, spec: &TrialSpec, result: &TrialResult) {
+        if let Some(reached) = Reached::of(spec, result) {
+            self.reached.insert(result.trial, reached);
+        }
+        for (deviation, frames) in result.groups.iter().flat_map(|group| &group.deviations) {
+            *self.wrong.entry(*deviation).or_default() += frames;
+        }
     }
 
     fn note_wrong(&self, outcome: &mut Outcome, pattern: &Pattern) {
@@ -129,77 +141,6 @@ impl Watched<'_> {
         let each = self.wrong.iter().map(one).collect::<Vec<_>>().join(", ");
         let all = group_digits(all);
         note_of(outcome, pattern, format!("{all} of the frames that count as lost arrived with {what}: {each}"));
-    }
-}
-
-impl Testbed for Watched<'_> {
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let result = self.bed.trial(spec)?;
-        if let Some(reached) = Reached::of(spec, &result) {
-            self.reached.insert(result.trial, reached);
-        }
-        for (deviation, frames) in result.groups.iter().flat_map(|group| &group.deviations) {
-            *self.wrong.entry(*deviation).or_default() += frames;
-        }
-        Ok(result)
-    }
-
-    fn ports(&self) -> &[PortView] {
-        self.bed.ports()
-    }
-
-    // Those with a default that says nothing are passed on too: it would be taken for an answer of the testbed.
-
-    fn flows(&self) -> &[FlowConfig] {
-        self.bed.flows()
-    }
-
-    fn system(&self) -> Option<&System> {
-        self.bed.system()
-    }
-
-    fn largest_frame(&mut self, port: PortIndex) -> usize {
-        self.bed.largest_frame(port)
-    }
-
-    fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
-        self.bed.own_delay(family, frame_bytes)
-    }
-
-    fn now_s(&mut self) -> Option<f64> {
-        self.bed.now_s()
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        self.bed.memory()
-    }
-
-    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
-        self.bed.settle(time)
-    }
-
-    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
-        self.bed.routing()
-    }
-
-    fn known(&mut self) -> &mut Known {
-        self.bed.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.bed.ceiling(pattern)
-    }
-
-    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
-        self.bed.loop_order(pattern)
-    }
-
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        self.bed.progress(what, done, of);
-    }
-
-    fn note(&mut self, text: &str) {
-        self.bed.note(text);
     }
 }
 

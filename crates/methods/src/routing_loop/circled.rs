@@ -2,9 +2,11 @@
 
 use super::Circle;
 use super::counted::{self, Compared, Counter, Ended, Grown, told};
-use crate::testbed::{CirclingTrial, LastGrowth, Stillness, TestError, Testbed};
+use crate::testbed::{TestError, Testbed};
+use crate::trial::{LastGrowth, RoutersSeen, Seen, Stillness, Trial, not_seen};
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::trial::TrialSpec;
+use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// Maximum number of counters and places named in one sentence.
@@ -12,7 +14,10 @@ const NAMED: usize = 6;
 
 /// A trial and the result of its packets.
 pub(super) struct Circled {
-    pub trial: CirclingTrial,
+    pub result: TrialResult,
+    pub routers: RoutersSeen,
+    /// Received frames other than test frames.
+    pub other: OtherTraffic,
     /// Growth of all counters.
     pub grown: Grown,
     /// The same without frames of the routers themselves, as far as they are known: [`counted::Expected::without_own`].
@@ -27,17 +32,17 @@ pub(super) struct Circled {
 
 impl Circled {
     pub fn injected(&self) -> u64 {
-        self.trial.result.offered()
+        self.result.offered()
     }
 
     /// ICMP errors that came back.
     pub fn errors(&self) -> u64 {
-        self.trial.other.unmatched_errors
+        self.other.unmatched_errors
     }
 
     /// Packets injected per second.
     pub fn rate(&self) -> FrameRate {
-        self.trial.result.offered_load()
+        self.result.offered_load()
     }
 
     /// Time in which they were injected, in seconds.
@@ -74,16 +79,19 @@ pub(super) fn circled(
     spec: &TrialSpec,
     stillness: Stillness,
 ) -> Result<Circled, TestError> {
-    let trial = bed.circling_trial(spec, stillness)?;
-    let Some(grew) = &trial.grew else {
+    let seen = bed.run(&Trial { routers: Some(stillness), ..Trial::new(spec.clone()) })?;
+    let Seen { result, routers: Some(routers), other: Some(other), .. } = seen else {
+        return Err(not_seen("the counters of routers inside a DUT"));
+    };
+    let Some(grew) = &routers.grew else {
         return Err(TestError::Failed(format!(
             "packets go around without end: counters of the routers still grow {:.1} s after the trial, whose packets have a TTL of {}",
             stillness.patience.as_secs_f64(),
             circle.ttl
         )));
     };
-    let (injected, errors) = (trial.result.offered(), trial.other.unmatched_errors);
-    let grown = counted::grown(&trial);
+    let (injected, errors) = (result.offered(), other.unmatched_errors);
+    let grown = counted::grown(&routers);
     let unread = |counter: Counter| {
         let place = counted::counter_place(&circle.system, counter.router, counter.at, &circle.ports);
         TestError::Failed(format!("{} shows no counters of its {place}", counted::router_name(counter.router)))
@@ -91,18 +99,18 @@ pub(super) fn circled(
     let compared = circle.expected.compare(&grown, injected, errors).map_err(unread)?;
     let of_packets = counted::without_own(&grown, &compared, circle.own_frames);
     let ended = circle.expected.ended(&of_packets, injected, errors);
-    let last = |counters: &[Counter]| latest(&trial, grew, counters);
+    let last = |counters: &[Counter]| latest(&routers, grew, counters);
     let (went_on, in_tunnel) = (last(&circle.expected.without_errors()), last(&circle.expected.in_tunnel()));
-    Ok(Circled { grown, of_packets, compared, ended, went_on, in_tunnel, trial })
+    Ok(Circled { grown, of_packets, compared, ended, went_on, in_tunnel, result, routers, other })
 }
 
 /// When the last of these counters last grew.
-fn latest(trial: &CirclingTrial, grew: &[[LastGrowth; 2]], counters: &[Counter]) -> LastGrowth {
+fn latest(routers: &RoutersSeen, grew: &[[LastGrowth; 2]], counters: &[Counter]) -> LastGrowth {
     let of = |(after, grew): (&drophammer_model::router_interfaces::RouterInterface, &[LastGrowth; 2])| {
         let one = |out: bool| Counter { router: after.router, at: after.at, out };
         [false, true].map(|out| counters.contains(&one(out)).then_some(grew[usize::from(out)]))
     };
-    let all = trial.after.iter().zip(grew).flat_map(of).flatten();
+    let all = routers.after.iter().zip(grew).flat_map(of).flatten();
     all.fold(LastGrowth::default(), |a, b| LastGrowth {
         at_least: a.at_least.max(b.at_least),
         at_most: a.at_most.max(b.at_most),

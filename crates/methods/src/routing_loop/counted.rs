@@ -1,6 +1,6 @@
 //! Expected and actual counters of every interface inside a loop.
 
-use crate::testbed::CirclingTrial;
+use crate::trial::RoutersSeen;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::topology::{CycleHop, System};
@@ -21,10 +21,10 @@ pub(super) struct Counter {
 pub(super) type Grown = BTreeMap<Counter, (u64, u64)>;
 
 /// The growth in a trial. A counter that decreased counts as 0, so that its packets are missing.
-pub(super) fn grown(trial: &CirclingTrial) -> Grown {
-    let find = |of: &RouterInterface| trial.before.iter().find(|b| (b.router, b.at) == (of.router, of.at));
+pub(super) fn grown(routers: &RoutersSeen) -> Grown {
+    let find = |of: &RouterInterface| routers.before.iter().find(|b| (b.router, b.at) == (of.router, of.at));
     let mut all = Grown::new();
-    for after in &trial.after {
+    for after in &routers.after {
         let Some(before) = find(after) else { continue };
         let one = |out| Counter { router: after.router, at: after.at, out };
         let by = |after: u64, before: u64| after.saturating_sub(before);

@@ -115,7 +115,7 @@ pub(super) fn accounting(outcome: &mut Outcome, circle: &Circle, pattern: &Patte
             out_difference: went.map(|c| c.difference() as f64),
             verdict: if off.is_empty() { "right".into() } else { off.join("; ") },
         };
-        ACCOUNTING.add(outcome, row, [of.trial.result.trial], (!off.is_empty()).then(|| "off".into()));
+        ACCOUNTING.add(outcome, row, [of.result.trial], (!off.is_empty()).then(|| "off".into()));
     }
 }
 
@@ -152,7 +152,7 @@ impl Measured {
             injected: of.injected() as f64,
             grown: numbers(&of.grown),
             of_packets: numbers(&of.of_packets),
-            cpu: of.trial.cpu.as_ref().map(|cpu| cpu.iter().map(std::time::Duration::as_secs_f64).collect()),
+            cpu: of.routers.cpu.as_ref().map(|cpu| cpu.iter().map(std::time::Duration::as_secs_f64).collect()),
         }
     }
 
@@ -294,8 +294,8 @@ fn add_load(
     if last.errors() == 0 {
         marks.push("no ICMP error came back".into());
     }
-    if last.trial.result.received() > 0 {
-        marks.push(format!("{} packets came back to the tester", last.trial.result.received()));
+    if last.result.received() > 0 {
+        marks.push(format!("{} packets came back to the tester", last.result.received()));
     }
     LOADS.add(outcome, row, trials.iter().copied(), marks);
 }
@@ -303,20 +303,20 @@ fn add_load(
 /// Writes the load of the loop in a trial without loss, or in the accounting trial.
 pub(super) fn load(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, load: &str, of: &Circled) {
     let measured = Measured::of(circle, of);
-    add_load(outcome, circle, pattern, load, of, &measured, &[of.trial.result.trial]);
+    add_load(outcome, circle, pattern, load, of, &measured, &[of.result.trial]);
 }
 
 /// The same for the part by which an overload trial exceeds a shorter one.
 pub(super) fn overloaded(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, short: &Circled, long: &Circled) {
     let measured = Measured::of(circle, long).beyond(&Measured::of(circle, short));
-    let trials = [short, long].map(|of| of.trial.result.trial);
+    let trials = [short, long].map(|of| of.result.trial);
     add_load(outcome, circle, pattern, "overload", long, &measured, &trials);
 }
 
 /// Rates of all interfaces, and processor time.
 pub(super) fn rates(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, load: &str, trials: &[&Circled]) {
     let Some((measured, last)) = Measured::of_all(circle, trials).zip(trials.last()) else { return };
-    let numbers: Vec<u64> = trials.iter().map(|of| of.trial.result.trial).collect();
+    let numbers: Vec<u64> = trials.iter().map(|of| of.result.trial).collect();
     for (router, at) in places(last) {
         let rate = |out| measured.rate(Counter { router, at, out });
         let [(in_pps, in_bps), (out_pps, out_bps)] = [rate(false), rate(true)];

@@ -2,11 +2,11 @@
 
 #![allow(dead_code)] // each test program uses its part
 
-use drophammer_methods::{CountedTrial, Known, Method, PortView, TestError, Testbed};
+use drophammer_methods::{CountersSeen, Facts, Known, Method, PortView, Seen, TestError, Testbed, Trial};
 use drophammer_model::counters::{DutCounter, OtherFrames};
-use drophammer_model::echo::{EchoRequest, EchoTimes};
+use drophammer_model::echo::EchoTimes;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
-use drophammer_model::management::{Answered, Answers, Inquiry, Question};
+use drophammer_model::management::{Answered, Answers, Question};
 use drophammer_model::outcome::{Blame, Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// A simulated router and tester: every sending port sees `capacity_pps` and a buffer of `buffer` frames.
 pub struct Fake {
-    pub ports: Vec<PortView>,
+    pub facts: Facts,
     pub known: Known,
     pub capacity_pps: f64,
     pub buffer: u64,
@@ -88,10 +88,11 @@ impl Fake {
             vlans: vec![],
             labels: Vec::new(),
             pushed: Vec::new(),
+            largest_frame: 1518,
             routed: Default::default(),
         };
         Fake {
-            ports: vec![port(1), port(2)],
+            facts: Facts { ports: vec![port(1), port(2)], ..Facts::default() },
             known: Known::default(),
             capacity_pps: 300_000.0,
             buffer: 0,
@@ -237,6 +238,26 @@ impl Fake {
     }
 }
 
+impl Fake {
+    fn counters(&self, spec: &TrialSpec, result: &TrialResult) -> CountersSeen {
+        let sum = |of: &dyn Fn(&FlowSpec) -> bool, count: &dyn Fn(&GroupCounts) -> u64| -> u64 {
+            let groups = spec.flows.iter().filter(|flow| of(flow)).map(|flow| &flow.group);
+            groups.filter_map(|name| result.groups.iter().find(|g| g.group == *name)).map(count).sum()
+        };
+        let ports = self.facts.ports.len();
+        let mut after = Vec::new();
+        for port in 0..ports {
+            let (into, from) = (sum(&|f| f.from == port, &|g| g.offered), sum(&|f| f.to == port, &|g| g.received));
+            after.extend(DutCounter::of_port("kernel", "rx_packets", port, into));
+            after.extend(DutCounter::of_port("kernel", "tx_packets", port, from));
+        }
+        let before = after.iter().map(|c| DutCounter { value: 0, ..c.clone() }).collect();
+        let others = vec![OtherFrames::default(); ports];
+        let unsure = OtherFrames::default();
+        CountersSeen { before, after, sent: others.clone(), received: others, unsure }
+    }
+}
+
 impl Testbed for Fake {
     fn may_repeat(&mut self, took: Duration) -> bool {
         let left = self.time_to_repeat.checked_sub(took);
@@ -244,15 +265,20 @@ impl Testbed for Fake {
         left.is_some()
     }
 
-    fn ports(&self) -> &[PortView] {
-        &self.ports
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+    /// A router whose frame counters are right, and which answers within a millisecond.
+    fn attempt(&mut self, trial: &Trial, _: u32) -> Result<Seen, TestError> {
+        if trial.extra.is_some() || trial.routers.is_some() || trial.reset.is_some() || trial.joint {
+            return Err(TestError::NotApplicable("this testbed sends test frames only".into()));
+        }
         self.asked += 1;
         if let Some((_, error)) = self.fail.clone().filter(|(n, _)| *n == self.asked) {
             return Err(error);
         }
+        let spec = &trial.spec;
         let (from, to) = self.unfit_band_pps;
         let unfit = match &spec.load {
             Load::Burst { frames, .. } => *frames > self.unfit_above_frames,
@@ -264,37 +290,6 @@ impl Testbed for Fake {
         }
         let result = self.answer(spec);
         self.trials.push((spec.clone(), result.clone()));
-        Ok(result)
-    }
-
-    /// A router whose frame counters are right.
-    fn counted_trial(&mut self, spec: &TrialSpec, _: Duration) -> Result<CountedTrial, TestError> {
-        let result = self.trial(spec)?;
-        let sum = |of: &dyn Fn(&FlowSpec) -> bool, count: &dyn Fn(&GroupCounts) -> u64| -> u64 {
-            let groups = spec.flows.iter().filter(|flow| of(flow)).map(|flow| &flow.group);
-            groups.filter_map(|name| result.groups.iter().find(|g| g.group == *name)).map(count).sum()
-        };
-        let mut after = Vec::new();
-        for port in 0..self.ports.len() {
-            let (into, from) = (sum(&|f| f.from == port, &|g| g.offered), sum(&|f| f.to == port, &|g| g.received));
-            after.extend(DutCounter::of_port("kernel", "rx_packets", port, into));
-            after.extend(DutCounter::of_port("kernel", "tx_packets", port, from));
-        }
-        let before = after.iter().map(|c| DutCounter { value: 0, ..c.clone() }).collect();
-        let others = vec![OtherFrames::default(); self.ports.len()];
-        Ok(CountedTrial {
-            result,
-            before,
-            after,
-            sent: others.clone(),
-            received: others,
-            unsure: OtherFrames::default(),
-        })
-    }
-
-    /// A router that answers within a millisecond.
-    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
-        let result = self.trial(spec)?;
         let answers = Answers { asked: 3, times: vec![Duration::from_millis(1); 3] };
         let answered = |question: &Question| Answered {
             question: *question,
@@ -302,18 +297,14 @@ impl Testbed for Fake {
             during: answers.clone(),
             afterwards: answers.clone(),
         };
-        Ok((result, inquiry.questions.iter().map(answered).collect()))
-    }
-
-    fn echo_trial(
-        &mut self,
-        spec: &TrialSpec,
-        requests: &[EchoRequest],
-    ) -> Result<(TrialResult, Vec<Option<EchoTimes>>), TestError> {
-        let result = self.trial(spec)?;
         let own = Duration::from_micros(1);
         let times = EchoTimes { round_trip: Duration::from_nanos(2 * self.latency_ns) + own, own };
-        Ok((result, vec![Some(times); requests.len()]))
+        Ok(Seen {
+            answered: trial.ask.iter().flat_map(|ask| &ask.questions).map(answered).collect(),
+            echoes: vec![Some(times); trial.echo.len()],
+            counters: trial.counters.map(|_| self.counters(spec, &result)),
+            ..result.into()
+        })
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

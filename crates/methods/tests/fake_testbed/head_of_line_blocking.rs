@@ -1,11 +1,10 @@
 //! Head-of-line blocking on eight ports, two blocks whose sources are held back differently.
 
 use crate::common::{Fake, cell, method, params, rows, size};
-use drophammer_methods::{Known, PortView, TestError, Testbed};
+use drophammer_methods::{Facts, Known, PortView, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// A router that forwards everything. Under congestion it holds the sources of the second block back to three quarters
@@ -15,24 +14,26 @@ struct OneHeldBack(Fake);
 impl OneHeldBack {
     fn new() -> OneHeldBack {
         let bed = Fake::new();
-        let port = |n: u32| PortView { name: format!("p{n}"), ..bed.ports[0].clone() };
-        OneHeldBack(Fake { ports: (1..=8).map(port).collect(), capacity_pps: 1e9, ..Fake::new() })
+        let port = |n: u32| PortView { name: format!("p{n}"), ..bed.facts.ports[0].clone() };
+        let facts = Facts { ports: (1..=8).map(port).collect(), ..Facts::default() };
+        OneHeldBack(Fake { facts, capacity_pps: 1e9, ..Fake::new() })
     }
 }
 
 impl Testbed for OneHeldBack {
-    fn ports(&self) -> &[PortView] {
-        self.0.ports()
+    fn facts(&self) -> &Facts {
+        self.0.facts()
     }
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let mut result = self.0.trial(spec)?;
-        if spec.purpose.ends_with(": with congestion") {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        let mut seen = self.0.attempt(trial, number)?;
+        let result = &mut seen.result;
+        if trial.spec.purpose.ends_with(": with congestion") {
             for group in result.groups.iter_mut().filter(|group| ["to p7", "to p8"].contains(&group.group.as_str())) {
                 group.offered = group.offered * 3 / 4;
                 group.received = group.offered;
             }
         }
-        Ok(result)
+        Ok(seen)
     }
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         self.0.settle(time)

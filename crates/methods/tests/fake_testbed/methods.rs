@@ -446,7 +446,7 @@ fn sizes_that_do_not_fit_are_noted_and_left_out() {
     assert!(outcome.notes.iter().any(|n| n.contains("MTU")), "{:?}", outcome.notes);
     let (_, end) = run("throughput", &mut bed, &[size("9000")]);
     assert!(matches!(end, Err(TestError::NotApplicable(_))));
-    bed.ports[1].ipv6 = None;
+    bed.facts.ports[1].ipv6 = None;
     let (_, end) = run("throughput", &mut bed, &[size("64"), both()]);
     assert_eq!(end, Err(TestError::NotApplicable("port p2 has no IPv6 addresses".into())));
 }

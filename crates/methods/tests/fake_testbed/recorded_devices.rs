@@ -11,35 +11,35 @@ use drophammer_methods::mlrsearch::SearchGoal;
 use drophammer_methods::throughput::PDR;
 use drophammer_methods::throughput::Throughput;
 use drophammer_methods::throughput_search::{goals, zero_loss_goal};
-use drophammer_methods::{Known, Method, PortView, TestError, Testbed};
+use drophammer_methods::{Facts, Known, Method, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{ParamValue, Params};
-use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{GroupCounts, Load, TrialResult};
 use std::time::Duration;
 
 /// A bed with one sending port, whose trials behave as the recorded device.
 struct Bed {
-    ports: Vec<PortView>,
+    facts: Facts,
     known: Known,
     device: Device,
 }
 
 impl Bed {
     fn new(dut: &Dut, speed: Bandwidth) -> Bed {
-        let mut ports = Fake::new().ports;
-        ports.iter_mut().for_each(|p| p.speed = speed);
-        Bed { ports, known: Known::default(), device: Device::new(dut) }
+        let mut facts = Fake::new().facts;
+        facts.ports.iter_mut().for_each(|p| p.speed = speed);
+        Bed { facts, known: Known::default(), device: Device::new(dut) }
     }
 }
 
 impl Testbed for Bed {
-    fn ports(&self) -> &[PortView] {
-        &self.ports
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+    fn attempt(&mut self, trial: &Trial, _: u32) -> Result<Seen, TestError> {
+        let spec = &trial.spec;
         let Load::Constant { rate_pps } = spec.load else { panic!("{:?}", spec.load) };
         assert_eq!(spec.senders().len(), 1);
         let Ok(measured) = self.device.measure(spec.duration_s, rate_pps);
@@ -59,7 +59,8 @@ impl Testbed for Bed {
             groups: vec![group],
             senders: 1,
             ..TrialResult::default()
-        })
+        }
+        .into())
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
@@ -69,10 +70,6 @@ impl Testbed for Bed {
 
     fn known(&mut self) -> &mut Known {
         &mut self.known
-    }
-
-    fn ceiling(&self, _: &PatternKey) -> Option<FrameRate> {
-        None
     }
 
     fn progress(&mut self, _: &str, _: u32, _: u32) {}

@@ -3,17 +3,16 @@
 use crate::common::{Fake, cell, params, rank, rows};
 use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{
-    Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
-    Testbed, Trace, Verified, find,
+    Change, ControlPlane, Facts, Known, PeerView, RouteAction, Routing, Seen, Sending, SessionView, Setting, Settled,
+    TestError, Testbed, Trace, Trial, Verified, find,
 };
 use drophammer_model::figure::RoundFigure;
-use drophammer_model::filter::FilterList;
 use drophammer_model::outcome::{Cell, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use drophammer_model::trial::Family;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,22 +100,19 @@ impl Router {
 }
 
 impl Testbed for Router {
-    fn ports(&self) -> &[PortView] {
-        self.bed.ports()
+    fn facts(&self) -> &Facts {
+        self.bed.facts()
     }
     /// No frame of the group `denied` passes.
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        if !self.unfit.is_empty() && trial.spec.purpose.contains(self.unfit) {
             return Err(TestError::Unfit(vec!["host busy".into()]));
         }
-        let mut result = self.bed.trial(spec)?;
-        result.groups.iter_mut().filter(|group| group.group == "denied").for_each(|group| group.received = 0);
-        Ok(result)
+        let mut seen = self.bed.attempt(trial, number)?;
+        seen.result.groups.iter_mut().filter(|group| group.group == "denied").for_each(|group| group.received = 0);
+        Ok(seen)
     }
-    fn routed_trial(&mut self, spec: &TrialSpec, _: &[Vec<RouteAction>], _: u32) -> Result<TrialResult, TestError> {
-        self.bed.trial(spec)
-    }
-    fn filter(&mut self, _: &[FilterList]) -> Result<(), TestError> {
+    fn set(&mut self, _: Setting<'_>) -> Result<(), TestError> {
         Ok(())
     }
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
@@ -480,8 +476,8 @@ fn a_router_that_loses_frames_at_every_load_fails_the_tests_with_traffic_to_rout
     ] {
         // Some of these tests need a third port.
         let mut bed = Router::new(1);
-        let (port, peer) = (bed.bed.ports[1].clone(), bed.peers[1].clone());
-        bed.bed.ports.push(port);
+        let (port, peer) = (bed.bed.facts.ports[1].clone(), bed.peers[1].clone());
+        bed.bed.facts.ports.push(port);
         bed.peers.push(PeerView { port: 2, ..peer });
         bed.bed.floor = 0.5;
         let (outcome, end) = run(name, &mut bed, &[("routes", 100)]);

@@ -1,13 +1,11 @@
 //! The tests `overload` and `flood`: rates that are only lower bounds, and floods that the tester cannot offer.
 
 use crate::common::{Fake, method, params, pattern, rows, run, size, unmeasured};
-use drophammer_methods::{Known, LowerBound, PortView, TestError, Testbed};
-use drophammer_model::management::{Answered, Inquiry};
+use drophammer_methods::{Facts, Known, LowerBound, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// What `overload` says is a lower bound, the marks of its row, and whether the tester and the suite limited the rate
@@ -50,19 +48,14 @@ struct Tester {
 }
 
 impl Testbed for Tester {
-    fn ports(&self) -> &[PortView] {
-        self.inner.ports()
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
     }
-
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        self.inner.trial(spec)
-    }
-
-    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
-        if self.unfit.is_some_and(|what| spec.purpose.contains(what)) {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        if self.unfit.is_some_and(|what| trial.spec.purpose.contains(what)) {
             return Err(TestError::Unfit(vec!["late".into()]));
         }
-        self.inner.asked_trial(spec, inquiry)
+        self.inner.attempt(trial, number)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

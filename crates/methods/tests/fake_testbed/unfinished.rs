@@ -2,12 +2,12 @@
 //! may be those with the worst result.
 
 use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size};
-use drophammer_methods::{Known, PortView, TestError, Testbed};
+use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::{ExtensionHeader, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use drophammer_model::trial::Family;
 use std::time::Duration;
 
 fn late() -> TestError {
@@ -27,12 +27,12 @@ fn keys(outcome: &Outcome) -> Vec<&str> {
 struct Stopped(Fake);
 
 impl Testbed for Stopped {
-    fn ports(&self) -> &[PortView] {
-        self.0.ports()
+    fn facts(&self) -> &Facts {
+        self.0.facts()
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        self.0.trial(spec)
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        self.0.attempt(trial, number)
     }
 
     fn settle(&mut self, _: Duration) -> Result<(), TestError> {

@@ -2,13 +2,12 @@
 //! short. What needs no throughput is measured without one.
 
 use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size, unmeasured};
-use drophammer_methods::{Known, PortView, TestError, Testbed};
-use drophammer_model::filter::FilterList;
+use drophammer_methods::{Facts, Known, Seen, Setting, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Blame, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_model::trial::TrialSpec;
 use std::time::Duration;
 
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
@@ -32,11 +31,12 @@ impl Filtered {
 }
 
 impl Testbed for Filtered {
-    fn ports(&self) -> &[PortView] {
-        self.plain.ports()
+    fn facts(&self) -> &Facts {
+        self.plain.facts()
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        let spec = &trial.spec;
         if !self.unfit.is_empty() && spec.purpose.contains(self.unfit) {
             return Err(TestError::Unfit(vec!["host busy".into()]));
         }
@@ -46,12 +46,13 @@ impl Testbed for Filtered {
         if lossy {
             bed.floor = 0.5;
         }
-        let result = bed.trial(spec);
+        let seen = bed.attempt(trial, number);
         bed.floor = floor;
-        result
+        seen
     }
 
-    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+    fn set(&mut self, setting: Setting<'_>) -> Result<(), TestError> {
+        let Setting::Filters(lists) = setting else { panic!("{setting:?}") };
         self.is_filtered = !lists.is_empty();
         Ok(())
     }

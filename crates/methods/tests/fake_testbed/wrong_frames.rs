@@ -1,14 +1,13 @@
 //! Error frames if the tester cannot measure some kinds, and idle traffic if it cannot listen.
 
 use crate::common::{Fake, params};
-use drophammer_methods::{Known, PortView, TestError, Testbed, find};
+use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial, find};
 use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic, ProtocolCount};
 use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::{TrialResult, TrialSpec};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -25,26 +24,20 @@ struct Bed {
 }
 
 impl Testbed for Bed {
-    fn ports(&self) -> &[PortView] {
-        self.inner.ports()
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        self.inner.trial(spec)
-    }
-
-    fn trial_beside(
-        &mut self,
-        spec: &TrialSpec,
-        extra: &[ExtraFrame],
-    ) -> Result<(TrialResult, OtherTraffic), TestError> {
-        if spec.purpose.contains(self.unfit) {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        let Some(extra) = &trial.extra else { return self.inner.attempt(trial, number) };
+        if trial.spec.purpose.contains(self.unfit) {
             return Err(TestError::Unfit(vec!["host busy".into()]));
         }
         self.sent.extend_from_slice(extra);
         let fate = ExtraFate { sent: true, ..ExtraFate::default() };
         let other = OtherTraffic { extra: vec![fate; extra.len()], ..OtherTraffic::default() };
-        Ok((self.inner.trial(spec)?, other))
+        let seen = self.inner.attempt(&Trial { extra: None, ..trial.clone() }, number)?;
+        Ok(Seen { other: Some(other), ..seen })
     }
 
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {

@@ -64,7 +64,7 @@ impl Bench<'_> {
     /// # Errors
     /// It could not be undone: the next test would not find the device in the expected state.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
-        self.views.iter_mut().for_each(|port| port.routed.clear());
+        self.facts.ports.iter_mut().for_each(|port| port.routed.clear());
         let of_each: Vec<_> = self.filtered_duts.drain(..).map(|dut| (dut, Vec::new())).collect();
         // All are tried, even if one fails.
         let unfiltered = if self.filtered { self.set_filter(&[], &of_each) } else { Ok(()) };

@@ -14,14 +14,13 @@ impl Bench<'_> {
         self.tolerance.host = HostTolerance::ANY;
     }
 
-    /// Attempt number `attempt` at a trial with all `contestants`, judged and stored: a record for each. Also returns
-    /// whether a port failed.
+    /// Attempt number `attempt` at a trial with all `contestants`, judged and stored: a record for each.
     pub(crate) fn joint_attempt(
         &mut self,
         spec: &TrialSpec,
         contestants: &[Contestant],
         attempt: u32,
-    ) -> Result<(Vec<TrialResult>, bool), TestError> {
+    ) -> Result<Vec<TrialResult>, TestError> {
         self.observer.progress(&Progress::TrialStarted { spec });
         let before = self.device.router_cpu();
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &[]));
@@ -34,11 +33,12 @@ impl Bench<'_> {
                 if let Err(TestError::DutDied(cause)) = &alive {
                     result.validity = Validity::Invalid(vec![format!("a device under test died: {cause}")]);
                 }
-                (result, alive.map(|()| false))
+                (result, alive)
             }
             Err(Failure::Port(e)) => {
                 let why = format!("a port of the tester failed ({e})");
-                (validity::spoilt(self.session.next_trial().0, spec, &why), Ok(true))
+                self.port_failed = true;
+                (validity::spoilt(self.session.next_trial().0, spec, &why), Ok(()))
             }
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let why = format!("a device under test died ({cause})");
@@ -54,11 +54,11 @@ impl Bench<'_> {
             self.store_of(&contestants[part].name, own, result, attempt)?;
         }
         self.observer.progress(&Progress::TrialEnded { spec, result: &whole, attempt });
-        let port_failed = ended?;
+        ended?;
         if self.observer.stopped() {
             return Err(TestError::Interrupted);
         }
-        Ok((parts.into_iter().map(|(_, result)| result).collect(), port_failed))
+        Ok(parts.into_iter().map(|(_, result)| result).collect())
     }
 }
 

@@ -112,7 +112,7 @@ impl Runner<'_, '_, '_> {
                 let title = tester_ceiling::TesterCeiling.spec().title;
                 let total = self.state.plan.iter().map(|(_, d)| *d).sum();
                 let test = tester_ceiling::TesterCeiling.estimate(&params);
-                setup.begin_test("tester_ceiling", Left::new(total, test));
+                setup.begin_test(&tester_ceiling::TesterCeiling, Left::new(total, test));
                 let left = setup.left.now();
                 let of = self.state.plan.len();
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
@@ -256,7 +256,7 @@ const OFFERED: TableSpec<OfferedRow> =
 /// Measures what the tester can send through these ports if no loop gives its ceiling: it sends into the DUT as fast as
 /// the ports accept. The result bounds the loads of tests; it does not show what the tester can receive.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
-    setup.begin_test("offered_load", setup.left);
+    setup.begin_own("offered_load", setup.left);
     let begun = Instant::now();
     let mut found = BTreeMap::new();
     let mut outcome = Outcome::default();
@@ -284,7 +284,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
             }
         }
     }
-    setup.ceilings = found;
+    setup.facts_mut().ceilings = found;
     let record = Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
         round: setup.bench().session.round,

@@ -204,7 +204,7 @@ impl Runner<'_, '_, '_> {
         let left = self.left();
         let names = device.record().name;
         let mut setup = TestSetup::new(&names, configs, rig, device, &mut self.state.session, self.observer);
-        setup.contestants = contestants.to_vec();
+        setup.facts_mut().contestants = contestants.to_vec();
         setup.bench().bear_host();
         match setup.await_forwarding(&super::families(suite)) {
             Ok(()) => {}
@@ -217,20 +217,20 @@ impl Runner<'_, '_, '_> {
         for (index, left) in self.state.turn.tests.iter().copied().zip(left) {
             let test = &suite.tests[index];
             self.state.number += 1;
-            let title = title(test);
-            setup.begin_test(&test.test, Left { since: Instant::now(), ..left });
+            let (method, title) = (method(test), title(test));
+            setup.begin_test(method, Left { since: Instant::now(), ..left });
             let (left, of) = (setup.left.now(), self.state.plan.len());
             let number = self.state.number;
             setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });
             let mut outcomes = vec![Outcome::default(); contestants.len()];
-            let spec = method(test).spec();
+            let spec = method.spec();
             let refused = |dut: &DutConfig| {
                 let why = not_applicable(dut, spec, &test.params)?;
                 Some(format!("{}: {why}", dut.name))
             };
             let result = match suite.duts.iter().find_map(refused) {
                 Some(why) => Err(TestError::NotApplicable(why)),
-                None => method(test).run_together(&mut setup, &test.params, &mut outcomes),
+                None => method.run_together(&mut setup, &test.params, &mut outcomes),
             };
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();

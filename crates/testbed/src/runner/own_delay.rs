@@ -29,7 +29,7 @@ pub(super) fn measure(
     let Some(first) = tests.first() else { return (found, None, false) };
     let begun = Instant::now();
     let test = tests.iter().map(|test| PingDelay.estimate(&test.params)).sum();
-    setup.begin_test(ping_delay::OWN, Left { since: begun, ..Left::new(after, test) });
+    setup.begin_own(ping_delay::OWN, Left { since: begun, ..Left::new(after, test) });
     let (left, of) = (setup.left.now(), suite.duts.len() * suite.tests.len());
     setup.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
     let mut families: Vec<Family> = tests.iter().flat_map(|test| FAMILIES.get(&test.params)).collect();

@@ -149,7 +149,7 @@ fn on_device(
     let rig = Rig::new(Ports::real(ports, clock, &[]), &config);
     let result = {
         let mut setup = TestSetup::new(name, &test.ports, rig, &mut device, session, observer);
-        setup.begin_test(NAME, Left { since: Instant::now(), ..left });
+        setup.begin_own(NAME, Left { since: Instant::now(), ..left });
         let params = params(test, words);
         setup.await_forwarding(&[Family::Ipv4]).and_then(|()| CounterProof.run(&mut setup, &params, outcome))
     };

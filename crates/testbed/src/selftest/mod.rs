@@ -297,7 +297,11 @@ impl Runner<'_> {
             if ended.is_err() {
                 break;
             }
-            setup.begin_test(step.name(), Left { since: Instant::now(), ..lefts[at] });
+            let left = Left { since: Instant::now(), ..lefts[at] };
+            match step {
+                Step::Loop(method) if step.name() == tester_ceiling::NAME => setup.begin_test(*method, left),
+                _ => setup.begin_own(step.name(), left),
+            }
             let progress = Progress::Test {
                 dut: name,
                 title: step.title(),
@@ -319,7 +323,7 @@ impl Runner<'_> {
                 Step::Counters => continue,
             };
             if step.name() == tester_ceiling::NAME {
-                setup.ceilings = tester_ceiling::ceilings_in(&outcome, &params[at]);
+                setup.facts_mut().ceilings = tester_ceiling::ceilings_in(&outcome, &params[at]);
             }
             found.take(&outcome);
             let status = status_of(&result);

@@ -53,7 +53,7 @@ fn twice(lab: &mut Lab, links: &str, backend: &Backend) -> Result<[Outcome; 2], 
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
     let mut setup = TestSetup::new("box", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
-    setup.flows = suite.flows.clone();
+    setup.facts_mut().flows = suite.flows.clone();
     setup.await_forwarding(&families).map_err(|e| e.to_string())?;
     let test = &suite.tests[0];
     let method = METHODS.iter().find(|m| m.spec().name == test.test).ok_or("no fixed_rate")?;

@@ -132,7 +132,7 @@ fn record(lab: &mut Lab, suite: &Suite, folder: &Path, file: &Path) -> Checked {
     let mut memory = Memory::default();
     let mut setup = TestSetup::new("box", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
     setup.await_forwarding(&[Family::Ipv4]).map_err(text)?;
-    setup.flows.clone_from(&suite.flows);
+    setup.facts_mut().flows.clone_from(&suite.flows);
     let method = METHODS.iter().find(|method| method.spec().name == "fixed_rate").ok_or("no method")?;
     let ran = method.run(&mut setup, &suite.tests[0].params, &mut Outcome::default()).map_err(text);
     // The end of the port ends its capture.

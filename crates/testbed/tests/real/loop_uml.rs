@@ -6,7 +6,7 @@ use crate::anew::{Case, Checked};
 use crate::common::{Memory, read_suite};
 use drophammer_lab::kinds::uml;
 use drophammer_lab::{Dut, Lab};
-use drophammer_methods::Testbed;
+use drophammer_methods::{Testbed, Trial};
 use drophammer_model::beside::{ExtraFrame, IcmpError, OtherTraffic};
 use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::size::{FrameSize, PacketSize};
@@ -174,7 +174,8 @@ fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, exp
 fn send(setup: &mut TestSetup<'_>, port: usize, ttl: u8) -> Result<(TrialResult, OtherTraffic), String> {
     let spec = ordinary(setup, 1.0 + f64::from(ttl) / 255.0)?;
     let extra = (0..CIRCLING).map(|number| circling(setup, port, ttl, number)).collect::<Result<Vec<_>, _>>()?;
-    setup.trial_beside(&spec, &extra).map_err(text)
+    let seen = setup.run(&Trial { extra: Some(extra), ..Trial::new(spec) }).map_err(text)?;
+    Ok((seen.result, seen.other.ok_or("no other traffic was observed")?))
 }
 
 /// Packets with this TTL circle, and ordinary ones pass.

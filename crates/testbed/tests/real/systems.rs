@@ -256,7 +256,7 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
     let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
-    setup.flows = suite.flows.clone();
+    setup.facts_mut().flows = suite.flows.clone();
     setup.await_forwarding(&families).map_err(text)?;
     let checked = (|| {
         let all = |setup: &mut TestSetup<'_>| {

@@ -81,8 +81,8 @@ fn tried(mut once: impl FnMut() -> Checked) -> Checked {
 /// Every frame of every flow whose name begins with one of `first` arrives, with the TTL that the routers on its path
 /// leave.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite, first: &[char]) -> Checked {
-    setup.flows = suite.flows.iter().filter(|flow| flow.name.starts_with(first)).cloned().collect();
-    let expected = setup.flows.len();
+    setup.facts_mut().flows = suite.flows.iter().filter(|flow| flow.name.starts_with(first)).cloned().collect();
+    let expected = setup.facts_mut().flows.len();
     tried(|| {
         let outcome = run(setup, "fixed_rate", suite)?;
         let flows = rows(&outcome, "fixed_rate").len();

@@ -28,7 +28,7 @@ impl CorePlan {
     /// reach another.
     pub fn new(bed: &dyn Testbed, params: &Params, wanted: &CoreLinksDown) -> Result<CorePlan, TestError> {
         let refused = |why: String| TestError::NotApplicable(why);
-        let system = bed.system().cloned();
+        let system = bed.facts().system.clone();
         let system = system.ok_or_else(|| {
             refused(
                 "`core_links_down` is for a DUT of several routers; give it a `topology`, or leave the parameter out"

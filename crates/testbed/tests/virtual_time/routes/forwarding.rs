@@ -2,10 +2,7 @@
 
 use super::bed::faults;
 use super::*;
-use drophammer_methods::{Known, METHODS, PortView, RouteAction, Routing, TestError, Testbed};
-use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::FrameRate;
-use drophammer_model::trial::{TrialResult, TrialSpec};
+use drophammer_methods::{Facts, Known, METHODS, Routing, Seen, TestError, Testbed, Trial};
 use drophammer_reference::BgpFaults;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
@@ -135,28 +132,20 @@ struct Failing<'a, 'b> {
 }
 
 impl Testbed for Failing<'_, '_> {
-    fn ports(&self) -> &[PortView] {
-        self.bed.ports()
+    fn facts(&self) -> &Facts {
+        self.bed.facts()
     }
 
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        self.bed.trial(spec)
-    }
-
-    fn routed_trial(
-        &mut self,
-        spec: &TrialSpec,
-        actions: &[Vec<RouteAction>],
-        attempt: u32,
-    ) -> Result<TrialResult, TestError> {
-        if self.dies && spec.purpose.ends_with(": covering prefixes alone") {
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        let purpose = &trial.spec.purpose;
+        if self.dies && purpose.ends_with(": covering prefixes alone") {
             return Err(TestError::DutDied("killed by signal 11".into()));
         }
-        let result = self.bed.routed_trial(spec, actions, attempt)?;
-        if !self.dies && spec.purpose.ends_with(": table and covering prefixes") {
+        let seen = self.bed.attempt(trial, number)?;
+        if !self.dies && purpose.ends_with(": table and covering prefixes") {
             faults(self.device, BgpFaults { never_reads: true, ..BgpFaults::default() });
         }
-        Ok(result)
+        Ok(seen)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
@@ -169,10 +158,6 @@ impl Testbed for Failing<'_, '_> {
 
     fn known(&mut self) -> &mut Known {
         self.bed.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.bed.ceiling(pattern)
     }
 
     fn progress(&mut self, _: &str, _: u32, _: u32) {}

@@ -2,7 +2,7 @@
 //! the frame, and routers that apply wrong classes there.
 
 use crate::common::*;
-use drophammer_methods::{METHODS, TestError, Testbed};
+use drophammer_methods::{METHODS, Setting, TestError, Testbed};
 use drophammer_model::classes::WayOut;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::{ClassRecord, CoreLinkRecord, Record, TestStatus};
@@ -327,14 +327,15 @@ fn links_come_up_again_whatever_becomes_of_the_test() {
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut parts.device, &mut session, &mut memory);
     bed.await_forwarding(&[Family::Ipv4]).unwrap();
     let names = |names: &[(usize, usize)]| names.iter().map(|(a, b)| CoreLinkName(*a, *b)).collect();
-    bed.set_core_links(&names(&[(1, 2)]), &[Family::Ipv4]).unwrap();
+    bed.set(Setting::CoreLinks { down: &names(&[(1, 2)]), families: &[Family::Ipv4] }).unwrap();
     let hops = |bed: &mut TestSetup<'_>| [(0, 1), (0, 2), (2, 3)].map(|(from, to)| bed.bench().device.hops(from, to));
     assert_eq!(hops(&mut bed), [3, 2, 2]);
-    bed.set_core_links(&names(&[(3, 4)]), &[Family::Ipv4]).unwrap();
+    bed.set(Setting::CoreLinks { down: &names(&[(3, 4)]), families: &[Family::Ipv4] }).unwrap();
     assert_eq!(hops(&mut bed), [2, 2, 3]);
-    let cut_off = bed.set_core_links(&names(&[(1, 2), (1, 3), (1, 4)]), &[Family::Ipv4]).unwrap_err();
+    let cut_off =
+        bed.set(Setting::CoreLinks { down: &names(&[(1, 2), (1, 3), (1, 4)]), families: &[Family::Ipv4] }).unwrap_err();
     assert!(matches!(&cut_off, TestError::Failed(why) if why.contains("ways that are left")), "{cut_off}");
-    let unknown = bed.set_core_links(&names(&[(1, 5)]), &[Family::Ipv4]).unwrap_err();
+    let unknown = bed.set(Setting::CoreLinks { down: &names(&[(1, 5)]), families: &[Family::Ipv4] }).unwrap_err();
     assert!(matches!(&unknown, TestError::NotApplicable(why) if why.contains("no link 1-5")), "{unknown}");
     bed.end_test().unwrap();
     assert_eq!(hops(&mut bed), [2, 2, 2]);

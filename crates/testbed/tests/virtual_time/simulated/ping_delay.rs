@@ -133,7 +133,7 @@ fn what_the_tester_needs_is_subtracted() {
         |_| {},
         |bed, _| {
             let own = OwnDelay { echo: Duration::from_micros(7), frames: Duration::from_micros(5) };
-            bed.own_delays.insert((Family::Ipv4, 64), own);
+            bed.facts_mut().own_delays.insert((Family::Ipv4, 64), own);
             let mut outcome = Outcome::default();
             PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
             outcome

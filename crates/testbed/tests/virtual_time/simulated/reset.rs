@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::shared_clock::SharedClock;
 use drophammer_lab::{Dut, LabError, Resets};
-use drophammer_methods::{TestError, Testbed};
+use drophammer_methods::{TestError, Testbed, Trial};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::Instant;
@@ -201,7 +201,7 @@ fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSe
     let mut user = User { clock: clock.clone(), stops_at: stops_at.clone() };
     let mut device = Slow { device: parts.device, clock, time: slow };
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut user);
-    bed.begin_test("reset", bed.left);
+    bed.begin_test(drophammer_methods::find("reset").unwrap(), bed.left);
     for _ in 0..100 {
         if bed.rig().hosts.unresolved().is_some() {
             bed.settle(Duration::from_millis(20)).unwrap();
@@ -248,7 +248,8 @@ fn the_record_says_when_the_router_was_reset() {
         let reset =
             Reset { kind: ResetKind::Software, at_s: 1.0, down: Duration::ZERO, limit: Duration::from_secs(10) };
         let spec = kilo(bed, 2.0);
-        let (result, seen) = bed.reset_trial(&spec, &reset, 1, 1).unwrap();
+        let seen = bed.attempt(&Trial { reset: Some((reset, 1)), ..Trial::new(spec) }, 1).unwrap();
+        let (result, seen) = (seen.result, seen.reset.unwrap());
         let [event] = &result.events[..] else { panic!("{:?}", result.events) };
         assert!((event.at_s - 0.94).abs() < 0.001 && (event.at_s - seen.at_s).abs() < 0.001, "{event:?}, {seen:?}");
         let first = result.losses.episodes[0].from_ns as f64 / 1e9;
@@ -279,7 +280,10 @@ fn a_link_is_up_again_after_a_reset_that_was_cut_short() {
         let second = Duration::from_secs(1);
         let reset = Reset { kind: ResetKind::Link, at_s: 1.0, down: 5 * second, limit: 10 * second };
         stops_at.set(Some(bed.rig().now() + 2 * second));
-        assert_eq!(bed.reset_trial(&spec, &reset, 1, 1).map(drop), Err(TestError::Interrupted));
+        assert_eq!(
+            bed.attempt(&Trial { reset: Some((reset, 1)), ..Trial::new(spec.clone()) }, 1).map(drop),
+            Err(TestError::Interrupted)
+        );
         assert!(bed.rig().now() < stops_at.get().unwrap() + 2 * second, "the link was to come up later");
         stops_at.set(None);
         bed.settle(Duration::from_millis(50)).unwrap();

@@ -2,7 +2,7 @@
 //! to the nanosecond.
 
 use crate::common::*;
-use drophammer_methods::Testbed;
+use drophammer_methods::{Setting, Testbed};
 use drophammer_model::Bandwidth;
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::quantity::Instant;
@@ -283,7 +283,7 @@ fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
                 classes: classes.clone(),
             };
             let core = WayOut::Core(CoreWay { from: 1, to: 3 });
-            bed.set_classes(&[list(WayOut::Port(4), 3_000_000), list(core, 5_000_000)]).unwrap();
+            bed.set(Setting::Classes(&[list(WayOut::Port(4), 3_000_000), list(core, 5_000_000)])).unwrap();
             let mut flows = full_mesh(bed);
             for flow in flows.iter_mut().filter(|flow| flow.family == Family::Ipv4) {
                 let ip = Ipv4 { dscp: Bits::new(40).into(), ..Ipv4::default() };

@@ -1,23 +1,17 @@
-//! A testbed whose trials have a modifier.
+//! What a modifier adds to the trials of a pattern.
 
 use crate::attempts::Attempts;
 use crate::filter_lists::{Case, Position};
 use crate::pattern::Pattern;
 use crate::route_tests::one_per_port;
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, TableChoice, WatchIndex};
-use crate::testbed::{CountedTrial, Known, PortView, TestError, Testbed};
-use crate::tester_ceiling::LoopOrder;
-use drophammer_model::beside::{ExtraFrame, OtherTraffic};
-use drophammer_model::classes::EgressClasses;
-use drophammer_model::filter::{FilterDirection, FilterList};
-use drophammer_model::management::{Answered, Inquiry, Question};
+use crate::testbed::{Setting, TestError, Testbed};
+use crate::trial::{TimedActions, Trial};
+use drophammer_model::filter::FilterDirection;
+use drophammer_model::management::{Inquiry, Question};
 use drophammer_model::modifier::Modifier;
-use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::FrameRate;
-use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::routes::Routes;
-use drophammer_model::suite::FlowConfig;
-use drophammer_model::trial::{Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +48,7 @@ pub(super) struct Seen {
 }
 
 /// The routes that change, and whether they are currently advertised.
+#[derive(Clone, Debug)]
 struct Changing {
     peer: PeerIndex,
     routes: Arc<Routes>,
@@ -61,71 +56,93 @@ struct Changing {
     advertised: bool,
 }
 
-/// A testbed that applies a modifier.
-pub(super) struct Beside<'a> {
-    bed: &'a mut dyn Testbed,
+/// The modifier of the running pattern.
+#[derive(Clone, Debug)]
+pub struct Applied {
     modifier: Modifier,
     changing: Option<Changing>,
-    pub seen: Seen,
+    pub(super) seen: Seen,
 }
 
-impl<'a> Beside<'a> {
+impl Applied {
     /// Prepares the modifier of the pattern.
-    pub fn begin(bed: &'a mut dyn Testbed, pattern: &Pattern) -> Result<Beside<'a>, TestError> {
+    pub(super) fn begin(bed: &mut dyn Testbed, pattern: &Pattern) -> Result<Applied, TestError> {
         let mut changing = None;
         match pattern.modifier {
             Modifier::RoutingUpdate => changing = Some(Changing::begin(bed, pattern)?),
             Modifier::Filters { conditions } => install(bed, pattern, conditions)?,
             Modifier::None | Modifier::Broadcast | Modifier::Management => {}
         }
-        Ok(Beside { bed, modifier: pattern.modifier, changing, seen: Seen::default() })
+        Ok(Applied { modifier: pattern.modifier, changing, seen: Seen::default() })
     }
 
     /// Undoes the preparation.
-    pub fn end(&mut self, ended: Result<(), TestError>) -> Result<(), TestError> {
+    pub(super) fn end(&self, bed: &mut dyn Testbed, ended: Result<(), TestError>) -> Result<(), TestError> {
         match ended {
             Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
             _ if self.changing.is_some() => {
-                self.bed.routing()?.reset(PATIENCE)?;
+                bed.routing()?.reset(PATIENCE)?;
                 ended
             }
             _ if matches!(self.modifier, Modifier::Filters { .. }) => {
-                self.bed.filter(&[])?;
+                bed.set(Setting::Filters(&[]))?;
                 ended
             }
             _ => ended,
         }
     }
 
-    /// Runs a trial while the router is asked.
-    fn asked(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        // Even a short trial has at least one question.
-        let interval = ASK_EVERY.min(spec.sending_time());
-        let questions = vec![Question::Ping, Question::Snmp];
-        let inquiry = Inquiry { questions, interval, afterwards: Duration::ZERO };
-        let (result, answered) = self.bed.asked_trial(spec, &inquiry)?;
-        self.seen.asked += answered.iter().map(|a| a.during.asked + a.afterwards.asked).sum::<u64>();
-        self.seen.answered +=
-            answered.iter().map(|a| (a.during.times.len() + a.afterwards.times.len()) as u64).sum::<u64>();
+    /// Runs a trial with the modifier.
+    pub(crate) fn trial(
+        &mut self,
+        bed: &mut (impl Testbed + ?Sized),
+        spec: &TrialSpec,
+    ) -> Result<TrialResult, TestError> {
+        let result = match self.modifier {
+            // The frames are part of the trial's flows, and the filters are installed.
+            Modifier::None | Modifier::Broadcast | Modifier::Filters { .. } => {
+                bed.run(&Trial::new(spec.clone()))?.result
+            }
+            Modifier::Management => self.asked(bed, spec)?,
+            Modifier::RoutingUpdate => self.updated(bed, spec)?,
+        };
+        self.seen.trials += 1;
+        self.seen.offered += result.offered();
+        self.seen.received += result.sum(|group| group.received);
+        if let Some(matched) = matched(&result) {
+            *self.seen.matched.get_or_insert(0) += matched;
+        }
+        self.seen.sent += result.background.iter().map(|counts| counts.offered).sum::<u64>();
+        self.seen.forwarded += result.background.iter().map(arrived).sum::<u64>();
         Ok(result)
     }
 
+    /// Runs a trial while the router is asked.
+    fn asked(&mut self, bed: &mut (impl Testbed + ?Sized), spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        // Even a short trial has at least one question.
+        let interval = ASK_EVERY.min(spec.sending_time());
+        let questions = vec![Question::Ping, Question::Snmp];
+        let ask = Some(Inquiry { questions, interval, afterwards: Duration::ZERO });
+        let seen = bed.run(&Trial { ask, ..Trial::new(spec.clone()) })?;
+        let answered = &seen.answered;
+        self.seen.asked += answered.iter().map(|a| a.during.asked + a.afterwards.asked).sum::<u64>();
+        self.seen.answered +=
+            answered.iter().map(|a| (a.during.times.len() + a.afterwards.times.len()) as u64).sum::<u64>();
+        Ok(seen.result)
+    }
+
     /// Runs a trial during which routes change.
-    fn updated(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let Some(changing) = &mut self.changing else { return self.bed.trial(spec) };
+    fn updated(&mut self, bed: &mut (impl Testbed + ?Sized), spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let mut trial = Trial::new(spec.clone());
+        let Some(changing) = &mut self.changing else { return Ok(bed.run(&trial)?.result) };
         let count = (spec.sending_time().as_secs_f64() / UPDATE_EVERY_S).ceil().max(1.0) as usize;
-        let mut attempts = Attempts::begin(self.bed);
+        let mut attempts = Attempts::begin(bed);
         loop {
-            let (mut spec, mut actions) = (spec.clone(), Vec::new());
-            for number in 0..count {
-                let (action, label) = changing.turn();
-                spec.events.push(TimedEvent::new(number as f64 * UPDATE_EVERY_S, number, label));
-                actions.push(vec![action]);
-            }
-            let result = self.bed.routed_trial(&spec, &actions, attempts.number())?;
+            trial.changes = (0..count).map(|number| changing.turn(number as f64 * UPDATE_EVERY_S)).collect();
+            let result = bed.attempt(&trial, attempts.number())?.result;
             // Only the final state can be checked.
-            let passed = changing.passed_on(self.bed)?;
-            if attempts.passed(self.bed, &result)? {
+            let passed = changing.passed_on(bed)?;
+            if attempts.passed(bed, &result)? {
                 self.seen.updates += count as u64;
                 self.seen.processed += if passed { count as u64 } else { 0 };
                 return Ok(result);
@@ -150,19 +167,20 @@ impl Changing {
         Ok(Changing { peer: peers[0], routes, watch, advertised: false })
     }
 
-    /// The change to the other state, and its label.
-    fn turn(&mut self) -> (RouteAction, &'static str) {
+    /// The change to the other state at this time of the trial.
+    fn turn(&mut self, at_s: f64) -> TimedActions {
         self.advertised = !self.advertised;
         let (change, label) = match self.advertised {
             true => (Change::Advertise, "routing update: advertise"),
             false => (Change::Withdraw, "routing update: withdraw"),
         };
         let (routes, part) = (self.routes.clone(), 0..self.routes.len());
-        (RouteAction::Routes { peer: self.peer, change, routes, part, packing: Packing::default() }, label)
+        let action = RouteAction::Routes { peer: self.peer, change, routes, part, packing: Packing::default() };
+        TimedActions { at_s, label: label.into(), routed: None, actions: vec![action] }
     }
 
     /// Whether the router has passed the current state on to the other peer.
-    fn passed_on(&self, bed: &mut dyn Testbed) -> Result<bool, TestError> {
+    fn passed_on(&self, bed: &mut (impl Testbed + ?Sized)) -> Result<bool, TestError> {
         let routing: &mut dyn Routing = bed.routing()?;
         routing.expect(self.watch, 0..self.routes.len(), self.advertised);
         Ok(routing.await_settled(&[self.watch], PATIENCE)?.complete)
@@ -178,7 +196,7 @@ fn install(bed: &mut dyn Testbed, pattern: &Pattern, conditions: u64) -> Result<
     let permit = (conditions > 1).then_some(Position::Last);
     let case = Case { conditions, permit, direction: FilterDirection::Ingress };
     let lists = case.lists(&pattern.flows(bed.ports())?, bed.ports());
-    bed.filter(&lists)
+    bed.set(Setting::Filters(&lists))
 }
 
 /// Frames that the rules of the DUT's filters matched in a trial; `None` if it counts none.
@@ -192,127 +210,4 @@ fn matched(result: &TrialResult) -> Option<u64> {
 /// Frames of this group that arrived anywhere, in any state.
 fn arrived(counts: &GroupCounts) -> u64 {
     counts.received + counts.duplicated + counts.corrupted + counts.stray + counts.deviations.values().sum::<u64>()
-}
-
-impl Testbed for Beside<'_> {
-    fn ports(&self) -> &[PortView] {
-        self.bed.ports()
-    }
-
-    fn flows(&self) -> &[FlowConfig] {
-        self.bed.flows()
-    }
-
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let result = match self.modifier {
-            // The frames are part of the trial's flows, and the filters are installed.
-            Modifier::None | Modifier::Broadcast | Modifier::Filters { .. } => self.bed.trial(spec)?,
-            Modifier::Management => self.asked(spec)?,
-            Modifier::RoutingUpdate => self.updated(spec)?,
-        };
-        self.seen.trials += 1;
-        self.seen.offered += result.offered();
-        self.seen.received += result.sum(|group| group.received);
-        if let Some(matched) = matched(&result) {
-            *self.seen.matched.get_or_insert(0) += matched;
-        }
-        self.seen.sent += result.background.iter().map(|counts| counts.offered).sum::<u64>();
-        self.seen.forwarded += result.background.iter().map(arrived).sum::<u64>();
-        Ok(result)
-    }
-
-    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
-        self.bed.filter(lists)
-    }
-
-    fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
-        self.bed.aim(port, family, at)
-    }
-
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        self.bed.set_classes(lists)
-    }
-
-    fn trial_beside(
-        &mut self,
-        spec: &TrialSpec,
-        extra: &[ExtraFrame],
-    ) -> Result<(TrialResult, OtherTraffic), TestError> {
-        self.bed.trial_beside(spec, extra)
-    }
-
-    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
-        self.bed.observe(time)
-    }
-
-    fn largest_frame(&mut self, port: PortIndex) -> usize {
-        self.bed.largest_frame(port)
-    }
-
-    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
-        self.bed.counted_trial(spec, settle)
-    }
-
-    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
-        self.bed.asked_trial(spec, inquiry)
-    }
-
-    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
-        self.bed.settle(time)
-    }
-
-    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
-        self.bed.routing()
-    }
-
-    fn routed_trial(
-        &mut self,
-        spec: &TrialSpec,
-        actions: &[Vec<RouteAction>],
-        attempt: u32,
-    ) -> Result<TrialResult, TestError> {
-        self.bed.routed_trial(spec, actions, attempt)
-    }
-
-    fn reset_trial(
-        &mut self,
-        spec: &TrialSpec,
-        reset: &Reset,
-        port: PortIndex,
-        attempt: u32,
-    ) -> Result<(TrialResult, ResetSeen), TestError> {
-        self.bed.reset_trial(spec, reset, port, attempt)
-    }
-
-    fn now_s(&mut self) -> Option<f64> {
-        self.bed.now_s()
-    }
-
-    fn may_repeat(&mut self, took: Duration) -> bool {
-        self.bed.may_repeat(took)
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        self.bed.memory()
-    }
-
-    fn known(&mut self) -> &mut Known {
-        self.bed.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.bed.ceiling(pattern)
-    }
-
-    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
-        self.bed.loop_order(pattern)
-    }
-
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        self.bed.progress(what, done, of);
-    }
-
-    fn note(&mut self, text: &str) {
-        self.bed.note(text);
-    }
 }

@@ -14,9 +14,8 @@ use crate::route_tests::{self, ESTABLISH};
 use crate::routing::PeerIndex;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
-use crate::trial::Trial;
+use crate::trial::{Seen, Trial};
 use crate::trial_count::TrialCount;
-use drophammer_model::beside::OtherTraffic;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
@@ -25,7 +24,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{AddressRange, Family, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, Load, TrialSpec};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -115,10 +114,7 @@ const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods, and what sti
 /// Result of one flood.
 struct Found {
     target: Target,
-    result: TrialResult,
-    answered: Vec<Answered>,
-    /// Received frames other than test frames; `None` on a testbed that does not see them.
-    other: Option<OtherTraffic>,
+    seen: Seen,
     /// Number of sessions, and the causes of those that went down; `None` without BGP.
     sessions: Option<(usize, Vec<String>)>,
 }
@@ -132,8 +128,8 @@ impl Method for Flood {
         TABLE.begin(outcome);
         note(
             outcome,
-            "Each flood is offered twice: once while the router is asked, once while what comes back is counted. ICMP errors are those of the second \
-             trial; routers limit how many they send. Rates are frames per second per sending port.",
+            "The router is asked during each flood and after it. Routers limit how many ICMP errors they send. Rates are frames per second per \
+             sending port.",
         );
         let peers = speakers(bed, params, outcome)?;
         for_each_pattern(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
@@ -145,7 +141,7 @@ impl Method for Flood {
                 bed.progress(&format!("flood, {}", pattern.size_text()), index * targets.len() as u32 + at as u32, of);
                 match flood(bed, pattern, params, &peers, *target) {
                     Ok(found) => {
-                        note_unasked(outcome, params, &found.answered);
+                        note_unasked(outcome, params, &found.seen.answered);
                         write(outcome, pattern, &found);
                     }
                     Err(TestError::Unfit(why)) => {
@@ -169,8 +165,8 @@ impl Method for Flood {
 
     fn estimate(&self, params: &Params) -> Duration {
         let floods = (FRAME_SIZES.get(params).len() * TARGETS.get(params).len()) as f64;
-        let each_s = 2.0 * TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params);
-        Duration::from_secs_f64(each_s * floods + beside_s(params, 2.0 * floods, 1.0))
+        let each_s = TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params);
+        Duration::from_secs_f64(each_s * floods + beside_s(params, floods, 1.0))
     }
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
@@ -190,7 +186,7 @@ impl Method for Flood {
     }
 
     fn trials(&self, params: &Params, _: usize) -> Option<TrialCount> {
-        Some(TrialCount::exactly(2 * TARGETS.get(params).len() * FRAME_SIZES.get(params).len()))
+        Some(TrialCount::exactly(TARGETS.get(params).len() * FRAME_SIZES.get(params).len()))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -199,7 +195,7 @@ impl Method for Flood {
     }
 }
 
-/// Runs both trials of one flood, after bringing up the sessions of `peers`.
+/// Runs one flood, after bringing up the sessions of `peers`.
 fn flood(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -208,19 +204,17 @@ fn flood(
     target: Target,
 ) -> Result<Found, TestError> {
     if peers.is_empty() {
-        let (result, answered, other) = both(bed, pattern, params, target)?;
-        return Ok(Found { target, result, answered, other, sessions: None });
+        return Ok(Found { target, seen: offered(bed, pattern, params, target)?, sessions: None });
     }
     // The sessions came up before: if the router no longer brings them up, a flood has harmed it.
     let flooded = match route_tests::establish(bed, peers, params) {
-        Ok(_) => both(bed, pattern, params, target),
+        Ok(_) => offered(bed, pattern, params, target),
         Err(TestError::Failed(why)) => Err(TestError::Failed(format!("before the flood to {target}: {why}"))),
         Err(other) => Err(other),
     };
     let lost = bed.routing().map(|routing| route_tests::losses(routing, peers));
     route_tests::clear(bed, &flooded.as_ref().map(drop).map_err(Clone::clone), ESTABLISH.get(params))?;
-    let (result, answered, other) = flooded?;
-    Ok(Found { target, result, answered, other, sessions: Some((peers.len(), lost?)) })
+    Ok(Found { target, seen: flooded?, sessions: Some((peers.len(), lost?)) })
 }
 
 /// One session of each port and family; none for a suite without BGP. If the router brings no session up, there is a
@@ -249,32 +243,21 @@ fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Re
     }
 }
 
-type Flooded = (TrialResult, Vec<Answered>, Option<OtherTraffic>);
-
-fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Flooded, TestError> {
+/// Floods the target while the router is asked, and what comes back is counted.
+fn offered(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Seen, TestError> {
     let inquiry = Inquiry {
         questions: MANAGEMENT.get(params),
         interval: INTERVAL.get(params),
         afterwards: AFTERWARDS.get(params),
     };
-    let spec_of = |bed: &mut dyn Testbed, limit: FrameRate, what: &str| {
-        let purpose = format!("flood {} to {target}: {what}", pattern.size);
+    let flood = |bed: &mut dyn Testbed, limit: FrameRate| {
+        let purpose = format!("flood {} to {target}", pattern.size);
         let load = Load::Maximum { limit_pps: limit.pps() };
         let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
-        aimed(spec, bed.ports(), target)
+        let spec = aimed(spec, bed.ports(), target)?;
+        bed.run(&Trial { ask: Some(inquiry.clone()), extra: Some(Vec::new()), ..Trial::new(spec) })
     };
-    let ((result, answered), limit) = at_maximum(bed, pattern, |bed, limit| {
-        let spec = spec_of(bed, limit, "asked")?;
-        let seen = bed.run(&Trial { ask: Some(inquiry.clone()), ..Trial::new(spec) })?;
-        Ok((seen.result, seen.answered))
-    })?;
-    bed.settle(PAUSE.get(params))?;
-    let spec = spec_of(bed, limit, "counted")?;
-    match bed.run(&Trial { extra: Some(Vec::new()), ..Trial::new(spec) }) {
-        Ok(seen) => Ok((result, answered, seen.other)),
-        Err(TestError::NotApplicable(_)) => Ok((result, answered, None)),
-        Err(other) => Err(other),
-    }
+    Ok(at_maximum(bed, pattern, flood)?.0)
 }
 
 /// Addresses to which a router has no route except a default route: documentation (RFC 5737, RFC 3849).
@@ -331,7 +314,7 @@ fn holds((network, length): (IpAddr, u8), address: IpAddr) -> bool {
 }
 
 fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
-    let Found { target, result, answered, other, sessions } = found;
+    let Found { target, seen: Seen { result, answered, other, .. }, sessions } = found;
     let mut marks = Vec::new();
     if *target != Target::Forwarded && result.received() > 0 {
         marks.push(format!("forwarded {} frames that must not be forwarded", result.received()));

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test program uses its part
 
 use drophammer_methods::{CountersSeen, Facts, Known, Method, PortView, Seen, TestError, Testbed, Trial};
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::echo::EchoTimes;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
@@ -271,7 +272,11 @@ impl Testbed for Fake {
 
     /// A router whose frame counters are right, and which answers within a millisecond.
     fn attempt(&mut self, trial: &Trial, _: u32) -> Result<Seen, TestError> {
-        if trial.extra.is_some() || trial.routers.is_some() || trial.reset.is_some() || trial.joint {
+        if trial.extra.as_ref().is_some_and(|extra| !extra.is_empty())
+            || trial.routers.is_some()
+            || trial.reset.is_some()
+            || trial.joint
+        {
             return Err(TestError::NotApplicable("this testbed sends test frames only".into()));
         }
         self.asked += 1;
@@ -302,6 +307,7 @@ impl Testbed for Fake {
         Ok(Seen {
             answered: trial.ask.iter().flat_map(|ask| &ask.questions).map(answered).collect(),
             echoes: vec![Some(times); trial.echo.len()],
+            other: trial.extra.as_ref().map(|_| OtherTraffic::default()),
             counters: trial.counters.map(|_| self.counters(spec, &result)),
             ..result.into()
         })

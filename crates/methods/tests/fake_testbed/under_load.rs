@@ -85,6 +85,6 @@ fn a_size_without_one_of_its_floods_is_not_finished() {
     };
     let late = || Err(TestError::Unfit(vec!["late".into()]));
     assert_eq!(flooded(None), (3, 3, 0, Ok(())));
-    assert_eq!(flooded(Some(" to own:")), (2, 3, 1, late()));
+    assert_eq!(flooded(Some(" to own")), (2, 3, 1, late()));
     assert_eq!(flooded(Some("flood 64")), (0, 3, 3, late()));
 }

@@ -61,10 +61,9 @@ fn sessions_are_looked_at_where_there_are_any() {
     assert_eq!(cell(&without, "flood", 0, "sessions"), None);
 }
 
-/// A device that sends no KEEPALIVE on sessions that are up, under floods of 4.2 s: two trials of 2 s, and 200 ms of
-/// questions behind the first. The sessions come up before each flood.
+/// A device that sends no KEEPALIVE on sessions that are up, under floods of 4 s and 200 ms of questions behind each. The sessions come up before each flood.
 fn silent(hold_s: u32) -> Outcome {
-    let test = "frame_sizes: [64], direction: unidirectional, pause: 1 ms, trial_duration: 2 s, ask_every: 500 ms, ask_after: 200 ms";
+    let test = "frame_sizes: [64], direction: unidirectional, pause: 1 ms, trial_duration: 4 s, ask_every: 500 ms, ask_after: 200 ms";
     let text = format!(
         "suite: silent\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, bgp_hold_silence: true}}\nports:\n  - \
          {{name: p1, speed: 10 Mbit/s}}\n  - {{name: p2, speed: 10 Mbit/s}}\nbgp: {{hold_time: {hold_s} s}}\ntests:\n  - flood: {{{test}}}\n"

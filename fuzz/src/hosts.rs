@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
             }
             1 => {
                 let family = if input.flag() { Family::Ipv4 } else { Family::Ipv6 };
-                pings += u64::from(host.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok());
+                pings += u64::from(host.command(now, "ping", &Command::Ping(Echo::gateway(family))).is_ok());
             }
             _ => {
                 let frame = frame(&mut input, &stations);

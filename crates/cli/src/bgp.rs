@@ -10,6 +10,7 @@ use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::routes::Routes;
 use drophammer_port::{Backend, PortError};
+use drophammer_rig::RigError;
 use drophammer_testbed::speaker::{Speaker, SpeakerConfig, Told};
 use job::Job;
 use serde_json::{Value, json};
@@ -59,6 +60,12 @@ struct Failure {
 
 impl From<PortError> for Failure {
     fn from(e: PortError) -> Failure {
+        Failure { exit: Exit::Environment, text: e.to_string() }
+    }
+}
+
+impl From<RigError> for Failure {
+    fn from(e: RigError) -> Failure {
         Failure { exit: Exit::Environment, text: e.to_string() }
     }
 }

@@ -190,7 +190,7 @@ fn listed(text: &str) -> Vec<usize> {
 fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     let stopped = || stop.load(Ordering::Relaxed);
     rig.serve(ANSWER, &mut |_, hosts| hosts.unresolved().is_none() || stopped()).map_err(Failure::environment)?;
-    match rig.hosts.unresolved() {
+    match rig.unresolved() {
         None => Ok(()),
         Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
         Some(at) => Err(Failure::environment(job.unanswered(&at))),
@@ -242,7 +242,7 @@ fn blast(
     // Where a port failed, the frames until then are shown before the error.
     let counted = result.as_ref().ok().cloned().or_else(|| rig.cut_off().map(|counted| *counted));
     let sent = told.iter_mut().enumerate().map(|(port, told)| {
-        let all = rig.hosts.sent(port).frames;
+        let all = rig.hosts().sent(port).frames;
         all - std::mem::replace(told, all)
     });
     let sent: Vec<u64> = sent.collect();
@@ -255,9 +255,9 @@ fn blast(
 
 /// Drives the traffic to its end; returns its result, and what else came in meanwhile.
 fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, RigError>, OtherTraffic) {
-    rig.hosts.observe(rig.now(), &TestTraffic::of_run(SEED), 0, Vec::new());
+    rig.observe(&TestTraffic::of_run(SEED), 0, Vec::new());
     let result = rig.finish(stopped);
-    let others = rig.hosts.observed(rig.now());
+    let others = rig.observed();
     (result, others)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`device::Device`] is what a DUT sees on one of its links: a link layer with MAC address and VLAN tags, addresses, a gateway, TCP and
 //! a list of protocols. [`device::Devices`] are the devices of one port. All protocols implement [`protocol::Protocol`]: [`arp`], [`nd`],
-//! [`ping`], [`banner`] and [`bgp`] are the first; [`protocol::PROTOCOLS`] lists all. An [`expectation`] is what a protocol must have
+//! [`ping`], [`banner`] and [`bgp`] are the first; [`protocol::ProtocolConfig`] lists all. An [`expectation`] is what a protocol must have
 //! received, for keys of any type. [`tcp`] is TCP for any number of addresses.
 //!
 //! # Emulated devices

@@ -7,11 +7,16 @@
 //!
 //! Each protocol of this crate has a folder with the following files, as far as they apply: `mod.rs` (the protocol), `config.rs`,
 //! `session.rs` (the state machine of one session), `database.rs` (its learned state), `timers.rs`, `tests.rs`. A new protocol needs
-//! a folder and a line in [`PROTOCOLS`].
+//! a folder and a variant of [`ProtocolConfig`], and one of [`Command`] if it has commands of its own.
 
 pub use crate::device::output::Output;
 
+use crate::arp::Arp;
+use crate::banner::{AskBanner, Banner};
+use crate::bgp::{BgpCommand, PeerConfig, Routers};
 use crate::device::DeviceConfig;
+use crate::nd::Nd;
+use crate::ping::{Echo, Ping};
 use crate::tcp::{ConnectionId, ListenerId};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
@@ -21,7 +26,7 @@ use std::net::IpAddr;
 
 /// A protocol on one device.
 pub trait Protocol: Any + Send {
-    /// Its name in [`PROTOCOLS`], and in messages.
+    /// Its name, in commands and messages.
     fn name(&self) -> &'static str;
 
     /// The inputs that it wants. The list must not change after the protocol has been added to a device.
@@ -45,7 +50,7 @@ pub trait Protocol: Any + Send {
     ///
     /// # Errors
     /// [`Refused`] if the protocol does not know the command, or its configuration does not allow it.
-    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused>;
+    fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused>;
 
     /// Its state.
     fn state(&self) -> State;
@@ -134,15 +139,19 @@ pub struct Packet<'a> {
     pub pseudo_sum: u64,
 }
 
-/// A command from the user.
-#[derive(Clone, Copy)]
-pub enum Command<'a> {
+/// A command from the user. Each protocol has its own type for those that no other protocol has.
+#[derive(Clone, Debug)]
+pub enum Command {
     /// Start sending, connect, open sessions.
     Start,
     /// End all sessions in order and stay silent.
     Stop,
-    /// A command specific to this protocol, of a type in its folder.
-    Own(&'a dyn Any),
+    /// Send an echo request.
+    Ping(Echo),
+    /// Ask for a banner.
+    Banner(AskBanner),
+    /// A command of BGP.
+    Bgp(BgpCommand),
 }
 
 /// Why a command or a configuration was refused.
@@ -192,21 +201,37 @@ impl State {
     }
 }
 
-/// Creates a protocol for a device from its configuration.
-pub type Create = fn(&DeviceConfig, &dyn Any) -> Result<Box<dyn Protocol>, Refused>;
-
-/// A kind of protocol.
-pub struct ProtocolKind {
-    /// Its name.
-    pub name: &'static str,
-    /// Description in one line.
-    pub summary: &'static str,
-    /// True if every device has it by default.
-    pub standard: bool,
-    /// Creates one for a device. `config` is of the type that the protocol's folder documents; `()` if it needs none.
-    pub create: Create,
+/// Configuration of a protocol on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProtocolConfig {
+    /// Resolves IPv4 addresses of neighbours on the link, and answers for those of the device.
+    Arp,
+    /// Resolves IPv6 addresses of neighbours on the link, and answers for those of the device.
+    Nd,
+    /// Answers echo requests, and pings the gateway or somebody behind it on command.
+    Ping,
+    /// Asks the gateway's SSH server for its banner on command.
+    Banner,
+    /// BGP-4 speakers that advertise tables of routes and verify those that they receive; at least one.
+    Bgp(Vec<PeerConfig>),
 }
 
-/// All protocols of this crate. Devices poll them in this order.
-pub const PROTOCOLS: &[ProtocolKind] =
-    &[crate::arp::KIND, crate::nd::KIND, crate::ping::KIND, crate::banner::KIND, crate::bgp::KIND];
+impl ProtocolConfig {
+    /// The protocols that every device has. Devices poll them in this order.
+    pub const STANDARD: [ProtocolConfig; 4] =
+        [ProtocolConfig::Arp, ProtocolConfig::Nd, ProtocolConfig::Ping, ProtocolConfig::Banner];
+
+    /// The protocol for `device`. It sends nothing before it is polled, and opens no session before [`Command::Start`].
+    ///
+    /// # Errors
+    /// What the protocol cannot be configured with.
+    pub fn create(&self, device: &DeviceConfig) -> Result<Box<dyn Protocol>, Refused> {
+        Ok(match self {
+            ProtocolConfig::Arp => Box::new(Arp::new(device)),
+            ProtocolConfig::Nd => Box::new(Nd::new(device)),
+            ProtocolConfig::Ping => Box::new(Ping::new(device)),
+            ProtocolConfig::Banner => Box::new(Banner::new(device)),
+            ProtocolConfig::Bgp(peers) => Box::new(Routers::configured(device, peers)?),
+        })
+    }
+}

@@ -56,11 +56,11 @@ impl Protocol for Greeter {
         self.due
     }
 
-    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
+    fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused> {
         match command {
             Command::Start => self.due = Some(now),
             Command::Stop => self.due = None,
-            Command::Own(_) => return Err(Refused::unknown(self.name())),
+            _ => return Err(Refused::unknown(self.name())),
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Configuration of the devices behind the ports of a rig.
 
-use drophammer_emulation::bgp::{PeerConfig, Routers};
+use drophammer_emulation::bgp::PeerConfig;
 use drophammer_emulation::device::{Address, Device, DeviceId, Devices, Tags};
+use drophammer_emulation::protocol::ProtocolConfig;
 use drophammer_emulation::tcp::TcpConfig;
 use drophammer_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,6 +19,8 @@ pub struct Config {
 /// The emulated devices behind one port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
+    /// Name, in messages.
+    pub name: String,
     /// MTU of the link in bytes.
     pub mtu: u32,
     /// The devices, at least one. Test frames leave from the MAC address of the first one and must arrive at it, whatever
@@ -28,9 +31,11 @@ pub struct PortConfig {
     pub dut: Option<MacAddr>,
 }
 
-/// An emulated device, and the routers at its addresses.
+/// An emulated device, and the protocols on it.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
+    /// Name, in messages.
+    pub name: String,
     /// MAC address. Devices with different tags may have the same one.
     pub mac: MacAddr,
     /// VLAN tags of its frames.
@@ -39,8 +44,8 @@ pub struct DeviceConfig {
     pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6 address and gateway.
     pub ipv6: Option<Address<Ipv6Addr>>,
-    /// BGP sessions of the emulated routers. They are not started.
-    pub routers: Vec<PeerConfig>,
+    /// Protocols beyond those that every device has. Their sessions are not started.
+    pub protocols: Vec<ProtocolConfig>,
     /// Further addresses that the device answers for: the first address and the count.
     pub also: Vec<(IpAddr, u32)>,
 }
@@ -62,7 +67,7 @@ impl Config {
         macs.sort_unstable();
         match macs.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
             Some(pair) => {
-                let (mac, first, second) = (pair[0].0, pair[0].1, pair[1].1);
+                let (mac, [first, second]) = (pair[0].0, [pair[0].1, pair[1].1].map(|at| &self.ports[at].name));
                 Err(format!("devices on ports {first} and {second} have the same MAC address, {mac}"))
             }
             None => Ok(()),
@@ -71,9 +76,9 @@ impl Config {
 }
 
 impl PortConfig {
-    /// A device without IP address on a link with this MTU.
-    pub fn new(mac: MacAddr, mtu: u32) -> PortConfig {
-        PortConfig { mtu, devices: vec![DeviceConfig::new(mac)], dut: None }
+    /// A port with a device without IP address on a link with this MTU.
+    pub fn new(name: &str, mac: MacAddr, mtu: u32) -> PortConfig {
+        PortConfig { name: name.into(), mtu, devices: vec![DeviceConfig::new(name, mac)], dut: None }
     }
 
     /// MAC address of test frames.
@@ -90,13 +95,13 @@ impl PortConfig {
     /// If the port has no device, two devices cannot be distinguished, or addresses are invalid.
     pub(crate) fn devices(&self, seed: u64, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
         if self.devices.is_empty() {
-            return Err(format!("port {index} has no device; give it one, without addresses if need be"));
+            return Err(format!("port {} has no device; give it one, without addresses if need be", self.name));
         }
         let mut devices = Devices::new();
         let mut ids = Vec::new();
         for (number, config) in (0..).zip(&self.devices) {
             let seed = seed.wrapping_add(index as u64).wrapping_add(number << 32);
-            let name = format!("port {index}, device {number}");
+            let name = &config.name;
             let device = Device::new(drophammer_emulation::DeviceConfig {
                 tags: config.tags,
                 ipv4: config.ipv4,
@@ -107,8 +112,9 @@ impl PortConfig {
             let id = devices.add(device).map_err(|e| e.to_string())?;
             ids.push(id);
             self.dut.iter().for_each(|mac| devices.fix_gateway(id, *mac));
-            if !config.routers.is_empty() {
-                devices.add_protocol(id, Box::new(Routers::new(seed, config.routers.clone())));
+            for protocol in &config.protocols {
+                let protocol = protocol.create(devices.get(id).config()).map_err(|e| format!("{name}: {e}"))?;
+                devices.add_protocol(id, protocol);
             }
             for (first, count) in &config.also {
                 if !devices.add_addresses(id, *first, *count).map_err(|e| e.to_string())? {
@@ -122,8 +128,32 @@ impl PortConfig {
 
 impl DeviceConfig {
     /// A device without IP address and tags.
-    pub fn new(mac: MacAddr) -> DeviceConfig {
-        DeviceConfig { mac, tags: Tags::NONE, ipv4: None, ipv6: None, routers: Vec::new(), also: Vec::new() }
+    pub fn new(name: &str, mac: MacAddr) -> DeviceConfig {
+        let (tags, protocols, also) = (Tags::NONE, Vec::new(), Vec::new());
+        DeviceConfig { name: name.into(), mac, tags, ipv4: None, ipv6: None, protocols, also }
+    }
+
+    /// Gives the device an address and the gateway of its family, which must be of one family.
+    pub fn set_address(&mut self, address: IpAddr, prefix_len: u8, gateway: IpAddr) {
+        match (address, gateway) {
+            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                self.ipv4 = Some(Address { address, prefix_len, gateway });
+            }
+            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                self.ipv6 = Some(Address { address, prefix_len, gateway });
+            }
+            // Without a gateway of its family, nothing can be sent.
+            _ => {}
+        }
+    }
+
+    /// Its BGP peers.
+    pub fn bgp(&self) -> &[PeerConfig] {
+        let bgp = self.protocols.iter().find_map(|protocol| match protocol {
+            ProtocolConfig::Bgp(peers) => Some(peers.as_slice()),
+            _ => None,
+        });
+        bgp.unwrap_or_default()
     }
 }
 

@@ -1,15 +1,15 @@
 //! The emulated hosts behind the tester's ports, as the packet loop drives them.
 
-use crate::act::{Act, Acts};
+use crate::act::{Act, Acts, protocol_of};
 use crate::config::{Config, PortConfig};
 use crate::metrics::{SessionMetrics, SessionWatch};
 use crate::other::{Extra, Observation};
 use crate::passed::Passed;
-use drophammer_emulation::banner::{self, Banner};
+use drophammer_emulation::banner::Banner;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
-use drophammer_emulation::ping::{self, Ping};
-use drophammer_emulation::protocol::Command;
+use drophammer_emulation::ping::Ping;
+use drophammer_emulation::protocol::{Protocol, Refused};
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
@@ -18,7 +18,6 @@ use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, TestTraffic, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +36,8 @@ struct Host {
     passed: Arc<Passed>,
     /// Counts of frames that are not test frames, while an observation runs.
     other: Option<Box<Observation>>,
+    /// The first command of an event that a protocol has refused.
+    refused: Option<Refused>,
 }
 
 /// Index of a BGP session among all sessions of a rig.
@@ -92,12 +93,12 @@ impl Hosts {
         let host = |(index, port): (usize, &PortConfig)| {
             let (devices, ids) = port.devices(config.seed, index).unwrap_or_else(|e| panic!("{e}"));
             for (device, config) in port.devices.iter().enumerate() {
-                let routers = 0..config.routers.len();
+                let routers = 0..config.bgp().len();
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
             let (sent, received) = Default::default();
-            Host { devices, ids, queue, sent, received, spare, fixed: port.dut, passed, other: None }
+            Host { devices, ids, queue, sent, received, spare, fixed: port.dut, passed, other: None, refused: None }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -138,19 +139,6 @@ impl Hosts {
         self.hosts.get_mut(port)?.routers_mut(device).map(|routers| (routers, router))
     }
 
-    /// Puts `routers` on the first device of a port and adds the addresses of `also` to this device: first address and
-    /// count.
-    ///
-    /// # Panics
-    /// If another device has one of these addresses.
-    pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
-        let Host { devices, ids, .. } = &mut self.hosts[port];
-        for (first, count) in also {
-            devices.add_addresses(ids[0], *first, *count).unwrap_or_else(|e| panic!("{e}"));
-        }
-        devices.add_protocol(ids[0], Box::new(routers));
-    }
-
     /// The routers on the first device of a port, if there are any.
     pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
         self.hosts.get(port)?.routers(0)
@@ -162,10 +150,16 @@ impl Hosts {
     }
 
     /// Runs `act` at `port`. An [`Act::Link`] is ignored: the port switches its link.
-    pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) {
-        if let Some(host) = self.hosts.get_mut(port) {
-            host.run(now, act);
-        }
+    ///
+    /// # Errors
+    /// If the protocol refuses the command.
+    pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) -> Result<(), Refused> {
+        self.hosts.get_mut(port).map_or(Ok(()), |host| host.run(now, act))
+    }
+
+    /// The first command of the events so far that a protocol has refused.
+    pub(crate) fn take_refused(&mut self) -> Option<Refused> {
+        self.hosts.iter_mut().filter_map(|host| host.refused.take()).next()
     }
 
     /// Sets the MAC address of the DUT on `port`, so that no device resolves it.
@@ -316,19 +310,18 @@ impl Host {
             .map_or_else(SessionMetrics::default, |routers| SessionMetrics::of(routers, place.router))
     }
 
-    fn run(&mut self, now: Instant, act: &Act) {
-        let own: Option<(&str, Command<'_>)> = match act {
-            Act::Ping(echo) => Some((ping::NAME, Command::Own(echo))),
-            Act::Banner(ask) => Some((banner::NAME, Command::Own(ask))),
-            _ => None,
-        };
-        if let Some((protocol, command)) = own {
-            // A device without an address of this family has no gateway to send to: it counts no request.
-            let _ = self.devices.command(now, self.ids[0], protocol, &command);
-        }
-        let Some(device) = act.device() else { return };
-        if let Some(routers) = self.routers_mut(device) {
-            act.run(now, routers);
+    fn run(&mut self, now: Instant, act: &Act) -> Result<(), Refused> {
+        let Act::Device { device, command } = act else { return Ok(()) };
+        let missing =
+            || Refused::new("device", format!("the port has {} devices, and no number {device}", self.ids.len()));
+        let id = *self.ids.get(*device).ok_or_else(missing)?;
+        match protocol_of(command) {
+            Some(protocol) => self.devices.command(now, id, protocol, command),
+            None => {
+                let sessions = |protocol: &dyn Protocol| (protocol.state().sessions > 0).then_some(protocol.name());
+                let names: Vec<&str> = self.devices.get(id).protocols().filter_map(sessions).collect();
+                names.into_iter().try_for_each(|name| self.devices.command(now, id, name, command))
+            }
         }
     }
 
@@ -472,7 +465,11 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
             own = true;
             match act {
                 Act::Link(up) => self.links.push((*port, *up)),
-                act => host.run(now, act),
+                act => {
+                    if let Err(refused) = host.run(now, act) {
+                        host.refused.get_or_insert(refused);
+                    }
+                }
             }
         }
         Ok(own)

@@ -12,14 +12,18 @@
 
 use crate::act::Act;
 use crate::config::Config;
-use crate::hosts::{Hosts, SessionIndex};
+use crate::hosts::{Hosts, SessionIndex, Unresolved};
 use crate::metrics::Metrics;
+use crate::other::Extra;
 use crate::ports::Ports;
+use drophammer_emulation::bgp::Routers;
+use drophammer_emulation::protocol::Refused;
 use drophammer_model::Instant;
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
-use drophammer_port::PortError;
+use drophammer_port::{PortError, PortInfo};
 use drophammer_traffic::{
-    FlowSelect, LaneError, Live, Plan, PlanError, Timing, Traffic, TransmitAction, TransmitError, merge,
+    FlowSelect, LaneError, Live, Plan, PlanError, TestTraffic, Timing, Traffic, TransmitAction, TransmitError, merge,
 };
 use std::time::Duration;
 
@@ -47,6 +51,9 @@ pub enum RigError {
     /// Flows cannot be started or stopped.
     #[error(transparent)]
     Transmit(#[from] TransmitError),
+    /// A protocol of an emulated device refuses a command.
+    #[error(transparent)]
+    Refused(#[from] Refused),
 }
 
 impl From<LaneError> for RigError {
@@ -97,9 +104,9 @@ struct Running {
 /// thread does not drive it, except frames that the kernel generates.
 pub struct Rig {
     /// Ports with their clock.
-    pub ports: Ports,
+    ports: Ports,
     /// Emulated hosts and routers, one host per port.
-    pub hosts: Hosts,
+    hosts: Hosts,
     running: Option<Running>,
     /// Start of the traffic that ended last.
     started: Option<Instant>,
@@ -164,14 +171,89 @@ impl Rig {
     /// Runs `act` at `port` at once.
     ///
     /// # Errors
-    /// [`PortError::Link`] if the link cannot be switched.
-    pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), PortError> {
+    /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`].
+    pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), RigError> {
         if let Act::Link(up) = act {
-            return self.ports.get(port).set_link(*up);
+            return Ok(self.ports.get(port).set_link(*up)?);
         }
         let now = self.now();
-        self.hosts.run(now, port, act);
-        Ok(())
+        Ok(self.hosts.run(now, port, act)?)
+    }
+
+    /// The ports and the devices, for code that drives both itself.
+    pub fn parts(&mut self) -> (&mut Ports, &mut Hosts) {
+        (&mut self.ports, &mut self.hosts)
+    }
+
+    /// The emulated devices, to look at.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// The first device that has not resolved the address of the DUT.
+    pub fn unresolved(&self) -> Option<Unresolved> {
+        self.hosts.unresolved()
+    }
+
+    /// Number of BGP sessions; see [`Hosts::sessions`].
+    pub fn sessions(&self) -> usize {
+        self.hosts.sessions()
+    }
+
+    /// The routers that the session belongs to, and its index among them.
+    pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
+        self.hosts.session(session)
+    }
+
+    /// Like [`Rig::session`], but mutable.
+    pub fn session_mut(&mut self, session: SessionIndex) -> Option<(&mut Routers, usize)> {
+        self.hosts.session_mut(session)
+    }
+
+    /// Forgets the results of pings and of requests for banners; see [`Hosts::forget_pings`] and [`Hosts::forget_banners`].
+    pub fn forget_answers(&mut self) {
+        self.hosts.forget_pings();
+        (0..self.ports.len()).for_each(|port| self.hosts.forget_banners(port));
+    }
+
+    /// Counts, from now on, received frames that are not test frames of `test`, and sends `extra`, whose marks carry `key`.
+    pub fn observe(&mut self, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
+        let now = self.now();
+        self.hosts.observe(now, test, key, extra);
+    }
+
+    /// Ends [`Rig::observe`] and returns its counts.
+    pub fn observed(&mut self) -> OtherTraffic {
+        let now = self.now();
+        self.hosts.observed(now)
+    }
+
+    /// What is known of a port.
+    pub fn port(&self, index: PortIndex) -> &PortInfo {
+        self.ports.info(index)
+    }
+
+    /// Whether the link of a port has carrier.
+    ///
+    /// # Errors
+    /// Those of the port.
+    pub fn has_carrier(&mut self, index: PortIndex) -> Result<bool, PortError> {
+        self.ports.get(index).has_carrier()
+    }
+
+    /// Bytes of the largest frame, FCS not included, that a port sends.
+    pub fn largest_frame(&mut self, index: PortIndex) -> usize {
+        self.ports.get(index).largest_frame()
+    }
+
+    /// True if the ports have a clock of virtual time.
+    pub fn is_virtual(&self) -> bool {
+        self.ports.clock().is_virtual()
+    }
+
+    /// Processors of the tester beyond that of the calling thread; see [`Ports::further_processors`].
+    pub fn further_processors(&self) -> &[usize] {
+        self.ports.further_processors()
     }
 
     /// Serves the emulated devices for `time`, or until `enough` returns true; it is called whenever the devices may have changed.
@@ -267,6 +349,9 @@ impl Rig {
                 if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
                     self.cut_off = Some(Box::new(merge(&traffic.reports())));
                     return Err(e.into());
+                }
+                if let Some(refused) = hosts.take_refused() {
+                    return Err(refused.into());
                 }
                 if traffic.is_over() {
                     self.started = traffic.started();

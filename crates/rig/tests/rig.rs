@@ -1,13 +1,13 @@
 //! A rig without a DUT: its two ports are connected to each other.
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
+use drophammer_emulation::bgp::{BgpCommand, NextHops, Packing, PeerConfig, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, Rig, RigError, Select, Timing,
-    Transmit, TransmitAction, TrialKeys, host_mac,
+    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, ProtocolConfig, Rig, RigError,
+    Select, Timing, Transmit, TransmitAction, TrialKeys, host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
 use std::net::Ipv4Addr;
@@ -22,9 +22,9 @@ const LONG: Duration = Duration::from_secs(60);
 fn config() -> Config {
     let port = |i: usize| {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
-        let mut port = PortConfig::new(host_mac(5, i), 1_500);
+        let mut port = PortConfig::new("port", host_mac(5, i), 1_500);
         port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        port.devices[0].routers = vec![PeerConfig {
+        port.devices[0].protocols = vec![ProtocolConfig::Bgp(vec![PeerConfig {
             address: address.into(),
             dut: gateway.into(),
             asn: 65_001 + i as u32,
@@ -35,7 +35,7 @@ fn config() -> Config {
             next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
             passive: i == 1,
             protection: Default::default(),
-        }];
+        }])];
         port
     };
     Config { seed: 5, ports: vec![port(0), port(1)] }
@@ -54,7 +54,7 @@ fn rig_of(queues: u32, threads: usize) -> Rig {
     assert_eq!((ports.len(), ports.queues(), ports.layout().lanes()), (2, 2 * queues as usize, threads));
     let mut rig = Rig::new(ports, &config());
     rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
-    assert_eq!(rig.hosts.unresolved(), None, "the hosts find each other by ARP");
+    assert_eq!(rig.unresolved(), None, "the hosts find each other by ARP");
     rig
 }
 
@@ -130,16 +130,10 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         }
     }
     let range = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 1_000, 1, AttributePattern::internet(1)).unwrap();
-    let advertise = Act::Advertise {
-        device: 0,
-        router: 0,
-        advertise: true,
-        routes: Arc::new(Routes::Range(range)),
-        part: 0..1_000,
-        packing: Packing::default(),
-    };
+    let (routes, packing) = (Arc::new(Routes::Range(range)), Packing::default());
+    let advertise = Act::bgp(0, BgpCommand::Advertise { peer: 0, routes, part: 0..1_000, packing });
     let before = rig.metrics();
-    let watch = rig.hosts.watch();
+    let watch = rig.hosts().watch();
     assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");
     rig.command(0, &advertise).unwrap();
     // Another thread watches the routes arrive while this one drives.
@@ -308,7 +302,7 @@ fn what_cannot_be_is_refused() {
     let mut twins = config();
     twins.ports[1].devices[0].mac = twins.ports[0].mac();
     let error = rig.apply(&twins).unwrap_err().to_string();
-    assert!(error.contains("ports 0 and 1 have the same MAC address"), "{error}");
+    assert!(error.contains("have the same MAC address"), "{error}");
     let one = Config { seed: 5, ports: config().ports[..1].to_vec() };
     assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, and there are 2"));
     rig.apply(&config()).unwrap();

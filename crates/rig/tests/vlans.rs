@@ -6,8 +6,8 @@ use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Deviation, Header, 
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Action, Address, Config, DeviceConfig, Event, PortConfig, Ports, Rig, RigError, RouterPlace, Select, Tag, Tags,
-    Timing, TrialKeys, Unresolved, host_mac,
+    Action, Address, Config, DeviceConfig, Event, PortConfig, Ports, ProtocolConfig, Rig, RigError, RouterPlace,
+    Select, Tag, Tags, Timing, TrialKeys, Unresolved, host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,11 +36,11 @@ fn config() -> Config {
         tags: tags(number),
         ipv4: Some(Address { address: ipv4(port, number), prefix_len: 24, gateway: ipv4(port ^ 1, number) }),
         ipv6: Some(Address { address: ipv6(port, number), prefix_len: 64, gateway: ipv6(port ^ 1, number) }),
-        ..DeviceConfig::new(host_mac(5, port))
+        ..DeviceConfig::new(&format!("p{port}.{number}"), host_mac(5, port))
     };
     let port = |port: usize| PortConfig {
         devices: (0..3).map(|number| device(port, number)).collect(),
-        ..PortConfig::new(host_mac(5, port), 1_500)
+        ..PortConfig::new(&format!("p{port}"), host_mac(5, port), 1_500)
     };
     Config { seed: 5, ports: vec![port(0), port(1)] }
 }
@@ -56,7 +56,7 @@ fn rig(config: &Config) -> Rig {
 fn resolved(config: &Config) -> Rig {
     let mut rig = rig(config);
     rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
-    assert_eq!(rig.hosts.unresolved(), None, "all devices find their gateways");
+    assert_eq!(rig.unresolved(), None, "all devices find their gateways");
     rig
 }
 
@@ -98,7 +98,7 @@ fn timing() -> Timing {
 #[test]
 fn every_device_resolves_its_gateway_and_flows_take_its_address() {
     let mut rig = resolved(&config());
-    for (port, neighbour) in rig.hosts.neighbours().iter().enumerate() {
+    for (port, neighbour) in rig.hosts().neighbours().iter().enumerate() {
         let other = Some(host_mac(5, port ^ 1));
         assert_eq!((neighbour.mac, neighbour.device_ipv4, neighbour.device_ipv6), (host_mac(5, port), other, other));
         let vlans: Vec<_> = neighbour.vlans.iter().map(|v| (&v.vids[..], v.device_ipv4, v.device_ipv6)).collect();
@@ -137,7 +137,7 @@ fn test_frames_behind_tags_need_the_address_of_the_port() {
     let mut also = config.ports[1].devices[1].clone();
     (also.mac, also.ipv4, also.ipv6) = (host_mac(5, 1), None, None);
     config.ports[1].devices.push(also);
-    let neighbours = resolved(&config).hosts.neighbours();
+    let neighbours = resolved(&config).hosts().neighbours();
     assert_eq!(neighbours[1].vlans[0].mac, host_mac(5, 1));
 }
 
@@ -149,7 +149,7 @@ fn a_device_whose_gateway_is_silent_is_named() {
     let mut rig = rig(&config);
     let first = Unresolved { port: 0, tags: silent.tags };
     rig.serve(LONG, &mut |_, hosts| hosts.unresolved() == Some(first)).unwrap();
-    assert_eq!(rig.hosts.unresolved(), Some(first));
+    assert_eq!(rig.unresolved(), Some(first));
     assert_eq!(first.tags.to_string(), "VLANs 100.200");
     // Traffic without these tags can be sent; traffic with them cannot.
     let refused = rig.start_traffic(&trial(vec![flow(2, 2)]), &timing(), vec![]);
@@ -167,7 +167,7 @@ fn a_fixed_address_of_the_dut_holds_for_all_devices() {
         }
     }
     let mut rig = rig(&config);
-    assert_eq!(rig.hosts.unresolved(), None);
+    assert_eq!(rig.unresolved(), None);
     let result = rig.trial(&trial((0..3).map(|n| flow(n, n)).collect()), &timing(), vec![], &|| false).unwrap();
     assert_eq!((result.offered(), result.lost()), (600, 0));
 }
@@ -177,7 +177,7 @@ fn sessions_run_behind_tags() {
     let mut config = config();
     for (port, number) in [(0, 0), (0, 2), (1, 0), (1, 2)] {
         let (address, dut) = (ipv4(port, number), ipv4(port ^ 1, number));
-        config.ports[port].devices[number].routers = vec![PeerConfig {
+        config.ports[port].devices[number].protocols = vec![ProtocolConfig::Bgp(vec![PeerConfig {
             address: address.into(),
             dut: dut.into(),
             asn: 65_001 + port as u32,
@@ -188,10 +188,10 @@ fn sessions_run_behind_tags() {
             next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
             passive: port == 1,
             protection: Default::default(),
-        }];
+        }])];
     }
     let mut rig = resolved(&config);
-    let places: Vec<_> = (0..rig.hosts.sessions()).map(|session| rig.hosts.place(session)).collect();
+    let places: Vec<_> = (0..rig.sessions()).map(|session| rig.hosts().place(session)).collect();
     let place = |port, device| RouterPlace { port, device, router: 0 };
     assert_eq!(places, [place(0, 0), place(0, 2), place(1, 0), place(1, 2)]);
     // No untagged session is started.
@@ -219,12 +219,12 @@ fn devices_that_cannot_be_told_apart_are_refused() {
         config.check(2).unwrap_err()
     };
     let twins = refused(|config| config.ports[1].devices[2].tags = config.ports[1].devices[1].tags);
-    assert!(twins.contains("port 1, device 1") && twins.contains("port 1, device 2"), "{twins}");
+    assert!(twins.contains("`p1.1` and `p1.2`"), "{twins}");
     assert!(twins.contains("VLAN 100"), "{twins}");
     let same = refused(|config| config.ports[1].devices[2].mac = config.ports[0].mac());
-    assert!(same.contains("ports 0 and 1 have the same MAC address"), "{same}");
+    assert!(same.contains("ports p0 and p1 have the same MAC address"), "{same}");
     let none = refused(|config| config.ports[0].devices.clear());
-    assert!(none.contains("port 0 has no device"), "{none}");
+    assert!(none.contains("port p0 has no device"), "{none}");
     let many = refused(|config| config.ports[0].devices[0].also = vec![(Ipv4Addr::BROADCAST.into(), 2)]);
     assert!(many.contains("cannot have 2 addresses from 255.255.255.255 on"), "{many}");
     assert_eq!(config().check(2), Ok(()));

@@ -15,14 +15,14 @@ mod common;
 #[path = "../tests/common/wired.rs"]
 mod wired;
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, Routers, State};
+use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
 use drophammer_lab::{Lab, LabOptions, Netns};
 use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_rig::{Hosts, Ports, Rig};
+use drophammer_rig::{Hosts, Ports, ProtocolConfig, Rig};
 use drophammer_testbed::config::{hosts, joined_in_pairs};
 use drophammer_testbed::{real, route_ceiling};
 use drophammer_wire::bgp::AfiSafi;
@@ -123,7 +123,6 @@ impl Bench {
         let clock = SystemClock::start();
         let port = AfPacket::open("b0", clock).map_err(text)?;
         let mut ports = Ports::real(vec![Box::new(port)], clock, &[]);
-        let mut hosts = Hosts::new(&hosts(&self.suite.ports[..1], &[Family::Ipv4], SEED));
         let peer = PeerConfig {
             address: self.router.into(),
             dut: self.kernel.into(),
@@ -136,7 +135,9 @@ impl Bench {
             passive: false,
             protection: Default::default(),
         };
-        hosts.set_routers(0, Routers::new(SEED, vec![peer]), &[]);
+        let mut config = hosts(&self.suite.ports[..1], &[Family::Ipv4], SEED);
+        config.ports[0].devices[0].protocols.push(ProtocolConfig::Bgp(vec![peer]));
+        let mut hosts = Hosts::new(&config);
         let mut until = |hosts: &mut Hosts, what: &str, enough: &dyn Fn(&Hosts) -> bool| {
             let end = ports.clock().now() + LIMIT;
             ports.serve(hosts, end, &mut |_, hosts| enough(hosts)).map_err(text)?;

@@ -27,8 +27,8 @@ struct OverLink {
 impl OverLink {
     fn act(self) -> Act {
         match self.question {
-            Question::Ssh => Act::Banner(AskBanner(self.family)),
-            _ => Act::Ping(Echo::gateway(self.family)),
+            Question::Ssh => Act::banner(AskBanner(self.family)),
+            _ => Act::ping(Echo::gateway(self.family)),
         }
     }
 
@@ -93,8 +93,7 @@ impl TestSetup<'_> {
             planned.acts.push(vec![(PORT, asked.act())]);
         }
         let beside = self.routing.bench.device.ask(&inquiry.questions, inquiry.interval).map_err(failed)?;
-        self.rig().hosts.forget_pings();
-        self.rig().hosts.forget_banners(PORT);
+        self.rig().forget_answers();
         let begin = self.mark(&over_link);
         Ok(Questions { over_link, begin, beside })
     }
@@ -106,8 +105,7 @@ impl TestSetup<'_> {
         let mut asked = Duration::ZERO;
         while asked < inquiry.afterwards {
             for question in &over_link {
-                let now = self.rig().now();
-                self.rig().hosts.run(now, PORT, &question.act());
+                self.rig().command(PORT, &question.act()).map_err(|e| TestError::Failed(e.to_string()))?;
             }
             self.settle(inquiry.interval)?;
             asked += inquiry.interval;
@@ -123,7 +121,7 @@ impl TestSetup<'_> {
         });
         let mut answered: Vec<Answered> = answered.collect();
         // Drops questions that are still unanswered.
-        self.rig().hosts.forget_banners(PORT);
+        self.rig().forget_answers();
         answered.extend(beside.into_iter().map(|asking| beside_ports(asking, over)));
         Ok(answered)
     }
@@ -144,14 +142,14 @@ impl TestSetup<'_> {
 
     fn mark(&mut self, over_link: &[OverLink]) -> Mark {
         let rig = self.rig();
-        Mark { at: rig.now(), asked: over_link.iter().map(|asked| asked.asked(&rig.hosts)).collect() }
+        Mark { at: rig.now(), asked: over_link.iter().map(|asked| asked.asked(rig.hosts())).collect() }
     }
 
     /// Waits until all questions from `begin` to `last` are answered, or their time is over.
     fn await_answers(&mut self, over_link: &[OverLink], begin: &Mark, last: &Mark) -> Result<(), TestError> {
         let deadline = self.rig().now() + PATIENCE;
         loop {
-            let hosts = &self.rig().hosts;
+            let hosts = self.rig().hosts();
             let waits = over_link.iter().enumerate().any(|(index, asked)| {
                 let since = asked.answered(hosts).into_iter().filter(|(at, _)| *at >= begin.at).count() as u64;
                 since < last.asked[index] - begin.asked[index]
@@ -165,7 +163,7 @@ impl TestSetup<'_> {
 
     /// Answers to the questions at `index` of the marks that were asked between two marks.
     fn answers(&self, asked: OverLink, index: usize, from: &Mark, to: &Mark) -> Answers {
-        let times = asked.answered(&self.routing.bench.rig.hosts).into_iter();
+        let times = asked.answered(self.routing.bench.rig.hosts()).into_iter();
         let times = times.filter(|(at, _)| from.at <= *at && *at < to.at).map(|(_, took)| took).collect();
         Answers { asked: to.asked[index] - from.asked[index], times }
     }

@@ -126,11 +126,11 @@ impl<'a> Bench<'a> {
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
                 labels: p.labels.clone(),
                 pushed: p.pushed.clone(),
-                largest_frame: rig.ports.get(index).largest_frame() + extra::FCS,
+                largest_frame: rig.largest_frame(index) + extra::FCS,
                 routed: BTreeMap::new(),
             })
             .collect();
-        let backend = if rig.ports.is_empty() { "" } else { rig.ports.info(0).backend };
+        let backend = if ports.is_empty() { "" } else { rig.port(0).backend };
         let facts = Facts { ports: views, backend, system: device.system().cloned(), ..Facts::default() };
         let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
@@ -172,7 +172,7 @@ impl<'a> Bench<'a> {
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         let deadline = self.rig.now() + READY;
         let mut port_failure = None;
-        while let Some(Unresolved { port, tags }) = self.rig.hosts.unresolved() {
+        while let Some(Unresolved { port, tags }) = self.rig.unresolved() {
             if self.rig.now() > deadline {
                 let mut name = self.facts.ports[port].name.clone();
                 if !tags.as_slice().is_empty() {
@@ -271,15 +271,13 @@ impl<'a> Bench<'a> {
         self.serve(Duration::ZERO)?;
         self.begin_observation(Vec::new());
         let served = self.serve(time);
-        let now = self.rig.now();
-        let seen = self.rig.hosts.observed(now);
+        let seen = self.rig.observed();
         served?;
         Ok(seen)
     }
 
     pub(crate) fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {
-        let (now, test) = (self.rig.now(), TestTraffic::of_run(self.session.seed));
-        self.rig.hosts.observe(now, &test, self.extra_key, extra);
+        self.rig.observe(&TestTraffic::of_run(self.session.seed), self.extra_key, extra);
     }
 
     /// Attempt number `attempt` at a trial, judged and stored; at event i the devices perform `acts[i]`. `amend` corrects
@@ -321,7 +319,7 @@ impl<'a> Bench<'a> {
 
     /// Frames that the emulated devices of all ports have sent.
     fn sent_beside(&self) -> u64 {
-        (0..self.ports.len()).map(|port| self.rig.hosts.sent(port).frames).sum()
+        (0..self.ports.len()).map(|port| self.rig.hosts().sent(port).frames).sum()
     }
 
     /// One attempt, judged but not stored; at event i the routers perform `acts[i]`.
@@ -348,8 +346,7 @@ impl<'a> Bench<'a> {
         if self.extra.is_some() {
             // Answers to the last extra frames may be under way: the trial ended when its test frames were back.
             let late = if outcome.is_ok() { self.serve(Duration::from_secs_f64(spec.drain_s)) } else { Ok(()) };
-            let now = self.rig.now();
-            self.other = self.rig.hosts.observed(now);
+            self.other = self.rig.observed();
             match late {
                 Err(Failure::Port(e)) => outcome = Err(RigError::Port(e)),
                 other => other?,

@@ -44,8 +44,7 @@ impl TestSetup<'_> {
         });
         // Ends the observation even if the trial failed.
         let bench = &mut self.routing.bench;
-        let now = bench.rig.now();
-        let other = bench.rig.hosts.observed(now);
+        let other = bench.rig.observed();
         let Some((result, still)) = result.zip(settled) else { return Ok(None) };
         let Still { counters: after, grew, since } = still?;
         let cpu = cpu_of_load(&start, &since, &self.now_with_cpu(), result.sending_s);

@@ -3,7 +3,7 @@
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
 use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Address, Config, DeviceConfig, Tag, Tags, host_mac};
+use drophammer_rig::{Config, DeviceConfig, ProtocolConfig, Tag, Tags, host_mac};
 use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,10 +12,12 @@ use std::net::{IpAddr, Ipv4Addr};
 /// addresses: a loop needs none. All devices of a port have its MAC address.
 pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
     let host = |(index, port): (usize, &PortConfig)| {
-        let mut host = drophammer_rig::PortConfig::new(host_mac(seed, index), port.mtu);
+        let mut host = drophammer_rig::PortConfig::new(&port.name, host_mac(seed, index), port.mtu);
         address(&mut host.devices[0], families.iter().filter_map(|family| port.addressing(*family)));
         host.devices.extend(port.vlans.iter().map(|vlan| {
-            let mut device = DeviceConfig { tags: tags(vlan), ..DeviceConfig::new(host_mac(seed, index)) };
+            let tags = tags(vlan);
+            let name = format!("{}, {tags}", port.name);
+            let mut device = DeviceConfig { tags, ..DeviceConfig::new(&name, host_mac(seed, index)) };
             address(&mut device, families.iter().filter_map(|family| vlan.addressing(*family)));
             device
         }));
@@ -26,17 +28,7 @@ pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
 
 /// Gives `device` the host's side of each addressing.
 fn address<'a>(device: &mut DeviceConfig, addressing: impl Iterator<Item = &'a Addressing>) {
-    for a in addressing {
-        match (a.host, a.dut) {
-            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                device.ipv4 = Some(Address { address, prefix_len: a.prefix_len, gateway });
-            }
-            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                device.ipv6 = Some(Address { address, prefix_len: a.prefix_len, gateway });
-            }
-            _ => {}
-        }
-    }
+    addressing.for_each(|a| device.set_address(a.host, a.prefix_len, a.dut));
 }
 
 /// The tags of a sub-interface.
@@ -62,7 +54,11 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
                 *number += 1;
                 peer(address, link.addressing.dut, bgp, router_id(index, *number - 1))
             };
-            device.routers.extend(link.peers.iter().copied().map(router));
+            let peers: Vec<PeerConfig> = link.peers.iter().copied().map(router).collect();
+            match device.protocols.first_mut() {
+                Some(ProtocolConfig::Bgp(all)) => all.extend(peers),
+                _ => device.protocols.push(ProtocolConfig::Bgp(peers)),
+            }
         }
     }
     config

@@ -84,7 +84,7 @@ impl TestSetup<'_> {
     }
 
     fn others(&self) -> Vec<(OtherFrames, OtherFrames)> {
-        let hosts = &self.routing.bench.rig.hosts;
+        let hosts = self.routing.bench.rig.hosts();
         let ports = 0..self.routing.bench.facts.ports.len();
         ports.map(|port| (hosts.sent(port), hosts.received(port))).collect()
     }

@@ -33,10 +33,10 @@ impl TestSetup<'_> {
                 EchoTarget::Port(port) => format!("ping port {}", self.routing.bench.facts.ports[port].name),
             };
             let echo = Echo { family: request.family, to: *to, data: request.data() };
-            planned.at(TimedEvent::new(request.at.as_secs_f64(), 0, label), vec![(request.from, Act::Ping(echo))]);
+            planned.at(TimedEvent::new(request.at.as_secs_f64(), 0, label), vec![(request.from, Act::ping(echo))]);
         }
         if !requests.is_empty() {
-            self.rig().hosts.forget_pings();
+            self.rig().forget_answers();
         }
         Ok(numbered)
     }
@@ -80,7 +80,7 @@ impl TestSetup<'_> {
                 );
                 return Err(TestError::NotApplicable(why));
             }
-            let asked = self.rig().hosts.ping(from).and_then(|ping| ping.stats(family)).map(|stats| stats.asked);
+            let asked = self.rig().hosts().ping(from).and_then(|ping| ping.stats(family)).map(|stats| stats.asked);
             let first = asked.ok_or_else(|| self.no_address(from, family))?;
             let number = next.entry((from, family)).or_insert(first);
             numbered[at] = Numbered { to, number: *number };
@@ -103,7 +103,7 @@ impl TestSetup<'_> {
     /// Times of a request if its reply has arrived.
     fn times(&self, request: &EchoRequest, Numbered { number, .. }: Numbered) -> Option<EchoTimes> {
         let EchoRequest { from, to, family, .. } = *request;
-        let hosts = &self.routing.bench.rig.hosts;
+        let hosts = self.routing.bench.rig.hosts();
         let trip = hosts.ping(from)?.trips(family).iter().find(|trip| trip.number == number)?;
         let own = match to {
             EchoTarget::Router => Duration::ZERO,

@@ -48,15 +48,15 @@ impl Own {
 impl HostWatch {
     /// `processor` is the DUT's, if it has a dedicated one.
     pub(crate) fn new(rig: &Rig, processor: Option<usize>) -> HostWatch {
-        let processor = processor.filter(|_| !rig.ports.clock().is_virtual());
+        let processor = processor.filter(|_| !rig.is_virtual());
         // With too few processors the tester's threads share the DUT's.
-        let own = processor.filter(|p| !rig.ports.further_processors().contains(p));
+        let own = processor.filter(|p| !rig.further_processors().contains(p));
         HostWatch { dut: own.and_then(|p| Watch::on(p).ok()) }
     }
 
     /// To be called right before a trial.
     pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Dut) -> Before {
-        let real = !rig.ports.clock().is_virtual();
+        let real = !rig.is_virtual();
         let stolen = rig.stolen().filter(|_| real);
         if let Some(watch) = &self.dut {
             watch.begin();

@@ -2,11 +2,11 @@
 //! without DUT advertises them to a sink at the other port, which has the DUT's address and AS.
 
 use crate::bench::Bench;
-use crate::config::peer;
+use crate::config::{joined_in_pairs, peer};
 use crate::observer::Progress;
 use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
-use drophammer_emulation::bgp::{Expected, Packing, RouteSource, Routers};
+use drophammer_emulation::bgp::{Expected, Packing, PeerConfig, RouteSource};
 use drophammer_methods::ping_delay::OwnDelays;
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::tester_ceiling::LoopOrder;
@@ -20,7 +20,7 @@ use drophammer_model::record::{Record, TestRecord};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
-use drophammer_rig::{Hosts, Rig};
+use drophammer_rig::{Hosts, ProtocolConfig, Rig};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub enum LoopError {
 }
 
 /// The emulated router behind port 0, as in tests, and the sink behind port 1.
-fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers; 2]> {
+fn routers(configs: &[PortConfig], family: Family) -> Option<[Vec<PeerConfig>; 2]> {
     let config = configs.first()?;
     let (bgp, a) = (config.bgp.as_ref()?, config.addressing(family)?);
     let id = |index: usize| Ipv4Addr::from_bits(0x6440_0001 + index as u32);
@@ -84,13 +84,12 @@ fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
     let mut sink = peer(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
     sink.passive = true;
-    Some([Routers::new(seed, sources), Routers::new(!seed, vec![sink])])
+    Some([sources, vec![sink]])
 }
 
 /// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`. The ports are
-/// joined to each other, and their hosts are configured for that ([`crate::config::joined_in_pairs`]). `configs` are
-/// the configurations of the ports. `seed` must differ from call to call, so that segments of an earlier connection are
-/// not taken for this one's.
+/// joined to each other. `configs` are the configurations of the ports. `seed` must differ from call to call, so that
+/// segments of an earlier connection are not taken for this one's.
 ///
 /// # Errors
 /// [`LoopError`].
@@ -102,15 +101,19 @@ pub fn once(
     routes_per_update: u16,
     stopped: &dyn Fn() -> bool,
 ) -> Result<f64, LoopError> {
-    let Rig { ports, hosts, .. } = rig;
     let failed = |e: String| LoopError::Failed(e);
     let port = |e: drophammer_port::PortError| failed(e.to_string());
     let (family, all) = (routes.family(), 0..routes.len());
     let no_address = || failed(format!("the first port has no {family} session"));
-    let [source, sink] = routers(configs, family, seed).ok_or_else(no_address)?;
+    let routers = routers(configs, family).ok_or_else(no_address)?;
     let (config, bgp) = (&configs[0], configs[0].bgp.as_ref().ok_or_else(no_address)?);
-    hosts.set_routers(0, source, &[]);
-    hosts.set_routers(1, sink, &[]);
+    let without = joined_in_pairs(configs, seed);
+    let mut with = without.clone();
+    for (port, peers) in with.ports.iter_mut().zip(routers) {
+        port.devices[0].protocols.push(ProtocolConfig::Bgp(peers));
+    }
+    rig.apply(&with).map_err(|e| failed(e.to_string()))?;
+    let (ports, hosts) = rig.parts();
     let begun = ports.clock().now();
     for index in 0..2 {
         hosts.routers_mut(index).expect("just set").start(begun, 0);
@@ -161,11 +164,7 @@ pub fn once(
         return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
     }
     let seconds = done.map_or(0.0, |at| at.since(begun).as_secs_f64());
-    for index in 0..2 {
-        hosts.set_routers(index, Routers::new(seed, Vec::new()), &[]);
-    }
-    let now = ports.clock().now();
-    ports.serve(hosts, now, &mut |_, _| true).map_err(port)?;
+    rig.apply(&without).map_err(|e| failed(e.to_string()))?;
     Ok(seconds)
 }
 

@@ -141,9 +141,9 @@ pub struct BgpRouting<'a> {
 impl<'a> BgpRouting<'a> {
     /// The routers of the rig on `bench`; `ports` are its ports as the suite configures them.
     pub(crate) fn new(bench: Bench<'a>, ports: &[PortConfig], seed: u64) -> BgpRouting<'a> {
-        let ports = if bench.rig.hosts.sessions() == 0 { &[] } else { ports };
+        let ports = if bench.rig.sessions() == 0 { &[] } else { ports };
         let state = RoutingState::new(ports, seed);
-        assert_eq!(state.peers.len(), bench.rig.hosts.sessions(), "the rig has the sessions of the suite");
+        assert_eq!(state.peers.len(), bench.rig.sessions(), "the rig has the sessions of the suite");
         BgpRouting { bench, state }
     }
 
@@ -178,7 +178,7 @@ impl<'a> BgpRouting<'a> {
                 }
                 self.state.note(action);
             }
-            acts.push(at_once.iter().map(|action| RoutingState::act(&self.bench.rig.hosts, action)).collect());
+            acts.push(at_once.iter().map(|action| RoutingState::act(self.bench.rig.hosts(), action)).collect());
         }
         Ok(acts)
     }
@@ -190,7 +190,7 @@ impl Routing for BgpRouting<'_> {
     }
 
     fn sent(&self) -> RoutesSent {
-        let hosts = &self.bench.rig.hosts;
+        let hosts = self.bench.rig.hosts();
         let of = (0..self.state.peers.len()).filter_map(|peer| {
             let (routers, router) = hosts.session(peer)?;
             Some(routers.advertised(router))
@@ -236,7 +236,7 @@ impl Routing for BgpRouting<'_> {
         let deadline = self.instant() + within;
         let (mut some, mut begun) = (peers.chunks(AT_ONCE), Vec::with_capacity(peers.len()));
         loop {
-            let Some((peer, cause)) = self.state.lost(&self.bench.rig.hosts) else {
+            let Some((peer, cause)) = self.state.lost(self.bench.rig.hosts()) else {
                 let Some(next) = some.next() else { break };
                 for peer in next {
                     let now = self.instant();
@@ -249,7 +249,7 @@ impl Routing for BgpRouting<'_> {
             self.look(&mut |_, hosts, state| state.lost(hosts).is_none())?;
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
-                let state = self.bench.rig.hosts.session(peer).map(|(routers, router)| routers.session(router).state());
+                let state = self.bench.rig.session(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
                 // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), which looks like silence.
@@ -266,14 +266,14 @@ impl Routing for BgpRouting<'_> {
             }
         }
         let since = |(peer, begun): (&PeerIndex, &Instant)| {
-            let (routers, router) = self.bench.rig.hosts.session(*peer)?;
+            let (routers, router) = self.bench.rig.session(*peer)?;
             routers.session(router).established_at().map(|at| at.since(*begun))
         };
         Ok(peers.iter().zip(&begun).map(|of| since(of).unwrap_or_default()).collect())
     }
 
     fn session(&self, peer: PeerIndex) -> SessionView {
-        let Some((routers, router)) = self.bench.rig.hosts.session(peer) else {
+        let Some((routers, router)) = self.bench.rig.session(peer) else {
             return SessionView { established: false, cause: String::new(), losses: 0 };
         };
         let (losses, cause) = routers.losses(router);
@@ -290,13 +290,13 @@ impl Routing for BgpRouting<'_> {
     ) -> WatchIndex {
         let now = self.instant();
         let BgpRouting { bench, state } = self;
-        let originator = bench.rig.hosts.session(origin);
+        let originator = bench.rig.session(origin);
         let originator = originator.map(|(routers, router)| routers.session(router).config().router_id);
         let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| {
             (w.observer, w.origin) == (observer, origin) && Arc::ptr_eq(&w.routes, routes) && w.part == part
         };
-        let Some((routers, router)) = bench.rig.hosts.session_mut(observer) else { return 0 };
+        let Some((routers, router)) = bench.rig.session_mut(observer) else { return 0 };
         let adj_rib_in = routers.adj_rib_in_mut(router);
         adj_rib_in.clear_skyline();
         let index = match state.watches.iter().position(known) {
@@ -315,13 +315,13 @@ impl Routing for BgpRouting<'_> {
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool) {
         let now = self.instant();
         let watch = &self.state.watches[watch];
-        if let Some((routers, router)) = self.bench.rig.hosts.session_mut(watch.observer) {
+        if let Some((routers, router)) = self.bench.rig.session_mut(watch.observer) {
             routers.adj_rib_in_mut(router).change(now, watch.id, part, present);
         }
     }
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
-        let (port, act) = RoutingState::act(&self.bench.rig.hosts, action);
+        let (port, act) = RoutingState::act(self.bench.rig.hosts(), action);
         self.state.note(action);
         self.bench.rig.command(port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))
     }
@@ -340,7 +340,7 @@ impl Routing for BgpRouting<'_> {
 
     fn verified(&self, watch: WatchIndex) -> Verified {
         let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Verified::default() };
+        let Some((routers, router)) = self.bench.rig.session(watch.observer) else { return Verified::default() };
         let (adj_rib_in, r) = (routers.adj_rib_in(router), routers.adj_rib_in(router).report(watch.id));
         Verified {
             expected: r.expected.into(),
@@ -358,16 +358,13 @@ impl Routing for BgpRouting<'_> {
 
     fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
         let watch = &self.state.watches[watch];
-        self.bench
-            .rig
-            .hosts
-            .session(watch.observer)
-            .map_or_else(Vec::new, |(r, i)| r.adj_rib_in(i).missing(watch.id, limit))
+        let session = self.bench.rig.session(watch.observer);
+        session.map_or_else(Vec::new, |(r, i)| r.adj_rib_in(i).missing(watch.id, limit))
     }
 
     fn trace(&self, watch: WatchIndex) -> Trace {
         let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Trace::default() };
+        let Some((routers, router)) = self.bench.rig.session(watch.observer) else { return Trace::default() };
         let adj_rib_in = routers.adj_rib_in(router);
         let samples = adj_rib_in.skyline().iter();
         let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
@@ -383,12 +380,12 @@ impl Routing for BgpRouting<'_> {
         state.ended_some |= !state.wanted.is_empty();
         (state.wanted, state.advertising) = (BTreeSet::new(), BTreeSet::new());
         let deadline = now + patience;
-        while !self.state.ended(&self.bench.rig.hosts) && self.instant() < deadline {
+        while !self.state.ended(self.bench.rig.hosts()) && self.instant() < deadline {
             self.look(&mut |_, hosts, state| state.ended(hosts))?;
         }
         self.state.watches.clear();
         for peer in 0..self.state.peers.len() {
-            if let Some((routers, router)) = self.bench.rig.hosts.session_mut(peer) {
+            if let Some((routers, router)) = self.bench.rig.session_mut(peer) {
                 routers.clear_tables(router);
             }
         }

@@ -399,7 +399,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         tests: Range<usize>,
     ) -> Result<Option<String>, RunError> {
         let suite = self.state.suite;
-        let backend = rig.ports.info(0).backend;
+        let backend = rig.port(0).backend;
         let left = self.left();
         let round = self.state.session.round;
         let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();

@@ -199,7 +199,7 @@ impl TestSetup<'_> {
     fn take_extra(&mut self, frames: Option<&[ExtraFrame]>) -> Result<(), TestError> {
         let bench = &mut self.routing.bench;
         let largest: Vec<usize> = bench.facts.ports.iter().map(|port| port.largest_frame).collect();
-        let compile = |frames| extra::compile_all(frames, &bench.rig.hosts.neighbours(), &largest, bench.extra_key);
+        let compile = |frames| extra::compile_all(frames, &bench.rig.hosts().neighbours(), &largest, bench.extra_key);
         bench.extra = frames.map(compile).transpose().map_err(TestError::NotApplicable)?;
         Ok(())
     }

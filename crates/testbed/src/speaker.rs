@@ -2,14 +2,15 @@
 
 use crate::config::{next_hops, unicast};
 use crate::routers::table_of;
-use drophammer_emulation::bgp::PeerConfig;
+use drophammer_emulation::bgp::{BgpCommand, PeerConfig};
 use drophammer_emulation::tcp::Protection;
 use drophammer_methods::routing::TableChoice;
 use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, PortError, SystemClock};
 use drophammer_rig::{
-    Act, Action, Address, Config, Hosts, PortConfig, Ports, Rig, Select, SessionMetrics, Tags, host_mac,
+    Act, Action, Config, Hosts, PortConfig, Ports, ProtocolConfig, Rig, RigError, Select, SessionMetrics, Tags,
+    host_mac,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -88,25 +89,15 @@ impl Speaker {
         let clock = SystemClock::start();
         let ports = drophammer_rig::open(interface, backend, 1, clock, None)?;
         let mtu = ports.first().map_or(0, |port| port.info().mtu);
-        let mut host = PortConfig::new(host_mac(seed, 0), mtu);
+        let mut host = PortConfig::new(interface, host_mac(seed, 0), mtu);
         let device = &mut host.devices[0];
         device.tags = config.tags;
-        let SpeakerConfig { prefix_len, .. } = *config;
-        match (config.address, config.gateway) {
-            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                device.ipv4 = Some(Address { address, prefix_len, gateway });
-            }
-            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                device.ipv6 = Some(Address { address, prefix_len, gateway });
-            }
-            // The session has no way to its peer, and reports that.
-            _ => {}
-        }
+        device.set_address(config.address, config.prefix_len, config.gateway);
         if config.source != config.address {
             device.also.push((config.source, 1));
         }
         let family = if config.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
-        device.routers.push(PeerConfig {
+        let peer = PeerConfig {
             address: config.source,
             dut: config.peer,
             asn: config.asn,
@@ -117,10 +108,11 @@ impl Speaker {
             next_hops: next_hops(config.source),
             passive: config.passive,
             protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
-        });
+        };
+        device.protocols.push(ProtocolConfig::Bgp(vec![peer]));
         let config = Config { seed, ports: vec![host] };
         let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);
-        if let Some((routers, router)) = rig.hosts.session_mut(SESSION) {
+        if let Some((routers, router)) = rig.session_mut(SESSION) {
             // A re-established session advertises all routes again.
             routers.keep_routes(router, true);
         }
@@ -132,7 +124,7 @@ impl Speaker {
     /// # Errors
     /// The port's.
     pub fn has_carrier(&mut self) -> Result<bool, PortError> {
-        self.rig.ports.get(0).has_carrier()
+        self.rig.has_carrier(0)
     }
 
     /// Brings the session up, and again whenever it ends by itself.
@@ -144,27 +136,20 @@ impl Speaker {
     ///
     /// # Errors
     /// The port's.
-    pub fn advertise(&mut self, routes: &Arc<Routes>, packing: Packing) -> Result<(), PortError> {
-        let place = self.rig.hosts.place(SESSION);
-        let act = Act::Advertise {
-            device: place.device,
-            router: place.router,
-            advertise: true,
-            routes: routes.clone(),
-            part: 0..routes.len(),
-            packing,
-        };
-        self.rig.command(place.port, &act)
+    pub fn advertise(&mut self, routes: &Arc<Routes>, packing: Packing) -> Result<(), RigError> {
+        let place = self.rig.hosts().place(SESSION);
+        let (peer, routes, part) = (place.router, routes.clone(), 0..routes.len());
+        self.rig.command(place.port, &Act::bgp(place.device, BgpCommand::Advertise { peer, routes, part, packing }))
     }
 
     /// What it has sent and received so far.
     pub fn told(&self) -> Told {
-        told(&self.rig.hosts)
+        told(self.rig.hosts())
     }
 
     /// Why the session ended last, in words.
     pub fn cause(&self) -> Option<String> {
-        let (routers, router) = self.rig.hosts.session(SESSION)?;
+        let (routers, router) = self.rig.session(SESSION)?;
         routers.losses(router).1.or(routers.session(router).ended()).map(ToString::to_string)
     }
 
@@ -184,7 +169,7 @@ impl Speaker {
         self.rig.protocols(Select::All, Action::Stop);
         let idle = |hosts: &Hosts| hosts.session(SESSION).is_none_or(|(routers, router)| routers.idle(router));
         let end = self.rig.now() + patience;
-        while !idle(&self.rig.hosts) && self.rig.now() < end {
+        while !idle(self.rig.hosts()) && self.rig.now() < end {
             self.rig.serve(LOOK, &mut |_, hosts| idle(hosts))?;
         }
         Ok(())

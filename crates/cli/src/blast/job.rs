@@ -176,9 +176,9 @@ impl Job {
 
     /// The devices behind port `index`, whose MTU is `mtu`.
     pub fn port_config(&self, seed: u64, index: usize, mtu: u32) -> PortConfig {
-        let mut port = PortConfig::new(host_mac(seed, index), mtu);
+        let mut port = PortConfig::new(&self.ports[index], host_mac(seed, index), mtu);
         let device = |end: usize| {
-            let mut device = DeviceConfig { tags: self.tags(end), ..DeviceConfig::new(port.mac()) };
+            let mut device = DeviceConfig { tags: self.tags(end), ..DeviceConfig::new(&self.end(end), port.mac()) };
             self.links[end].give(&mut device, self.sources.max(self.stack.addresses()));
             device
         };

@@ -3,7 +3,7 @@
 use super::router;
 use crate::args::{BlastArgs, FamilyArg};
 use crate::on_link;
-use drophammer_rig::{Address, DeviceConfig};
+use drophammer_rig::DeviceConfig;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host behind an interface.
@@ -20,19 +20,10 @@ pub struct Link {
 impl Link {
     /// Gives `device` its address, and the `sources - 1` addresses behind it.
     pub fn give(&self, device: &mut DeviceConfig, sources: u32) {
-        let prefix_len = self.prefix_len;
         if sources > 1 {
             device.also = vec![(self.nth(1), sources - 1)];
         }
-        match (self.address, self.gateway) {
-            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                device.ipv4 = Some(Address { address, prefix_len, gateway });
-            }
-            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                device.ipv6 = Some(Address { address, prefix_len, gateway });
-            }
-            _ => {}
-        }
+        device.set_address(self.address, self.prefix_len, self.gateway);
     }
 
     /// The `n`th address after the host's. It exists if [`Link::has_room`] says so.

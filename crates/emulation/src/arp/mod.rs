@@ -2,20 +2,11 @@
 
 use crate::device::DeviceConfig;
 use crate::device::resolution::{Ask, Resolver};
-use crate::protocol::{Command, Input, Match, Output, Protocol, ProtocolKind, Refused, State};
+use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use drophammer_model::Instant;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::{MacAddr, Malformed, arp};
-use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
-
-/// Entry in the list of protocols. It needs no configuration.
-pub const KIND: ProtocolKind = ProtocolKind {
-    name: NAME,
-    summary: "resolves IPv4 addresses of neighbours on the link, and answers for those of the device",
-    standard: true,
-    create: |device, _: &dyn Any| Ok(Box::new(Arp::new(device))),
-};
 
 const NAME: &str = "arp";
 
@@ -116,7 +107,7 @@ impl Protocol for Arp {
         self.resolver.next_deadline()
     }
 
-    fn command(&mut self, _: Instant, _: &Command<'_>) -> Result<(), Refused> {
+    fn command(&mut self, _: Instant, _: &Command) -> Result<(), Refused> {
         Err(Refused::unknown(NAME))
     }
 

@@ -8,21 +8,12 @@ mod tests;
 pub use question::{BannerStats, Greeting};
 
 use crate::device::DeviceConfig;
-use crate::protocol::{Command, Input, Match, Output, Protocol, ProtocolKind, Refused, State};
+use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use question::{Heard, Open};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-
-/// Entry in the list of protocols. It needs no configuration.
-pub const KIND: ProtocolKind = ProtocolKind {
-    name: NAME,
-    summary: "asks the gateway's SSH server for its banner on command",
-    standard: true,
-    create: |device, _: &dyn Any| Ok(Box::new(Banner::new(device))),
-};
 
 /// Its name.
 pub const NAME: &str = "banner";
@@ -35,7 +26,7 @@ const MOST_OPEN: usize = 64;
 /// Maximum number of greetings that are kept.
 const MOST_KEPT: usize = 1 << 16;
 
-/// Requests the banner of the gateway's SSH server over this IP version at the next poll. Sent as [`Command::Own`].
+/// Requests the banner of the gateway's SSH server over this IP version at the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskBanner(pub Family);
 
@@ -163,9 +154,8 @@ impl Protocol for Banner {
         (self.ends || !self.asked.is_empty()).then_some(Instant(0))
     }
 
-    fn command(&mut self, _: Instant, command: &Command<'_>) -> Result<(), Refused> {
-        let Command::Own(own) = command else { return Err(Refused::unknown(NAME)) };
-        let Some(AskBanner(family)) = own.downcast_ref::<AskBanner>() else { return Err(Refused::unknown(NAME)) };
+    fn command(&mut self, _: Instant, command: &Command) -> Result<(), Refused> {
+        let Command::Banner(AskBanner(family)) = command else { return Err(Refused::unknown(NAME)) };
         let ends = match family {
             Family::Ipv4 => self.v4,
             Family::Ipv6 => self.v6,

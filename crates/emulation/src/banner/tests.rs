@@ -30,7 +30,7 @@ impl Bed {
     }
 
     fn ask(&mut self, now: Instant) {
-        self.device.command(now, NAME, &Command::Own(&AskBanner(Family::Ipv4))).unwrap();
+        self.device.command(now, NAME, &Command::Banner(AskBanner(Family::Ipv4))).unwrap();
     }
 
     /// Exchanges all packets at `now`; the server waits `late` before it sees received ones.
@@ -130,7 +130,7 @@ fn a_refusal_is_no_answer_and_silence_is_none() {
 #[test]
 fn a_device_without_the_family_refuses() {
     let mut bed = Bed::new(b"", true);
-    let refused = bed.device.command(Instant(0), NAME, &Command::Own(&AskBanner(Family::Ipv6))).unwrap_err();
+    let refused = bed.device.command(Instant(0), NAME, &Command::Banner(AskBanner(Family::Ipv6))).unwrap_err();
     assert!(refused.reason.contains("no IPv6 address"), "{refused}");
     bed.exchange(Instant(0), Duration::ZERO);
     assert_eq!(bed.banner().stats().asked, 0);

@@ -21,5 +21,5 @@ pub use adj_rib_out::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Pac
 pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};
 pub use negotiated::Negotiated;
-pub use routers::{BgpCommand, KIND, PeerConfig, Pressure, Routers};
+pub use routers::{BgpCommand, NAME, PeerConfig, Pressure, Routers};
 pub use session::{Counters, Event, Session, State, TcpAction};

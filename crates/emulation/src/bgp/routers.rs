@@ -8,7 +8,7 @@ mod tests;
 
 pub use peer::PeerConfig;
 pub use pressure::Pressure;
-pub use protocol::{BgpCommand, KIND};
+pub use protocol::{BgpCommand, NAME};
 
 use super::{AdjRibIn, AdjRibOut, Cause, Sent, Session, State};
 use crate::protocol::Output;

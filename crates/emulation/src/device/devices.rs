@@ -120,7 +120,7 @@ impl Devices {
     ///
     /// # Errors
     /// See [`Device::command`].
-    pub fn command(&mut self, now: Instant, id: DeviceId, name: &str, command: &Command<'_>) -> Result<(), Refused> {
+    pub fn command(&mut self, now: Instant, id: DeviceId, name: &str, command: &Command) -> Result<(), Refused> {
         self.mark(id.0);
         self.entries[id.0 as usize].device.command(now, name, command)
     }

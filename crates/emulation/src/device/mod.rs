@@ -23,7 +23,7 @@ pub use registry::Collision;
 pub use resolution::REFRESH;
 pub use tags::{Tag, Tags};
 
-use crate::protocol::{Command, Match, Output, PROTOCOLS, Protocol, Refused};
+use crate::protocol::{Command, Match, Output, Protocol, ProtocolConfig, Refused};
 use crate::tcp::{ConnectionId, TcpConfig, TcpStack};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
@@ -105,9 +105,8 @@ impl Device {
             ready: Vec::new(),
             config,
         };
-        for kind in PROTOCOLS.iter().filter(|kind| kind.standard) {
-            let protocol = (kind.create)(&device.config, &()).expect("a standard protocol needs no configuration");
-            device.bind(protocol);
+        for standard in ProtocolConfig::STANDARD {
+            device.bind(standard.create(&device.config).expect("a standard protocol needs no configuration"));
         }
         device
     }
@@ -170,7 +169,7 @@ impl Device {
     ///
     /// # Errors
     /// If the device has no such protocol, or the protocol refuses.
-    pub fn command(&mut self, now: Instant, protocol: &str, command: &Command<'_>) -> Result<(), Refused> {
+    pub fn command(&mut self, now: Instant, protocol: &str, command: &Command) -> Result<(), Refused> {
         match self.protocols.iter_mut().find(|bound| bound.protocol.name() == protocol) {
             Some(bound) => bound.protocol.command(now, command),
             None => {

@@ -36,7 +36,7 @@ fn pair() -> [Device; 2] {
 
 /// Makes a device ping its gateway; false if it does not use this family.
 fn ping(device: &mut Device, now: Instant, family: Family) -> bool {
-    device.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok()
+    device.command(now, "ping", &Command::Ping(Echo::gateway(family))).is_ok()
 }
 
 fn ping_stats(device: &Device, family: Family) -> PingStats {
@@ -283,21 +283,18 @@ fn protocols_say_what_they_are_and_do() {
     let [device, _] = pair();
     let names: Vec<_> = device.protocols().map(Protocol::name).collect();
     assert_eq!(names, ["arp", "nd", "ping", "banner"]);
-    for kind in PROTOCOLS {
-        assert_eq!(PROTOCOLS.iter().filter(|other| other.name == kind.name).count(), 1);
-        assert!(!kind.summary.is_empty());
-        // BGP without peers is refused.
-        let made = (kind.create)(device.config(), &());
-        assert_eq!(made.is_ok(), kind.standard, "{}", kind.name);
-        assert!(made.map_or(true, |protocol| protocol.name() == kind.name && !protocol.matches().is_empty()));
+    for standard in ProtocolConfig::STANDARD {
+        assert!(!standard.create(device.config()).unwrap().matches().is_empty());
     }
+    let refused = ProtocolConfig::Bgp(Vec::new()).create(device.config()).err().unwrap();
+    assert_eq!(refused.to_string(), "bgp: its configuration is a list of peers that is not empty");
     let [mut device, _] = pair();
     let refused =
         |device: &mut Device, name: &str| device.command(Instant(0), name, &Command::Start).unwrap_err().to_string();
     assert_eq!(refused(&mut device, "ospf"), "device: d1 has no protocol `ospf`, only arp, nd, ping, banner");
     assert_eq!(refused(&mut device, "arp"), "arp: this protocol has no such command");
     let mut bare = Device::new(DeviceConfig::new("bare", MacAddr::local(1), 1));
-    let refused = bare.command(Instant(0), "ping", &Command::Own(&Echo::gateway(Family::Ipv4))).unwrap_err();
+    let refused = bare.command(Instant(0), "ping", &Command::Ping(Echo::gateway(Family::Ipv4))).unwrap_err();
     assert!(refused.reason.contains("no IPv4 address"), "{refused}");
     assert_eq!((bare.next_deadline(), bare.is_ready()), (None, true));
 }

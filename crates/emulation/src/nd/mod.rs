@@ -4,21 +4,12 @@
 use crate::arp::Concerns;
 use crate::device::DeviceConfig;
 use crate::device::resolution::{Ask, Resolver};
-use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, ProtocolKind, Refused, State};
+use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, Refused, State};
 use drophammer_model::Instant;
 use drophammer_wire::icmpv6::{self, ndp};
 use drophammer_wire::ipv4::protocol;
 use drophammer_wire::{MacAddr, Malformed, ipv6};
-use std::any::Any;
 use std::net::{IpAddr, Ipv6Addr};
-
-/// Entry in the list of protocols. It needs no configuration.
-pub const KIND: ProtocolKind = ProtocolKind {
-    name: NAME,
-    summary: "resolves IPv6 addresses of neighbours on the link, and answers for those of the device",
-    standard: true,
-    create: |device, _: &dyn Any| Ok(Box::new(Nd::new(device))),
-};
 
 const NAME: &str = "nd";
 /// ICMPv6 types of router and neighbor solicitations and advertisements, and of redirects (RFC 4861 section 4).
@@ -163,7 +154,7 @@ impl Protocol for Nd {
         self.resolver.next_deadline()
     }
 
-    fn command(&mut self, _: Instant, _: &Command<'_>) -> Result<(), Refused> {
+    fn command(&mut self, _: Instant, _: &Command) -> Result<(), Refused> {
         Err(Refused::unknown(NAME))
     }
 

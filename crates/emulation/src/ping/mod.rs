@@ -6,23 +6,14 @@ mod session;
 pub use session::{PingStats, Served, Trip};
 
 use crate::device::DeviceConfig;
-use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, ProtocolKind, Refused, State};
+use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, Refused, State};
 use drophammer_model::Instant;
 use drophammer_model::size::{ETHERNET_OVERHEAD, MAX_FRAME};
 use drophammer_model::trial::Family;
 use drophammer_wire::ipv4::protocol;
 use drophammer_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6};
 use session::{Answering, Asked, Departure, Pinger};
-use std::any::Any;
 use std::net::IpAddr;
-
-/// Entry in the list of protocols. It needs no configuration.
-pub const KIND: ProtocolKind = ProtocolKind {
-    name: NAME,
-    summary: "answers echo requests, and pings the gateway or somebody behind it on command",
-    standard: true,
-    create: |device, _: &dyn Any| Ok(Box::new(Ping::new(device))),
-};
 
 /// Its name.
 pub const NAME: &str = "ping";
@@ -35,7 +26,7 @@ static DATA: [u8; MOST_DATA as usize] = [0x2a; MOST_DATA as usize];
 /// Maximum number of data bytes in a request: more than the tester's largest frame has room for.
 pub const MOST_DATA: u16 = MAX_FRAME - ETHERNET_OVERHEAD;
 
-/// One echo request, sent by the next poll or as soon as the gateway is resolved. Sent as [`Command::Own`].
+/// One echo request, sent by the next poll or as soon as the gateway is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// IP version.
@@ -247,9 +238,8 @@ impl Protocol for Ping {
         [due(&self.v4), due(&self.v6)].into_iter().flatten().min()
     }
 
-    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
-        let Command::Own(own) = command else { return Err(Refused::unknown(NAME)) };
-        let Some(Echo { family, to, data }) = own.downcast_ref::<Echo>() else { return Err(Refused::unknown(NAME)) };
+    fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused> {
+        let Command::Ping(Echo { family, to, data }) = command else { return Err(Refused::unknown(NAME)) };
         if *data > MOST_DATA || to.is_some_and(|to| to.is_ipv4() != (*family == Family::Ipv4)) {
             let why =
                 format!("no {family} echo request to {to:?} with {data} bytes of data; at most {MOST_DATA} bytes");

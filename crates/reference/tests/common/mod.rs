@@ -77,7 +77,7 @@ pub fn host(port: usize) -> Device {
 
 /// Makes a host ping its gateway; false if it does not use this family.
 pub fn ping(host: &mut Device, now: Instant, family: Family) -> bool {
-    host.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok()
+    host.command(now, "ping", &Command::Ping(Echo::gateway(family))).is_ok()
 }
 
 pub fn ping_stats(host: &Device, family: Family) -> Option<PingStats> {

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 #[test]
 fn a_lane_passes_what_is_for_the_devices_of_another() {
     let port = |i: usize| {
-        let mut port = PortConfig::new(host_mac(1, i), 1500);
+        let mut port = PortConfig::new("port", host_mac(1, i), 1500);
         let ends = [[198, 18, 1, 1], [198, 18, 1, 2]].map(Ipv4Addr::from);
         port.devices[0].ipv4 = Some(Address { address: ends[i], prefix_len: 24, gateway: ends[i ^ 1] });
         port
@@ -58,7 +58,7 @@ fn a_lane_passes_what_is_for_the_devices_of_another() {
 
 #[test]
 fn what_a_full_port_refuses_waits_for_room() {
-    let mut port = PortConfig::new(host_mac(1, 0), 1500);
+    let mut port = PortConfig::new("port", host_mac(1, 0), 1500);
     let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
     port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
     let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });

@@ -1,6 +1,7 @@
 //! Translates the actions of a test into acts at ports.
 
 use super::RoutingState;
+use drophammer_emulation::bgp::BgpCommand;
 use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts, RouterPlace};
@@ -11,13 +12,16 @@ impl RoutingState {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
                 let RouterPlace { port, device, router } = hosts.place(*peer);
-                let advertise = *change == Change::Advertise;
-                let (routes, part, packing) = (routes.clone(), part.clone(), *packing);
-                (port, Act::Advertise { device, router, advertise, routes, part, packing })
+                let (peer, routes, part, packing) = (router, routes.clone(), part.clone(), *packing);
+                let command = match change {
+                    Change::Advertise => BgpCommand::Advertise { peer, routes, part, packing },
+                    Change::Withdraw => BgpCommand::Withdraw { peer, routes, part, packing },
+                };
+                (port, Act::bgp(device, command))
             }
             RouteAction::Close { peer } => {
                 let RouterPlace { port, device, router } = hosts.place(*peer);
-                (port, Act::Stop { device, router })
+                (port, Act::bgp(device, BgpCommand::Stop(router)))
             }
             RouteAction::Link { port, up } => (*port, Act::Link(*up)),
         }

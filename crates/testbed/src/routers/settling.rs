@@ -50,9 +50,9 @@ impl BgpRouting<'_> {
     /// Implements [`drophammer_methods::Routing::await_settled`].
     pub(super) fn settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
         let begun = self.instant();
-        let before = self.state.pressure(&self.bench.rig.hosts, begun);
-        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state.movement(&self.bench.rig.hosts));
-        let (taken, off) = (self.state.taken(&self.bench.rig.hosts), self.state.off(&self.bench.rig.hosts, watches));
+        let before = self.state.pressure(self.bench.rig.hosts(), begun);
+        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state.movement(self.bench.rig.hosts()));
+        let (taken, off) = (self.state.taken(self.bench.rig.hosts()), self.state.off(self.bench.rig.hosts(), watches));
         let mut progress = Progress { taken, off, at: begun };
         let mut lately = Lately::default();
         let cause = loop {
@@ -63,27 +63,29 @@ impl BgpRouting<'_> {
                 sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
             })?;
             let (now, state) = (self.instant(), &self.state);
-            if let Some((peer, cause)) = state.lost(&self.bench.rig.hosts) {
+            if let Some((peer, cause)) = state.lost(self.bench.rig.hosts()) {
                 break format!("the session of {} ended: {cause}", state.peers[peer].name);
             }
-            if sent_at.is_some() && state.complete(&self.bench.rig.hosts, watches) && state.ended(&self.bench.rig.hosts)
+            if sent_at.is_some()
+                && state.complete(self.bench.rig.hosts(), watches)
+                && state.ended(self.bench.rig.hosts())
             {
                 break String::new();
             }
-            progress.note(now, state.taken(&self.bench.rig.hosts), state.off(&self.bench.rig.hosts, watches));
-            lately.note(now, state.updates(&self.bench.rig.hosts));
-            let moved = state.movement(&self.bench.rig.hosts);
+            progress.note(now, state.taken(self.bench.rig.hosts()), state.off(self.bench.rig.hosts(), watches));
+            lately.note(now, state.updates(self.bench.rig.hosts()));
+            let moved = state.movement(self.bench.rig.hosts());
             if moved != movement {
                 (moved_at, movement) = (now, moved);
             } else if now.since(moved_at.max(progress.at)) > patience {
                 let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
-                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.bench.rig.hosts));
+                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(self.bench.rig.hosts()));
             }
             if now.since(progress.at) > patience * RESTLESS {
-                break state.restless(&self.bench.rig.hosts, watches, (now, progress.at), lately.grown());
+                break state.restless(self.bench.rig.hosts(), watches, (now, progress.at), lately.grown());
             }
         };
-        let Pressure { held, unanswered, late } = self.state.pressure(&self.bench.rig.hosts, self.instant()) - before;
+        let Pressure { held, unanswered, late } = self.state.pressure(self.bench.rig.hosts(), self.instant()) - before;
         let sending =
             Sending { held_s: held.as_secs_f64(), unanswered_s: unanswered.as_secs_f64(), late_s: late.as_secs_f64() };
         self.state.advertising.clear();
@@ -91,7 +93,7 @@ impl BgpRouting<'_> {
             .iter()
             .filter_map(|watch| {
                 let watch = &self.state.watches[*watch];
-                let (routers, router) = self.bench.rig.hosts.session(watch.observer)?;
+                let (routers, router) = self.bench.rig.session(watch.observer)?;
                 Some(routers.adj_rib_in(router).report(watch.id))
             })
             .collect();

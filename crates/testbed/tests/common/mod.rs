@@ -157,7 +157,7 @@ pub fn with_bed_by<T>(
     let device = &mut NoDut;
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory);
     let mut left = 100;
-    while bed.rig().hosts.unresolved().is_some() {
+    while bed.rig().unresolved().is_some() {
         assert!(left > 0, "the device does not tell its address");
         left -= 1;
         drophammer_methods::Testbed::settle(&mut bed, Duration::from_millis(20)).unwrap();

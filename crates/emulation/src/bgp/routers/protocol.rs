@@ -2,34 +2,19 @@
 
 use super::{PeerConfig, Routers};
 use crate::bgp::Packing;
-use crate::protocol::{Command, Input, Match, Output, Protocol, ProtocolKind, Refused, State};
+use crate::device::DeviceConfig;
+use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use crate::tcp::TcpStack;
 use drophammer_model::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_wire::bgp;
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entry in the list of protocols. Its configuration is a `Vec<PeerConfig>`.
-pub const KIND: ProtocolKind = ProtocolKind {
-    name: NAME,
-    summary: "BGP-4 speakers that advertise tables of routes and verify those that they receive",
-    standard: false,
-    create: |device, config: &dyn Any| match config.downcast_ref::<Vec<PeerConfig>>() {
-        Some(peers) if !peers.is_empty() => {
-            for (index, peer) in peers.iter().enumerate() {
-                peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
-            }
-            Ok(Box::new(Routers::new(device.seed, peers.clone())))
-        }
-        _ => Err(Refused::new(NAME, "its configuration is a list of peers that is not empty")),
-    },
-};
+/// Its name.
+pub const NAME: &str = "bgp";
 
-const NAME: &str = "bgp";
-
-/// Commands of BGP, sent as [`Command::Own`]. Peers are numbered from 0, in the order of the configuration.
+/// Commands of BGP. Peers are numbered from 0, in the order of the configuration.
 #[derive(Clone, Debug)]
 pub enum BgpCommand {
     /// Starts the session of one peer.
@@ -69,6 +54,22 @@ impl BgpCommand {
     }
 }
 
+impl Routers {
+    /// The speakers of a device.
+    ///
+    /// # Errors
+    /// If there are none, or the protection of a session is impossible.
+    pub(crate) fn configured(device: &DeviceConfig, peers: &[PeerConfig]) -> Result<Routers, Refused> {
+        if peers.is_empty() {
+            return Err(Refused::new(NAME, "its configuration is a list of peers that is not empty"));
+        }
+        for (index, peer) in peers.iter().enumerate() {
+            peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
+        }
+        Ok(Routers::new(device.seed, peers.to_vec()))
+    }
+}
+
 impl Protocol for Routers {
     fn name(&self) -> &'static str {
         NAME
@@ -101,7 +102,7 @@ impl Protocol for Routers {
         self.timers.peek().map(|timer| timer.0.0)
     }
 
-    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
+    fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused> {
         let own = match command {
             Command::Start => {
                 (0..self.len()).for_each(|peer| self.start(now, peer));
@@ -111,7 +112,8 @@ impl Protocol for Routers {
                 (0..self.len()).for_each(|peer| self.stop(now, peer));
                 return Ok(());
             }
-            Command::Own(own) => own.downcast_ref::<BgpCommand>().ok_or_else(|| Refused::unknown(NAME))?,
+            Command::Bgp(own) => own,
+            _ => return Err(Refused::unknown(NAME)),
         };
         if own.peer() >= self.len() {
             let reason = format!("there is no peer {}: the device has {} peers, from 0 on", own.peer(), self.len());

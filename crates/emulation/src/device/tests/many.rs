@@ -160,7 +160,7 @@ impl Protocol for Listener {
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
-    fn command(&mut self, _: Instant, _: &Command<'_>) -> Result<(), Refused> {
+    fn command(&mut self, _: Instant, _: &Command) -> Result<(), Refused> {
         Err(Refused::unknown("listener"))
     }
     fn state(&self) -> State {

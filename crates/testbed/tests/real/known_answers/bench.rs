@@ -202,7 +202,7 @@ impl Up<'_> {
         let key = TrialKey::new(u64::from(std::process::id()), 1 << 32 | self.earlier.len() as u64);
         let earlier = self.earlier.iter().rev().take(8).copied().collect();
         let timing = Timing { seed: 11, key, earlier, max_backlog_ns: 3_600_000_000_000, late_ns: 1_000_000_000 };
-        let plan = Plan::new(spec, &bed.rig().hosts.neighbours(), &timing).map_err(|e| e.to_string())?;
+        let plan = Plan::new(spec, &bed.rig().hosts().neighbours(), &timing).map_err(|e| e.to_string())?;
         self.earlier.push(key);
         let before = self.told()?;
         self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;

@@ -55,7 +55,7 @@ fn on_refusing_device(suite: &Suite, use_it: impl FnOnce(&mut TestSetup<'_>, &Sh
     let mut device = Refusing { clock, waits: waits.clone() };
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut memory);
     for _ in 0..100 {
-        if bed.rig().hosts.unresolved().is_some() {
+        if bed.rig().unresolved().is_some() {
             bed.settle(Duration::from_millis(20)).unwrap();
         }
     }

@@ -15,7 +15,7 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us", "tests: [throughput]\n");
     with_bed(&suite, &FAMILIES, change, |bed, device| {
         if frame_by_frame {
-            let Ports::One { ports, .. } = &mut bed.rig().ports else { panic!("virtual time has one thread") };
+            let Ports::One { ports, .. } = bed.rig().parts().0 else { panic!("virtual time has one thread") };
             *ports = std::mem::take(ports).into_iter().map(|p| Box::new(FrameByFrame(p)) as _).collect();
         }
         device.set_faults(faults.clone()).unwrap();

@@ -249,7 +249,7 @@ fn narrow(frame_by_frame: bool) -> (Vec<GroupCounts>, Truth) {
         |_| {},
         |bed, device| {
             if frame_by_frame {
-                let Ports::One { ports, .. } = &mut bed.rig().ports else { panic!("virtual time has one thread") };
+                let Ports::One { ports, .. } = bed.rig().parts().0 else { panic!("virtual time has one thread") };
                 *ports = std::mem::take(ports).into_iter().map(|p| Box::new(FrameByFrame(p)) as _).collect();
             }
             let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };

@@ -11,7 +11,7 @@ use drophammer_model::trial::{
 };
 use drophammer_port::{Arrival, PortError};
 use drophammer_reference::{Faults, Misroute, Route};
-use drophammer_rig::{HostControl, Ports, Rig};
+use drophammer_rig::{HostControl, Ports};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
 use drophammer_traffic::{Control, Layout, Plan, SendFrame, Timing, run};
@@ -75,7 +75,7 @@ impl<C: Control> Control for Switch<'_, C> {
 fn switched(bed: &mut TestSetup<'_>, device: &Reference, spec: &TrialSpec, faults: &[Faults]) -> TrialResult {
     let timing =
         Timing { seed: 11, key: TrialKey::new(9, 9), earlier: vec![], max_backlog_ns: 0, late_ns: 1_000_000_000 };
-    let Rig { ports, hosts, .. } = bed.rig();
+    let (ports, hosts) = bed.rig().parts();
     let plan = Plan::new(spec, &hosts.neighbours(), &timing).unwrap();
     let hosts = hosts.by_lane(&Layout::one(ports.len())).pop().unwrap();
     let mut control =

@@ -203,7 +203,7 @@ fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSe
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut user);
     bed.begin_test(drophammer_methods::find("reset").unwrap(), bed.left);
     for _ in 0..100 {
-        if bed.rig().hosts.unresolved().is_some() {
+        if bed.rig().unresolved().is_some() {
             bed.settle(Duration::from_millis(20)).unwrap();
         }
     }

@@ -1,7 +1,7 @@
 //! TCP MD5 and GTSM: sides with equal protection communicate, others are refused and counted.
 
 use super::*;
-use crate::protocol::{Command, Protocol};
+use crate::protocol::{Command, Protocol, ProtocolConfig};
 
 fn key(key: &str) -> Protection {
     Protection { md5_key: Some(key.into()), ..Protection::default() }
@@ -130,7 +130,7 @@ fn protections_that_cannot_be_are_refused() {
         let side = protected(0, 1, false, 1, &Protection::default());
         let mut config = side.peers[0].config().clone();
         config.protection = protection;
-        let refused = (KIND.create)(side.device.config(), &vec![config]).err().unwrap();
+        let refused = ProtocolConfig::Bgp(vec![config]).create(side.device.config()).err().unwrap();
         assert_eq!(refused.reason, reason);
     }
 }
@@ -143,7 +143,7 @@ fn commands_name_a_peer_that_there_is() {
     let packing = Packing::default();
     let id = world.expect(0, &table);
     let mut command =
-        |side: usize, command: BgpCommand| world.sides[side].device.command(now, "bgp", &Command::Own(&command));
+        |side: usize, command: BgpCommand| world.sides[side].device.command(now, "bgp", &Command::Bgp(command));
     assert_eq!(command(1, BgpCommand::Start(0)), Ok(()));
     assert_eq!(command(0, BgpCommand::Start(0)), Ok(()));
     let refused = command(0, BgpCommand::Start(1)).unwrap_err();
@@ -152,9 +152,9 @@ fn commands_name_a_peer_that_there_is() {
     assert_eq!(command(0, advertise), Ok(()));
     assert!(world.run(Duration::from_secs(5), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     let withdraw = BgpCommand::Withdraw { peer: 0, routes: table, part: 0..4, packing };
-    world.sides[0].device.command(world.now, "bgp", &Command::Own(&withdraw)).unwrap();
+    world.sides[0].device.command(world.now, "bgp", &Command::Bgp(withdraw)).unwrap();
     assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).present(id) == 6));
     let now = world.now;
-    world.sides[0].device.command(now, "bgp", &Command::Own(&BgpCommand::Stop(0))).unwrap();
+    world.sides[0].device.command(now, "bgp", &Command::Bgp(BgpCommand::Stop(0))).unwrap();
     assert!(world.run(Duration::from_secs(1), |sides| !sides[1].established(0)));
 }

@@ -73,7 +73,7 @@ Ctrl-C ends the trial under way, keeps what was measured and writes the report; 
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
-    /// Show a run that goes on in the background, or how it ended; the run does not notice
+    /// Follow a background run, or show how it ended
     #[command(after_help = "\
 Examples:
   drophammer watch                                        the newest run in drophammer-runs
@@ -115,7 +115,7 @@ far. Ctrl-C ends sending, waits for the last frames and prints the summary; a se
 Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
 those asked for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
-    /// Count and name what comes to an interface; sends nothing
+    /// Count and classify frames arriving on an interface; sends nothing
     #[command(after_help = "\
 Examples:
   drophammer listen eth2
@@ -197,7 +197,7 @@ Examples:
         #[arg(long)]
         pdf: bool,
     },
-    /// Put the figures of several runs beside each other: what is worse, what is better, under which other conditions
+    /// Compare runs: what got better or worse, and what else changed
     #[command(after_help = "\
 Examples:
   drophammer compare results/monday results/tuesday           what changed since Monday?
@@ -358,7 +358,7 @@ pub struct RunArgs {
     /// tests of that round
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Folder of the earlier run to which criteria such as `">= 95 % of baseline"` refer, in place of that of the suite
+    /// Earlier run that criteria such as `">= 95 % of baseline"` refer to; overrides the suite's
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
     /// Backend for routers that are not simulated; see `drophammer list backends`

@@ -218,8 +218,7 @@ mod tests {
             display.disturbed(&TrialResult { validity, ..TrialResult::default() })
         };
         assert_eq!(told("the tester lost 3 frames in its own receive path"), None);
-        let line =
-            told("host busy: the DUT waited for its processor, which other programs had (`cc1` the most), for 9 ms");
+        let line = told("host busy: other programs (mainly `cc1`) kept the DUT off its processor for 9 ms");
         assert_eq!(line.as_deref(), Some("  disturbed (cc1), so repeated; 1 of 2 trials so far"));
     }
 

@@ -155,7 +155,7 @@ impl Console {
         }
         let mut file = match open_regular(&dir.join(CONSOLE)) {
             Ok(file) => file,
-            // The file was removed: the end of the run can still be awaited.
+            // The file was removed, but we can still wait for the run to end.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };

@@ -107,8 +107,7 @@ mod tests {
     #[test]
     fn a_cause_is_the_program_before_the_kind() {
         let stolen = "host busy: a hypervisor took the DUT's processor for 30 ms (6 % of the time)";
-        let waited =
-            "host busy: the DUT waited for its processor, which other programs had (`lto cgu.14` the most), for 511 ms";
+        let waited = "host busy: other programs (mainly `lto cgu.14`) kept the DUT off its processor for 511 ms";
         let of = |reasons: &[&str]| cause(&words(reasons));
         assert_eq!(of(&[stolen]).as_deref(), Some("hypervisor"));
         assert_eq!(of(&[stolen, waited]).as_deref(), Some("lto cgu"));

@@ -46,7 +46,7 @@ impl CpuPlan {
             let has = self.testers.len();
             LabError::Unusable {
                 what: format!(
-                    "{threads} threads of the tester need {threads} processors beside the router's; here there is room for {has}"
+                    "{threads} threads of the tester need {threads} processors besides the router's; this machine has {has} for them"
                 ),
                 remedy: format!(
                     "say --threads {has}, or let this process use at least {} processors (number {} is the router's)",

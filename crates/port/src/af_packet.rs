@@ -337,7 +337,7 @@ impl Port for AfPacket {
                     sent.refused += all;
                     sent.refused_mask |= (u64::MAX >> (64 - all)) << first;
                 }
-                // Sending the frames one by one determines the error.
+                // Resend one by one to find which frame failed.
                 Fate::Down | Fate::Impossible => self.send_apart(first, at, &mut sent)?,
             }
             if matches!(fate, Fate::Torn | Fate::Impossible) {

@@ -76,7 +76,7 @@ pub struct Faults {
     pub forwards: Option<WrongFrame>,
     /// Send every n-th ICMP error twice.
     pub icmp_twice_every: u64,
-    /// Lose every n-th packet that it sends into a tunnel, behind the tunnel's counter.
+    /// Drop every n-th packet sent into a tunnel, after counting it.
     pub tunnel_drop_every: u64,
     /// Lose all packets that it sends into a tunnel once it has sent this many there; 0 for never.
     pub tunnel_sticks_after: u64,

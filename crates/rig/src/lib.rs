@@ -6,6 +6,7 @@
 mod act;
 mod config;
 mod extra;
+mod frame_kinds;
 mod hosts;
 mod keys;
 mod metrics;
@@ -14,7 +15,6 @@ mod other;
 mod passed;
 mod ports;
 mod processors;
-mod protocols;
 mod rig;
 mod serving;
 mod tasks;

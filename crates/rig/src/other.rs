@@ -4,7 +4,7 @@
 //! # Other frames
 //!
 //! A frame that is not a test frame goes to the emulated devices. `Hosts::observe` (`rig/src/other.rs`) also counts it
-//! by protocol, by the table in `protocols.rs`, and sends extra frames at given times; while nobody observes, it costs
+//! by protocol, by the table in `frame_kinds.rs`, and sends extra frames at given times; while nobody observes, it costs
 //! one comparison per such frame, and test frames never come there. `testbed/src/extra.rs` compiles an extra frame
 //! (`model::beside::ExtraFrame`) from its headers, wrong values included. Its payload repeats a mark of 12 bytes (key
 //! of the run, number of the frame), and its identification or flow label is its number: `rig/src/extra.rs` finds the
@@ -12,7 +12,7 @@
 //! `Testbed::trial_beside` does this during a trial and its drain time, `Testbed::observe` without one.
 
 use crate::extra::{Found, Sent, alterations};
-use crate::protocols::protocol;
+use crate::frame_kinds::protocol;
 use drophammer_model::beside::{ErrorCount, ExtraFate, IcmpError, OtherTraffic, ProtocolCount};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::PortIndex;

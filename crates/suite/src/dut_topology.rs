@@ -85,7 +85,7 @@ pub(super) fn schema() -> Value {
     }
     let help = "Speed of each link between two routers, in each direction; default: as fast as it goes.";
     properties.insert(CORE_SPEED.into(), schema::speed(help, "100 Mbit/s"));
-    let help = "Speed of the link in the middle of a loop, in each direction; default: that of the other links.";
+    let help = "Speed of the link in the middle of a loop, in each direction; default: as the other links.";
     properties.insert(WAN_SPEED.into(), schema::speed(help, "44.21 Mbit/s"));
     let help = "Delay of the link in the middle of a loop, in each direction; default: none.";
     properties.insert(WAN_DELAY.into(), json!({ "description": help, "type": "string", "examples": ["277 ms"] }));

@@ -59,7 +59,7 @@ fn section(key: &str, registry: &Registry) -> Value {
         "published" => published::schema(),
         "digest" => digest::schema(),
         "baseline" => json!({
-            "description": "Folder of an earlier run, relative to that of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
+            "description": "Folder of an earlier run, relative to the folder of the suite. Bounds such as `>= 95 % of baseline` are shares of its figures.",
             "type": "string", "minLength": 1, "examples": ["results/last-release"],
         }),
         "profile" => json!({
@@ -141,7 +141,7 @@ fn port() -> Value {
             "name": name(),
             "speed": speed("Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).", "10 Gbit/s"),
             "medium": {
-                "description": "What the line carries beside frames: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
+                "description": "Framing of the line: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
                 "enum": super::port_list::MEDIA, "default": "ethernet",
             },
             "mtu": {
@@ -215,7 +215,7 @@ fn vlan() -> Value {
         "additionalProperties": false,
         "properties": {
             "id": {
-                "description": "VLAN identifier, or that of the outer and the inner tag.",
+                "description": "VLAN identifier, or those of the outer and the inner tag.",
                 "oneOf": [id, { "type": "array", "minItems": 1, "maxItems": 2, "items": id }],
             },
             "tpid": {

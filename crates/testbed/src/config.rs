@@ -16,7 +16,8 @@ pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
         address(&mut host.devices[0], families.iter().filter_map(|family| port.addressing(*family)));
         host.devices.extend(port.vlans.iter().map(|vlan| {
             let tags = tags(vlan);
-            let name = format!("{}, {tags}", port.name);
+            let vids = vlan.tags.iter().map(|tag| format!(".{}", tag.vid)).collect::<String>();
+            let name = format!("{}{vids}", port.name);
             let mut device = DeviceConfig { tags, ..DeviceConfig::new(&name, host_mac(seed, index)) };
             address(&mut device, families.iter().filter_map(|family| vlan.addressing(*family)));
             device

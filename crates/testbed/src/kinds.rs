@@ -247,7 +247,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "tunnel_drop_every",
             ParamKind::Count,
-            "loses every n-th packet that it sends into a tunnel, behind the tunnel's counter",
+            "drops every n-th packet sent into a tunnel, after counting it",
         ),
         ParamSpec::optional(
             "tunnel_sticks_after",

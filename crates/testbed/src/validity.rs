@@ -159,8 +159,8 @@ fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &H
         _ => (dut.waited_ns, tolerance.dut_waited),
     };
     if let Some(waited) = waited {
-        let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (`{name}` the most)"));
-        let what = format!("the DUT waited for its processor, which other programs had{most},");
+        let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (mainly `{name}`)"));
+        let what = format!("other programs{most} kept the DUT off its processor");
         complain(what, waited, watched_ns, tolerated);
     }
     reasons
@@ -478,7 +478,12 @@ mod tests {
             Health { dut_processor: Some(record), ..Health::default() }
         };
         assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
-        reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
+        reason(
+            constant(),
+            1.0,
+            dut(101_000_000, 0, 0),
+            "other programs (mainly `cc1`) kept the DUT off its processor for 101 ms",
+        );
         // Certain waits decide, except where latency is measured.
         let certainly = |least| {
             let mut health = dut(400_000_000, 0, 0);

@@ -4,10 +4,10 @@
 use crate::gaps::Watch;
 use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
+use crate::lane_report::EventReport;
 use crate::live::{Board, Requests};
 use crate::outcome::merge;
 use crate::plan::{Part, Plan, PlannedEvent, QueueIndex, longest_drain};
-use crate::report::EventReport;
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};

@@ -17,11 +17,11 @@ use refusals::Refusals;
 pub(crate) use stream::Stream;
 
 use crate::headers;
+use crate::lane_report::{GroupSentReport, SenderReport};
 use crate::layout::QueueIndex;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use crate::plan::{Neighbour, PlanError, Timing, spaced};
-use crate::report::{GroupSentReport, SenderReport};
 use crate::schedule::Schedule;
 use crate::template::Template;
 use drophammer_model::quantity::Instant;

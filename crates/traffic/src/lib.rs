@@ -27,6 +27,7 @@ pub mod generator;
 mod headers;
 pub mod histogram;
 mod intact;
+mod lane_report;
 pub mod lanes;
 mod layout;
 mod live;
@@ -37,7 +38,6 @@ pub mod permutation;
 pub mod plan;
 mod recognize;
 mod refusals;
-mod report;
 pub mod schedule;
 pub mod template;
 mod totals;
@@ -47,16 +47,16 @@ mod transmit;
 pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
 pub use flow_state::Arrived;
+pub use lane_report::{
+    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
+    StoppedReport, StretchReport, Trial,
+};
 pub use lanes::{LaneError, run_lanes};
 pub use live::Live;
 pub use losses::{LossRun, LossRuns};
 pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
-pub use report::{
-    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
-    StoppedReport, StretchReport, Trial,
-};
 pub use totals::Totals;
 pub use traffic::{CONTINUOUS, Traffic};
 pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

@@ -14,7 +14,7 @@
 //! processor, and the DUT does not stand still. `judge::losses` is a pure function from these timelines to a cause of
 //! each episode. The report calls it; causes are not stored.
 
-use crate::report::SenderReport;
+use crate::lane_report::SenderReport;
 use drophammer_model::trial::WITHIN_NS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,10 +13,10 @@ mod losses;
 use crate::analyzer::ipdv;
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
-use crate::losses::Distance;
-use crate::report::{
+use crate::lane_report::{
     EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
 };
+use crate::losses::Distance;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{

@@ -1,6 +1,6 @@
 //! Frames that the tester's own ring refused, as ranges of sequence numbers. There may be billions of them.
 
-use crate::report::SenderReport;
+use crate::lane_report::SenderReport;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -2,10 +2,10 @@
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
+use crate::lane_report::LaneReport;
 use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
 use crate::plan::{Layout, Plan};
-use crate::report::LaneReport;
 use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_port::{Clock, Port, PortError, SystemClock};

@@ -33,7 +33,7 @@ pub struct BlastArgs {
     /// How long to send [default: until Ctrl-C]. If frames are missing then, the command waits for them, at most 1 s
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
-    /// IP version of the frames [default: that of --address, or ipv4]
+    /// IP version of the frames [default: the version of --address, or ipv4]
     #[arg(long, value_enum, value_name = "FAMILY")]
     pub family: Option<FamilyArg>,
     /// Raise the rate in steps of 1 s, from --rate on, until frames are lost; print the rate before and the rate of the loss
@@ -145,7 +145,7 @@ pub struct BgpArgs {
     /// Router on the link that leads to --to, where that is a loopback or several hops away
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<IpAddr>,
-    /// Address of the emulated router's end of the session, such as its loopback [default: that of --address]
+    /// Address of the emulated router's end of the session, such as its loopback [default: --address]
     #[arg(long, value_name = "ADDRESS")]
     pub source: Option<IpAddr>,
     /// AS number of the emulated router

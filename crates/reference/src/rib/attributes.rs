@@ -29,7 +29,7 @@ pub struct Attributes {
     pub originator: Option<u32>,
     /// CLUSTER_LIST: 4 bytes each, as on the wire; of internal peers only.
     pub clusters: Vec<u8>,
-    /// All other attributes that are passed on, complete and as they are passed on.
+    /// All other attributes, encoded as they are re-advertised.
     pub others: Vec<u8>,
 }
 

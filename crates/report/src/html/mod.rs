@@ -181,7 +181,7 @@ fn summary(view: &View) -> Markup {
                                     }
                                     @if let Some(least) = grid::detectable(figure) {
                                         small title="this run would have found a difference of this size with a probability of 90 %" {
-                                            " \u{b7} tells " (least) " apart"
+                                            " \u{b7} smallest detectable difference: " (least)
                                         }
                                     }
                                 }

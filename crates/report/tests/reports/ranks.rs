@@ -131,9 +131,8 @@ fn held_up(step: usize) -> (Run, usize, usize) {
     let mut run = unequal();
     let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
     let spoilt = own.step_by(step).map(|trial| {
-        trial.result.validity = Validity::Invalid(vec![
-            "host busy: the DUT waited for its processor, which other programs had (`cc1` the most)".into(),
-        ]);
+        trial.result.validity =
+            Validity::Invalid(vec!["host busy: other programs (mainly `cc1`) kept the DUT off its processor".into()]);
     });
     let spoilt = spoilt.count();
     let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();

@@ -3,8 +3,8 @@
 
 use super::{Analyzer, Class};
 use crate::flow_state::{Arrived, FlowState};
+use crate::lane_report::DeviatingReport;
 use crate::layout::QueueIndex;
-use crate::report::DeviatingReport;
 use drophammer_model::traffic::Deviation;
 use drophammer_port::Arrival;
 use drophammer_wire::signature::Signature;

@@ -2,7 +2,7 @@
 //! before it in its flow.
 
 use crate::histogram::Latencies;
-use crate::report::IpdvReport;
+use crate::lane_report::IpdvReport;
 use drophammer_model::latency::IpdvSummary;
 
 /// The frame of a flow that arrived last.

@@ -17,7 +17,7 @@
 //! not given to the kernel.
 
 use super::PortGenerator;
-use crate::report::{StoppedReport, StretchReport};
+use crate::lane_report::{StoppedReport, StretchReport};
 use crate::schedule::Schedule;
 use crate::transmit::{Command, Transmit, TransmitAction};
 use drophammer_model::quantity::Instant;

@@ -1,8 +1,8 @@
 //! Frames of a flow that were sent and received, by destination.
 
 use super::Sender;
+use crate::lane_report::LaneReport;
 use crate::permutation::Permutation;
-use crate::report::LaneReport;
 use drophammer_model::trial::DestinationCounts;
 
 /// Counts of every flow that is counted by destination; `by_flow` are the senders.

@@ -2,7 +2,7 @@
 
 use crate::analyzer::{Deviations, count};
 use crate::flow_state::Arrived;
-use crate::report::{FlowReport, LaneReport};
+use crate::lane_report::{FlowReport, LaneReport};
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::GroupCounts;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use super::Sender;
 use crate::flow_state::Arrived;
+use crate::lane_report::{FlowReport, LaneReport, MISSING};
 use crate::losses::{Collector, Distance, LossRuns};
-use crate::report::{FlowReport, LaneReport, MISSING};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

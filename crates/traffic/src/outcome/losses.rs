@@ -1,8 +1,8 @@
 //! Combines lost frames of all flows into episodes of the trial.
 
 use super::Sender;
+use crate::lane_report::FlowReport;
 use crate::losses::{Collector, Distance};
-use crate::report::FlowReport;
 use drophammer_model::trial::{LossEpisode, Losses, MOST_EPISODES};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -7,12 +7,13 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::modifiers;
 use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::{Limits, Pattern};
-use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, or_spoilt, stdev};
+use crate::report::{PlotSpec, extremes, for_each_size, mean, note, note_of, or_spoilt, stdev};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
@@ -23,7 +24,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
@@ -41,6 +42,9 @@ const STEP: Param<u64> =
 const VERIFY: Param<u32> =
     Param::new("verify", "1", "2", "attempts at a burst before it counts as lossy (TST 009 section 12.3)");
 
+const FRAMES: FigureSpec =
+    FigureSpec::higher("back_to_back_{size}_frames", "frames", "average back-to-back value per sending port in frames");
+
 static SPEC: TestSpec = TestSpec {
     name: "back_to_back",
     title: "Back-to-back frames",
@@ -53,10 +57,7 @@ static SPEC: TestSpec = TestSpec {
         &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()],
         &SEARCH
     ],
-    figures: &[FigureSpec {
-        key: "back_to_back_{size}_frames",
-        help: "average back-to-back value per sending port in frames",
-    }],
+    figures: &[FRAMES.shape()],
     tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -371,5 +372,5 @@ fn write(
 /// The longest burst of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Back-to-back frames, {}", pattern.size_text());
-    higher(format!("back_to_back_{}_frames", pattern.size), title, "frames", None)
+    FRAMES.of(&[&pattern.size], title, None)
 }

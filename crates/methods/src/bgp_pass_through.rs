@@ -3,8 +3,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{fewer, params};
-use crate::report::{PlotSpec, extremes, lower, mean, xy};
+use crate::report::{PlotSpec, extremes, mean, xy};
 use crate::route_tests::{self, Case, ESTABLISH, PATIENCE, TABLES, follow, for_each_family, must_be_complete};
 use crate::routes_sent;
 use crate::table::TableSpec;
@@ -12,7 +13,7 @@ use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -22,6 +23,11 @@ pub struct BgpPassThrough;
 
 const SAMPLES: Param<u32> = Param::new("samples", "50", "1000", "routes that come and go, one at a time");
 
+const MEDIAN: [FigureSpec; 2] = [
+    FigureSpec::lower("bgp_pass_through_ipv4_median_ms", "ms", "median of an IPv4 route's time through the router"),
+    FigureSpec::lower("bgp_pass_through_ipv6_median_ms", "ms", "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_pass_through",
     title: "BGP pass-through time",
@@ -29,13 +35,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 7747 section 5.1.2 (RIB-OUT); RFC 4098",
     needs: route_tests::NEEDS,
     params: params![&TABLES, &[SAMPLES.spec(), PATIENCE.spec(), ESTABLISH.spec()]],
-    figures: &[
-        FigureSpec {
-            key: "bgp_pass_through_ipv4_median_ms",
-            help: "median of an IPv4 route's time through the router",
-        },
-        FigureSpec { key: "bgp_pass_through_ipv6_median_ms", help: "the same for IPv6" },
-    ],
+    figures: &[MEDIAN[0].shape(), MEDIAN[1].shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -134,9 +134,8 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             PLOT.curve(outcome, &format!("{family}, {change}"), xy(x, *y));
         }
         if change == "advertised" {
-            let key = format!("bgp_pass_through_{}_median_ms", family.to_string().to_lowercase());
             let title = format!("BGP pass-through time, median, {family}");
-            outcome.ranks.push(lower(key, title, "ms", at(0.5)));
+            outcome.ranks.push(of_family(&MEDIAN, family).of(&[], title, at(0.5)));
         }
     }
     Ok(())

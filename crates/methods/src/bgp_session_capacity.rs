@@ -3,15 +3,16 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::shorter;
-use crate::report::{PlotSpec, higher, lower, note, xy};
+use crate::report::{PlotSpec, note, xy};
 use crate::route_tests::{self, ESTABLISH, memory_mib, thousands};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ const MAX_SESSIONS: Param<u32> = Param::new(
 );
 const HOLD: Param<Duration> = Param::new("hold", "1 s", "180 s", "time for which all sessions must stay at the end");
 
+const SESSIONS: FigureSpec = FigureSpec::higher("bgp_sessions", "sessions", "sessions up at the same time");
+const TIME: FigureSpec = FigureSpec::lower("bgp_sessions_s", "s", "seconds until all of them were up, step by step");
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_session_capacity",
     title: "BGP session capacity",
@@ -34,10 +38,7 @@ static SPEC: TestSpec = TestSpec {
     source: "terms of RFC 4098; sessions of RFC 4271",
     needs: route_tests::NEEDS,
     params: &[STEP.spec(), MAX_SESSIONS.spec(), HOLD.spec(), ESTABLISH.spec()],
-    figures: &[
-        FigureSpec { key: "bgp_sessions", help: "sessions up at the same time" },
-        FigureSpec { key: "bgp_sessions_s", help: "seconds until all of them were up, step by step" },
-    ],
+    figures: &[SESSIONS.shape(), TIME.shape()],
     tables: &[TABLE.shape()],
 };
 
@@ -149,10 +150,10 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
             ),
         ),
     }
-    let sessions = higher("bgp_sessions", "BGP sessions", "sessions", Some(up as f64));
+    let sessions = SESSIONS.of(&[], "BGP sessions", Some(up as f64));
     outcome.ranks.push(RankFigure { capped: stopped.is_none(), ..sessions });
     let value = stopped.is_none().then_some(elapsed_s);
     let why = format!("only {up} sessions came up");
-    outcome.ranks.push(lower("bgp_sessions_s", "Time to bring all BGP sessions up", "s", value).because(why));
+    outcome.ranks.push(TIME.of(&[], "Time to bring all BGP sessions up", value).because(why));
     Ok(())
 }

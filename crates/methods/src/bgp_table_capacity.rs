@@ -4,8 +4,9 @@
 use crate::Method;
 use crate::attempts::Attempts;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{fewer, params};
-use crate::report::{higher, lower, note};
+use crate::report::note;
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, PATIENCE, complaint, for_each_family, thousands};
 use crate::routes_sent;
@@ -14,7 +15,7 @@ use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -27,6 +28,15 @@ const MAX_ROUTES: Param<u32> =
     Param::new("max_routes", "200000", "2400000", "routes at which the test ends in any case");
 const HOLD: Param<Duration> = Param::new("hold", "1 s", "120 s", "time for which the last full table must stay");
 
+const CAPACITY: [FigureSpec; 2] = [
+    FigureSpec::higher("bgp_capacity_ipv4_routes", "routes", "IPv4 routes taken and passed on without one missing"),
+    FigureSpec::higher("bgp_capacity_ipv6_routes", "routes", "the same for IPv6"),
+];
+const LOAD_TIME: [FigureSpec; 2] = [
+    FigureSpec::lower("bgp_load_ipv4_s", "s", "seconds for all IPv4 steps together, each to its last verified route"),
+    FigureSpec::lower("bgp_load_ipv6_s", "s", "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_table_capacity",
     title: "BGP table capacity",
@@ -34,15 +44,7 @@ static SPEC: TestSpec = TestSpec {
     source: "core router test of 2001, in steps of 40,000 routes; terms of RFC 4098",
     needs: route_tests::NEEDS,
     params: params![&route_tests::TABLES, &[STEP.spec(), MAX_ROUTES.spec(), HOLD.spec()], &route_tests::SESSIONS,],
-    figures: &[
-        FigureSpec { key: "bgp_capacity_ipv4_routes", help: "IPv4 routes taken and passed on without one missing" },
-        FigureSpec { key: "bgp_capacity_ipv6_routes", help: "the same for IPv6" },
-        FigureSpec {
-            key: "bgp_load_ipv4_s",
-            help: "seconds for all IPv4 steps together, each to its last verified route",
-        },
-        FigureSpec { key: "bgp_load_ipv6_s", help: "the same for IPv6" },
-    ],
+    figures: &[CAPACITY[0].shape(), CAPACITY[1].shape(), LOAD_TIME[0].shape(), LOAD_TIME[1].shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -245,15 +247,14 @@ fn hold(
 }
 
 fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s: f64, whole: bool, limited: bool) {
-    let name = family.to_string().to_lowercase();
     let title = format!("BGP table capacity, {family}");
-    let routes = higher(format!("bgp_capacity_{name}_routes"), title, "routes", capacity.map(f64::from));
+    let routes = of_family(&CAPACITY, family).of(&[], title, capacity.map(f64::from));
     // If the test ended at its own maximum, the router may hold more.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     // Times for tables of different sizes are not comparable.
     let value = (whole && capacity.is_some()).then_some(elapsed_s);
     let title = format!("Time to take and pass on the table, {family}");
-    let time = lower(format!("bgp_load_{name}_s"), title, "s", value);
+    let time = of_family(&LOAD_TIME, family).of(&[], title, value);
     let why = "the table did not become complete, or did not stay so";
     outcome.ranks.push(RankFigure { tester_limited: limited, ..time.because(why) });
 }

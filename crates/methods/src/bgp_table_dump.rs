@@ -4,8 +4,9 @@
 use crate::Method;
 use crate::attempts::Attempts;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{fewer, params};
-use crate::report::{PlotSpec, lower, mean, note, xy};
+use crate::report::{PlotSpec, mean, note, xy};
 use crate::route_tests::{self, Case, PATIENCE, complaint, for_each_family, thousands};
 use crate::routes_sent;
 use crate::routing::RouteAction;
@@ -14,7 +15,7 @@ use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -25,6 +26,11 @@ pub struct BgpTableDump;
 const ROUTES: Param<u32> = Param::new("routes", "100000", "1000000", "routes of the table");
 const REPEATS: Param<u32> = Param::new("repeats", "2", "5", "times that the new peer comes up");
 
+const DUMP: [FigureSpec; 2] = [
+    FigureSpec::lower("bgp_dump_ipv4_s", "s", "mean seconds until a new peer has all IPv4 routes"),
+    FigureSpec::lower("bgp_dump_ipv6_s", "s", "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_table_dump",
     title: "Full table to a new peer",
@@ -32,10 +38,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 7747 section 5.1.2; terms of RFC 4098",
     needs: route_tests::NEEDS,
     params: params![&route_tests::TABLES, &[ROUTES.spec(), REPEATS.spec()], &route_tests::SESSIONS],
-    figures: &[
-        FigureSpec { key: "bgp_dump_ipv4_s", help: "mean seconds until a new peer has all IPv4 routes" },
-        FigureSpec { key: "bgp_dump_ipv6_s", help: "the same for IPv6" },
-    ],
+    figures: &[DUMP[0].shape(), DUMP[1].shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -155,11 +158,9 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         }
         (repeat, attempts) = (repeat + 1, Attempts::few(bed));
     }
-    let key = format!("bgp_dump_{}_s", family.to_string().to_lowercase());
     let title = format!("Full table of {} routes to a new peer, {family}", thousands(routes));
     let value = (times.len() == repeats as usize).then(|| mean(&times));
-    outcome
-        .ranks
-        .push(RankFigure { tester_limited: limited, ..lower(key, title, "s", value).because("a dump was incomplete") });
+    let figure = of_family(&DUMP, family).of(&[], title, value).because("a dump was incomplete");
+    outcome.ranks.push(RankFigure { tester_limited: limited, ..figure });
     Ok(())
 }

@@ -4,8 +4,9 @@
 use crate::Method;
 use crate::attempts::Attempts;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{params, shorter};
-use crate::report::{PlotSpec, higher, note, xy};
+use crate::report::{PlotSpec, note, xy};
 use crate::route_tests::{self, Case, PATIENCE, complaint, follow, for_each_family, must_be_complete, thousands};
 use crate::routes_sent;
 use crate::routing::{Change, Packing, PeerIndex, RESTLESS, WatchIndex};
@@ -14,7 +15,7 @@ use crate::testbed::{TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -32,6 +33,15 @@ const LAG: Param<Duration> =
 const REFINEMENTS: Param<u32> =
     Param::new("refinements", "3", "5", "halvings of the interval between the last good and the first bad pace");
 
+const RATE: [FigureSpec; 2] = [
+    FigureSpec::higher(
+        "bgp_update_rate_ipv4_rps",
+        "changes/s",
+        "IPv4 route changes per second passed on without falling behind",
+    ),
+    FigureSpec::higher("bgp_update_rate_ipv6_rps", "changes/s", "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_update_rate",
     title: "Sustained update rate",
@@ -43,13 +53,7 @@ static SPEC: TestSpec = TestSpec {
         &[ROUTES.spec(), FIRST_RATE.spec(), MAX_RATE.spec(), DURATION.spec(), LAG.spec(), REFINEMENTS.spec()],
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec {
-            key: "bgp_update_rate_ipv4_rps",
-            help: "IPv4 route changes per second passed on without falling behind",
-        },
-        FigureSpec { key: "bgp_update_rate_ipv6_rps", help: "the same for IPv6" },
-    ],
+    figures: &[RATE[0].shape(), RATE[1].shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -317,9 +321,8 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         note(outcome, format!("{family}: {found}; {why}"));
         spoilt = Some(why).filter(|_| good == 0);
     }
-    let key = format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase());
     let title = format!("Sustained update rate, {family}");
-    let figure = higher(key, title, "changes/s", (good > 0).then_some(f64::from(good)));
+    let figure = of_family(&RATE, family).of(&[], title, (good > 0).then_some(f64::from(good)));
     let figure = RankFigure { tester_limited: limited, resolution: 0.15, ..figure };
     outcome.ranks.push(match spoilt {
         Some(why) => figure.spoilt(why),

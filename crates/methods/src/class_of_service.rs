@@ -15,6 +15,7 @@ mod way_out;
 pub use shares::{Sharing, shares};
 
 use crate::Method;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_pattern, note, note_unfit, or_spoilt};
@@ -26,7 +27,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::topology::CoreLinksDown;
@@ -82,6 +83,24 @@ const TRIAL_DURATION: Param<Duration> =
 /// Seconds until links are down and frames take other ways, and until the links are up again, for estimates.
 const LINKS_S: f64 = 3.0;
 
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "class_of_service_{size}_loss_percent",
+    "%",
+    crate::report::LEAST_LOSS_PERCENT,
+    "loss of the class with the highest weight under overload, in %",
+);
+const ERROR: FigureSpec = FigureSpec::lower_by_difference(
+    "class_of_service_{size}_error_points",
+    "points",
+    rows::LEAST_POINTS,
+    "largest difference between the share of a class and the expected one, in percentage points",
+);
+const RATE: FigureSpec = FigureSpec::higher(
+    "class_of_service_{size}_pps",
+    "fps",
+    "frames per second of all classes that left by the overloaded output port, or crossed overloaded links",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "class_of_service",
     title: "Classes of service",
@@ -105,20 +124,7 @@ static SPEC: TestSpec = TestSpec {
         ],
         &AFTER_TRIAL,
     ],
-    figures: &[
-        FigureSpec {
-            key: "class_of_service_{size}_loss_percent",
-            help: "loss of the class with the highest weight under overload, in %",
-        },
-        FigureSpec {
-            key: "class_of_service_{size}_error_points",
-            help: "largest difference between the share of a class and the expected one, in percentage points",
-        },
-        FigureSpec {
-            key: "class_of_service_{size}_pps",
-            help: "frames per second of all classes that left by the overloaded output port, or crossed overloaded links",
-        },
-    ],
+    figures: &[LOSS.shape(), ERROR.shape(), RATE.shape()],
     tables: &[TABLE.shape(), core_links::SHAPES[0], core_links::SHAPES[1]],
     needs: &[Need::Classes],
 };

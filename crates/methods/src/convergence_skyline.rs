@@ -6,8 +6,9 @@ mod edge;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{fewer, params};
-use crate::report::{PlotSpec, extremes, lower_by_difference, mean, note, percent_ratio, xy_of};
+use crate::report::{PlotSpec, extremes, mean, note, percent_ratio, xy_of};
 use crate::route_spread::Spread;
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial};
@@ -20,7 +21,7 @@ use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
@@ -44,6 +45,32 @@ const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "loads to try in turn, in per cent of the same throughput or of `rate`, while the router does not complete each change before the next one (changes down alone, if those up were complete), or forwards less than 10 % of the frames to the table at the end of its time",
 );
 
+/// Figures of each family. Means that differ by less than the resolution of the times are equal.
+const UP: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "convergence_up_ipv4_s",
+        "s",
+        0.0,
+        "mean seconds until traffic to all IPv4 routes arrives",
+    ),
+    FigureSpec::lower_by_difference("convergence_up_ipv6_s", "s", 0.0, "the same for IPv6"),
+];
+const DOWN: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "convergence_down_ipv4_s",
+        "s",
+        0.0,
+        "mean seconds until traffic to no IPv4 route arrives",
+    ),
+    FigureSpec::lower_by_difference("convergence_down_ipv6_s", "s", 0.0, "the same for IPv6"),
+];
+const LOWERED: FigureSpec = FigureSpec::lower_by_difference(
+    "convergence_{event}_{family}_at_{load}_percent_s",
+    "s",
+    0.0,
+    "the same at a lower load, for a router that at the load of the others forwards next to nothing, or does not complete each such change before the next one",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "convergence_skyline",
     title: "Convergence skyline",
@@ -57,16 +84,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec { key: "convergence_up_ipv4_s", help: "mean seconds until traffic to all IPv4 routes arrives" },
-        FigureSpec { key: "convergence_up_ipv6_s", help: "the same for IPv6" },
-        FigureSpec { key: "convergence_down_ipv4_s", help: "mean seconds until traffic to no IPv4 route arrives" },
-        FigureSpec { key: "convergence_down_ipv6_s", help: "the same for IPv6" },
-        FigureSpec {
-            key: "convergence_{event}_{family}_at_{load}_percent_s",
-            help: "the same at a lower load, for a router that at the load of the others forwards next to nothing, or does not complete each such change before the next one",
-        },
-    ],
+    figures: &[UP[0].shape(), UP[1].shape(), DOWN[0].shape(), DOWN[1].shape(), LOWERED.shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -420,18 +438,17 @@ impl Measured {
                 never[way] as usize + times.len()
             );
             let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
-            let key = format!("convergence_{word}_{name}_s");
-            // Means that differ by less than the resolution of the times are equal.
-            let figure = |key, title, value| lower_by_difference(key, title, "s", value, of.resolution_s());
+            let figure = of_family(if word == "up" { &UP } else { &DOWN }, family).with_least(of.resolution_s());
             match of.lowered {
-                None => outcome.ranks.push(figure(key, title, value).because(why)),
+                None => outcome.ranks.push(figure.of(&[], title, value).because(why)),
                 // This router has no figure at the common load, and a separate figure at the lower load.
                 Some(Percent(percent)) => {
-                    let lower = format!("convergence_{word}_{name}_at_{percent}_percent_s");
                     let lossy =
                         format!("it lost frames at the load of all routers; see the figure at {percent} % of it");
-                    outcome.ranks.push(figure(key, title.clone(), None).because(lossy));
-                    outcome.ranks.push(figure(lower, format!("{title}, at {percent} % load"), value).because(why));
+                    outcome.ranks.push(figure.of(&[], title.clone(), None).because(lossy));
+                    let (lowered, title) =
+                        (LOWERED.with_least(of.resolution_s()), format!("{title}, at {percent} % load"));
+                    outcome.ranks.push(lowered.of(&[&word, &name, &percent], title, value).because(why));
                 }
             }
         }

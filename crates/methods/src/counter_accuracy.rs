@@ -8,11 +8,12 @@ mod octets;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::flood::at_maximum;
 use crate::modifiers;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params};
 use crate::pattern::Pattern;
-use crate::report::{for_each_size, lower_by_difference, note, note_of};
+use crate::report::{for_each_size, note, note_of};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -21,7 +22,7 @@ use crate::trial_count::{TrialCount, over_routes};
 use drophammer_model::outcome::{Outcome, RankFigure, Verdict};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
@@ -60,6 +61,9 @@ const SETTLE: Param<Duration> = Param::new(
     "time before counters are read; an agent may keep old values for some seconds",
 );
 
+const OFF: FigureSpec =
+    FigureSpec::lower_by_difference("counters_off", "", 0.5, "counters of the router that were wrong in some trial");
+
 static SPEC: TestSpec = TestSpec {
     name: "counter_accuracy",
     title: "Counter accuracy",
@@ -70,7 +74,7 @@ static SPEC: TestSpec = TestSpec {
         &[FRAMES.spec(), LOAD.spec(), OVERLOAD.spec(), DISCARD.spec(), SETTLE.spec()],
         &AFTER_TRIAL
     ],
-    figures: &[FigureSpec { key: "counters_off", help: "counters of the router that were wrong in some trial" }],
+    figures: &[OFF.shape()],
     tables: &[TABLE.shape(), routed::SHAPE],
     needs: &[],
 };
@@ -323,7 +327,7 @@ fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize,
     };
     outcome.verdicts.push(Verdict::decided("counters agree with the frames", off.is_empty(), found));
     let value = Some(off.len() as f64);
-    let figure = lower_by_difference("counters_off", "Counters that are off", "", value, 0.5);
+    let figure = OFF.of(&[], "Counters that are off", value);
     outcome.ranks.push(RankFigure { tester_limited: !whole, ..figure });
 }
 

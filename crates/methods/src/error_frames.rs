@@ -7,9 +7,10 @@ mod verdict;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, DRAIN, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{lower_by_difference, note};
+use crate::report::note;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::trial::{Seen, Trial, not_seen};
@@ -18,7 +19,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{AddressRange, Family, Load, TrialSpec};
@@ -47,16 +48,20 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
     "length of the trial of each kind (RFC 2889 section 5.9: 30 s), over which its frames are spread",
 );
 
+const WRONG: FigureSpec = FigureSpec::lower_by_difference(
+    "error_kinds_wrong",
+    "kinds",
+    1.0,
+    "kinds of wrong frames that the router handles otherwise than the RFCs want, of those that could be sent",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "error_frames",
     title: "Error frames",
     summary: "wrong frames of 30 kinds beside good ones: forwarded, dropped, answered by ICMP, counted, and what the RFCs want",
     source: "Bradner 1989, errors; RFC 2889 section 5.9; RFC 1812, RFC 8200, RFC 4443",
     params: params![&[FAMILIES.spec(), FRAMES.spec(), RATE.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
-    figures: &[FigureSpec {
-        key: "error_kinds_wrong",
-        help: "kinds of wrong frames that the router handles otherwise than the RFCs want, of those that could be sent",
-    }],
+    figures: &[WRONG.shape()],
     tables: &[TABLE.shape()],
     needs: &[],
 };
@@ -277,7 +282,7 @@ impl Method for ErrorFrames {
         // If some kinds could not be measured, the number of wrong kinds is not comparable: a figure without a value
         // would say that the router failed.
         let title = "Kinds of wrong frames handled otherwise than the RFCs want";
-        let figure = lower_by_difference("error_kinds_wrong", title, "kinds", Some(f64::from(wrong)), 1.0);
+        let figure = WRONG.of(&[], title, Some(f64::from(wrong)));
         match unfit.as_slice() {
             [] if sent > 0 => outcome.ranks.push(figure),
             [] => {}

@@ -5,10 +5,11 @@ mod hop_by_hop;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT};
 use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, PAUSE, SEARCH, beside_s, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_ratio, push_spoilt};
+use crate::report::{PlotSpec, for_each_pattern, note, note_of, percent_ratio, push_spoilt};
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
 use crate::throughput_search::{
@@ -19,7 +20,7 @@ use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::ExtensionHeader;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv6, Udp};
@@ -84,6 +85,17 @@ const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::new(
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
+const SHARE: FigureSpec = FigureSpec::higher(
+    "extension_headers_{size}_{headers}_percent",
+    "%",
+    "throughput with these headers, in % of that without, where neither the tester nor the line is its limit",
+);
+const LATENCY_SHARE: FigureSpec = FigureSpec::lower(
+    "latency_extension_headers_{size}_{headers}_percent",
+    "%",
+    "median latency with these headers at `latency_load`, in % of that without",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "extension_headers",
     title: "IPv6 extension headers",
@@ -104,16 +116,7 @@ static SPEC: TestSpec = TestSpec {
         ],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec {
-            key: "extension_headers_{size}_{headers}_percent",
-            help: "throughput with these headers, in % of that without, where neither the tester nor the line is its limit",
-        },
-        FigureSpec {
-            key: "latency_extension_headers_{size}_{headers}_percent",
-            help: "median latency with these headers at `latency_load`, in % of that without",
-        },
-    ],
+    figures: &[SHARE.shape(), LATENCY_SHARE.shape()],
     tables: &[TABLE.shape(), hop_by_hop::TABLE.shape()],
     needs: &[],
 };
@@ -432,7 +435,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         }
         let Some(chain) = one.chain else { continue };
         let title = format!("Throughput with {chain}, of that without extension headers, {size}");
-        let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
+        let figure = SHARE.of(&[size, &chain], title, share);
         if bounded {
             outcome.ranks.push(figure.nothing("the throughput without headers is only a lower bound"));
         } else if share.is_some() {
@@ -446,7 +449,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             outcome.ranks.push(figure.because("it loses frames at every load without headers"));
         }
         let title = format!("Median latency with {chain}, of that without extension headers, {size}");
-        let figure = lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency);
+        let figure = LATENCY_SHARE.of(&[size, &chain], title, latency);
         // The router failed if it loses frames at every load, or every frame of the trial.
         if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
             outcome.ranks.push(figure.because("no frame arrived"));

@@ -2,6 +2,7 @@
 //! single route after its advertisement, derived from lost frames.
 
 use crate::Method;
+use crate::figure::FigureSpec;
 use crate::parameters::{params, shorter};
 use crate::report::note;
 use crate::route_outage::{Event, Outage, OutageReport};
@@ -14,7 +15,7 @@ use crate::throughput_search::known_trials;
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -25,6 +26,26 @@ pub struct FibConvergence;
 const ROUTES: Param<u32> = Param::new("routes", "10000", "200000", "routes that are advertised at once");
 const WINDOW: Param<Duration> =
     Param::new("window", "4 s", "60 s", "time for which traffic goes on after the advertisement");
+
+/// Times that differ by no more than one frame to a route are equal.
+const MEDIAN: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "fib_convergence_ipv4_median_ms",
+        "ms",
+        0.0,
+        "median time until an IPv4 route is forwarded to",
+    ),
+    FigureSpec::lower_by_difference("fib_convergence_ipv6_median_ms", "ms", 0.0, "the same for IPv6"),
+];
+const MAX: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "fib_convergence_ipv4_max_ms",
+        "ms",
+        0.0,
+        "time until all IPv4 routes are forwarded to",
+    ),
+    FigureSpec::lower_by_difference("fib_convergence_ipv6_max_ms", "ms", 0.0, "the same for IPv6"),
+];
 
 static SPEC: TestSpec = TestSpec {
     name: "fib_convergence",
@@ -38,12 +59,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec { key: "fib_convergence_ipv4_median_ms", help: "median time until an IPv4 route is forwarded to" },
-        FigureSpec { key: "fib_convergence_ipv6_median_ms", help: "the same for IPv6" },
-        FigureSpec { key: "fib_convergence_ipv4_max_ms", help: "time until all IPv4 routes are forwarded to" },
-        FigureSpec { key: "fib_convergence_ipv6_max_ms", help: "the same for IPv6" },
-    ],
+    figures: &[MEDIAN[0].shape(), MEDIAN[1].shape(), MAX[0].shape(), MAX[1].shape()],
     tables: &[REPORT.table.shape(), REPORT.unreachable.shape(), routes_sent::SHAPE],
 };
 
@@ -51,6 +67,7 @@ const REPORT: OutageReport = OutageReport::new(
     TableSpec::new("fib_convergence", "FIB convergence"),
     TableSpec::new("fib_convergence_unreachable", "Unreachable routes"),
     "Time until a route is forwarded to, over all routes",
+    [&MEDIAN, &MAX],
 );
 /// Traffic runs for this long before the routes are advertised, in seconds.
 const BEFORE_S: f64 = 0.5;

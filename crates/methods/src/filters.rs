@@ -10,6 +10,7 @@ mod ranks;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::filter_lists::{Case, MOST_CONDITIONS, Position, destination};
 use crate::lossy::Lossy;
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
@@ -23,10 +24,10 @@ use crate::throughput_search::{estimate_one, goal_deviations, known_trials, sear
 use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::capabilities::Need;
 use drophammer_model::filter::FilterDirection;
-use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, Point};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
@@ -78,6 +79,31 @@ const MOST_NAMED: usize = 20;
 const PERMITTED: &str = "permitted";
 const DENIED: &str = "denied";
 
+const THROUGHPUT: FigureSpec = FigureSpec::higher(
+    "filters_{size}_{conditions}_pps",
+    FPS_PER_PORT,
+    "throughput per sending port in fps with 10 conditions, or the most of the test, in the first position and direction",
+);
+const SHARE: FigureSpec =
+    FigureSpec::higher("filters_{size}_{conditions}_percent", "%", "the same in % of the throughput without filters");
+const LATENCY: FigureSpec = FigureSpec::lower(
+    "latency_filters_{size}_{conditions}_percent",
+    "%",
+    "median latency with these conditions in % of that without filters, at the same load",
+);
+const LEAKED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
+    "filters_{size}_leaked",
+    "frames",
+    1.0,
+    "frames that passed though a filter denies them, over all cases",
+);
+const DENIED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
+    "filters_{size}_denied",
+    "frames",
+    1.0,
+    "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "filters",
     title: "Packet filters",
@@ -88,28 +114,7 @@ static SPEC: TestSpec = TestSpec {
         &[CONDITIONS.spec(), PERMIT.spec(), FILTER_AT.spec(), LOAD.spec(), TRIAL_DURATION.spec()],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec {
-            key: "filters_{size}_{conditions}_pps",
-            help: "throughput per sending port in fps with 10 conditions, or the most of the test, in the first position and direction",
-        },
-        FigureSpec {
-            key: "filters_{size}_{conditions}_percent",
-            help: "the same in % of the throughput without filters",
-        },
-        FigureSpec {
-            key: "latency_filters_{size}_{conditions}_percent",
-            help: "median latency with these conditions in % of that without filters, at the same load",
-        },
-        FigureSpec {
-            key: "filters_{size}_leaked",
-            help: "frames that passed though a filter denies them, over all cases",
-        },
-        FigureSpec {
-            key: "filters_{size}_denied",
-            help: "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
-        },
-    ],
+    figures: &[THROUGHPUT.shape(), SHARE.shape(), LATENCY.shape(), LEAKED_FRAMES.shape(), DENIED_FRAMES.shape()],
     tables: &[TABLE.shape(), WRONG.shape(), routed::SHAPE],
     needs: &[Need::Filters],
 };

@@ -2,14 +2,15 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, DRAIN, PAUSE, params};
-use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower, lower_by_difference, note, percent_of, xy};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, note, percent_of, xy};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::{FlowNames, Param};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::{FlowConfig, FlowRate, Params};
 use drophammer_model::traffic::{Header, HeaderKind};
@@ -28,20 +29,27 @@ const TRIAL_DURATION: Param<Duration> =
 const INTERVAL: Param<Duration> =
     Param::new("interval", "100 ms", "1 s", "width of the time bins in which rates are shown, 1 ms or more");
 
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "loss_{flow}_percent",
+    "%",
+    LEAST_LOSS_PERCENT,
+    "share of the flow's frames that were lost in %",
+);
+const LATENCY: FigureSpec = FigureSpec::lower("latency_{flow}_ns", "ns", "median latency of the flow in ns");
+const DEVIATING: FigureSpec = FigureSpec::lower_by_difference(
+    "deviations_{flow}",
+    "frames",
+    1.0,
+    "frames of the flow that arrived in another encapsulation than must arrive",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "fixed_rate",
     title: "Fixed rate",
     summary: "flows of the suite's own at rates of their own: loss, order, latency, rate over time and what arrived otherwise",
     source: "RFC 2544 section 23; RFC 4737; RFC 8219 section 7",
     params: params![&[FLOWS.spec(), TRIAL_DURATION.spec(), INTERVAL.spec()], &AFTER_TRIAL],
-    figures: &[
-        FigureSpec { key: "loss_{flow}_percent", help: "share of the flow's frames that were lost in %" },
-        FigureSpec { key: "latency_{flow}_ns", help: "median latency of the flow in ns" },
-        FigureSpec {
-            key: "deviations_{flow}",
-            help: "frames of the flow that arrived in another encapsulation than must arrive",
-        },
-    ],
+    figures: &[LOSS.shape(), LATENCY.shape(), DEVIATING.shape()],
     tables: &[TABLE.shape(), DEVIATIONS.shape()],
     needs: &[],
 };
@@ -257,27 +265,12 @@ fn report(
         let copies = counts.deviating_copies;
         note(outcome, format!("{name}: {copies} further copies of its frames arrived in a wrong encapsulation."));
     }
-    outcome.ranks.push(lower_by_difference(
-        format!("loss_{name}_percent"),
-        format!("Loss of flow {name}"),
-        "%",
-        percent_of(counts.lost, counts.offered),
-        LEAST_LOSS_PERCENT,
-    ));
-    outcome.ranks.push(lower(
-        format!("latency_{name}_ns"),
-        format!("Median latency of flow {name}"),
-        "ns",
-        percentile(50.0),
-    ));
+    let loss = percent_of(counts.lost, counts.offered);
+    outcome.ranks.push(LOSS.of(&[name], format!("Loss of flow {name}"), loss));
+    outcome.ranks.push(LATENCY.of(&[name], format!("Median latency of flow {name}"), percentile(50.0)));
     let deviations = counts.offered.min(1) as f64 * deviating as f64;
-    outcome.ranks.push(lower_by_difference(
-        format!("deviations_{name}"),
-        format!("Wrong encapsulation, flow {name}"),
-        "frames",
-        (counts.offered > 0).then_some(deviations),
-        1.0,
-    ));
+    let deviations = (counts.offered > 0).then_some(deviations);
+    outcome.ranks.push(DEVIATING.of(&[name], format!("Wrong encapsulation, flow {name}"), deviations));
 }
 
 /// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending,

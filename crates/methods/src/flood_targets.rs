@@ -3,13 +3,12 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::flood::at_maximum;
 use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT, note_unasked, state};
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{
-    for_each_pattern, higher, lower_by_difference, median, note, note_of, note_unfit, percent_of, push_spoilt,
-};
+use crate::report::{for_each_pattern, median, note, note_of, note_unfit, percent_of, push_spoilt};
 use crate::route_tests::{self, ESTABLISH};
 use crate::routing::PeerIndex;
 use crate::table::TableSpec;
@@ -21,7 +20,7 @@ use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{AddressRange, Family, Load, TrialSpec};
@@ -53,6 +52,18 @@ const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "60 
 /// Trial duration that the source of the test asks for, in seconds.
 const SOURCE_S: f64 = 60.0;
 
+const ANSWERED: FigureSpec = FigureSpec::higher(
+    "flood_{target}_{size}_answered_percent",
+    "%",
+    "share of the questions to the router that it answered during the flood, in %, the least of all kinds: `target` is forwarded, own or unroutable",
+);
+const SESSIONS_LOST: FigureSpec = FigureSpec::lower_by_difference(
+    "flood_{target}_{size}_sessions_lost",
+    "sessions",
+    1.0,
+    "BGP sessions that went down during the flood, where the suite has BGP",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "flood",
     title: "Flood",
@@ -71,16 +82,7 @@ static SPEC: TestSpec = TestSpec {
         PAUSE.spec(),
         DRAIN.spec()
     ],],
-    figures: &[
-        FigureSpec {
-            key: "flood_{target}_{size}_answered_percent",
-            help: "share of the questions to the router that it answered during the flood, in %, the least of all kinds: `target` is forwarded, own or unroutable",
-        },
-        FigureSpec {
-            key: "flood_{target}_{size}_sessions_lost",
-            help: "BGP sessions that went down during the flood, where the suite has BGP",
-        },
-    ],
+    figures: &[ANSWERED.shape(), SESSIONS_LOST.shape()],
     tables: &[TABLE.shape()],
     needs: &[],
 };
@@ -366,12 +368,12 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
 /// The share of questions answered during a flood, without a value so far.
 fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
     let title = format!("Questions answered, flood to {target}, {}", pattern.size_text());
-    higher(format!("flood_{target}_{}_answered_percent", pattern.size), title, "%", None)
+    ANSWERED.of(&[&target, &pattern.size], title, None)
 }
 
 fn sessions_figure(pattern: &Pattern, target: Target, lost: Option<f64>) -> RankFigure {
     let title = format!("BGP sessions lost, flood to {target}, {}", pattern.size_text());
-    lower_by_difference(format!("flood_{target}_{}_sessions_lost", pattern.size), title, "sessions", lost, 1.0)
+    SESSIONS_LOST.of(&[&target, &pattern.size], title, lost)
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@ mod processor_time;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::arrivals::{note_reached, watched};
 use crate::pattern::{Pattern, RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
-use crate::report::{
-    PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, or_spoilt, stdev, trials,
-};
+use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, mean, note, note_of, or_spoilt, stdev, trials};
 use crate::route_tests::CONFORMANT;
 use crate::routed;
 use crate::table::TableSpec;
@@ -22,7 +21,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -40,6 +39,22 @@ const PROCESSOR_TIME_AT: Param<Option<FrameRate>> = Param::optional(
      one that each of them carries",
 );
 
+const RATE: FigureSpec = FigureSpec::higher(
+    "forwarding_rate_{size}_pps",
+    FPS_PER_PORT,
+    "forwarding rate per sending port at maximum offered load in fps, mean",
+);
+const FRAME_NS: FigureSpec = FigureSpec::lower(
+    "forwarding_rate_{size}_frame_ns",
+    "ns",
+    "the router's processor time for each frame that it forwards at maximum offered load in ns",
+);
+const FRAMES_PER_CPU_S: FigureSpec = FigureSpec::higher(
+    "forwarding_rate_{size}_frames_per_cpu_s",
+    "frames/s",
+    "frames forwarded per second of the router's processor time at `processor_time_at`",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "forwarding_rate",
     title: "Forwarding rate at maximum load",
@@ -52,20 +67,7 @@ static SPEC: TestSpec = TestSpec {
         &[TRIAL_DURATION.spec(), REPEATS.spec(), PROCESSOR_TIME_AT.spec()],
         &AFTER_TRIAL
     ],
-    figures: &[
-        FigureSpec {
-            key: "forwarding_rate_{size}_pps",
-            help: "forwarding rate per sending port at maximum offered load in fps, mean",
-        },
-        FigureSpec {
-            key: "forwarding_rate_{size}_frame_ns",
-            help: "the router's processor time for each frame that it forwards at maximum offered load in ns",
-        },
-        FigureSpec {
-            key: "forwarding_rate_{size}_frames_per_cpu_s",
-            help: "frames forwarded per second of the router's processor time at `processor_time_at`",
-        },
-    ],
+    figures: &[RATE.shape(), FRAME_NS.shape(), FRAMES_PER_CPU_S.shape()],
     tables: &[TABLE.shape(), processor_time::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -100,7 +102,7 @@ const BARS: PlotSpec = PlotSpec {
 /// The forwarding rate of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
-    higher(format!("forwarding_rate_{}_pps", pattern.size), title, FPS_PER_PORT, None)
+    RATE.of(&[&pattern.size], title, None)
 }
 
 impl Method for ForwardingRate {

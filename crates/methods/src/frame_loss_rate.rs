@@ -4,15 +4,14 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::modifiers;
 use crate::parameters::{
     AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
 };
 use crate::pattern::Pattern;
 use crate::pattern::arrivals::{note_reached, watched};
-use crate::report::{
-    LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
-};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, for_each_size, note, note_of, note_unfit, xy_of};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -20,7 +19,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
@@ -38,13 +37,20 @@ const STEP: Param<Percent> = Param::new(
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "frame_loss_{size}_percent",
+    "%",
+    LEAST_LOSS_PERCENT,
+    "share of frames lost at the highest load in %",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "frame_loss_rate",
     title: "Frame loss rate",
     summary: "share of frames lost from the highest load downwards until two loads in a row lose nothing",
     source: "RFC 2544 section 26.3",
     params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
-    figures: &[FigureSpec { key: "frame_loss_{size}_percent", help: "share of frames lost at the highest load in %" }],
+    figures: &[LOSS.shape()],
     tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -86,9 +92,8 @@ fn loads(params: &Params) -> Vec<f64> {
 
 /// The figure of a size: `loss` in % at the highest load.
 fn rank(pattern: &Pattern, rate_pps: f64, loss: Option<f64>) -> RankFigure {
-    let key = format!("frame_loss_{}_percent", pattern.size);
     let title = format!("Frame loss at the highest load, {}", pattern.size_text());
-    RankFigure { load_pps: Some(rate_pps), ..lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT) }
+    RankFigure { load_pps: Some(rate_pps), ..LOSS.of(&[&pattern.size], title, loss) }
 }
 
 impl Method for FrameLossRate {

@@ -10,13 +10,12 @@ mod verdict;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{
     AFTER_TRIAL, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter,
 };
 use crate::pattern::{Limits, Pattern};
-use crate::report::{
-    LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, or_spoilt, percent_of,
-};
+use crate::report::{LEAST_LOSS_PERCENT, for_each_pattern, note, note_of, note_unfit, or_spoilt, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{Setting, TestError, Testbed};
 use crate::trial_count::TrialCount;
@@ -27,7 +26,7 @@ use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{GroupCounts, Load, PortIndex, TrialResult, TrialSpec};
@@ -52,6 +51,13 @@ const LEAST_DELAY: Param<Duration> = Param::new(
     "frames whose median latency grows by this under congestion are held up (RFC 2285 section 3.7.3)",
 );
 
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "head_of_line_blocking_{size}_loss_percent",
+    "%",
+    LEAST_LOSS_PERCENT,
+    "frames to the uncongested port that were lost, in %, the most of all blocks of four ports",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "head_of_line_blocking",
     title: "Head-of-line blocking",
@@ -68,10 +74,7 @@ static SPEC: TestSpec = TestSpec {
         ],
         &AFTER_TRIAL,
     ],
-    figures: &[FigureSpec {
-        key: "head_of_line_blocking_{size}_loss_percent",
-        help: "frames to the uncongested port that were lost, in %, the most of all blocks of four ports",
-    }],
+    figures: &[LOSS.shape()],
     tables: &[TABLE.shape()],
     needs: &[],
 };
@@ -362,8 +365,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
 
 fn figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
     let title = format!("Loss to an uncongested port, {}", pattern.size_text());
-    let key = format!("head_of_line_blocking_{}_loss_percent", pattern.size);
-    lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT)
+    LOSS.of(&[&pattern.size], title, loss)
 }
 
 /// Counts of a group; zeros if it is missing.

@@ -12,13 +12,14 @@ mod turns;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::filter_lists::MOST_CONDITIONS;
 use crate::parameters::{
     DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, common_deviations, fewer,
     params,
 };
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, higher, note, note_of, percent_of, xy_of};
+use crate::report::{PlotSpec, note, note_of, percent_of, xy_of};
 use crate::route_tests::CONFORMANT;
 use crate::route_traffic;
 use crate::routed::{self, ROUTES};
@@ -33,7 +34,7 @@ use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{FlowSpec, Load, TrialResult, TrialSpec};
@@ -64,6 +65,27 @@ const WARM_UP_BINS: usize = 1;
 /// The smallest difference that matters: it is what a router gains or loses from one bring-up to the next.
 const LEAST: f64 = 0.01;
 
+const RATE: FigureSpec = FigureSpec::higher(
+    "head_to_head_{size}_pps",
+    FPS_PER_PORT,
+    "forwarding rate per sending port in fps, while all routers are flooded and share the processor",
+);
+const FRAMES_PER_CPU_S: FigureSpec = FigureSpec::higher(
+    "head_to_head_{size}_frames_per_cpu_s",
+    "frames/s",
+    "frames forwarded meanwhile per second of the router's own processor time",
+);
+const LATENCY: FigureSpec = FigureSpec::lower(
+    "head_to_head_{size}_latency_us",
+    "µs",
+    "median latency at `delay_at` in µs, while all routers carry that load",
+);
+const TABLE_CPU: FigureSpec = FigureSpec::lower(
+    "head_to_head_table_{family}_cpu_s",
+    "s",
+    "processor time to take the table of `routes` and pass it on, in s",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "head_to_head",
     title: "Head to head",
@@ -83,24 +105,7 @@ static SPEC: TestSpec = TestSpec {
         PAUSE.spec(),
         DRAIN.spec(),
     ]],
-    figures: &[
-        FigureSpec {
-            key: "head_to_head_{size}_pps",
-            help: "forwarding rate per sending port in fps, while all routers are flooded and share the processor",
-        },
-        FigureSpec {
-            key: "head_to_head_{size}_frames_per_cpu_s",
-            help: "frames forwarded meanwhile per second of the router's own processor time",
-        },
-        FigureSpec {
-            key: "head_to_head_{size}_latency_us",
-            help: "median latency at `delay_at` in µs, while all routers carry that load",
-        },
-        FigureSpec {
-            key: "head_to_head_table_{family}_cpu_s",
-            help: "processor time to take the table of `routes` and pass it on, in s",
-        },
-    ],
+    figures: &[RATE.shape(), FRAMES_PER_CPU_S.shape(), LATENCY.shape(), TABLE_CPU.shape()],
     tables: &[RATES.shape(), RATIOS.shape(), DELAYS.shape(), LEARNED.shape(), routed::SHAPE],
     needs: &[],
 };
@@ -403,12 +408,7 @@ impl Size<'_> {
             tester_limited: bound,
             independent_of_loss: true,
             samples: if bound { Vec::new() } else { rates.clone() },
-            ..higher(
-                format!("head_to_head_{size}_pps"),
-                format!("Forwarding side by side, {text}"),
-                FPS_PER_PORT,
-                geometric_mean(&rates),
-            )
+            ..RATE.of(&[&size], format!("Forwarding side by side, {text}"), geometric_mean(&rates))
         };
         if even {
             outcome.ranks.push(rate);
@@ -419,7 +419,7 @@ impl Size<'_> {
                 least: LEAST,
                 independent_of_loss: true,
                 samples: per_cpu,
-                ..higher(format!("head_to_head_{size}_frames_per_cpu_s"), title, "frames/s", per_cpu_mean)
+                ..FRAMES_PER_CPU_S.of(&[&size], title, per_cpu_mean)
             });
         } else {
             note(

@@ -2,8 +2,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{params, shorter};
-use crate::report::{lower_by_difference, note};
+use crate::report::note;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::trial_count::TrialCount;
@@ -11,7 +12,7 @@ use drophammer_model::beside::{OtherTraffic, ProtocolCount};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::quantity::show_duration;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -28,16 +29,20 @@ const FAMILIES: Param<Vec<Family>> = Param::new(
 const DURATION: Param<Duration> =
     Param::new("duration", "5 s", "300 s", "how long the router is listened to (Bradner 1989: a minute), 1 s or more");
 
+const UNASKED: FigureSpec = FigureSpec::lower_by_difference(
+    "idle_frames_per_minute",
+    "frames/min",
+    0.0,
+    "frames per minute on all ports that answer no question of the tester",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "idle_traffic",
     title: "Idle traffic",
     summary: "frames that the router sends by itself on each port, by protocol, while no test frame is sent",
     source: "Bradner 1989, idle state",
     params: params![&[FAMILIES.spec(), DURATION.spec()]],
-    figures: &[FigureSpec {
-        key: "idle_frames_per_minute",
-        help: "frames per minute on all ports that answer no question of the tester",
-    }],
+    figures: &[UNASKED.shape()],
     tables: &[TABLE.shape()],
     needs: &[],
 };
@@ -143,14 +148,9 @@ impl Method for IdleTraffic {
             TABLE.add(outcome, row, [], []);
         }
         let per_minute = 60.0 / seen.time.as_secs_f64();
-        outcome.ranks.push(lower_by_difference(
-            "idle_frames_per_minute",
-            "Frames sent unasked",
-            "frames/min",
-            Some(unasked as f64 * per_minute),
-            // One frame more or less.
-            per_minute,
-        ));
+        // One frame more or less is no difference.
+        let figure = UNASKED.with_least(per_minute);
+        outcome.ranks.push(figure.of(&[], "Frames sent unasked", Some(unasked as f64 * per_minute)));
         Ok(())
     }
 

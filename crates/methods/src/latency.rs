@@ -8,6 +8,7 @@ mod spread;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::lossy::Lossy;
 use crate::modifiers;
 use crate::parameters::{
@@ -16,7 +17,7 @@ use crate::parameters::{
 use crate::pattern::Pattern;
 use crate::pattern::arrivals::{note_reached, watched};
 use crate::report::{
-    PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
+    PlotSpec, for_each_size, is_overloaded, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
 use crate::routed;
 use crate::table::TableSpec;
@@ -27,7 +28,7 @@ use drophammer_model::latency::PERCENTILES;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -49,6 +50,14 @@ const TRIAL_DURATION: Param<Duration> =
 const REPEATS: Param<u32> =
     Param::new("repeats", "1", "20", "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)");
 
+const MEDIAN: FigureSpec = FigureSpec::lower(
+    "latency_{size}_median_us",
+    "µs",
+    "typical latency (median) in µs at `compare_at`, or without it at the load nearest to 50 % of the throughput",
+);
+const P99_9: FigureSpec =
+    FigureSpec::lower("latency_{size}_p99_9_us", "µs", "99.9th percentile of latency in µs at the same load");
+
 static SPEC: TestSpec = TestSpec {
     name: "latency",
     title: "Latency",
@@ -61,13 +70,7 @@ static SPEC: TestSpec = TestSpec {
         &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec(), IPDV.spec()],
         &SEARCH
     ],
-    figures: &[
-        FigureSpec {
-            key: "latency_{size}_median_us",
-            help: "typical latency (median) in µs at `compare_at`, or without it at the load nearest to 50 % of the throughput",
-        },
-        FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
-    ],
+    figures: &[MEDIAN.shape(), P99_9.shape()],
     tables: &[TABLE.shape(), ipdv::TABLE.shape(), spread::TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -396,14 +399,12 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[Tr
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
-    for (key, percentile, title) in
-        [("median", 50.0, "Median latency"), ("p99_9", 99.9, "99.9th percentile of latency")]
-    {
+    for (spec, percentile, title) in [(MEDIAN, 50.0, "Median latency"), (P99_9, 99.9, "99.9th percentile of latency")] {
         // Of several groups, the slowest one counts.
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
         let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());
-        let figure = lower(format!("latency_{}_{key}_us", pattern.size), title, "µs", value);
+        let figure = spec.of(&[&pattern.size], title, value);
         let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
         outcome.ranks.push(match spoilt {
             Some(why) => figure.spoilt(why.clone()),

@@ -18,6 +18,7 @@ mod episodes;
 pub mod error_frames;
 pub mod extension_headers;
 pub mod fib_convergence;
+pub mod figure;
 pub mod filter_lists;
 pub mod filters;
 pub mod fixed_rate;

@@ -2,6 +2,7 @@
 //! route, and the outage of each route is measured.
 
 use crate::Method;
+use crate::figure::FigureSpec;
 use crate::parameters::{params, shorter};
 use crate::report::note;
 use crate::route_forwarding::{least_probes, load_paths};
@@ -16,7 +17,7 @@ use crate::throughput_search::known_trials;
 use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -43,6 +44,16 @@ const FAILURE: Param<Failure> = Param::new(
 );
 const WINDOW: Param<Duration> = Param::new("window", "4 s", "60 s", "time for which traffic goes on after the failure");
 
+/// Times that differ by no more than one frame to a route are equal.
+const MEDIAN: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference("link_failover_ipv4_median_ms", "ms", 0.0, "median outage of an IPv4 route"),
+    FigureSpec::lower_by_difference("link_failover_ipv6_median_ms", "ms", 0.0, "the same for IPv6"),
+];
+const MAX: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference("link_failover_ipv4_max_ms", "ms", 0.0, "longest outage of an IPv4 route"),
+    FigureSpec::lower_by_difference("link_failover_ipv6_max_ms", "ms", 0.0, "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "link_failover",
     title: "Link down to alternate path",
@@ -55,12 +66,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec { key: "link_failover_ipv4_median_ms", help: "median outage of an IPv4 route" },
-        FigureSpec { key: "link_failover_ipv6_median_ms", help: "the same for IPv6" },
-        FigureSpec { key: "link_failover_ipv4_max_ms", help: "longest outage of an IPv4 route" },
-        FigureSpec { key: "link_failover_ipv6_max_ms", help: "the same for IPv6" },
-    ],
+    figures: &[MEDIAN[0].shape(), MEDIAN[1].shape(), MAX[0].shape(), MAX[1].shape()],
     tables: &[REPORT.table.shape(), REPORT.unreachable.shape(), routes_sent::SHAPE],
 };
 
@@ -68,6 +74,7 @@ const REPORT: OutageReport = OutageReport::new(
     TableSpec::new("link_failover", "Outage of each route"),
     TableSpec::new("link_failover_unreachable", "Unreachable routes"),
     "Outage of a route, over all routes",
+    [&MEDIAN, &MAX],
 );
 /// Traffic runs for this long before the failure, in seconds.
 const BEFORE_S: f64 = 1.0;

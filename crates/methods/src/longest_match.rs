@@ -4,9 +4,10 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, word};
 use crate::parameters::{PAUSE, fewer, params};
 use crate::pattern::Pattern;
-use crate::report::{higher, lower_by_difference, note, percent_ratio};
+use crate::report::{note, percent_ratio};
 use crate::route_spread::{Behind, Spread};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial};
@@ -19,7 +20,7 @@ use crate::trial_count::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::routes::{Prefix, RouteAttributes, RouteTable, Routes};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -37,6 +38,24 @@ const COVERING: Param<u32> =
 const SHORTER_BY: Param<u32> = Param::new("shorter_by", "2", "2", "bits by which a covering mask is shorter");
 const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "5", "20", "frames to each route per trial");
 
+const WRONG: FigureSpec = FigureSpec::lower_by_difference(
+    "longest_match_{family}_wrong_frames",
+    "frames",
+    1.0,
+    "frames that took a shorter mask than they had to while the longer ones were there, over all frame sizes",
+);
+const STALE: FigureSpec = FigureSpec::lower_by_difference(
+    "longest_match_{family}_stale_frames",
+    "frames",
+    1.0,
+    "frames that did not arrive by the shorter mask after the longer ones were withdrawn, lost ones included, over all frame sizes",
+);
+const SHARE: FigureSpec = FigureSpec::higher(
+    "longest_match_{family}_{size}_percent",
+    "%",
+    "forwarding rate with the covering prefixes, in % of that with the table alone",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "longest_match",
     title: "Longest match with covering prefixes",
@@ -50,20 +69,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec {
-            key: "longest_match_{family}_wrong_frames",
-            help: "frames that took a shorter mask than they had to while the longer ones were there, over all frame sizes",
-        },
-        FigureSpec {
-            key: "longest_match_{family}_stale_frames",
-            help: "frames that did not arrive by the shorter mask after the longer ones were withdrawn, lost ones included, over all frame sizes",
-        },
-        FigureSpec {
-            key: "longest_match_{family}_{size}_percent",
-            help: "forwarding rate with the covering prefixes, in % of that with the table alone",
-        },
-    ],
+    figures: &[WRONG.shape(), STALE.shape(), SHARE.shape()],
     tables: &[TABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -276,18 +282,15 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             thousands(count(&covered))
         ),
     );
-    let word = family.to_string().to_lowercase();
-    let stale = followed.then_some(("stale", "Frames that did not arrive by the covering prefix", found.stale));
-    let wrong = ("wrong", "Frames by a mask that is too short", found.wrong);
-    for (what, title, frames) in std::iter::once(wrong).chain(stale) {
-        let key = format!("longest_match_{word}_{what}_frames");
-        let title = format!("{title}, {family}");
-        outcome.ranks.push(lower_by_difference(key, title, "frames", Some(frames as f64), 1.0));
+    let word = word(family);
+    let stale = followed.then_some((STALE, "Frames that did not arrive by the covering prefix", found.stale));
+    let wrong = (WRONG, "Frames by a mask that is too short", found.wrong);
+    for (spec, title, frames) in std::iter::once(wrong).chain(stale) {
+        outcome.ranks.push(spec.of(&[&word], format!("{title}, {family}"), Some(frames as f64)));
     }
     for ((size, _), share) in sizes.iter().zip(&found.shares) {
-        let key = format!("longest_match_{word}_{size}_percent");
         let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
-        outcome.ranks.push(higher(key, title, "%", *share));
+        outcome.ranks.push(SHARE.of(&[&word, size], title, *share));
     }
     ended
 }

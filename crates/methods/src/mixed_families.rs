@@ -3,11 +3,11 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{DIRECTION, DRAIN, MAX_LOAD, PAUSE, SEARCH, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
-    LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, higher, is_overloaded, loss_percent, lower, lower_by_difference,
-    note, note_of, percent_of,
+    LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, is_overloaded, loss_percent, note, note_of, percent_of,
 };
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
@@ -19,7 +19,7 @@ use drophammer_model::outcome::{FPS_PER_PORT, Outcome, PlotKind, Point, RankFigu
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult};
@@ -47,6 +47,23 @@ const LATENCY_LOAD: Param<Percent> =
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
+const THROUGHPUT: FigureSpec = FigureSpec::higher(
+    "mixed_{size}_{share}_throughput_pps",
+    FPS_PER_PORT,
+    "throughput with this share of IPv6, per sending port in fps",
+);
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "mixed_{size}_{share}_loss_percent",
+    "%",
+    LEAST_LOSS_PERCENT,
+    "loss at the highest load with this share of IPv6, in %",
+);
+const MEAN_LATENCY: FigureSpec = FigureSpec::lower(
+    "mixed_{size}_{share}_latency_us",
+    "µs",
+    "mean latency of the slower family at `latency_load` with this share of IPv6, in µs",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "mixed_families",
     title: "IPv4 and IPv6 mixed",
@@ -63,20 +80,7 @@ static SPEC: TestSpec = TestSpec {
         ],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec {
-            key: "mixed_{size}_{share}_throughput_pps",
-            help: "throughput with this share of IPv6, per sending port in fps",
-        },
-        FigureSpec {
-            key: "mixed_{size}_{share}_loss_percent",
-            help: "loss at the highest load with this share of IPv6, in %",
-        },
-        FigureSpec {
-            key: "mixed_{size}_{share}_latency_us",
-            help: "mean latency of the slower family at `latency_load` with this share of IPv6, in µs",
-        },
-    ],
+    figures: &[THROUGHPUT.shape(), LOSS.shape(), MEAN_LATENCY.shape()],
     tables: &[RATES.shape(), FAMILIES.shape()],
     needs: &[],
 };
@@ -334,8 +338,7 @@ fn rank_throughput(
     missing: Option<&TestError>,
 ) {
     let title = format!("Throughput with {share} % IPv6, {size}");
-    let key = format!("mixed_{size}_{share}_throughput_pps");
-    let figure = higher(key, title, FPS_PER_PORT, Some(throughput.map_or(0.0, FrameRate::pps)));
+    let figure = THROUGHPUT.of(&[size, &share], title, Some(throughput.map_or(0.0, FrameRate::pps)));
     let capped = bound == Some(LowerBound::MaxLoad);
     outcome.ranks.push(match missing {
         None => RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure },
@@ -347,8 +350,7 @@ fn rank_throughput(
 fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
     let title = format!("Loss at the highest load with {share} % IPv6, {size}");
     let loss = loss_percent(std::slice::from_ref(result));
-    let key = format!("mixed_{size}_{share}_loss_percent");
-    let figure = lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT);
+    let figure = LOSS.of(&[size, &share], title, loss);
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
@@ -397,7 +399,7 @@ fn latency(
     }
     let slowest = slowest.filter(|_| !overloaded);
     let title = format!("Mean latency with {share} % IPv6, {size}");
-    let figure = lower(format!("mixed_{size}_{share}_latency_us"), title, "µs", slowest);
+    let figure = MEAN_LATENCY.of(&[size, &share], title, slowest);
     let figure = figure.because("frames were lost, so it is that of full queues");
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest

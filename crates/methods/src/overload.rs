@@ -7,11 +7,12 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::flood::at_maximum;
 use crate::modifiers;
 use crate::parameters::{FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
-use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of, push_spoilt};
+use crate::report::{PlotSpec, for_each_size, median, note, note_of, note_unfit, percent_of, push_spoilt};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{LowerBound, TestError, Testbed};
@@ -24,7 +25,7 @@ use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Blame, FPS_PER_PORT, Missing, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -48,6 +49,22 @@ pub(crate) const INTERVAL: Param<Duration> =
 pub(crate) const AFTERWARDS: Param<Duration> =
     Param::new("ask_after", "500 ms", "5 s", "for how long the router is asked once a trial is over");
 
+const EXCESS_RATE: FigureSpec = FigureSpec::higher(
+    "overload_{size}_pps",
+    FPS_PER_PORT,
+    "forwarding rate per sending port at the throughput and `excess` more, in fps",
+);
+const FLOOD_RATE: FigureSpec = FigureSpec::higher(
+    "flood_{size}_pps",
+    FPS_PER_PORT,
+    "forwarding rate per sending port at the highest load that the tester can offer (FRMOL), in fps",
+);
+const ANSWERED: FigureSpec = FigureSpec::higher(
+    "flood_{size}_answered_percent",
+    "%",
+    "share of the questions to the router that it answered during the flood, in %, the least of all kinds",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "overload",
     title: "Overload and flood",
@@ -59,20 +76,7 @@ static SPEC: TestSpec = TestSpec {
         &[EXCESS.spec(), TRIAL_DURATION.spec(), MANAGEMENT.spec(), INTERVAL.spec(), AFTERWARDS.spec()],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec {
-            key: "overload_{size}_pps",
-            help: "forwarding rate per sending port at the throughput and `excess` more, in fps",
-        },
-        FigureSpec {
-            key: "flood_{size}_pps",
-            help: "forwarding rate per sending port at the highest load that the tester can offer (FRMOL), in fps",
-        },
-        FigureSpec {
-            key: "flood_{size}_answered_percent",
-            help: "share of the questions to the router that it answered during the flood, in %, the least of all kinds",
-        },
-    ],
+    figures: &[EXCESS_RATE.shape(), FLOOD_RATE.shape(), ANSWERED.shape()],
     tables: &[TABLE.shape(), ANSWERS.shape(), routed::SHAPE],
     needs: &[],
 };
@@ -406,16 +410,16 @@ impl Size<'_> {
 
     /// The forwarding rate of a step, without a value so far.
     fn figure(&self, step: Step) -> RankFigure {
-        let key = if step == Step::Excess { "overload" } else { "flood" };
+        let rate = if step == Step::Excess { EXCESS_RATE } else { FLOOD_RATE };
         let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
-        higher(format!("{key}_{}_pps", self.pattern.size), title, FPS_PER_PORT, None)
+        rate.of(&[&self.pattern.size], title, None)
     }
 }
 
 /// The share of questions answered during the flood, without a value so far.
 fn answered_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Questions answered during the flood, {}", pattern.size_text());
-    higher(format!("flood_{}_answered_percent", pattern.size), title, "%", None)
+    ANSWERED.of(&[&pattern.size], title, None)
 }
 
 /// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first question.

@@ -9,13 +9,14 @@ mod sequence;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::lossy::Lossy;
 use crate::parameters::{LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
 use crate::pattern::arrivals::{note_reached, watched};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{
-    LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
-    note_unfit, percent_of, trials, xy_of,
+    LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, note, note_of, note_unfit, percent_of,
+    trials, xy_of,
 };
 use crate::routed::{self, with_routes};
 use crate::table::TableSpec;
@@ -26,7 +27,7 @@ use crate::trial_count::{TrialCount, over_routes};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamSpec, TestSpec};
+use drophammer_model::registry::{ParamSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
@@ -75,6 +76,19 @@ const REPEATS: Param<u32> = Param::new("repeats", "3", "3", "trials per load");
 const TRAFFIC_HERE: [ParamSpec; 7] =
     [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], TRAFFIC[4], TRAFFIC[5], TRAFFIC[6]];
 
+const BEGINS: FigureSpec = FigureSpec::lower_by_difference(
+    "reordering_begins_{size}_percent",
+    "% of line rate",
+    0.0,
+    "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
+);
+const REORDERED: FigureSpec = FigureSpec::lower_by_difference(
+    "reordered_{size}_percent",
+    "%",
+    LEAST_LOSS_PERCENT,
+    "share of the received frames that are reordered (RFC 4737) at the highest load, in %",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "packet_order",
     title: "Packet order",
@@ -86,16 +100,7 @@ static SPEC: TestSpec = TestSpec {
         &[LOADS.spec(), LOAD_OF.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec {
-            key: "reordering_begins_{size}_percent",
-            help: "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
-        },
-        FigureSpec {
-            key: "reordered_{size}_percent",
-            help: "share of the received frames that are reordered (RFC 4737) at the highest load, in %",
-        },
-    ],
+    figures: &[BEGINS.shape(), REORDERED.shape()],
     tables: &[TABLE.shape(), ONSET.shape(), routed::SHAPE],
     needs: &[],
 };
@@ -438,8 +443,7 @@ fn row(
 fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], order: Order) {
     let share = known(results, |g| g.reordered).and_then(|count| percent_of(count, received(results)));
     let title = format!("Reordered frames at the highest load, {}", pattern.size_text());
-    let key = format!("reordered_{}_percent", pattern.size);
-    let figure = lower_by_difference(key, title, "%", share, LEAST_LOSS_PERCENT);
+    let figure = REORDERED.of(&[&pattern.size], title, share);
     let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
     outcome.ranks.push(match order {
         Order::Doubtful => figure.beyond("reordering at the highest load is not told apart from the tester's own"),
@@ -468,11 +472,10 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
     // If only a part of the loads was measured, the onset is not comparable.
     let Some((value, step, at_least)) = onset.figure().filter(|_| whole) else { return };
     let title = format!("Load at which reordering begins, {}", pattern.size_text());
-    let key = format!("reordering_begins_{}_percent", pattern.size);
     outcome.ranks.push(RankFigure {
         higher_is_better: true,
         tester_limited: at_least,
-        ..lower_by_difference(key, title, "% of line rate", Some(value), step)
+        ..BEGINS.with_least(step).of(&[&pattern.size], title, Some(value))
     });
 }
 

@@ -8,6 +8,7 @@ mod compared;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_at_low_load, median, note, note_of, percent_of};
@@ -21,7 +22,7 @@ use drophammer_model::outcome::{Outcome, PlotKind, Point};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, Load, TrialResult};
@@ -82,6 +83,16 @@ const MOST: usize = 10_000;
 /// Times are whole nanoseconds, so a value below 0 by less than that counts as 0.
 const ROUNDING_US: f64 = 0.001;
 
+const DELAY: FigureSpec =
+    FigureSpec::lower("ping_delay_{size}_us", "µs", "median delay through the router in one direction, by ping, in µs");
+const ANSWER: FigureSpec =
+    FigureSpec::lower("ping_answer_{size}_us", "µs", "median time in which the router itself answers, in µs");
+const ANSWERED: FigureSpec = FigureSpec::higher(
+    "ping_answered_{size}_percent",
+    "%",
+    "requests that were answered, of the way with the least, in %",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: "Delay by ping",
@@ -91,17 +102,7 @@ static SPEC: TestSpec = TestSpec {
         &[FRAME_SIZES.spec(), FAMILIES.spec(), WAYS.spec(), PINGS.spec(), INTERVAL.spec(), LOAD.spec()],
         &AFTER_TRIAL
     ],
-    figures: &[
-        FigureSpec {
-            key: "ping_delay_{size}_us",
-            help: "median delay through the router in one direction, by ping, in µs",
-        },
-        FigureSpec { key: "ping_answer_{size}_us", help: "median time in which the router itself answers, in µs" },
-        FigureSpec {
-            key: "ping_answered_{size}_percent",
-            help: "requests that were answered, of the way with the least, in %",
-        },
-    ],
+    figures: &[DELAY.shape(), ANSWER.shape(), ANSWERED.shape()],
     tables: &[TABLE.shape()],
     needs: &[],
 };

@@ -4,7 +4,6 @@ use crate::modifiers;
 use crate::pattern::Pattern;
 use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::figure::Scale;
 use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
@@ -100,28 +99,6 @@ pub fn xy_of(x: f64, y: f64, trial: u64) -> Point {
 
 /// Loss ratios that differ by less than this, in %, count as equal.
 pub const LEAST_LOSS_PERCENT: f64 = 0.0005;
-
-/// A figure for which less is better, compared by ratio.
-pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
-    RankFigure::new(key, title, unit, value)
-}
-
-/// A figure for which less is better and that may be 0: figures that differ by less than `least`, in the figure's unit,
-/// count as equal.
-pub fn lower_by_difference(
-    key: impl Into<String>,
-    title: impl Into<String>,
-    unit: &str,
-    value: Option<f64>,
-    least: f64,
-) -> RankFigure {
-    RankFigure { scale: Scale::Difference, least, resolution: least, ..lower(key, title, unit, value) }
-}
-
-/// A figure for which more is better, compared by ratio.
-pub fn higher(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
-    RankFigure { higher_is_better: true, ..lower(key, title, unit, value) }
-}
 
 /// Share of `part` in `whole` in %; `None` if `whole` is 0.
 pub fn percent_of(part: u64, whole: u64) -> Option<f64> {

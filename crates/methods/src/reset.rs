@@ -6,9 +6,10 @@ mod interruption;
 use crate::Method;
 use crate::attempts::Attempts;
 use crate::columns;
+use crate::figure::{FigureSpec, word};
 use crate::parameters::{DRAIN, PAUSE, fewer, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, lower_by_difference, median, note, xy_of};
+use crate::report::{PlotSpec, median, note, xy_of};
 use crate::route_tests::{self, CONFORMANT, Case};
 use crate::route_traffic::{self, smallest};
 use crate::routing::WatchIndex;
@@ -21,7 +22,7 @@ use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{FrameRate, show_duration};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::reset::{Reset, ResetKind, ResetSeen};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
@@ -50,6 +51,15 @@ const ROUTES: Param<u32> = Param::new(
 );
 const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "resets of each kind");
 
+const STATIC_MS: FigureSpec = FigureSpec::lower_by_difference(
+    "reset_{reset}_{family}_ms",
+    "ms",
+    0.0,
+    "time without forwarding to static routes, by frames lost, in ms: `reset` is software, process or link, `family` ipv4 or ipv6",
+);
+const BGP_MS: FigureSpec =
+    FigureSpec::lower_by_difference("reset_{reset}_{family}_bgp_ms", "ms", 0.0, "the same to BGP routes");
+
 static SPEC: TestSpec = TestSpec {
     name: "reset",
     title: "Reset",
@@ -62,13 +72,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec {
-            key: "reset_{reset}_{family}_ms",
-            help: "time without forwarding to static routes, by frames lost, in ms: `reset` is software, process or link, `family` ipv4 or ipv6",
-        },
-        FigureSpec { key: "reset_{reset}_{family}_bgp_ms", help: "the same to BGP routes" },
-    ],
+    figures: &[STATIC_MS.shape(), BGP_MS.shape()],
     tables: &[TABLE.shape()],
 };
 
@@ -402,10 +406,10 @@ fn rank(outcome: &mut Outcome, family: Family, kind: ResetKind, routes: &str, fo
     let times: Vec<f64> = found.iter().map(|i| i.loss_s * 1e3).collect();
     // A median over only the resets with a recovery would favour a router that sometimes does not recover.
     let value = if found.iter().all(|i| i.back) { median(&times) } else { None };
-    let bgp = if routes == BGP { "_bgp" } else { "" };
-    let key = format!("reset_{}_{}{bgp}_ms", kind.word(), family.to_string().to_lowercase());
+    let spec = if routes == BGP { BGP_MS } else { STATIC_MS };
     let title = format!("Time without forwarding to {routes}, {} reset, {family}", kind.word());
-    outcome.ranks.push(lower_by_difference(key, title, "ms", value, first.resolution_s * 1e3));
+    let spec = spec.with_least(first.resolution_s * 1e3);
+    outcome.ranks.push(spec.of(&[&kind.word(), &word(family)], title, value));
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{DRAIN, params};
-use crate::report::{higher, lower, note};
+use crate::report::note;
 use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
@@ -17,7 +18,7 @@ use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
 use std::time::Duration;
@@ -38,6 +39,15 @@ const INSTALL: Param<Duration> = Param::new(
     "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
 );
 
+const HELD: [FigureSpec; 2] = [
+    FigureSpec::higher("rib_fib_ipv4_routes", "routes", "IPv4 routes held and forwarded to without loss"),
+    FigureSpec::higher("rib_fib_ipv6_routes", "routes", "the same for IPv6"),
+];
+const TIME: [FigureSpec; 2] = [
+    FigureSpec::lower("rib_fib_time_ipv4_s", "s", "seconds until all IPv4 routes were advertised and forwarded to"),
+    FigureSpec::lower("rib_fib_time_ipv6_s", "s", "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "rib_fib_capacity",
     title: "RIB and FIB capacity",
@@ -49,15 +59,7 @@ static SPEC: TestSpec = TestSpec {
         &[STEP.spec(), MAX_ROUTES.spec(), FRAMES_PER_ROUTE.spec(), RATE.spec(), INSTALL.spec(), DRAIN.spec()],
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec { key: "rib_fib_ipv4_routes", help: "IPv4 routes held and forwarded to without loss" },
-        FigureSpec { key: "rib_fib_ipv6_routes", help: "the same for IPv6" },
-        FigureSpec {
-            key: "rib_fib_time_ipv4_s",
-            help: "seconds until all IPv4 routes were advertised and forwarded to",
-        },
-        FigureSpec { key: "rib_fib_time_ipv6_s", help: "the same for IPv6" },
-    ],
+    figures: &[HELD[0].shape(), HELD[1].shape(), TIME[0].shape(), TIME[1].shape()],
     tables: &[TABLE.shape(), UNREACHABLE.shape(), routes_sent::SHAPE],
 };
 
@@ -253,15 +255,14 @@ fn silent(result: &TrialResult) -> Vec<u32> {
 /// `time_s`: the time of all steps, and by how much it may be too long.
 fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f64, f64)>, limited: bool) {
     let whole = time_s.is_some();
-    let name = family.to_string().to_lowercase();
     let title = format!("RIB and FIB capacity, {family}");
-    let routes = higher(format!("rib_fib_{name}_routes"), title, "routes", Some(f64::from(capacity)));
+    let routes = of_family(&HELD, family).of(&[], title, Some(f64::from(capacity)));
     // If the test ended at its own maximum, the router may hold more.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     let title = format!("Time until every route was forwarded to, {family}");
     outcome.ranks.push(RankFigure {
         tester_limited: limited,
         resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time),
-        ..lower(format!("rib_fib_time_{name}_s"), title, "s", time_s.map(|(time, _)| time))
+        ..of_family(&TIME, family).of(&[], title, time_s.map(|(time, _)| time))
     });
 }

@@ -3,11 +3,12 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, word};
 use crate::filter_lists::Action;
 use crate::filters::FILTER_AT;
 use crate::parameters::{DRAIN, PAUSE, params};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of, percent_ratio};
+use crate::report::{PlotSpec, note, percent_of, percent_ratio};
 use crate::route_spread::Spread;
 use crate::route_tests::{self, Case, REFUSED, for_each_family};
 use crate::route_traffic::{self, must_fit};
@@ -22,7 +23,7 @@ use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 use drophammer_model::outcome::{Outcome, PlotKind, Point};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -45,6 +46,18 @@ const FRAMES_PER_ROUTE: Param<u32> =
     Param::new("frames_per_route", "5", "20", "frames to each route per trial, at least");
 const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "500 ms", "60 s", "length of a trial, at least");
 
+const LOWEST: FigureSpec = FigureSpec::higher(
+    "route_filtering_{family}_{size}_percent",
+    "%",
+    "lowest rate of the frames that must pass, of all cases, in % of what must pass of the rate without filters",
+);
+const LEAKED: FigureSpec = FigureSpec::lower_by_difference(
+    "route_filtering_{family}_leaked",
+    "frames",
+    1.0,
+    "frames to denied routes that passed, over all cases and frame sizes",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "route_filtering",
     title: "Filters on half of the routes",
@@ -58,16 +71,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec {
-            key: "route_filtering_{family}_{size}_percent",
-            help: "lowest rate of the frames that must pass, of all cases, in % of what must pass of the rate without filters",
-        },
-        FigureSpec {
-            key: "route_filtering_{family}_leaked",
-            help: "frames to denied routes that passed, over all cases and frame sizes",
-        },
-    ],
+    figures: &[LOWEST.shape(), LEAKED.shape()],
     tables: &[TABLE.shape(), LEAKS.shape(), routes_sent::SHAPE],
 };
 
@@ -283,8 +287,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     // Nothing can leak where no filter denies.
     if denying && found.iter().all(|of_size| of_size.len() == number) {
         let title = format!("Frames leaked to denied routes, {family}");
-        let key = format!("route_filtering_{}_leaked", family.to_string().to_lowercase());
-        outcome.ranks.push(lower_by_difference(key, title, "frames", Some(leaked as f64), 1.0));
+        outcome.ranks.push(LEAKED.of(&[&word(family)], title, Some(leaked as f64)));
     }
     note(outcome, format!("{family}: {}, half of them filtered.", table.text()));
     route_tests::note_losses(bed, family, &table.peers(), outcome)?;
@@ -432,9 +435,8 @@ fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), fou
         percent_ratio(share, Some(one.expected_percent()))
     };
     let lowest = with.iter().filter_map(of_expected).min_by(f64::total_cmp);
-    let word = family.to_string().to_lowercase();
     let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");
-    outcome.ranks.push(higher(format!("route_filtering_{word}_{size}_percent"), title, "%", lowest));
+    outcome.ranks.push(LOWEST.of(&[&word(family), size], title, lowest));
 }
 
 fn name_leaks(outcome: &mut Outcome, (family, size): (Family, &PacketSize), all: &Routes, one: &Found) {

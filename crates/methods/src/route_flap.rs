@@ -4,8 +4,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::{FigureSpec, of_family};
 use crate::parameters::{fewer, params};
-use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower_by_difference, mean, note, percent_of, percent_ratio, xy_of};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, mean, note, percent_of, percent_ratio, xy_of};
 use crate::route_forwarding::{least_probes, load_paths};
 use crate::route_spread::{Behind, Spread};
 use crate::route_tests::{self, Case, for_each_family, thousands};
@@ -19,7 +20,7 @@ use crate::trial_count::TrialCount;
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, GroupCounts, PortIndex, TrialResult};
 use std::ops::Range;
@@ -35,6 +36,25 @@ const INTERVAL: Param<Duration> = Param::new("interval", "2 s", "30 s", "time be
 const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that routes are withdrawn and advertised again");
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "1 s", "width of time bins");
 
+const STABLE_LOSS: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "flap_stable_loss_ipv4_percent",
+        "%",
+        LEAST_LOSS_PERCENT,
+        "share of lost frames on stable IPv4 paths",
+    ),
+    FigureSpec::lower_by_difference("flap_stable_loss_ipv6_percent", "%", LEAST_LOSS_PERCENT, "the same for IPv6"),
+];
+const FLAPPED_LOSS: [FigureSpec; 2] = [
+    FigureSpec::lower_by_difference(
+        "flap_flapped_loss_ipv4_percent",
+        "%",
+        LEAST_LOSS_PERCENT,
+        "share of lost frames on flapped IPv4 paths",
+    ),
+    FigureSpec::lower_by_difference("flap_flapped_loss_ipv6_percent", "%", LEAST_LOSS_PERCENT, "the same for IPv6"),
+];
+
 static SPEC: TestSpec = TestSpec {
     name: "route_flap",
     title: "Route flap",
@@ -48,12 +68,7 @@ static SPEC: TestSpec = TestSpec {
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
-    figures: &[
-        FigureSpec { key: "flap_stable_loss_ipv4_percent", help: "share of lost frames on stable IPv4 paths" },
-        FigureSpec { key: "flap_stable_loss_ipv6_percent", help: "the same for IPv6" },
-        FigureSpec { key: "flap_flapped_loss_ipv4_percent", help: "share of lost frames on flapped IPv4 paths" },
-        FigureSpec { key: "flap_flapped_loss_ipv6_percent", help: "the same for IPv6" },
-    ],
+    figures: &[STABLE_LOSS[0].shape(), STABLE_LOSS[1].shape(), FLAPPED_LOSS[0].shape(), FLAPPED_LOSS[1].shape()],
     tables: &[PATHS.shape(), EVENTS.shape(), routes_sent::SHAPE],
 };
 
@@ -302,7 +317,7 @@ fn lost_between(bins: &[Bin], bin_s: f64, from_s: f64, to_s: f64) -> (u64, Optio
 fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     let Shape { family, bin_s, .. } = *shape;
     let found = [STABLE, FLAPPED].map(|paths| shape.counts(result, paths));
-    let name = family.to_string().to_lowercase();
+    let _name = family.to_string().to_lowercase();
     let routes = [shape.all - shape.flapped, shape.flapped];
     for ((paths, routes), counts) in [STABLE, FLAPPED].into_iter().zip(routes).zip(&found) {
         let Some(sum) = counts else { continue };
@@ -335,9 +350,9 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
         for (at, rate) in rates.iter().enumerate() {
             PLOT.curve(outcome, &format!("{family}, {paths}"), xy_of(at as f64 * bin_s, *rate, result.trial));
         }
-        let key = format!("flap_{paths}_loss_{name}_percent");
         let title = format!("Loss on {paths} paths during route flap, {family}");
-        outcome.ranks.push(lower_by_difference(key, title, "%", loss_percent, LEAST_LOSS_PERCENT));
+        let spec = of_family(if paths == STABLE { &STABLE_LOSS } else { &FLAPPED_LOSS }, family);
+        outcome.ranks.push(spec.of(&[], title, loss_percent));
     }
     let [stable, flapped] = found.map(|counts| counts.map(|counts| counts.bins));
     let mut before_s = 0.0;

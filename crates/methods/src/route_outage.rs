@@ -1,7 +1,8 @@
 //! Outage of each route: the route-specific method of RFC 6413 section 6.3, and its report.
 
 use crate::columns;
-use crate::report::{PlotSpec, lower_by_difference, note, xy_of};
+use crate::figure::{FigureSpec, of_family};
+use crate::report::{PlotSpec, note, xy_of};
 use crate::route_tests::thousands;
 use crate::table::TableSpec;
 use drophammer_model::outcome::{Outcome, PlotKind};
@@ -239,6 +240,8 @@ pub struct OutageReport {
     pub unreachable: TableSpec<UnreachableRow>,
     /// The outages of all routes, sorted.
     pub plot: PlotSpec<'static>,
+    /// The median and the longest outage, of each family.
+    pub figures: [&'static [FigureSpec; 2]; 2],
 }
 
 impl OutageReport {
@@ -247,10 +250,11 @@ impl OutageReport {
         table: TableSpec<OutageRow>,
         unreachable: TableSpec<UnreachableRow>,
         plot_title: &'static str,
+        figures: [&'static [FigureSpec; 2]; 2],
     ) -> OutageReport {
         let (x, y) = ("share of the routes, %", "time, ms");
         let plot = PlotSpec { key: table.key(), title: plot_title, kind: PlotKind::Sorted, x, y, log_y: true };
-        OutageReport { table, unreachable, plot }
+        OutageReport { table, unreachable, plot, figures }
     }
 
     /// Adds the table and the plot.
@@ -259,8 +263,8 @@ impl OutageReport {
         self.plot.begin(outcome);
     }
 
-    /// Adds a row, a curve, the unreachable routes of `routes` and, with `title`, the figures
-    /// `{key}_{family}_median_ms` and `_max_ms`.
+    /// Adds a row, a curve, the unreachable routes of `routes` and, with `title`, the figures of the median and of the
+    /// longest outage.
     pub fn add(
         &self,
         outcome: &mut Outcome,
@@ -272,7 +276,8 @@ impl OutageReport {
     ) {
         self.write(outcome, routes.family(), case, outage, result);
         list_unreachable(outcome, &self.unreachable, routes, outage.unreachable.iter().copied());
-        rank(outcome, self.table.key(), title, routes.family(), outage);
+        let figures = self.figures.map(|both| of_family(both, routes.family()));
+        rank(outcome, figures, title, routes.family(), outage);
     }
 
     fn write(&self, outcome: &mut Outcome, family: Family, case: &str, outage: &Outage, result: &TrialResult) {
@@ -338,16 +343,15 @@ pub fn list_unreachable(
     }
 }
 
-fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &Outage) {
-    let name = family.to_string().to_lowercase();
+fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, family: Family, outage: &Outage) {
     let whole = outage.is_whole();
     let exact_ms = outage.resolution_s() * 1e3;
-    for (word, share) in [("median", 0.5), ("max", 1.0)] {
+    for (spec, word, share) in [(median, "median", 0.5), (max, "max", 1.0)] {
         // A router that does not forward to all routes in the end has no time, nor has one that got no frames to some.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times that differ by no more than one frame to a route are equal.
-        let figure = lower_by_difference(format!("{key}_{name}_{word}_ms"), title, "ms", value, exact_ms);
+        let figure = spec.with_least(exact_ms).of(&[], title, value);
         outcome
             .ranks
             .push(figure.because("frames to some routes did not arrive in the end, or none were sent to them"));
@@ -357,6 +361,9 @@ fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OUTAGE: [FigureSpec; 2] =
+        [FigureSpec::lower("outage_median_ms", "ms", ""), FigureSpec::lower("outage_max_ms", "ms", "")];
 
     #[test]
     fn lost_frames_become_time() {
@@ -382,7 +389,7 @@ mod tests {
             let counts = DestinationCounts { offered, received, ..DestinationCounts::default() };
             let mut outcome = Outcome::default();
             let outage = Outage::count(&counts, 40.0, Event::Failed(1.0));
-            rank(&mut outcome, "outage", "Outage", Family::Ipv4, &outage);
+            rank(&mut outcome, OUTAGE, "Outage", Family::Ipv4, &outage);
             (outcome.ranks[1].value.unwrap(), outcome.ranks[1].least)
         };
         // A frame to each route every 100 ms.
@@ -420,7 +427,7 @@ mod tests {
 
     fn has_figures(outage: &Outage) -> bool {
         let mut outcome = Outcome::default();
-        rank(&mut outcome, "outage", "Outage", Family::Ipv4, outage);
+        rank(&mut outcome, OUTAGE, "Outage", Family::Ipv4, outage);
         outcome.ranks.iter().all(|rank| rank.value.is_some())
     }
 

@@ -8,9 +8,10 @@ mod rows;
 mod search;
 
 use crate::Method;
+use crate::figure::FigureSpec;
 use crate::parameters::{MAX_LOAD, PAUSE, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{for_each_at_low_load, higher, note, note_of};
+use crate::report::{for_each_at_low_load, note, note_of};
 use crate::testbed::{TestError, Testbed};
 use crate::trial::Stillness;
 use crate::trial_count::TrialCount;
@@ -20,7 +21,7 @@ use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::role::TUNNEL_OVERHEAD;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -68,6 +69,17 @@ const SETTLE: Param<Duration> = Param::new(
     "how long after a trial packets may go on beyond the delays of links and lines before they count as endless",
 );
 
+const PACKETS_IN_LOOP: FigureSpec = FigureSpec::higher(
+    "loop_{size}_pps",
+    "pps",
+    "packets per second in each direction between the second and the third router, at least, at the highest load without loss",
+);
+const AMPLIFICATION: FigureSpec = FigureSpec::higher(
+    "loop_{size}_amplification",
+    "",
+    "packets that all routers sent on for each one that was injected; only where every counter is right",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "routing_loop",
     title: "Routing loop",
@@ -87,16 +99,7 @@ static SPEC: TestSpec = TestSpec {
         SETTLE.spec(),
         PAUSE.spec()
     ],],
-    figures: &[
-        FigureSpec {
-            key: "loop_{size}_pps",
-            help: "packets per second in each direction between the second and the third router, at least, at the highest load without loss",
-        },
-        FigureSpec {
-            key: "loop_{size}_amplification",
-            help: "packets that all routers sent on for each one that was injected; only where every counter is right",
-        },
-    ],
+    figures: &[PACKETS_IN_LOOP.shape(), AMPLIFICATION.shape()],
     tables: &rows::SHAPES,
     needs: &[],
 };
@@ -418,9 +421,8 @@ fn measure(
     let trial_s = TRIAL_DURATION.seconds(params).max(2.0 * around.as_secs_f64());
     let alone = accounted.in_tunnel.at_most;
     let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes, alone };
-    let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());
-    let mut rank = higher(figure, title, "pps", None);
+    let mut rank = PACKETS_IN_LOOP.of(&[&pattern.size], title, None);
     let (mut stuck, mut carried) = (None, None);
     if accounted.is_lossless() {
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
@@ -447,7 +449,7 @@ fn measure(
     let title = format!("Amplification, {}", pattern.size_text());
     // A loop that does not decrement a TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
-    outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
+    outcome.ranks.push(AMPLIFICATION.of(&[&pattern.size], title, value));
     Ok(Found { wrong, stuck, carried })
 }
 

@@ -9,10 +9,11 @@ mod drift;
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::lossy::NO_THROUGHPUT;
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES, SEARCH, params, unpaused_s};
 use crate::pattern::Pattern;
-use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower_by_difference, note, note_of, percent_of, push_spoilt, xy_of};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, note, note_of, percent_of, push_spoilt, xy_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, known_trials, zero_loss_goal};
@@ -21,7 +22,7 @@ use drift::{Drift, Least, Verdict, drift};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::{FrameRate, show_duration};
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
@@ -49,6 +50,27 @@ const LEAST_LOSS: Param<Percent> =
 /// Maximum number of intervals: a report has a row for each.
 const MOST_INTERVALS: u64 = 5_000;
 
+const LOSS: FigureSpec =
+    FigureSpec::lower_by_difference("soak_loss_percent", "%", LEAST_LOSS_PERCENT, "frames lost in all intervals, in %");
+const RATE_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
+    "soak_rate_growth_percent",
+    "%",
+    0.0,
+    "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
+);
+const LATENCY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
+    "soak_latency_growth_percent",
+    "%",
+    0.0,
+    "growth of the median latency over the soak, in % of its median; 0 where it does not drift",
+);
+const MEMORY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
+    "soak_memory_growth_percent",
+    "%",
+    0.0,
+    "growth of the memory of the router's daemons over the soak, in % of its median; 0 where it does not drift",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "soak",
     title: "Soak",
@@ -68,21 +90,7 @@ static SPEC: TestSpec = TestSpec {
         ],
         &SEARCH,
     ],
-    figures: &[
-        FigureSpec { key: "soak_loss_percent", help: "frames lost in all intervals, in %" },
-        FigureSpec {
-            key: "soak_rate_growth_percent",
-            help: "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
-        },
-        FigureSpec {
-            key: "soak_latency_growth_percent",
-            help: "growth of the median latency over the soak, in % of its median; 0 where it does not drift",
-        },
-        FigureSpec {
-            key: "soak_memory_growth_percent",
-            help: "growth of the memory of the router's daemons over the soak, in % of its median; 0 where it does not drift",
-        },
-    ],
+    figures: &[LOSS.shape(), RATE_GROWTH.shape(), LATENCY_GROWTH.shape(), MEMORY_GROWTH.shape()],
     tables: &[INTERVALS.shape(), DRIFTS.shape()],
     needs: &[],
 };
@@ -390,15 +398,15 @@ impl Soaked {
         }
         // A rate that falls is worse, the others are worse if they rise.
         let growths = [
-            ("rate", "forwarding rate", forwarding, true),
-            ("latency", "median latency", latency, false),
-            ("memory", "memory", memory, false),
+            (RATE_GROWTH, "forwarding rate", forwarding, true),
+            (LATENCY_GROWTH, "median latency", latency, false),
+            (MEMORY_GROWTH, "memory", memory, false),
         ];
-        for (key, name, growth, higher_is_better) in growths {
+        for (spec, name, growth, higher_is_better) in growths {
             if growth.is_some() {
                 let title = format!("Growth of {name} over the soak, {size}");
                 let growth = growth.filter(|_| !failed);
-                let figure = lower_by_difference(format!("soak_{key}_growth_percent"), title, "%", growth, least);
+                let figure = spec.with_least(least).of(&[], title, growth);
                 rank(RankFigure { higher_is_better, ..figure });
             }
         }
@@ -407,7 +415,7 @@ impl Soaked {
 
 fn loss_figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
     let title = format!("Loss over the soak, {}", pattern.size_text());
-    lower_by_difference("soak_loss_percent", title, "%", loss, LEAST_LOSS_PERCENT)
+    LOSS.of(&[], title, loss)
 }
 
 fn row(result: &TrialResult, at_s: f64, memory: u64) -> IntervalRow {

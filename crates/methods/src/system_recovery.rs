@@ -5,15 +5,14 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
+use crate::figure::FigureSpec;
 use crate::lossy::Lossy;
 use crate::modifiers;
 use crate::parameters::{
     LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
-use crate::report::{
-    PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, or_spoilt, trials, xy_of,
-};
+use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, mean, note, or_spoilt, trials, xy_of};
 use crate::route_tests::CONFORMANT;
 use crate::routed;
 use crate::table::TableSpec;
@@ -23,7 +22,7 @@ use crate::trial_count::{TrialCount, by_size};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Load, LoadStep, TrialResult};
@@ -39,6 +38,13 @@ const RECOVERY_DURATION: Param<Duration> =
 const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "trials per frame size (RFC 2544 section 26.5: several)");
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "100 ms", "width of time bins of the forwarding rate");
 
+const RECOVERY: FigureSpec = FigureSpec::lower_by_difference(
+    "system_recovery_{size}_ms",
+    "ms",
+    0.0,
+    "mean time from the end of the overload to the last lost frame in ms",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "system_recovery",
     title: "System recovery",
@@ -51,10 +57,7 @@ static SPEC: TestSpec = TestSpec {
         &[OVERLOAD_DURATION.spec(), RECOVERY_DURATION.spec(), REPEATS.spec(), BIN.spec()],
         &SEARCH,
     ],
-    figures: &[FigureSpec {
-        key: "system_recovery_{size}_ms",
-        help: "mean time from the end of the overload to the last lost frame in ms",
-    }],
+    figures: &[RECOVERY.shape()],
     tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -301,7 +304,7 @@ fn write(
 /// last lost frame tells each more exactly.
 fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
     let title = format!("System recovery, {}", pattern.size_text());
-    lower_by_difference(format!("system_recovery_{}_ms", pattern.size), title, "ms", ms, least_s * 1e3)
+    RECOVERY.with_least(least_s * 1e3).of(&[&pattern.size], title, ms)
 }
 
 #[cfg(test)]

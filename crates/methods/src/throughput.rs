@@ -4,12 +4,13 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
 use crate::modifiers;
 use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
 use crate::pattern::arrivals::{note_reached, watched};
-use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, or_spoilt, push_spoilt, xy_of};
+use crate::report::{PlotSpec, for_each_size, note, note_of, note_unfit, or_spoilt, push_spoilt, xy_of};
 use crate::routed;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -19,7 +20,7 @@ use drophammer_model::figure::Claim;
 use drophammer_model::outcome::{CAPPED, FPS_PER_PORT, Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{Arrivals, FigureSpec, TestSpec};
+use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use std::time::Duration;
@@ -30,6 +31,11 @@ pub struct Throughput;
 /// `pdr`
 pub const PDR: Param<bool> =
     Param::new("pdr", "true", "true", "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
+
+const NDR: FigureSpec =
+    FigureSpec::higher("throughput_{size}_pps", FPS_PER_PORT, "throughput NDR(0) per sending port in fps");
+const PDR_RATE: FigureSpec =
+    FigureSpec::higher("pdr_{size}_pps", FPS_PER_PORT, "rate per sending port in fps at 0.5 % loss, PDR(0.5%)");
 
 static SPEC: TestSpec = TestSpec {
     name: "throughput",
@@ -44,10 +50,7 @@ static SPEC: TestSpec = TestSpec {
         &[parameters::MAX_LOAD.spec(), parameters::SEARCH_MAX.spec()],
         &parameters::AFTER_TRIAL,
     ],
-    figures: &[
-        FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" },
-        FigureSpec { key: "pdr_{size}_pps", help: "rate per sending port in fps at 0.5 % loss, PDR(0.5%)" },
-    ],
+    figures: &[NDR.shape(), PDR_RATE.shape()],
     tables: &[TABLE.shape(), routed::SHAPE, modifiers::SHAPE],
     needs: &[],
 };
@@ -253,13 +256,13 @@ fn write(
 /// The throughput of a pattern, without a value so far.
 fn ndr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Throughput, {}", pattern.size_text());
-    higher(format!("throughput_{}_pps", pattern.size), title, FPS_PER_PORT, None)
+    NDR.of(&[&pattern.size], title, None)
 }
 
 /// The rate at 0.5 % loss of a pattern, without a value so far.
 fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
-    higher(format!("pdr_{}_pps", pattern.size), title, FPS_PER_PORT, None)
+    PDR_RATE.of(&[&pattern.size], title, None)
 }
 
 /// Whether the figure of this goal is limited by the tester.

@@ -122,7 +122,7 @@ impl ParamSpec {
 
 /// A figure to rank by, for `expect:` in suite files.
 #[derive(Clone, Copy, Debug)]
-pub struct FigureSpec {
+pub struct FigureShape {
     /// Key, with `{size}` in place of a frame size: `throughput_{size}_pps`.
     pub key: &'static str,
     /// One line of help.
@@ -161,7 +161,7 @@ pub struct TestSpec {
     /// Parameters, each from its declaration ([`crate::Param::spec`]).
     pub params: &'static [ParamSpec],
     /// Figures to rank by.
-    pub figures: &'static [FigureSpec],
+    pub figures: &'static [FigureShape],
     /// Tables that the test returns; none if they are known only after it has run.
     pub tables: &'static [TableShape],
     /// Required capabilities of a DUT. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.

@@ -7,7 +7,7 @@ use super::addresses::MAX_PORTS;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
 use super::{about, digest, include, label_list, published, test_list};
-use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 pub(super) use numbers::speed;
 use numbers::{NUMBER, count, percent};
 use serde_json::{Map, Value, json};
@@ -373,7 +373,7 @@ fn criterion(about: &str) -> Value {
 }
 
 /// `throughput_{size}_pps` as the regular expression `^throughput_.+_pps$`.
-fn figure_pattern(figure: &FigureSpec) -> String {
+fn figure_pattern(figure: &FigureShape) -> String {
     let mut pattern = String::from("^");
     let mut rest = figure.key;
     while let Some((literal, tail)) = rest.split_once('{') {

@@ -1,8 +1,9 @@
 //! The table of classes, its plots, and the figures that rank routers.
 
+use super::{ERROR, LOSS, RATE};
 use crate::columns;
 use crate::pattern::Pattern;
-use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, higher, lower_by_difference, percent_of};
+use crate::report::{PlotSpec, percent_of};
 use crate::table::TableSpec;
 use drophammer_model::classes::ServiceClass;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -18,7 +19,7 @@ pub(super) const FULL: f64 = 0.98;
 /// If more than the rate of the output port plus this share leaves, the port did not limit it.
 pub(super) const EXCESS: f64 = 0.01;
 /// Errors of shares that differ by less than this, in percentage points, count as equal.
-const LEAST_POINTS: f64 = 0.1;
+pub(super) const LEAST_POINTS: f64 = 0.1;
 /// Verdict on a class that was treated correctly.
 pub(super) const AS_WANTED: &str = "as it must";
 
@@ -210,13 +211,12 @@ pub(super) fn figures(
         let counts = result.and_then(|result| group(result, &best.name));
         let loss = counts.and_then(|counts| percent_of(counts.lost, counts.offered));
         let title = format!("Loss of class {} under overload, {text}", best.name);
-        lower_by_difference(format!("class_of_service_{size}_loss_percent"), title, "%", loss, LEAST_LOSS_PERCENT)
+        LOSS.of(&[size], title, loss)
     });
     let title = format!("Largest error of a share, {text}");
-    let key = format!("class_of_service_{size}_error_points");
-    let share = lower_by_difference(key, title, "points", error, LEAST_POINTS);
+    let share = ERROR.of(&[size], title, error);
     let title = format!("Forwarding rate of {of}, {text}");
-    let rate = higher(format!("class_of_service_{size}_pps"), title, "fps", rate);
+    let rate = RATE.of(&[size], title, rate);
     best.into_iter().chain([share, rate]).collect()
 }
 

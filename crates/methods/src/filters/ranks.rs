@@ -2,11 +2,11 @@
 //! reason would say that the router failed.
 
 use super::Measured;
+use super::{DENIED_FRAMES, LATENCY, LEAKED_FRAMES, SHARE, THROUGHPUT};
 use crate::filter_lists::Case;
 use crate::pattern::Pattern;
-use crate::report::{higher, lower, lower_by_difference};
 use crate::testbed::TestError;
-use drophammer_model::outcome::{Blame, FPS_PER_PORT, Outcome, RankFigure};
+use drophammer_model::outcome::{Blame, Outcome, RankFigure};
 use drophammer_model::quantity::FrameRate;
 
 /// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
@@ -39,14 +39,13 @@ pub(super) fn rank(
         let title = titled(&format!("Median latency with {what}, of that without filters"));
         figures.push(latency(pattern, number, &title, one, without));
     }
-    for (key, title, of) in [
-        ("leaked", "Frames leaked through filters", Measured::leaked as fn(&Measured) -> Option<u64>),
-        ("denied", "Frames denied that filters permit", Measured::permitted_lost),
+    for (spec, title, of) in [
+        (LEAKED_FRAMES, "Frames leaked through filters", Measured::leaked as fn(&Measured) -> Option<u64>),
+        (DENIED_FRAMES, "Frames denied that filters permit", Measured::permitted_lost),
     ] {
         let measured = || all.iter().filter(|one| one.case.is_some());
         let sum = measured().map(of).sum::<Option<u64>>().filter(|_| measured().count() == cases.len());
-        let key = format!("filters_{}_{key}", pattern.size);
-        let figure = lower_by_difference(key, titled(title), "frames", sum.map(|frames| frames as f64), 1.0);
+        let figure = spec.of(&[&pattern.size], titled(title), sum.map(|frames| frames as f64));
         figures.push(if sum.is_some() { figure } else { figure.spoilt("not every filter had a valid trial") });
     }
     // Without a value, a figure of a pattern that did not come to its end says nothing of the router unless it failed.
@@ -62,7 +61,7 @@ pub(super) fn rank(
 
 fn throughput(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>) -> RankFigure {
     let pps = one.and_then(|one| one.throughput).map(FrameRate::pps);
-    let figure = higher(format!("filters_{}_{number}_pps", pattern.size), title, FPS_PER_PORT, pps);
+    let figure = THROUGHPUT.of(&[&pattern.size, &number], title, pps);
     match one {
         Some(one) if one.known => RankFigure {
             tester_limited: one.tester_limited,
@@ -76,7 +75,7 @@ fn throughput(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured
 
 fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
     let percent = one.and_then(|one| one.share(without));
-    let figure = higher(format!("filters_{}_{number}_percent", pattern.size), title, "%", percent);
+    let figure = SHARE.of(&[&pattern.size, &number], title, percent);
     match one {
         // Without a throughput that is the router's own there is no whole of which to take a share.
         Some(_) if without.throughput.is_none() || without.limited() => {
@@ -95,7 +94,7 @@ fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, wi
 fn latency(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
     let (with, whole) = (one.and_then(|one| one.latency_us(50.0)), without.latency_us(50.0));
     let percent = with.zip(whole).map(|(with, whole)| with / whole * 100.0);
-    let figure = lower(format!("latency_filters_{}_{number}_percent", pattern.size), title, "%", percent);
+    let figure = LATENCY.of(&[&pattern.size, &number], title, percent);
     match one {
         // A valid trial without latency is one in which no frame arrived.
         Some(one) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),

@@ -2,10 +2,11 @@
 //! steadier than a rate on a busy machine. At maximum load the time of lost frames is part of it: a router that loses a frame after
 //! work on it has spent that time for nothing. The frames per second of processor time at one load for all routers are without it.
 
+use super::{FRAME_NS, FRAMES_PER_CPU_S};
 use super::{PAUSE, REPEATS, TRIAL_DURATION};
 use crate::columns;
 use crate::pattern::Pattern;
-use crate::report::{higher, is_overloaded, loss_percent, lower, note, note_of, note_unfit, trials};
+use crate::report::{is_overloaded, loss_percent, note, note_of, note_unfit, trials};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, RankFigure};
@@ -53,13 +54,12 @@ pub(super) fn frame_ns(results: &[TrialResult]) -> Option<f64> {
 
 /// The figure of [`frame_ns`] at maximum load, which was `limit` per sending port.
 pub(super) fn at_maximum_load(pattern: &Pattern, limit: FrameRate, frame_ns: Option<f64>) -> RankFigure {
-    let key = format!("forwarding_rate_{}_frame_ns", pattern.size);
     let title = format!("Processor time per frame at maximum load, {}", pattern.size_text());
     RankFigure {
         load_pps: Some(limit.pps()),
         least: LEAST,
         independent_of_loss: true,
-        ..lower(key, title, "ns", frame_ns)
+        ..FRAME_NS.of(&[&pattern.size], title, frame_ns)
     }
 }
 
@@ -108,13 +108,12 @@ pub(super) fn measure(
 
 /// The figure at `rate` per port.
 fn figure(pattern: &Pattern, rate: FrameRate, value: Option<f64>) -> RankFigure {
-    let key = format!("forwarding_rate_{}_frames_per_cpu_s", pattern.size);
     let title = format!("Frames per second of processor time at {rate} per port, {}", pattern.size_text());
     RankFigure {
         load_pps: Some(rate.pps()),
         least: LEAST,
         independent_of_loss: true,
-        ..higher(key, title, "frames/s", value)
+        ..FRAMES_PER_CPU_S.of(&[&pattern.size], title, value)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What all routers carry beside the flood: filters, and tables that they learn first.
 
+use super::TABLE_CPU;
 use super::turns::by_turns;
 use super::{FILTER_CONDITIONS, Size};
 use crate::columns;
 use crate::filter_lists::{Case, Position};
 use crate::parameters::FAMILIES;
-use crate::report::{lower, note};
+use crate::report::note;
 use crate::route_spread::PROBE;
 use crate::route_tests::patience;
 use crate::routed::{self, Advertised, finish};
@@ -116,12 +117,10 @@ fn learn_all(
             LEARNED.add(outcome, LearnedRow { family, routes, load_s: table.load_s, cpu_s }, [], busy);
             match cpu_s {
                 Some(_) if !rested => {}
-                Some(_) => outcome.ranks.push(lower(
-                    format!("head_to_head_table_{family}_cpu_s"),
-                    format!("Processor time to take and pass on the table, {family}"),
-                    "s",
-                    cpu_s,
-                )),
+                Some(_) => {
+                    let title = format!("Processor time to take and pass on the table, {family}");
+                    outcome.ranks.push(TABLE_CPU.of(&[&family], title, cpu_s));
+                }
                 None => note(outcome, "The processor time for the table is not known."),
             }
             table.spread.aim(bed, true)?;

@@ -1,10 +1,11 @@
 //! Latencies of several routers at one load, in the same instants.
 
+use super::LATENCY;
 use super::sample::geometric_mean;
 use super::turns::by_turns;
 use super::{DELAY_AT, Size, TRIALS};
 use crate::columns;
-use crate::report::{lower, note_of, percent_of};
+use crate::report::{note_of, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, RankFigure};
@@ -95,7 +96,7 @@ impl Size<'_> {
     /// The figure at `rate` per port.
     fn latency(&self, rate: FrameRate, median_us: Option<f64>) -> RankFigure {
         let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
-        let figure = lower(format!("head_to_head_{}_latency_us", self.pattern.size), title, "µs", median_us);
+        let figure = LATENCY.of(&[&self.pattern.size], title, median_us);
         RankFigure { load_pps: Some(rate.pps()), ..figure }
     }
 }

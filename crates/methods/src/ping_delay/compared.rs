@@ -1,7 +1,7 @@
 //! The figures of one frame size, over all IP versions.
 
 use super::Way;
-use crate::report::{higher, lower};
+use super::{ANSWER, ANSWERED, DELAY};
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_model::size::PacketSize;
 
@@ -55,19 +55,17 @@ impl Compared {
 
     /// Adds the figures of a size. Without any reply there is a figure without a value: the router failed.
     pub(super) fn rank(&self, outcome: &mut Outcome, size: &PacketSize, ways: &[Way]) {
-        for (way, delay, key, title) in [
-            (Way::Through, self.through, "ping_delay", "Delay by ping"),
-            (Way::To, self.to, "ping_answer", "Answer to a ping"),
-        ] {
+        for (way, delay, spec, title) in
+            [(Way::Through, self.through, DELAY, "Delay by ping"), (Way::To, self.to, ANSWER, "Answer to a ping")]
+        {
             if ways.contains(&way) {
                 let us = delay.map(Delay::most);
-                let figure = lower(format!("{key}_{size}_us"), format!("{title}, {size}"), "µs", us);
+                let figure = spec.of(&[size], format!("{title}, {size}"), us);
                 let tester_limited = matches!(delay, Some(Delay::AtMost(_)));
                 outcome.ranks.push(RankFigure { tester_limited, ..figure });
             }
         }
-        let key = format!("ping_answered_{size}_percent");
-        outcome.ranks.push(higher(key, format!("Pings answered, {size}"), "%", self.answered_percent));
+        outcome.ranks.push(ANSWERED.of(&[size], format!("Pings answered, {size}"), self.answered_percent));
     }
 }
 

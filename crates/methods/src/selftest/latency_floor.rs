@@ -3,9 +3,10 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, lower, median, note, trials, xy};
+use crate::report::{PlotSpec, for_each_size, median, note, trials, xy};
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -22,6 +23,8 @@ pub struct LatencyFloor;
 
 /// `repeats`
 pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per load; medians of them are reported");
+
+const FLOOR: FigureSpec = FigureSpec::lower("latency_floor_{size}_us", "µs", "latency that the tester itself adds");
 
 static SPEC: TestSpec = TestSpec {
     name: "latency_floor",
@@ -122,8 +125,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, load: f64, results: &[TrialRe
         }
     }
     if load == LOADS[0] {
-        let key = format!("latency_floor_{}_us", pattern.size);
         let title = format!("Latency floor, {}", pattern.size_text());
-        outcome.ranks.push(RankFigure { resolution: 0.1, ..lower(key, title, "µs", at(50.0)) });
+        outcome.ranks.push(RankFigure { resolution: 0.1, ..FLOOR.of(&[&pattern.size], title, at(50.0)) });
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{for_each_size, higher, note, trials};
+use crate::report::{for_each_size, note, trials};
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -22,6 +23,9 @@ pub struct LossFloor;
 
 /// `repeats`
 pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials in a row without loss");
+
+const LOSS_FREE: FigureSpec =
+    FigureSpec::higher("loss_free_{size}_pps", FPS_PER_PORT, "highest load at which the tester itself loses nothing");
 
 static SPEC: TestSpec = TestSpec {
     name: "loss_floor",
@@ -130,7 +134,8 @@ fn write(
         frames: results.iter().map(TrialResult::received).sum(),
     };
     TABLE.add(outcome, row, trials(results), []);
-    let key = format!("loss_free_{}_pps", pattern.size);
     let title = format!("Loss-free load, {}", pattern.size_text());
-    outcome.ranks.push(RankFigure { resolution: 1.0 - STEP, ..higher(key, title, FPS_PER_PORT, Some(rate.pps())) });
+    outcome
+        .ranks
+        .push(RankFigure { resolution: 1.0 - STEP, ..LOSS_FREE.of(&[&pattern.size], title, Some(rate.pps())) });
 }

@@ -2,9 +2,10 @@
 
 use crate::Method;
 use crate::columns;
+use crate::figure::FigureSpec;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, lower, note, xy_of};
+use crate::report::{PlotSpec, for_each_size, note, xy_of};
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// The test.
 pub struct Pacing;
+
+const DEPARTURE_ERROR: FigureSpec =
+    FigureSpec::lower("departure_error_p99_us", "µs", "99th percentile of how far a frame departs from its time");
 
 static SPEC: TestSpec = TestSpec {
     name: "pacing",
@@ -126,7 +130,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, load: f64, result: &TrialResu
         let title = "Departure error, 99 %, at 100,000 fps";
         // Errors are known only to powers of two.
         let resolution = 0.5;
-        outcome.ranks.push(RankFigure { resolution, ..lower("departure_error_p99_us", title, "µs", error(99.0)) });
+        outcome.ranks.push(RankFigure { resolution, ..DEPARTURE_ERROR.of(&[], title, error(99.0)) });
     }
 }
 

@@ -6,7 +6,7 @@ use drophammer_methods::{METHODS, Method, TestError};
 use drophammer_model::outcome::PlotKind;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, Registry};
+use drophammer_model::registry::{FigureShape, Registry};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Family, Load};
 use drophammer_suite::check_specs;
@@ -486,7 +486,7 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
         }
         // This testbed has no BGP sessions and does not know processor time.
         let on_request = ["_sessions_lost", "_frames_per_cpu_s", "_frame_ns"];
-        let always = |figure: &&FigureSpec| !on_request.iter().any(|end| figure.key.ends_with(end));
+        let always = |figure: &&FigureShape| !on_request.iter().any(|end| figure.key.ends_with(end));
         for figure in spec.figures.iter().filter(always) {
             let key = figure.key.replace("{size}", bytes).replace("{share}", "15").replace("{target}", "own");
             let key = key.replace("{headers}", "chain");

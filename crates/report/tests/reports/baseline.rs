@@ -6,7 +6,7 @@ use drophammer_model::capabilities::Capabilities;
 use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Verdict;
 use drophammer_model::record::TestStatus;
-use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use drophammer_model::suite::{Expectation, Suite};
 use drophammer_report::baseline::resolve;
 use drophammer_report::{Criteria, criteria};
@@ -26,15 +26,15 @@ const NONE: TestSpec = TestSpec {
 static THROUGHPUT: TestSpec = TestSpec {
     name: "throughput",
     figures: &[
-        FigureSpec { key: "throughput_64_pps", help: "A figure." },
-        FigureSpec { key: "throughput_128_pps", help: "A figure." },
+        FigureShape { key: "throughput_64_pps", help: "A figure." },
+        FigureShape { key: "throughput_128_pps", help: "A figure." },
     ],
     ..NONE
 };
 static LATENCY: TestSpec =
-    TestSpec { name: "latency", figures: &[FigureSpec { key: "latency_64_p99_us", help: "A figure." }], ..NONE };
+    TestSpec { name: "latency", figures: &[FigureShape { key: "latency_64_p99_us", help: "A figure." }], ..NONE };
 static RESET: TestSpec =
-    TestSpec { name: "reset", figures: &[FigureSpec { key: "reset_s", help: "A figure." }], ..NONE };
+    TestSpec { name: "reset", figures: &[FigureShape { key: "reset_s", help: "A figure." }], ..NONE };
 static KIND: KindSpec =
     KindSpec { name: "frr", summary: "A router.", capabilities: Capabilities::ROUTER, needs: &[], params: &[] };
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, missing_docs)]
 
 use drophammer_model::capabilities::{Capabilities, Need, Vlans};
-use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
+use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
 use drophammer_model::suite::Suite;
 use drophammer_suite::SuiteErrors;
 use drophammer_suite::read::{Overrides, read};
@@ -47,7 +47,7 @@ macro_rules! test {
             summary: "A test.",
             source: "RFC 2544",
             params: &[COMMON[0], COMMON[1], COMMON[2], COMMON[3] $(, $param)*],
-            figures: &[$(FigureSpec { key: $figure, help: "A figure." }),*],
+            figures: &[$(FigureShape { key: $figure, help: "A figure." }),*],
             tables: &[$($table)?],
             needs: &[],
         };

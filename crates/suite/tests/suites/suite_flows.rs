@@ -2,7 +2,7 @@
 use crate::common::REGISTRY;
 use drophammer_model::param::{FlowNames, Param};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::registry::{FigureSpec, ParamSpec, Registry, TestSpec};
+use drophammer_model::registry::{FigureShape, ParamSpec, Registry, TestSpec};
 use drophammer_model::suite::{Endpoint, FlowConfig, FlowRate};
 use drophammer_model::traffic::{FieldName, HeaderKind};
 use drophammer_model::trial::{Family, FlowDuration};
@@ -18,7 +18,7 @@ static FIXED: TestSpec = TestSpec {
     summary: "A test of flows.",
     source: "RFC 2544",
     params: &PARAMS,
-    figures: &[FigureSpec { key: "loss_{flow}_percent", help: "A figure." }],
+    figures: &[FigureShape { key: "loss_{flow}_percent", help: "A figure." }],
     tables: &[],
     needs: &[],
 };

@@ -2,7 +2,7 @@
 use crate::common::{FULL, QUICK_LOOK, REGISTRY, suite};
 use drophammer_model::environment::About;
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
+use drophammer_model::registry::{FigureShape, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
 use drophammer_model::suite::DEFAULT_SEED;
 use drophammer_model::suite::{BaselineFigure, Cells, ParamValue, Profile};
 use drophammer_model::trial::Family;
@@ -213,7 +213,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
             ParamSpec::new("expect", ParamKind::Flag, "true", "on", "Help."),
             ParamSpec::optional("duration", ParamKind::Count, ""),
         ],
-        figures: &[FigureSpec { key: "x_{size}", help: "" }],
+        figures: &[FigureShape { key: "x_{size}", help: "" }],
         tables: &[TableShape { key: "x", columns: &[("a", "A", "")], numeric: &[] }],
         needs: &[],
     };

@@ -1,7 +1,8 @@
 //! The clock of all measurements: its resolution, the cost of a reading, and how long this machine keeps a program from reading it.
 
 use drophammer_methods::columns;
-use drophammer_methods::report::{lower, note};
+use drophammer_methods::figure::FigureSpec;
+use drophammer_methods::report::note;
 use drophammer_methods::table::TableSpec;
 use drophammer_model::outcome::{Outcome, RankFigure};
 use drophammer_port::{Clock, SystemClock};
@@ -13,6 +14,8 @@ pub(super) const TITLE: &str = "Clock";
 pub(super) const DURATION: Duration = Duration::from_secs(1);
 /// Limits, in ns, for counting gaps between two readings. During a gap another program had the processor.
 const GAPS_NS: [u64; 3] = [10_000, 100_000, 1_000_000];
+
+const GAP: FigureSpec = FigureSpec::lower("longest_gap_us", "µs", "longest time for which a busy loop did not run");
 
 columns! {
     /// Results of reading the clock for one second.
@@ -78,7 +81,7 @@ pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
         wall_drift_ns: drift as f64,
     };
     TABLE.add(outcome, row, [], (backwards > 0).then(|| "this clock runs backwards: no figure may be trusted".into()));
-    let figure = lower("longest_gap_us", "Longest gap of a busy loop", "µs", Some(longest_gap_us));
+    let figure = GAP.of(&[], "Longest gap of a busy loop", Some(longest_gap_us));
     // Coarse, because other programs on the machine determine it.
     outcome.ranks.push(RankFigure { resolution: 0.9, ..figure });
 }

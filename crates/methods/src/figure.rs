@@ -1,0 +1,122 @@
+//! Declares a figure of a test: its key, its unit, which value is better, and what it means.
+
+use drophammer_model::figure::Scale;
+use drophammer_model::outcome::RankFigure;
+use drophammer_model::registry::FigureShape;
+use drophammer_model::trial::Family;
+use std::fmt::Display;
+
+/// A figure by which routers are ranked. A test has it in its
+/// [`TestSpec::figures`](drophammer_model::registry::TestSpec) and makes it by [`FigureSpec::of`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FigureSpec {
+    key: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    better: Better,
+}
+
+/// Which of two values is better, and from which difference on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Better {
+    Higher,
+    Lower,
+    /// Figures that may be 0 are compared by difference. Those that differ by less than this are equal.
+    LowerBy(f64),
+}
+
+impl FigureSpec {
+    /// A figure for which more is better, compared by ratio. `key` has placeholders for what the figure is about:
+    /// `throughput_{size}_pps`.
+    pub const fn higher(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
+        FigureSpec { key, unit, help, better: Better::Higher }
+    }
+
+    /// A figure for which less is better, compared by ratio.
+    pub const fn lower(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
+        FigureSpec { key, unit, help, better: Better::Lower }
+    }
+
+    /// A figure for which less is better and that may be 0. Figures that differ by less than `least`, in the figure's
+    /// unit, count as equal.
+    pub const fn lower_by_difference(
+        key: &'static str,
+        unit: &'static str,
+        least: f64,
+        help: &'static str,
+    ) -> FigureSpec {
+        FigureSpec { key, unit, help, better: Better::LowerBy(least) }
+    }
+
+    /// The same with a difference that is known only after the measurement.
+    pub const fn with_least(self, least: f64) -> FigureSpec {
+        FigureSpec { better: Better::LowerBy(least), ..self }
+    }
+
+    /// What the registry knows of it.
+    pub const fn shape(&self) -> FigureShape {
+        FigureShape { key: self.key, help: self.help }
+    }
+
+    /// The figure of a router. `parts` replace the placeholders of the key, in their order.
+    pub fn of(&self, parts: &[&dyn Display], title: impl Into<String>, value: Option<f64>) -> RankFigure {
+        let figure = RankFigure::new(self.filled(parts), title, self.unit, value);
+        match self.better {
+            Better::Higher => RankFigure { higher_is_better: true, ..figure },
+            Better::Lower => figure,
+            Better::LowerBy(least) => RankFigure { scale: Scale::Difference, least, resolution: least, ..figure },
+        }
+    }
+
+    /// The key without placeholders.
+    fn filled(&self, parts: &[&dyn Display]) -> String {
+        debug_assert_eq!(self.key.matches('{').count(), parts.len(), "parts of {}", self.key);
+        let mut parts = parts.iter();
+        let mut key = String::new();
+        for (index, piece) in self.key.split(['{', '}']).enumerate() {
+            match index % 2 {
+                0 => key += piece,
+                _ => key += &parts.next().map_or_else(String::new, ToString::to_string),
+            }
+        }
+        key
+    }
+}
+
+/// The figure of a family among those of IPv4 and IPv6.
+pub(crate) fn of_family(both: &[FigureSpec; 2], family: Family) -> FigureSpec {
+    both[usize::from(family == Family::Ipv6)]
+}
+
+/// The word for a family in keys: `ipv4`.
+pub(crate) fn word(family: Family) -> String {
+    family.to_string().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gets_its_parts_in_their_order() {
+        let figure = FigureSpec::higher("flood_{target}_{size}_percent", "%", "a share");
+        let made = figure.of(&[&"own", &64], "Answered", Some(5.0));
+        assert_eq!((&*made.key, &*made.unit, made.higher_is_better), ("flood_own_64_percent", "%", true));
+        assert_eq!(figure.shape().key, "flood_{target}_{size}_percent");
+        assert_eq!(FigureSpec::lower("bgp_sessions_s", "s", "").of(&[], "Time", None).key, "bgp_sessions_s");
+    }
+
+    #[test]
+    fn figures_that_may_be_0_are_compared_by_difference() {
+        let figure = FigureSpec::lower_by_difference("lost", "frames", 1.0, "frames lost");
+        let made = figure.of(&[], "Lost", Some(0.0));
+        assert_eq!((made.scale, made.least, made.resolution), (Scale::Difference, 1.0, 1.0));
+        assert_eq!(figure.with_least(0.5).of(&[], "Lost", None).least, 0.5);
+    }
+
+    #[test]
+    #[should_panic(expected = "lost_{size}")]
+    fn a_key_without_one_of_its_parts_is_a_mistake() {
+        FigureSpec::lower("lost_{size}", "frames", "").of(&[], "Lost", None);
+    }
+}

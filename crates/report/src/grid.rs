@@ -243,8 +243,16 @@ pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
 /// Ratios that only a run of one or two rounds would not find. They say nothing to a reader.
 const SENSELESS: f64 = 9.0;
 
-/// The smallest difference that the run could have found: `5.2 %`. `None` for ratios of 10 and more.
+/// Rounds from which on the smallest detectable difference says something. Two rounds leave one degree of freedom, and
+/// differences of many times the figure.
+const ROUNDS_TO_TELL: usize = 3;
+
+/// The smallest difference that the run could have found: `5.2 %`. `None` for ratios of 10 and more, and for fewer rounds
+/// than [`ROUNDS_TO_TELL`].
 pub fn detectable(figure: &Ranked) -> Option<String> {
+    if figure.entries.iter().map(|entry| entry.rounds.len()).max() < Some(ROUNDS_TO_TELL) {
+        return None;
+    }
     let least = figure.detectable.filter(|least| figure.by_difference || *least < SENSELESS)?;
     Some(match figure.by_difference {
         true => format!("{} {}", number(least, &figure.unit), figure.unit),

@@ -52,6 +52,18 @@ fn board(text: &str, title: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn two_rounds_are_too_few_to_say_which_difference_would_have_been_found() {
+    let page = |rounds| {
+        let folder = tempfile::tempdir().unwrap();
+        let run = crate::synthetic::in_rounds(&crate::synthetic::run(4), rounds);
+        drophammer_report::write_all(&run, folder.path()).unwrap();
+        std::fs::read_to_string(folder.path().join("report.html")).unwrap()
+    };
+    let told = "smallest detectable difference";
+    assert_eq!([2, 3].map(|rounds| page(rounds).contains(told)), [false, true]);
+}
+
+#[test]
 fn each_test_has_places_a_winner_and_reasons() {
     let run = crate::synthetic::in_rounds(&crate::synthetic::run(4), 6);
     let files = report(&run);

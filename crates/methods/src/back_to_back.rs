@@ -372,5 +372,5 @@ fn write(
 /// The longest burst of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Back-to-back frames, {}", pattern.size_text());
-    FRAMES.of(&[&pattern.size], title, None)
+    FRAMES.of(&[("size", &pattern.size)], title, None)
 }

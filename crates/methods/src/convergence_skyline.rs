@@ -448,7 +448,11 @@ impl Measured {
                     outcome.ranks.push(figure.of(&[], title.clone(), None).because(lossy));
                     let (lowered, title) =
                         (LOWERED.with_least(of.resolution_s()), format!("{title}, at {percent} % load"));
-                    outcome.ranks.push(lowered.of(&[&word, &name, &percent], title, value).because(why));
+                    outcome.ranks.push(
+                        lowered
+                            .of(&[("event", &word), ("family", &name), ("load", &percent)], title, value)
+                            .because(why),
+                    );
                 }
             }
         }

@@ -435,7 +435,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         }
         let Some(chain) = one.chain else { continue };
         let title = format!("Throughput with {chain}, of that without extension headers, {size}");
-        let figure = SHARE.of(&[size, &chain], title, share);
+        let figure = SHARE.of(&[("size", size), ("headers", &chain)], title, share);
         if bounded {
             outcome.ranks.push(figure.nothing("the throughput without headers is only a lower bound"));
         } else if share.is_some() {
@@ -449,7 +449,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             outcome.ranks.push(figure.because("it loses frames at every load without headers"));
         }
         let title = format!("Median latency with {chain}, of that without extension headers, {size}");
-        let figure = LATENCY_SHARE.of(&[size, &chain], title, latency);
+        let figure = LATENCY_SHARE.of(&[("size", size), ("headers", &chain)], title, latency);
         // The router failed if it loses frames at every load, or every frame of the trial.
         if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
             outcome.ranks.push(figure.because("no frame arrived"));

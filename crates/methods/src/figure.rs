@@ -58,8 +58,8 @@ impl FigureSpec {
         FigureShape { key: self.key, help: self.help }
     }
 
-    /// The figure of a router. `parts` replace the placeholders of the key, in their order.
-    pub fn of(&self, parts: &[&dyn Display], title: impl Into<String>, value: Option<f64>) -> RankFigure {
+    /// The figure of a router. `parts` fill the placeholders of the key: name and text.
+    pub fn of(&self, parts: &[(&str, &dyn Display)], title: impl Into<String>, value: Option<f64>) -> RankFigure {
         let figure = RankFigure::new(self.filled(parts), title, self.unit, value);
         match self.better {
             Better::Higher => RankFigure { higher_is_better: true, ..figure },
@@ -69,17 +69,21 @@ impl FigureSpec {
     }
 
     /// The key without placeholders.
-    fn filled(&self, parts: &[&dyn Display]) -> String {
-        debug_assert_eq!(self.key.matches('{').count(), parts.len(), "parts of {}", self.key);
-        let mut parts = parts.iter();
-        let mut key = String::new();
-        for (index, piece) in self.key.split(['{', '}']).enumerate() {
-            match index % 2 {
-                0 => key += piece,
-                _ => key += &parts.next().map_or_else(String::new, ToString::to_string),
-            }
+    fn filled(&self, parts: &[(&str, &dyn Display)]) -> String {
+        let (mut key, mut rest) = (String::new(), self.key);
+        while let Some((literal, (name, tail))) =
+            rest.split_once('{').and_then(|(literal, tail)| Some((literal, tail.split_once('}')?)))
+        {
+            let part = parts.iter().find(|(given, _)| *given == name);
+            debug_assert!(part.is_some(), "{}: `{name}` is missing", self.key);
+            key += literal;
+            key += &part.map_or_else(String::new, |(_, part)| part.to_string());
+            rest = tail;
         }
-        key
+        for (name, _) in parts {
+            debug_assert!(self.key.contains(&format!("{{{name}}}")), "{}: `{name}` is no part of it", self.key);
+        }
+        key + rest
     }
 }
 
@@ -98,9 +102,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gets_its_parts_in_their_order() {
+    fn a_key_gets_its_parts_by_name() {
         let figure = FigureSpec::higher("flood_{target}_{size}_percent", "%", "a share");
-        let made = figure.of(&[&"own", &64], "Answered", Some(5.0));
+        let made = figure.of(&[("size", &64), ("target", &"own")], "Answered", Some(5.0));
         assert_eq!((&*made.key, &*made.unit, made.higher_is_better), ("flood_own_64_percent", "%", true));
         assert_eq!(figure.shape().key, "flood_{target}_{size}_percent");
         assert_eq!(FigureSpec::lower("bgp_sessions_s", "s", "").of(&[], "Time", None).key, "bgp_sessions_s");
@@ -115,8 +119,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "lost_{size}")]
+    #[should_panic(expected = "lost_{size}: `size` is missing")]
     fn a_key_without_one_of_its_parts_is_a_mistake() {
         FigureSpec::lower("lost_{size}", "frames", "").of(&[], "Lost", None);
+    }
+
+    #[test]
+    #[should_panic(expected = "lost_{size}: `family` is no part of it")]
+    fn a_part_that_the_key_does_not_have_is_a_mistake() {
+        FigureSpec::lower("lost_{size}", "frames", "").of(&[("size", &64), ("family", &"ipv4")], "Lost", None);
     }
 }

@@ -266,11 +266,11 @@ fn report(
         note(outcome, format!("{name}: {copies} further copies of its frames arrived in a wrong encapsulation."));
     }
     let loss = percent_of(counts.lost, counts.offered);
-    outcome.ranks.push(LOSS.of(&[name], format!("Loss of flow {name}"), loss));
-    outcome.ranks.push(LATENCY.of(&[name], format!("Median latency of flow {name}"), percentile(50.0)));
+    outcome.ranks.push(LOSS.of(&[("flow", name)], format!("Loss of flow {name}"), loss));
+    outcome.ranks.push(LATENCY.of(&[("flow", name)], format!("Median latency of flow {name}"), percentile(50.0)));
     let deviations = counts.offered.min(1) as f64 * deviating as f64;
     let deviations = (counts.offered > 0).then_some(deviations);
-    outcome.ranks.push(DEVIATING.of(&[name], format!("Wrong encapsulation, flow {name}"), deviations));
+    outcome.ranks.push(DEVIATING.of(&[("flow", name)], format!("Wrong encapsulation, flow {name}"), deviations));
 }
 
 /// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending,

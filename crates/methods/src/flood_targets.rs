@@ -368,12 +368,12 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
 /// The share of questions answered during a flood, without a value so far.
 fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
     let title = format!("Questions answered, flood to {target}, {}", pattern.size_text());
-    ANSWERED.of(&[&target, &pattern.size], title, None)
+    ANSWERED.of(&[("target", &target), ("size", &pattern.size)], title, None)
 }
 
 fn sessions_figure(pattern: &Pattern, target: Target, lost: Option<f64>) -> RankFigure {
     let title = format!("BGP sessions lost, flood to {target}, {}", pattern.size_text());
-    SESSIONS_LOST.of(&[&target, &pattern.size], title, lost)
+    SESSIONS_LOST.of(&[("target", &target), ("size", &pattern.size)], title, lost)
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ const BARS: PlotSpec = PlotSpec {
 /// The forwarding rate of a pattern, without a value so far.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
-    RATE.of(&[&pattern.size], title, None)
+    RATE.of(&[("size", &pattern.size)], title, None)
 }
 
 impl Method for ForwardingRate {

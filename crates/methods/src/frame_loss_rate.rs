@@ -93,7 +93,7 @@ fn loads(params: &Params) -> Vec<f64> {
 /// The figure of a size: `loss` in % at the highest load.
 fn rank(pattern: &Pattern, rate_pps: f64, loss: Option<f64>) -> RankFigure {
     let title = format!("Frame loss at the highest load, {}", pattern.size_text());
-    RankFigure { load_pps: Some(rate_pps), ..LOSS.of(&[&pattern.size], title, loss) }
+    RankFigure { load_pps: Some(rate_pps), ..LOSS.of(&[("size", &pattern.size)], title, loss) }
 }
 
 impl Method for FrameLossRate {

@@ -365,7 +365,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
 
 fn figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
     let title = format!("Loss to an uncongested port, {}", pattern.size_text());
-    LOSS.of(&[&pattern.size], title, loss)
+    LOSS.of(&[("size", &pattern.size)], title, loss)
 }
 
 /// Counts of a group; zeros if it is missing.

@@ -408,7 +408,7 @@ impl Size<'_> {
             tester_limited: bound,
             independent_of_loss: true,
             samples: if bound { Vec::new() } else { rates.clone() },
-            ..RATE.of(&[&size], format!("Forwarding side by side, {text}"), geometric_mean(&rates))
+            ..RATE.of(&[("size", &size)], format!("Forwarding side by side, {text}"), geometric_mean(&rates))
         };
         if even {
             outcome.ranks.push(rate);
@@ -419,7 +419,7 @@ impl Size<'_> {
                 least: LEAST,
                 independent_of_loss: true,
                 samples: per_cpu,
-                ..FRAMES_PER_CPU_S.of(&[&size], title, per_cpu_mean)
+                ..FRAMES_PER_CPU_S.of(&[("size", &size)], title, per_cpu_mean)
             });
         } else {
             note(

@@ -404,7 +404,7 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[Tr
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
         let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());
-        let figure = spec.of(&[&pattern.size], title, value);
+        let figure = spec.of(&[("size", &pattern.size)], title, value);
         let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
         outcome.ranks.push(match spoilt {
             Some(why) => figure.spoilt(why.clone()),

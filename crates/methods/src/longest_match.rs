@@ -286,11 +286,11 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let stale = followed.then_some((STALE, "Frames that did not arrive by the covering prefix", found.stale));
     let wrong = (WRONG, "Frames by a mask that is too short", found.wrong);
     for (spec, title, frames) in std::iter::once(wrong).chain(stale) {
-        outcome.ranks.push(spec.of(&[&word], format!("{title}, {family}"), Some(frames as f64)));
+        outcome.ranks.push(spec.of(&[("family", &word)], format!("{title}, {family}"), Some(frames as f64)));
     }
     for ((size, _), share) in sizes.iter().zip(&found.shares) {
         let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
-        outcome.ranks.push(SHARE.of(&[&word, size], title, *share));
+        outcome.ranks.push(SHARE.of(&[("family", &word), ("size", size)], title, *share));
     }
     ended
 }

@@ -338,7 +338,8 @@ fn rank_throughput(
     missing: Option<&TestError>,
 ) {
     let title = format!("Throughput with {share} % IPv6, {size}");
-    let figure = THROUGHPUT.of(&[size, &share], title, Some(throughput.map_or(0.0, FrameRate::pps)));
+    let figure =
+        THROUGHPUT.of(&[("size", size), ("share", &share)], title, Some(throughput.map_or(0.0, FrameRate::pps)));
     let capped = bound == Some(LowerBound::MaxLoad);
     outcome.ranks.push(match missing {
         None => RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure },
@@ -350,7 +351,7 @@ fn rank_throughput(
 fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
     let title = format!("Loss at the highest load with {share} % IPv6, {size}");
     let loss = loss_percent(std::slice::from_ref(result));
-    let figure = LOSS.of(&[size, &share], title, loss);
+    let figure = LOSS.of(&[("size", size), ("share", &share)], title, loss);
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
@@ -399,7 +400,7 @@ fn latency(
     }
     let slowest = slowest.filter(|_| !overloaded);
     let title = format!("Mean latency with {share} % IPv6, {size}");
-    let figure = MEAN_LATENCY.of(&[size, &share], title, slowest);
+    let figure = MEAN_LATENCY.of(&[("size", size), ("share", &share)], title, slowest);
     let figure = figure.because("frames were lost, so it is that of full queues");
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest

@@ -412,14 +412,14 @@ impl Size<'_> {
     fn figure(&self, step: Step) -> RankFigure {
         let rate = if step == Step::Excess { EXCESS_RATE } else { FLOOD_RATE };
         let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
-        rate.of(&[&self.pattern.size], title, None)
+        rate.of(&[("size", &self.pattern.size)], title, None)
     }
 }
 
 /// The share of questions answered during the flood, without a value so far.
 fn answered_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Questions answered during the flood, {}", pattern.size_text());
-    ANSWERED.of(&[&pattern.size], title, None)
+    ANSWERED.of(&[("size", &pattern.size)], title, None)
 }
 
 /// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first question.

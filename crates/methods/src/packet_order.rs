@@ -443,7 +443,7 @@ fn row(
 fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], order: Order) {
     let share = known(results, |g| g.reordered).and_then(|count| percent_of(count, received(results)));
     let title = format!("Reordered frames at the highest load, {}", pattern.size_text());
-    let figure = REORDERED.of(&[&pattern.size], title, share);
+    let figure = REORDERED.of(&[("size", &pattern.size)], title, share);
     let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
     outcome.ranks.push(match order {
         Order::Doubtful => figure.beyond("reordering at the highest load is not told apart from the tester's own"),
@@ -475,7 +475,7 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
     outcome.ranks.push(RankFigure {
         higher_is_better: true,
         tester_limited: at_least,
-        ..BEGINS.with_least(step).of(&[&pattern.size], title, Some(value))
+        ..BEGINS.with_least(step).of(&[("size", &pattern.size)], title, Some(value))
     });
 }
 

@@ -409,7 +409,7 @@ fn rank(outcome: &mut Outcome, family: Family, kind: ResetKind, routes: &str, fo
     let spec = if routes == BGP { BGP_MS } else { STATIC_MS };
     let title = format!("Time without forwarding to {routes}, {} reset, {family}", kind.word());
     let spec = spec.with_least(first.resolution_s * 1e3);
-    outcome.ranks.push(spec.of(&[&kind.word(), &word(family)], title, value));
+    outcome.ranks.push(spec.of(&[("reset", &kind.word()), ("family", &word(family))], title, value));
 }
 
 #[cfg(test)]

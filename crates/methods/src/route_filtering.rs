@@ -287,7 +287,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     // Nothing can leak where no filter denies.
     if denying && found.iter().all(|of_size| of_size.len() == number) {
         let title = format!("Frames leaked to denied routes, {family}");
-        outcome.ranks.push(LEAKED.of(&[&word(family)], title, Some(leaked as f64)));
+        outcome.ranks.push(LEAKED.of(&[("family", &word(family))], title, Some(leaked as f64)));
     }
     note(outcome, format!("{family}: {}, half of them filtered.", table.text()));
     route_tests::note_losses(bed, family, &table.peers(), outcome)?;
@@ -436,7 +436,7 @@ fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), fou
     };
     let lowest = with.iter().filter_map(of_expected).min_by(f64::total_cmp);
     let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");
-    outcome.ranks.push(LOWEST.of(&[&word(family), size], title, lowest));
+    outcome.ranks.push(LOWEST.of(&[("family", &word(family)), ("size", size)], title, lowest));
 }
 
 fn name_leaks(outcome: &mut Outcome, (family, size): (Family, &PacketSize), all: &Routes, one: &Found) {

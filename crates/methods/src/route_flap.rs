@@ -317,7 +317,6 @@ fn lost_between(bins: &[Bin], bin_s: f64, from_s: f64, to_s: f64) -> (u64, Optio
 fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     let Shape { family, bin_s, .. } = *shape;
     let found = [STABLE, FLAPPED].map(|paths| shape.counts(result, paths));
-    let _name = family.to_string().to_lowercase();
     let routes = [shape.all - shape.flapped, shape.flapped];
     for ((paths, routes), counts) in [STABLE, FLAPPED].into_iter().zip(routes).zip(&found) {
         let Some(sum) = counts else { continue };

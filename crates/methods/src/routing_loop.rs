@@ -422,7 +422,7 @@ fn measure(
     let alone = accounted.in_tunnel.at_most;
     let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes, alone };
     let title = format!("Packets through the loop, {}", pattern.size_text());
-    let mut rank = PACKETS_IN_LOOP.of(&[&pattern.size], title, None);
+    let mut rank = PACKETS_IN_LOOP.of(&[("size", &pattern.size)], title, None);
     let (mut stuck, mut carried) = (None, None);
     if accounted.is_lossless() {
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
@@ -449,7 +449,7 @@ fn measure(
     let title = format!("Amplification, {}", pattern.size_text());
     // A loop that does not decrement a TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
-    outcome.ranks.push(AMPLIFICATION.of(&[&pattern.size], title, value));
+    outcome.ranks.push(AMPLIFICATION.of(&[("size", &pattern.size)], title, value));
     Ok(Found { wrong, stuck, carried })
 }
 

@@ -304,7 +304,7 @@ fn write(
 /// last lost frame tells each more exactly.
 fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
     let title = format!("System recovery, {}", pattern.size_text());
-    RECOVERY.with_least(least_s * 1e3).of(&[&pattern.size], title, ms)
+    RECOVERY.with_least(least_s * 1e3).of(&[("size", &pattern.size)], title, ms)
 }
 
 #[cfg(test)]

@@ -256,13 +256,13 @@ fn write(
 /// The throughput of a pattern, without a value so far.
 fn ndr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Throughput, {}", pattern.size_text());
-    NDR.of(&[&pattern.size], title, None)
+    NDR.of(&[("size", &pattern.size)], title, None)
 }
 
 /// The rate at 0.5 % loss of a pattern, without a value so far.
 fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
-    PDR_RATE.of(&[&pattern.size], title, None)
+    PDR_RATE.of(&[("size", &pattern.size)], title, None)
 }
 
 /// Whether the figure of this goal is limited by the tester.

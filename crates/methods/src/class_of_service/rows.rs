@@ -211,12 +211,12 @@ pub(super) fn figures(
         let counts = result.and_then(|result| group(result, &best.name));
         let loss = counts.and_then(|counts| percent_of(counts.lost, counts.offered));
         let title = format!("Loss of class {} under overload, {text}", best.name);
-        LOSS.of(&[size], title, loss)
+        LOSS.of(&[("size", size)], title, loss)
     });
     let title = format!("Largest error of a share, {text}");
-    let share = ERROR.of(&[size], title, error);
+    let share = ERROR.of(&[("size", size)], title, error);
     let title = format!("Forwarding rate of {of}, {text}");
-    let rate = RATE.of(&[size], title, rate);
+    let rate = RATE.of(&[("size", size)], title, rate);
     best.into_iter().chain([share, rate]).collect()
 }
 

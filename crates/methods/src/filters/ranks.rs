@@ -45,7 +45,7 @@ pub(super) fn rank(
     ] {
         let measured = || all.iter().filter(|one| one.case.is_some());
         let sum = measured().map(of).sum::<Option<u64>>().filter(|_| measured().count() == cases.len());
-        let figure = spec.of(&[&pattern.size], titled(title), sum.map(|frames| frames as f64));
+        let figure = spec.of(&[("size", &pattern.size)], titled(title), sum.map(|frames| frames as f64));
         figures.push(if sum.is_some() { figure } else { figure.spoilt("not every filter had a valid trial") });
     }
     // Without a value, a figure of a pattern that did not come to its end says nothing of the router unless it failed.
@@ -61,7 +61,7 @@ pub(super) fn rank(
 
 fn throughput(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>) -> RankFigure {
     let pps = one.and_then(|one| one.throughput).map(FrameRate::pps);
-    let figure = THROUGHPUT.of(&[&pattern.size, &number], title, pps);
+    let figure = THROUGHPUT.of(&[("size", &pattern.size), ("conditions", &number)], title, pps);
     match one {
         Some(one) if one.known => RankFigure {
             tester_limited: one.tester_limited,
@@ -75,7 +75,7 @@ fn throughput(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured
 
 fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
     let percent = one.and_then(|one| one.share(without));
-    let figure = SHARE.of(&[&pattern.size, &number], title, percent);
+    let figure = SHARE.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
     match one {
         // Without a throughput that is the router's own there is no whole of which to take a share.
         Some(_) if without.throughput.is_none() || without.limited() => {
@@ -94,7 +94,7 @@ fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, wi
 fn latency(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, without: &Measured) -> RankFigure {
     let (with, whole) = (one.and_then(|one| one.latency_us(50.0)), without.latency_us(50.0));
     let percent = with.zip(whole).map(|(with, whole)| with / whole * 100.0);
-    let figure = LATENCY.of(&[&pattern.size, &number], title, percent);
+    let figure = LATENCY.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
     match one {
         // A valid trial without latency is one in which no frame arrived.
         Some(one) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),

@@ -59,7 +59,7 @@ pub(super) fn at_maximum_load(pattern: &Pattern, limit: FrameRate, frame_ns: Opt
         load_pps: Some(limit.pps()),
         least: LEAST,
         independent_of_loss: true,
-        ..FRAME_NS.of(&[&pattern.size], title, frame_ns)
+        ..FRAME_NS.of(&[("size", &pattern.size)], title, frame_ns)
     }
 }
 
@@ -113,7 +113,7 @@ fn figure(pattern: &Pattern, rate: FrameRate, value: Option<f64>) -> RankFigure 
         load_pps: Some(rate.pps()),
         least: LEAST,
         independent_of_loss: true,
-        ..FRAMES_PER_CPU_S.of(&[&pattern.size], title, value)
+        ..FRAMES_PER_CPU_S.of(&[("size", &pattern.size)], title, value)
     }
 }
 

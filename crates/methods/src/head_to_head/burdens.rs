@@ -119,7 +119,7 @@ fn learn_all(
                 Some(_) if !rested => {}
                 Some(_) => {
                     let title = format!("Processor time to take and pass on the table, {family}");
-                    outcome.ranks.push(TABLE_CPU.of(&[&family], title, cpu_s));
+                    outcome.ranks.push(TABLE_CPU.of(&[("family", &family)], title, cpu_s));
                 }
                 None => note(outcome, "The processor time for the table is not known."),
             }

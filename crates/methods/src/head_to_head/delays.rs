@@ -96,7 +96,7 @@ impl Size<'_> {
     /// The figure at `rate` per port.
     fn latency(&self, rate: FrameRate, median_us: Option<f64>) -> RankFigure {
         let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
-        let figure = LATENCY.of(&[&self.pattern.size], title, median_us);
+        let figure = LATENCY.of(&[("size", &self.pattern.size)], title, median_us);
         RankFigure { load_pps: Some(rate.pps()), ..figure }
     }
 }

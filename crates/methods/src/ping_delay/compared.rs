@@ -60,12 +60,12 @@ impl Compared {
         {
             if ways.contains(&way) {
                 let us = delay.map(Delay::most);
-                let figure = spec.of(&[size], format!("{title}, {size}"), us);
+                let figure = spec.of(&[("size", size)], format!("{title}, {size}"), us);
                 let tester_limited = matches!(delay, Some(Delay::AtMost(_)));
                 outcome.ranks.push(RankFigure { tester_limited, ..figure });
             }
         }
-        outcome.ranks.push(ANSWERED.of(&[size], format!("Pings answered, {size}"), self.answered_percent));
+        outcome.ranks.push(ANSWERED.of(&[("size", size)], format!("Pings answered, {size}"), self.answered_percent));
     }
 }
 

@@ -126,6 +126,6 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, load: f64, results: &[TrialRe
     }
     if load == LOADS[0] {
         let title = format!("Latency floor, {}", pattern.size_text());
-        outcome.ranks.push(RankFigure { resolution: 0.1, ..FLOOR.of(&[&pattern.size], title, at(50.0)) });
+        outcome.ranks.push(RankFigure { resolution: 0.1, ..FLOOR.of(&[("size", &pattern.size)], title, at(50.0)) });
     }
 }

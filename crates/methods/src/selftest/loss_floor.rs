@@ -135,7 +135,8 @@ fn write(
     };
     TABLE.add(outcome, row, trials(results), []);
     let title = format!("Loss-free load, {}", pattern.size_text());
-    outcome
-        .ranks
-        .push(RankFigure { resolution: 1.0 - STEP, ..LOSS_FREE.of(&[&pattern.size], title, Some(rate.pps())) });
+    outcome.ranks.push(RankFigure {
+        resolution: 1.0 - STEP,
+        ..LOSS_FREE.of(&[("size", &pattern.size)], title, Some(rate.pps()))
+    });
 }

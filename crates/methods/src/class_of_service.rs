@@ -86,15 +86,15 @@ const LINKS_S: f64 = 3.0;
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
     "class_of_service_{size}_loss_percent",
     "%",
-    crate::report::LEAST_LOSS_PERCENT,
     "loss of the class with the highest weight under overload, in %",
-);
+)
+.by(crate::report::LEAST_LOSS_PERCENT);
 const ERROR: FigureSpec = FigureSpec::lower_by_difference(
     "class_of_service_{size}_error_points",
     "points",
-    rows::LEAST_POINTS,
     "largest difference between the share of a class and the expected one, in percentage points",
-);
+)
+.by(rows::LEAST_POINTS);
 const RATE: FigureSpec = FigureSpec::higher(
     "class_of_service_{size}_pps",
     "fps",

@@ -50,24 +50,21 @@ const UP: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "convergence_up_ipv4_s",
         "s",
-        0.0,
         "mean seconds until traffic to all IPv4 routes arrives",
     ),
-    FigureSpec::lower_by_difference("convergence_up_ipv6_s", "s", 0.0, "the same for IPv6"),
+    FigureSpec::lower_by_difference("convergence_up_ipv6_s", "s", "the same for IPv6"),
 ];
 const DOWN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "convergence_down_ipv4_s",
         "s",
-        0.0,
         "mean seconds until traffic to no IPv4 route arrives",
     ),
-    FigureSpec::lower_by_difference("convergence_down_ipv6_s", "s", 0.0, "the same for IPv6"),
+    FigureSpec::lower_by_difference("convergence_down_ipv6_s", "s", "the same for IPv6"),
 ];
 const LOWERED: FigureSpec = FigureSpec::lower_by_difference(
     "convergence_{event}_{family}_at_{load}_percent_s",
     "s",
-    0.0,
     "the same at a lower load, for a router that at the load of the others forwards next to nothing, or does not complete each such change before the next one",
 );
 
@@ -438,7 +435,7 @@ impl Measured {
                 never[way] as usize + times.len()
             );
             let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
-            let figure = of_family(if word == "up" { &UP } else { &DOWN }, family).with_least(of.resolution_s());
+            let figure = of_family(if word == "up" { &UP } else { &DOWN }, family).by(of.resolution_s());
             match of.lowered {
                 None => outcome.ranks.push(figure.of(&[], title, value).because(why)),
                 // This router has no figure at the common load, and a separate figure at the lower load.
@@ -446,8 +443,7 @@ impl Measured {
                     let lossy =
                         format!("it lost frames at the load of all routers; see the figure at {percent} % of it");
                     outcome.ranks.push(figure.of(&[], title.clone(), None).because(lossy));
-                    let (lowered, title) =
-                        (LOWERED.with_least(of.resolution_s()), format!("{title}, at {percent} % load"));
+                    let (lowered, title) = (LOWERED.by(of.resolution_s()), format!("{title}, at {percent} % load"));
                     outcome.ranks.push(
                         lowered
                             .of(&[("event", &word), ("family", &name), ("load", &percent)], title, value)

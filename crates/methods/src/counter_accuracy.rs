@@ -62,7 +62,7 @@ const SETTLE: Param<Duration> = Param::new(
 );
 
 const OFF: FigureSpec =
-    FigureSpec::lower_by_difference("counters_off", "", 0.5, "counters of the router that were wrong in some trial");
+    FigureSpec::lower_by_difference("counters_off", "", "counters of the router that were wrong in some trial").by(0.5);
 
 static SPEC: TestSpec = TestSpec {
     name: "counter_accuracy",

@@ -51,9 +51,9 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
 const WRONG: FigureSpec = FigureSpec::lower_by_difference(
     "error_kinds_wrong",
     "kinds",
-    1.0,
     "kinds of wrong frames that the router handles otherwise than the RFCs want, of those that could be sent",
-);
+)
+.by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "error_frames",

@@ -32,19 +32,13 @@ const MEDIAN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "fib_convergence_ipv4_median_ms",
         "ms",
-        0.0,
         "median time until an IPv4 route is forwarded to",
     ),
-    FigureSpec::lower_by_difference("fib_convergence_ipv6_median_ms", "ms", 0.0, "the same for IPv6"),
+    FigureSpec::lower_by_difference("fib_convergence_ipv6_median_ms", "ms", "the same for IPv6"),
 ];
 const MAX: [FigureSpec; 2] = [
-    FigureSpec::lower_by_difference(
-        "fib_convergence_ipv4_max_ms",
-        "ms",
-        0.0,
-        "time until all IPv4 routes are forwarded to",
-    ),
-    FigureSpec::lower_by_difference("fib_convergence_ipv6_max_ms", "ms", 0.0, "the same for IPv6"),
+    FigureSpec::lower_by_difference("fib_convergence_ipv4_max_ms", "ms", "time until all IPv4 routes are forwarded to"),
+    FigureSpec::lower_by_difference("fib_convergence_ipv6_max_ms", "ms", "the same for IPv6"),
 ];
 
 static SPEC: TestSpec = TestSpec {

@@ -21,8 +21,9 @@ pub struct FigureSpec {
 enum Better {
     Higher,
     Lower,
-    /// Figures that may be 0 are compared by difference. Those that differ by less than this are equal.
-    LowerBy(f64),
+    /// Figures that may be 0 are compared by difference. Those that differ by less than this are equal; `None` until
+    /// it is known.
+    LowerBy(Option<f64>),
 }
 
 impl FigureSpec {
@@ -37,20 +38,16 @@ impl FigureSpec {
         FigureSpec { key, unit, help, better: Better::Lower }
     }
 
-    /// A figure for which less is better and that may be 0. Figures that differ by less than `least`, in the figure's
-    /// unit, count as equal.
-    pub const fn lower_by_difference(
-        key: &'static str,
-        unit: &'static str,
-        least: f64,
-        help: &'static str,
-    ) -> FigureSpec {
-        FigureSpec { key, unit, help, better: Better::LowerBy(least) }
+    /// A figure for which less is better and that may be 0. It also needs [`FigureSpec::by`].
+    pub const fn lower_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
+        FigureSpec { key, unit, help, better: Better::LowerBy(None) }
     }
 
-    /// The same with a difference that is known only after the measurement.
-    pub const fn with_least(self, least: f64) -> FigureSpec {
-        FigureSpec { better: Better::LowerBy(least), ..self }
+    /// The same, and figures that differ by less than `least`, in the figure's unit, count as equal. It is part of the
+    /// constant, or said where the figure is made if only the measurement tells it.
+    #[must_use]
+    pub const fn by(self, least: f64) -> FigureSpec {
+        FigureSpec { better: Better::LowerBy(Some(least)), ..self }
     }
 
     /// What the registry knows of it.
@@ -64,7 +61,11 @@ impl FigureSpec {
         match self.better {
             Better::Higher => RankFigure { higher_is_better: true, ..figure },
             Better::Lower => figure,
-            Better::LowerBy(least) => RankFigure { scale: Scale::Difference, least, resolution: least, ..figure },
+            Better::LowerBy(least) => {
+                debug_assert!(least.is_some(), "{}: the least difference is missing", self.key);
+                let least = least.unwrap_or_default();
+                RankFigure { scale: Scale::Difference, least, resolution: least, ..figure }
+            }
         }
     }
 
@@ -112,10 +113,10 @@ mod tests {
 
     #[test]
     fn figures_that_may_be_0_are_compared_by_difference() {
-        let figure = FigureSpec::lower_by_difference("lost", "frames", 1.0, "frames lost");
+        let figure = FigureSpec::lower_by_difference("lost", "frames", "frames lost").by(1.0);
         let made = figure.of(&[], "Lost", Some(0.0));
         assert_eq!((made.scale, made.least, made.resolution), (Scale::Difference, 1.0, 1.0));
-        assert_eq!(figure.with_least(0.5).of(&[], "Lost", None).least, 0.5);
+        assert_eq!(figure.by(0.5).of(&[], "Lost", None).least, 0.5);
     }
 
     #[test]
@@ -128,5 +129,11 @@ mod tests {
     #[should_panic(expected = "lost_{size}: `family` is no part of it")]
     fn a_part_that_the_key_does_not_have_is_a_mistake() {
         FigureSpec::lower("lost_{size}", "frames", "").of(&[("size", &64), ("family", &"ipv4")], "Lost", None);
+    }
+
+    #[test]
+    #[should_panic(expected = "lost: the least difference is missing")]
+    fn a_figure_compared_by_difference_without_the_least_is_a_mistake() {
+        FigureSpec::lower_by_difference("lost", "frames", "").of(&[], "Lost", None);
     }
 }

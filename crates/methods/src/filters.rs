@@ -94,15 +94,15 @@ const LATENCY: FigureSpec = FigureSpec::lower(
 const LEAKED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
     "filters_{size}_leaked",
     "frames",
-    1.0,
     "frames that passed though a filter denies them, over all cases",
-);
+)
+.by(1.0);
 const DENIED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
     "filters_{size}_denied",
     "frames",
-    1.0,
     "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
-);
+)
+.by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "filters",

@@ -29,19 +29,16 @@ const TRIAL_DURATION: Param<Duration> =
 const INTERVAL: Param<Duration> =
     Param::new("interval", "100 ms", "1 s", "width of the time bins in which rates are shown, 1 ms or more");
 
-const LOSS: FigureSpec = FigureSpec::lower_by_difference(
-    "loss_{flow}_percent",
-    "%",
-    LEAST_LOSS_PERCENT,
-    "share of the flow's frames that were lost in %",
-);
+const LOSS: FigureSpec =
+    FigureSpec::lower_by_difference("loss_{flow}_percent", "%", "share of the flow's frames that were lost in %")
+        .by(LEAST_LOSS_PERCENT);
 const LATENCY: FigureSpec = FigureSpec::lower("latency_{flow}_ns", "ns", "median latency of the flow in ns");
 const DEVIATING: FigureSpec = FigureSpec::lower_by_difference(
     "deviations_{flow}",
     "frames",
-    1.0,
     "frames of the flow that arrived in another encapsulation than must arrive",
-);
+)
+.by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "fixed_rate",

@@ -60,9 +60,9 @@ const ANSWERED: FigureSpec = FigureSpec::higher(
 const SESSIONS_LOST: FigureSpec = FigureSpec::lower_by_difference(
     "flood_{target}_{size}_sessions_lost",
     "sessions",
-    1.0,
     "BGP sessions that went down during the flood, where the suite has BGP",
-);
+)
+.by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "flood",

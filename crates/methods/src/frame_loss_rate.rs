@@ -37,12 +37,9 @@ const STEP: Param<Percent> = Param::new(
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
-const LOSS: FigureSpec = FigureSpec::lower_by_difference(
-    "frame_loss_{size}_percent",
-    "%",
-    LEAST_LOSS_PERCENT,
-    "share of frames lost at the highest load in %",
-);
+const LOSS: FigureSpec =
+    FigureSpec::lower_by_difference("frame_loss_{size}_percent", "%", "share of frames lost at the highest load in %")
+        .by(LEAST_LOSS_PERCENT);
 
 static SPEC: TestSpec = TestSpec {
     name: "frame_loss_rate",

@@ -54,9 +54,9 @@ const LEAST_DELAY: Param<Duration> = Param::new(
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
     "head_of_line_blocking_{size}_loss_percent",
     "%",
-    LEAST_LOSS_PERCENT,
     "frames to the uncongested port that were lost, in %, the most of all blocks of four ports",
-);
+)
+.by(LEAST_LOSS_PERCENT);
 
 static SPEC: TestSpec = TestSpec {
     name: "head_of_line_blocking",

@@ -32,7 +32,6 @@ const DURATION: Param<Duration> =
 const UNASKED: FigureSpec = FigureSpec::lower_by_difference(
     "idle_frames_per_minute",
     "frames/min",
-    0.0,
     "frames per minute on all ports that answer no question of the tester",
 );
 
@@ -149,7 +148,7 @@ impl Method for IdleTraffic {
         }
         let per_minute = 60.0 / seen.time.as_secs_f64();
         // One frame more or less is no difference.
-        let figure = UNASKED.with_least(per_minute);
+        let figure = UNASKED.by(per_minute);
         outcome.ranks.push(figure.of(&[], "Frames sent unasked", Some(unasked as f64 * per_minute)));
         Ok(())
     }

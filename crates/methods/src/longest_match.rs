@@ -41,15 +41,15 @@ const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "5", "20", "
 const WRONG: FigureSpec = FigureSpec::lower_by_difference(
     "longest_match_{family}_wrong_frames",
     "frames",
-    1.0,
     "frames that took a shorter mask than they had to while the longer ones were there, over all frame sizes",
-);
+)
+.by(1.0);
 const STALE: FigureSpec = FigureSpec::lower_by_difference(
     "longest_match_{family}_stale_frames",
     "frames",
-    1.0,
     "frames that did not arrive by the shorter mask after the longer ones were withdrawn, lost ones included, over all frame sizes",
-);
+)
+.by(1.0);
 const SHARE: FigureSpec = FigureSpec::higher(
     "longest_match_{family}_{size}_percent",
     "%",

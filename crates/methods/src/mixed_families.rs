@@ -55,9 +55,9 @@ const THROUGHPUT: FigureSpec = FigureSpec::higher(
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
     "mixed_{size}_{share}_loss_percent",
     "%",
-    LEAST_LOSS_PERCENT,
     "loss at the highest load with this share of IPv6, in %",
-);
+)
+.by(LEAST_LOSS_PERCENT);
 const MEAN_LATENCY: FigureSpec = FigureSpec::lower(
     "mixed_{size}_{share}_latency_us",
     "µs",

@@ -79,15 +79,14 @@ const TRAFFIC_HERE: [ParamSpec; 7] =
 const BEGINS: FigureSpec = FigureSpec::lower_by_difference(
     "reordering_begins_{size}_percent",
     "% of line rate",
-    0.0,
     "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
 );
 const REORDERED: FigureSpec = FigureSpec::lower_by_difference(
     "reordered_{size}_percent",
     "%",
-    LEAST_LOSS_PERCENT,
     "share of the received frames that are reordered (RFC 4737) at the highest load, in %",
-);
+)
+.by(LEAST_LOSS_PERCENT);
 
 static SPEC: TestSpec = TestSpec {
     name: "packet_order",
@@ -475,7 +474,7 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
     outcome.ranks.push(RankFigure {
         higher_is_better: true,
         tester_limited: at_least,
-        ..BEGINS.with_least(step).of(&[("size", &pattern.size)], title, Some(value))
+        ..BEGINS.by(step).of(&[("size", &pattern.size)], title, Some(value))
     });
 }
 

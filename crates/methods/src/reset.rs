@@ -54,11 +54,10 @@ const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "resets of each kind
 const STATIC_MS: FigureSpec = FigureSpec::lower_by_difference(
     "reset_{reset}_{family}_ms",
     "ms",
-    0.0,
     "time without forwarding to static routes, by frames lost, in ms: `reset` is software, process or link, `family` ipv4 or ipv6",
 );
 const BGP_MS: FigureSpec =
-    FigureSpec::lower_by_difference("reset_{reset}_{family}_bgp_ms", "ms", 0.0, "the same to BGP routes");
+    FigureSpec::lower_by_difference("reset_{reset}_{family}_bgp_ms", "ms", "the same to BGP routes");
 
 static SPEC: TestSpec = TestSpec {
     name: "reset",
@@ -408,7 +407,7 @@ fn rank(outcome: &mut Outcome, family: Family, kind: ResetKind, routes: &str, fo
     let value = if found.iter().all(|i| i.back) { median(&times) } else { None };
     let spec = if routes == BGP { BGP_MS } else { STATIC_MS };
     let title = format!("Time without forwarding to {routes}, {} reset, {family}", kind.word());
-    let spec = spec.with_least(first.resolution_s * 1e3);
+    let spec = spec.by(first.resolution_s * 1e3);
     outcome.ranks.push(spec.of(&[("reset", &kind.word()), ("family", &word(family))], title, value));
 }
 

@@ -54,9 +54,9 @@ const LOWEST: FigureSpec = FigureSpec::higher(
 const LEAKED: FigureSpec = FigureSpec::lower_by_difference(
     "route_filtering_{family}_leaked",
     "frames",
-    1.0,
     "frames to denied routes that passed, over all cases and frame sizes",
-);
+)
+.by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "route_filtering",

@@ -37,22 +37,18 @@ const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that routes are
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "1 s", "width of time bins");
 
 const STABLE_LOSS: [FigureSpec; 2] = [
-    FigureSpec::lower_by_difference(
-        "flap_stable_loss_ipv4_percent",
-        "%",
-        LEAST_LOSS_PERCENT,
-        "share of lost frames on stable IPv4 paths",
-    ),
-    FigureSpec::lower_by_difference("flap_stable_loss_ipv6_percent", "%", LEAST_LOSS_PERCENT, "the same for IPv6"),
+    FigureSpec::lower_by_difference("flap_stable_loss_ipv4_percent", "%", "share of lost frames on stable IPv4 paths")
+        .by(LEAST_LOSS_PERCENT),
+    FigureSpec::lower_by_difference("flap_stable_loss_ipv6_percent", "%", "the same for IPv6").by(LEAST_LOSS_PERCENT),
 ];
 const FLAPPED_LOSS: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "flap_flapped_loss_ipv4_percent",
         "%",
-        LEAST_LOSS_PERCENT,
         "share of lost frames on flapped IPv4 paths",
-    ),
-    FigureSpec::lower_by_difference("flap_flapped_loss_ipv6_percent", "%", LEAST_LOSS_PERCENT, "the same for IPv6"),
+    )
+    .by(LEAST_LOSS_PERCENT),
+    FigureSpec::lower_by_difference("flap_flapped_loss_ipv6_percent", "%", "the same for IPv6").by(LEAST_LOSS_PERCENT),
 ];
 
 static SPEC: TestSpec = TestSpec {

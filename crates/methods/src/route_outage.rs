@@ -351,7 +351,7 @@ fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, fami
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times that differ by no more than one frame to a route are equal.
-        let figure = spec.with_least(exact_ms).of(&[], title, value);
+        let figure = spec.by(exact_ms).of(&[], title, value);
         outcome
             .ranks
             .push(figure.because("frames to some routes did not arrive in the end, or none were sent to them"));

@@ -51,23 +51,21 @@ const LEAST_LOSS: Param<Percent> =
 const MOST_INTERVALS: u64 = 5_000;
 
 const LOSS: FigureSpec =
-    FigureSpec::lower_by_difference("soak_loss_percent", "%", LEAST_LOSS_PERCENT, "frames lost in all intervals, in %");
+    FigureSpec::lower_by_difference("soak_loss_percent", "%", "frames lost in all intervals, in %")
+        .by(LEAST_LOSS_PERCENT);
 const RATE_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
     "soak_rate_growth_percent",
     "%",
-    0.0,
     "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
 );
 const LATENCY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
     "soak_latency_growth_percent",
     "%",
-    0.0,
     "growth of the median latency over the soak, in % of its median; 0 where it does not drift",
 );
 const MEMORY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
     "soak_memory_growth_percent",
     "%",
-    0.0,
     "growth of the memory of the router's daemons over the soak, in % of its median; 0 where it does not drift",
 );
 
@@ -406,7 +404,7 @@ impl Soaked {
             if growth.is_some() {
                 let title = format!("Growth of {name} over the soak, {size}");
                 let growth = growth.filter(|_| !failed);
-                let figure = spec.with_least(least).of(&[], title, growth);
+                let figure = spec.by(least).of(&[], title, growth);
                 rank(RankFigure { higher_is_better, ..figure });
             }
         }

@@ -41,7 +41,6 @@ const BIN: Param<Duration> = Param::new("bin", "50 ms", "100 ms", "width of time
 const RECOVERY: FigureSpec = FigureSpec::lower_by_difference(
     "system_recovery_{size}_ms",
     "ms",
-    0.0,
     "mean time from the end of the overload to the last lost frame in ms",
 );
 
@@ -304,7 +303,7 @@ fn write(
 /// last lost frame tells each more exactly.
 fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
     let title = format!("System recovery, {}", pattern.size_text());
-    RECOVERY.with_least(least_s * 1e3).of(&[("size", &pattern.size)], title, ms)
+    RECOVERY.by(least_s * 1e3).of(&[("size", &pattern.size)], title, ms)
 }
 
 #[cfg(test)]

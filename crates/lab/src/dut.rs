@@ -1,15 +1,15 @@
 //! The interface of a DUT that is up, and the router in a namespace.
 
+mod capabilities;
 mod daemons;
 mod start;
 
-pub use daemons::Resets;
+pub use capabilities::{Resets, Usage};
 pub(crate) use start::READY;
 
 use crate::link_delay;
 use crate::management::{self, Asking, ManagementLink};
 use crate::packet_filter::{self, FilterStyle};
-use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
 use crate::snmp::Agent;
@@ -90,24 +90,6 @@ pub trait Dut {
         Ok(())
     }
 
-    /// Processor time of its forwarding and daemons since it was brought up; `None` if part of it cannot be read.
-    fn cpu_time(&mut self) -> Option<Duration> {
-        None
-    }
-
-    /// As [`Dut::cpu_time`] for each router of a system, in order; `None` if it is not known for all of them.
-    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
-        None
-    }
-
-    /// Memory that all processes of each router have in RAM, in bytes, a shared page counted once ([PSS]); one router if
-    /// the DUT is no system. `None` if it is not known for all of them, or a router has no processes.
-    ///
-    /// [PSS]: https://docs.kernel.org/filesystems/proc.html
-    fn router_memory(&mut self) -> Option<Vec<u64>> {
-        None
-    }
-
     /// Interface and tunnel counters since the DUT was brought up: router by router, interfaces before tunnels. A DUT
     /// that is one router is the first. `None` if the DUT does not provide them.
     ///
@@ -115,17 +97,6 @@ pub trait Dut {
     /// Those of reading it.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         Ok(None)
-    }
-
-    /// Times of the threads of its forwarding and daemons. `None` if the kernel does not count them.
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        None
-    }
-
-    /// Resident memory of each daemon in bytes, by name: `zebra`, `bgpd -R`. Empty if it has none, or none that can be
-    /// seen.
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        Vec::new()
     }
 
     /// Routes in its forwarding plane, including those to its own addresses and links: compare with the value before
@@ -216,6 +187,11 @@ pub trait Dut {
         Ok(())
     }
 
+    /// What the host sees of its processes; `None` if that is nothing.
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        None
+    }
+
     /// How to reset it; `None` if that is not possible.
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         None
@@ -228,11 +204,6 @@ pub trait Dut {
     /// Those of its control program.
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         Ok(())
-    }
-
-    /// The processor that does all of its work and none of the tester's; `None` if there is no such processor.
-    fn processor(&self) -> Option<usize> {
-        None
     }
 
     /// Its counters by name: `d0.rx_packets`, `ip.InHdrErrors`, `softnet.cpu1.dropped` (the last one counts for the
@@ -357,14 +328,6 @@ impl Dut for NamespaceDut {
         }
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        self.time_of_all()
-    }
-
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        self.threads_of_all()
-    }
-
     /// As this machine's kernel counts them, with the bytes that veth interfaces count.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
@@ -373,14 +336,6 @@ impl Dut for NamespaceDut {
             probe::interface(self.netns(), &name, &mut counters)?;
         }
         Ok(router::counted(&self.role, &counters, 0))
-    }
-
-    fn router_memory(&mut self) -> Option<Vec<u64>> {
-        self.memory_of_all()
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        self.each_process(probe::resident)
     }
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
@@ -422,8 +377,8 @@ impl Dut for NamespaceDut {
         self.idle.as_ref().map_or(Ok(()), |idle| await_no_idle(|| Ok(idle())))
     }
 
-    fn processor(&self) -> Option<usize> {
-        self.topology.processor()
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
     }
 
     fn resets(&mut self) -> Option<&mut dyn Resets> {

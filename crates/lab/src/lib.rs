@@ -74,7 +74,7 @@ mod wait;
 pub use by_hand::{Language, write as write_configuration};
 pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
-pub use dut::{Dut, Resets, TesterInterface, Where};
+pub use dut::{Dut, Resets, TesterInterface, Usage, Where};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use input_queue::here as input_queue_here;

@@ -3,7 +3,7 @@
 
 use crate::cpu;
 use crate::dut::READY;
-use crate::dut::{TesterInterface, Where};
+use crate::dut::{TesterInterface, Usage, Where};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
@@ -230,18 +230,8 @@ impl Dut for ProgramDut {
         }
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        Some(self.ends.cpu_time()? + probe::process_time(self.daemon.pid())?)
-    }
-
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        let mut threads = probe::process_threads(self.daemon.pid())?;
-        threads.extend(self.ends.threads()?);
-        Some(threads)
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
     }
 
     fn has_ssh(&self) -> bool {
@@ -268,10 +258,6 @@ impl Dut for ProgramDut {
         self.ask(&format!("classes {lists}")).map(drop)
     }
 
-    fn processor(&self) -> Option<usize> {
-        self.ends.processor()
-    }
-
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.ends.counters()?;
         let told = self.ask("counters")?;
@@ -295,6 +281,26 @@ impl Dut for ProgramDut {
             // The taps ended with the program.
             Ends::Tap { .. } => Ok(()),
         }
+    }
+}
+
+impl Usage for ProgramDut {
+    fn cpu_time(&mut self) -> Option<Duration> {
+        Some(self.ends.cpu_time()? + probe::process_time(self.daemon.pid())?)
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = probe::process_threads(self.daemon.pid())?;
+        threads.extend(self.ends.threads()?);
+        Some(threads)
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
+    }
+
+    fn processor(&mut self) -> Option<usize> {
+        self.ends.processor()
     }
 }
 

@@ -17,7 +17,7 @@
 //! (`RouterRole::{tunnels, policies}`), and says which hops a packet passes (`System::cycle`, `System::passes`).
 //! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel at which packets arrive makes
 //! the delay of a link (`lab/src/link_delay.rs`), so the queue and the speed in front of the line are the same with and
-//! without it. `Dut::router_interfaces` tells what each router counts at each interface and tunnel, `Dut::router_cpu`
+//! without it. `Dut::router_interfaces` tells what each router counts at each interface and tunnel, `Usage::router_cpu`
 //! the processor time of each.
 //!
 //! In a mesh, routes around a link that is down follow a ring: up to routers with an odd number, and down to the
@@ -35,14 +35,14 @@
 
 mod filters;
 mod links;
+mod usage;
 
 use crate::management::MANAGEMENT;
 use crate::packet_filter::counter_name;
-use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, is_pipe};
+use crate::{Dut, DutKind, Lab, LabError, TesterInterface, Usage, configuration, is_pipe};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -172,14 +172,6 @@ fn label(index: usize) -> String {
     format!("r{}", index + 1)
 }
 
-impl SystemDut {
-    /// Combines the answers of all routers; `None` if one has none.
-    fn sum<T>(&mut self, mut ask: impl FnMut(&mut dyn Dut) -> Option<T>, add: impl Fn(T, T) -> T) -> Option<T> {
-        let answers: Option<Vec<T>> = self.routers.iter_mut().map(|router| ask(router.as_mut())).collect();
-        answers?.into_iter().reduce(add)
-    }
-}
-
 impl Dut for SystemDut {
     fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
@@ -216,18 +208,6 @@ impl Dut for SystemDut {
         self.routers.iter_mut().try_for_each(|router| router.forwards())
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        self.sum(|router| router.cpu_time(), |a, b| a + b)
-    }
-
-    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
-        self.routers.iter_mut().map(|router| router.cpu_time()).collect()
-    }
-
-    fn router_memory(&mut self) -> Option<Vec<u64>> {
-        self.sum(|router| router.router_memory(), |a, b| [a, b].concat())
-    }
-
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut all = Vec::new();
         for (router, dut) in self.routers.iter_mut().enumerate() {
@@ -236,19 +216,6 @@ impl Dut for SystemDut {
             all.extend(own.into_iter().map(|interface| RouterInterface { router, ..interface }));
         }
         Ok(Some(all))
-    }
-
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        self.sum(|router| router.threads(), |a, b| [a, b].concat())
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        let of = |(index, router): (usize, &mut Box<dyn Dut>)| {
-            let named =
-                router.memory().into_iter().map(move |(name, bytes)| (format!("{}.{name}", label(index)), bytes));
-            named.collect::<Vec<_>>()
-        };
-        self.routers.iter_mut().enumerate().flat_map(of).collect()
     }
 
     /// The smallest count of all routers: all have the same routes to what the tester advertises, and each has its own
@@ -283,6 +250,10 @@ impl Dut for SystemDut {
             self.classed[index] = now;
         }
         Ok(())
+    }
+
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
     }
 
     fn system(&self) -> Option<&System> {
@@ -325,13 +296,6 @@ impl Dut for SystemDut {
 
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         self.routers.iter_mut().try_for_each(|router| router.sessions_ended())
-    }
-
-    /// The processor that all routers share.
-    fn processor(&self) -> Option<usize> {
-        let mut processors = self.routers.iter().map(|router| router.processor());
-        let first = processors.next()??;
-        processors.all(|processor| processor == Some(first)).then_some(first)
     }
 
     /// Counters of a router begin with `r1.`. Those of the tester's interfaces and of the machine belong to no router,

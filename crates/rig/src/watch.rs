@@ -6,7 +6,7 @@
 //! # The watch on the host
 //!
 //! `rig::Watch` is a thread on one processor that reads the kernel's counters there and notices when it cannot run; it
-//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Dut::processor`), subtracts what the DUT used,
+//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Usage::processor`), subtracts what the DUT used,
 //! and stores the rest with each trial. What the kernel does on that processor for the tester's ends of the links
 //! (`port::softirq_time`: softirqs that receive or send frames, since the DUT's own receive work is done by threads) is
 //! stored as the tester's share. `validity.rs` makes a trial invalid by these figures alone, never by its loss. The

@@ -134,7 +134,7 @@ impl<'a> Bench<'a> {
         let facts = Facts { ports: views, backend, system: device.system().cloned(), ..Facts::default() };
         let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
-        let host = HostWatch::new(&rig, device.processor());
+        let host = HostWatch::new(&rig, device.usage().and_then(|usage| usage.processor()));
         let extra_key = extra::key(session.seed);
         let other = OtherTraffic::default();
         let extra = None;

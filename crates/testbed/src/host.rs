@@ -45,6 +45,11 @@ impl Own {
     }
 }
 
+/// Processor time of a DUT, and the times of its threads.
+fn used_by(device: &mut dyn Dut) -> (Option<Duration>, Option<Vec<ThreadTimes>>) {
+    device.usage().map_or((None, None), |usage| (usage.cpu_time(), usage.threads()))
+}
+
 impl HostWatch {
     /// `processor` is the DUT's, if it has a dedicated one.
     pub(crate) fn new(rig: &Rig, processor: Option<usize>) -> HostWatch {
@@ -62,14 +67,15 @@ impl HostWatch {
             watch.begin();
         }
         let own = Own::now().filter(|_| real);
-        Before { cpu_time: device.cpu_time(), dut_threads: device.threads(), stolen, own }
+        let (cpu_time, dut_threads) = used_by(device);
+        Before { cpu_time, dut_threads, stolen, own }
     }
 
     /// To be called right after a trial, even one without a result.
     pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Dut, result: &mut TrialResult) {
         let health = &mut result.health;
-        let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
-        let dut_threads = device.threads();
+        let (cpu_time, dut_threads) = used_by(device);
+        let used = cpu_time.zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
         let mut watched = self.dut.as_ref().and_then(Watch::end);
         if let (Some(watched), Some(own)) = (&mut watched, &dut_threads) {
             // The DUT's own threads are not other programs.

@@ -422,7 +422,7 @@ impl Routing for BgpRouting<'_> {
 
 impl ControlPlane for BgpRouting<'_> {
     fn memory(&mut self) -> Vec<(String, u64)> {
-        self.bench.device.memory()
+        self.bench.device.usage().map(|usage| usage.memory()).unwrap_or_default()
     }
 
     fn fib_routes(&mut self, family: Family) -> Option<u64> {
@@ -431,6 +431,6 @@ impl ControlPlane for BgpRouting<'_> {
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
-        self.bench.device.cpu_time()
+        self.bench.device.usage()?.cpu_time()
     }
 }

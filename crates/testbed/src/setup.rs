@@ -300,7 +300,7 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
-        self.routing.bench.device.router_cpu()
+        self.routing.bench.router_cpu()
     }
 
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
@@ -341,7 +341,7 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {
-        self.routing.bench.device.memory()
+        self.routing.bench.device.usage().map(|usage| usage.memory()).unwrap_or_default()
     }
 
     fn known(&mut self) -> &mut Known {

@@ -1,5 +1,6 @@
 //! A test setup with the reference device: virtual time.
 
+mod capabilities;
 mod resettable;
 mod system;
 mod together;
@@ -9,7 +10,7 @@ pub use together::{BroughtUpTogether, bring_up_together};
 
 use crate::kinds::REFERENCE;
 use crate::routing;
-use drophammer_lab::{Dut, LabError, Resets};
+use drophammer_lab::{Dut, LabError, Resets, Usage};
 use drophammer_model::classes::{EgressClasses, counter_name};
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -268,6 +269,10 @@ impl Dut for ReferenceDut {
         Ok(counters)
     }
 
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
+    }
+
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         Some(self)
     }
@@ -284,13 +289,6 @@ impl Dut for ReferenceDut {
             what: format!("{}: {e}", self.record.name),
             remedy: "change the classes of the test in the suite".into(),
         })
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        let router = self.reference.0.borrow();
-        // A device that does not age reports no memory.
-        let aged = router.faults().ageing.map(|ageing| MEMORY.saturating_add(ageing.bytes(router.now())));
-        aged.map(|bytes| (REFERENCE.to_owned(), bytes)).into_iter().collect()
     }
 
     fn has_ssh(&self) -> bool {
@@ -394,9 +392,6 @@ fn ageing(p: &Params) -> Option<Ageing> {
         bytes_per_second: bytes.unwrap_or(0),
     })
 }
-
-/// Memory of a device that has not aged, in bytes.
-const MEMORY: u64 = 64 << 20;
 
 /// Configured effect of a reset.
 fn boot(p: &Params) -> Boot {

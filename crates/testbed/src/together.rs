@@ -10,7 +10,7 @@
 //! the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
 //! routers of one `reference::Network` that are not joined.
 
-use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes};
+use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes, Usage};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -54,8 +54,9 @@ impl Together {
         self.parts.into_iter().map(|(contestant, device)| (contestant.name, device))
     }
 
-    fn each<T>(&mut self, of: impl Fn(&mut dyn Dut) -> Option<T>) -> Option<Vec<T>> {
-        self.parts.iter_mut().map(|(_, device)| of(device.as_mut())).collect()
+    /// Asks each DUT; `None` if one has no answer.
+    fn each<T>(&mut self, ask: impl Fn(&mut dyn Usage) -> Option<T>) -> Option<Vec<T>> {
+        self.parts.iter_mut().map(|(_, device)| ask(device.usage()?)).collect()
     }
 }
 
@@ -107,23 +108,8 @@ impl Dut for Together {
         self.parts.iter_mut().try_for_each(|(one, device)| device.forwards().map_err(|e| named(&one.name, e)))
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        Some(self.router_cpu()?.into_iter().sum())
-    }
-
-    /// Processor time of each DUT, in the order of the suite.
-    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
-        self.each(|device| device.cpu_time())
-    }
-
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        Some(self.each(|device| device.threads())?.concat())
-    }
-
-    fn processor(&self) -> Option<usize> {
-        let mut all = self.parts.iter().map(|(_, device)| device.processor());
-        let first = all.next()??;
-        all.all(|processor| processor == Some(first)).then_some(first)
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
     }
 
     /// Each DUT gets the lists of its own ports.
@@ -179,6 +165,26 @@ impl Dut for Together {
     }
 }
 
+impl Usage for Together {
+    fn cpu_time(&mut self) -> Option<Duration> {
+        Some(self.router_cpu()?.into_iter().sum())
+    }
+
+    /// Processor time of each DUT, in the order of the suite.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.each(|device| device.cpu_time())
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        Some(self.each(|device| device.threads())?.concat())
+    }
+
+    fn processor(&mut self) -> Option<usize> {
+        let all = self.each(|device| device.processor())?;
+        all.first().copied().filter(|first| all.iter().all(|processor| processor == first))
+    }
+}
+
 /// Ports of the tester that face `names`, in this order: so many sets of the ports of the suite. Each DUT has an even
 /// number of them, because ports work in pairs.
 pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>, Vec<Contestant>) {
@@ -214,8 +220,8 @@ mod tests {
             Ok(())
         }
 
-        fn cpu_time(&mut self) -> Option<Duration> {
-            Some(self.1)
+        fn usage(&mut self) -> Option<&mut dyn Usage> {
+            Some(self)
         }
 
         fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -225,6 +231,12 @@ mod tests {
 
         fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
             Ok(Some(vec![self.1.as_secs(); 2]))
+        }
+    }
+
+    impl Usage for Fixed {
+        fn cpu_time(&mut self) -> Option<Duration> {
+            Some(self.1)
         }
     }
 

@@ -1,6 +1,6 @@
 //! The daemons of a router in a namespace: starting, asking and resetting them.
 
-use super::{NamespaceDut, READY};
+use super::{NamespaceDut, READY, Resets, Usage};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::{LabError, Netns, cpu, probe};
@@ -12,18 +12,6 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// A DUT that can be reset.
-pub trait Resets {
-    /// Begins a reset `after` this time from `now`, and returns at once.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] where this cannot be reset, or another reset is under way.
-    fn begin(&mut self, kind: ResetKind, now: Instant, after: Duration) -> Result<(), LabError>;
-
-    /// The result, once; `None` while the reset is under way at `now`.
-    fn done(&mut self, now: Instant) -> Option<ResetDone>;
-}
 
 /// A reset under way: a thread owns the daemons until it is over. Dropping it ends them.
 #[derive(Debug)]
@@ -120,6 +108,39 @@ fn cannot(what: &str) -> LabError {
     LabError::Unusable { what: what.into(), remedy: "choose other `resets`".into() }
 }
 
+impl Usage for NamespaceDut {
+    fn cpu_time(&mut self) -> Option<Duration> {
+        let forwarding = self.topology.cpu_time()?;
+        self.whole()?.try_fold(forwarding, |sum, d| {
+            let children = probe::family_tree(d.pid()).into_iter().skip(1);
+            Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
+        })
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = self.topology.threads()?;
+        for daemon in self.whole()? {
+            threads.extend(probe::process_threads(daemon.pid())?);
+            let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
+            threads.extend(children.filter_map(probe::process_threads).flatten());
+        }
+        Some(threads)
+    }
+
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        let daemons: Option<Vec<u64>> = self.whole()?.map(|daemon| probe::proportional(daemon.pid())).collect();
+        daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.each_process(probe::resident)
+    }
+
+    fn processor(&mut self) -> Option<usize> {
+        self.topology.processor()
+    }
+}
+
 impl NamespaceDut {
     /// Starts a daemon in the DUT's namespace, on the DUT's processor.
     pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
@@ -163,32 +184,6 @@ impl NamespaceDut {
         self.resetting.is_none().then(|| self.processes())
     }
 
-    /// See [`crate::Dut::cpu_time`].
-    pub(super) fn time_of_all(&self) -> Option<Duration> {
-        let forwarding = self.topology.cpu_time()?;
-        self.whole()?.try_fold(forwarding, |sum, d| {
-            let children = probe::family_tree(d.pid()).into_iter().skip(1);
-            Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
-        })
-    }
-
-    /// See [`crate::Dut::threads`].
-    pub(super) fn threads_of_all(&self) -> Option<Vec<ThreadTimes>> {
-        let mut threads = self.topology.threads()?;
-        for daemon in self.whole()? {
-            threads.extend(probe::process_threads(daemon.pid())?);
-            let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
-            threads.extend(children.filter_map(probe::process_threads).flatten());
-        }
-        Some(threads)
-    }
-
-    /// See [`crate::Dut::router_memory`].
-    pub(super) fn memory_of_all(&self) -> Option<Vec<u64>> {
-        let daemons: Option<Vec<u64>> = self.whole()?.map(|daemon| probe::proportional(daemon.pid())).collect();
-        daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
-    }
-
     /// Its daemons in the order of their start, then its helpers.
     pub(super) fn processes(&self) -> impl Iterator<Item = &Daemon> {
         self.daemons.iter().chain(&self.helpers)
@@ -202,7 +197,7 @@ impl NamespaceDut {
     }
 
     /// Asks every process of every daemon; a process that has just ended gives no answer.
-    pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
+    fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
         let processes = self.processes().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
         let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
             true => daemon.name().to_owned(),

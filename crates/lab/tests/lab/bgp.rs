@@ -5,7 +5,7 @@
 //! the printed numbers measurements.
 
 use super::hosts::kernel_hosts;
-use super::{Checked, ensure, kill_ours, up_with};
+use super::{Checked, cpu_time, ensure, kill_ours, memory_of, up_with};
 use drophammer_lab::{Dut, Lab, Netns};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::Family;
@@ -161,13 +161,15 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
 
     // The moved link was down for a moment; its routes are back once the numbers no longer change.
     let before = fib(&mut dut)?;
-    let memory = |dut: &mut Box<dyn Dut>| dut.memory().iter().find(|(n, _)| n == daemon).map_or(0, |(_, bytes)| *bytes);
-    ensure(memory(&mut dut) > 1_000_000, &format!("memory of {daemon}: {:?}", dut.memory()))?;
+    let memory = |dut: &mut Box<dyn Dut>| {
+        memory_of(dut.as_mut()).iter().find(|(n, _)| n == daemon).map_or(0, |(_, bytes)| *bytes)
+    };
+    ensure(memory(&mut dut) > 1_000_000, &format!("memory of {daemon}: {:?}", memory_of(dut.as_mut())))?;
     for (i, (table, family)) in [("master4", "ipv4"), ("master6", "ipv6")].into_iter().enumerate() {
         if wanted[i] == 0 {
             continue;
         }
-        let cpu = dut.cpu_time().ok_or("no processor time")?;
+        let cpu = cpu_time(dut.as_mut())?;
         let start = Instant::now();
         sender.ask(&format!("enable routes_{family}"));
         if into_kernel {
@@ -191,14 +193,14 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
                 &format!("{family}: {all} routes passed on, {right} of them right"),
             )
         })?;
-        let cpu = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu);
+        let cpu = cpu_time(dut.as_mut())?.saturating_sub(cpu);
         let took = start.elapsed().as_secs_f64();
         println!(
             "{kind}: {} {family} routes passed on after {took:.2} s, {:.2} s of processor",
             wanted[i],
             cpu.as_secs_f64()
         );
-        println!("{kind}: memory {:?}", dut.memory());
+        println!("{kind}: memory {:?}", memory_of(dut.as_mut()));
     }
     let next_hops = [receiver.ask("show route table master4 all"), receiver.ask("show route table master6 all")];
     let right = ["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"];

@@ -139,6 +139,14 @@ fn ensure(holds: bool, what: &str) -> Checked {
     if holds { Ok(()) } else { Err(format!("wrong: {what}")) }
 }
 
+fn memory_of(dut: &mut dyn Dut) -> Vec<(String, u64)> {
+    dut.usage().map(|usage| usage.memory()).unwrap_or_default()
+}
+
+fn cpu_time(dut: &mut dyn Dut) -> Result<Duration, String> {
+    dut.usage().and_then(|usage| usage.cpu_time()).ok_or("no processor time".into())
+}
+
 /// Forwards frames of both families through the DUT between two hosts of the kernel, and calls all methods of the DUT.
 fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let record = dut.record();
@@ -168,7 +176,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let near = lab.tester().map_err(|e| e.to_string())?;
     kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
     let pairs = [("198.18.64.7", "198.19.64.9"), ("2001:2:0:8000::7", "2001:2:0:c000::9")];
-    let cpu_before = dut.cpu_time().ok_or("no processor time")?;
+    let cpu_before = cpu_time(dut.as_mut())?;
     let mut again = 0;
     for (from, to) in pairs {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
@@ -191,7 +199,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     }
     // If the NAPI of a veth pair is bypassed, it forwards on the sender's processor, and its threads use almost no
     // time.
-    let used = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu_before);
+    let used = cpu_time(dut.as_mut())?.saturating_sub(cpu_before);
     let datagrams = 4 * ROUNDS;
     println!("{:.2} us of the DUT's processor for each datagram", used.as_secs_f64() * 1e6 / datagrams as f64);
     ensure(used > Duration::from_nanos(200 * datagrams), "the DUT's threads do its work")?;
@@ -201,15 +209,19 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
         let fib = dut.fib_routes(Family::Ipv4).map_err(|e| e.to_string())?;
         ensure(fib.is_some_and(|n| n >= 4), &format!("routes of the guest: {fib:?}"))?;
         ensure(
-            dut.memory().iter().any(|(n, bytes)| n == "zebra" && *bytes > 1_000_000),
-            &format!("{:?}", dut.memory()),
+            memory_of(dut.as_mut()).iter().any(|(n, bytes)| n == "zebra" && *bytes > 1_000_000),
+            &format!("{:?}", memory_of(dut.as_mut())),
         )?;
     } else if lab.is_root() {
         pinned(lab, &mut *dut)?;
     } else {
         ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
     }
-    println!("cpu time {:?}, processor {:?}", dut.cpu_time(), dut.processor());
+    println!(
+        "cpu time {:?}, processor {:?}",
+        dut.usage().and_then(|usage| usage.cpu_time()),
+        dut.usage().and_then(|usage| usage.processor())
+    );
     ensure(!lab.environment(1).kernel.is_empty(), "environment")?;
     // The kernel reports with a delay that d1 has its carrier back.
     let start = Instant::now();
@@ -260,7 +272,7 @@ fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) 
 /// The DUT's kernel threads run on its processor alone.
 fn pinned(lab: &Lab, dut: &mut dyn Dut) -> Checked {
     let mut seen = BTreeMap::new();
-    for thread in dut.threads().ok_or("no times of threads")? {
+    for thread in dut.usage().and_then(|usage| usage.threads()).ok_or("no times of threads")? {
         let status = fs::read_to_string(format!("/proc/{}/status", thread.id)).unwrap_or_default();
         let field = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned();
         if field("Name:").starts_with("napi/d") {

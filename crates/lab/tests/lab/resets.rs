@@ -1,6 +1,6 @@
 //! Daemons that are ended and come back with the same state.
 
-use super::{Checked, ensure, ports, up};
+use super::{Checked, ensure, memory_of, ports, up};
 use drophammer_lab::{Dut, Lab, find};
 use drophammer_model::Instant;
 use drophammer_model::reset::{ResetDone, ResetKind};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Names of the daemons and their process ids.
 fn daemons(dut: &mut dyn Dut) -> (BTreeSet<String>, usize) {
-    let memory = dut.memory();
+    let memory = memory_of(dut);
     (memory.iter().map(|(name, _)| name.clone()).collect(), memory.len())
 }
 
@@ -75,13 +75,18 @@ pub fn beside(lab: &mut Lab, work: &Path) -> Checked {
     let before = daemons(&mut *bird).0;
     ensure(runs(&before) == [true; 3], &format!("before the reset: {before:?}"))?;
     // Where the threads that forward cannot be seen, it is never known.
-    let times = |dut: &mut dyn Dut| (dut.cpu_time().is_some(), dut.threads().is_some());
+    let times = |dut: &mut dyn Dut| {
+        dut.usage().map_or((false, false), |usage| (usage.cpu_time().is_some(), usage.threads().is_some()))
+    };
     let known = times(&mut *bird);
     let resets = bird.resets().ok_or("it can be reset")?;
     resets.begin(ResetKind::Process, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
     let during = daemons(&mut *bird).0;
     ensure(runs(&during) == [false, true, true], &format!("during the reset: {during:?}"))?;
-    ensure(bird.router_memory().is_none(), "the memory of a router without its daemons is not known")?;
+    ensure(
+        bird.usage().and_then(|usage| usage.router_memory()).is_none(),
+        "the memory of a router without its daemons is not known",
+    )?;
     ensure(times(&mut *bird) == (false, false), "the times of a router without its daemons are not known")?;
     let done = over(&mut *bird)?;
     ensure(done.problem.is_none() && done.what == "bird", &format!("{done:?}"))?;

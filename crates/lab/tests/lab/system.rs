@@ -1,7 +1,7 @@
 //! Several routers as one DUT: they forward from end to end, and nothing of them remains, however the lab ends.
 
 use super::hosts::{exchange, kernel_hosts};
-use super::{Checked, ensure};
+use super::{Checked, ensure, memory_of};
 use drophammer_lab::{Dut, Lab, bring_up_system, check_system, find};
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use drophammer_model::topology::{Shape, System, Topology};
@@ -33,7 +33,7 @@ pub fn forwards(lab: &mut Lab, work: &Path) -> Checked {
     println!("{}", dut.record().confinement);
     let logs = (1..=3).all(|n| work.join(format!("r{n}/zebra.log")).exists());
     ensure(logs, "each router has a folder of its own")?;
-    let names: Vec<_> = dut.memory().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = memory_of(dut.as_mut()).into_iter().map(|(name, _)| name).collect();
     ensure(["r1.zebra", "r3.staticd"].iter().all(|name| names.iter().any(|n| n == name)), &format!("{names:?}"))?;
     let (far, near) = (lab.namespace("far").map_err(|e| e.to_string())?, lab.tester().map_err(|e| e.to_string())?);
     let before = dut.counters().map_err(|e| e.to_string())?;

@@ -14,6 +14,11 @@ impl Bench<'_> {
         self.tolerance.host = HostTolerance::ANY;
     }
 
+    /// Processor time of each router of the device, or of each device.
+    pub(crate) fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.device.usage()?.router_cpu()
+    }
+
     /// Attempt number `attempt` at a trial with all `contestants`, judged and stored: a record for each.
     pub(crate) fn joint_attempt(
         &mut self,
@@ -22,9 +27,9 @@ impl Bench<'_> {
         attempt: u32,
     ) -> Result<Vec<TrialResult>, TestError> {
         self.observer.progress(&Progress::TrialStarted { spec });
-        let before = self.device.router_cpu();
+        let before = self.router_cpu();
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &[]));
-        let used = before.zip(self.device.router_cpu());
+        let used = before.zip(self.router_cpu());
         let used =
             used.map(|(then, now)| now.into_iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect());
         let (whole, ended) = match outcome {

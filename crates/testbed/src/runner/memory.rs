@@ -41,7 +41,7 @@ fn too_little(suite: &Suite, free: u64) -> Option<String> {
 
 /// Stores a remark about the memory of each router, if it is known.
 pub(super) fn note(setup: &mut TestSetup<'_>) {
-    if let Some(memory) = setup.bench().device.router_memory() {
+    if let Some(memory) = setup.bench().device.usage().and_then(|usage| usage.router_memory()) {
         setup.note(&text(&memory));
     }
 }

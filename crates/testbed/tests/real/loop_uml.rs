@@ -181,7 +181,8 @@ fn send(setup: &mut TestSetup<'_>, port: usize, ttl: u8) -> Result<(TrialResult,
 /// Packets with this TTL circle, and ordinary ones pass.
 fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> Checked {
     let before = counts(system, &read(setup)?);
-    let cpu = setup.bench().device.router_cpu().ok_or("no processor time of each router")?;
+    let cpu =
+        setup.bench().device.usage().and_then(|usage| usage.router_cpu()).ok_or("no processor time of each router")?;
     let (result, other) = send(setup, port, ttl)?;
     for group in &result.groups {
         ensure((group.offered, group.received) == (ORDINARY, ORDINARY), || format!("ordinary traffic: {group:?}"))?;
@@ -198,7 +199,8 @@ fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> 
     ensure(answered == CIRCLING, || format!("{answered} of {CIRCLING} packets with TTL {ttl} were answered"))?;
     let arrived: u32 = other.extra.iter().map(|fate| fate.arrived).sum();
     ensure(arrived == 0, || format!("{arrived} packets left the loop"))?;
-    let now = setup.bench().device.router_cpu().ok_or("no processor time of each router")?;
+    let now =
+        setup.bench().device.usage().and_then(|usage| usage.router_cpu()).ok_or("no processor time of each router")?;
     ensure(now.len() == 4 && now.iter().zip(&cpu).all(|(now, before)| now > before), || format!("{cpu:?}, {now:?}"))
 }
 

@@ -201,21 +201,22 @@ fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
     ensure(known.iter().filter(|counter| counter.name == "core.rx_dropped").count() == 1, || {
         "drops between routers".into()
     })?;
-    ensure(dut.cpu_time().is_some() && dut.threads().is_some_and(|threads| threads.len() > 4), || {
+    let usage = dut.usage().ok_or("nothing is seen of its processes")?;
+    ensure(usage.cpu_time().is_some() && usage.threads().is_some_and(|threads| threads.len() > 4), || {
         "times of threads".into()
     })
 }
 
 /// The processor time of all routers is known and did not decrease since `before`.
 fn cpu_time(setup: &mut TestSetup<'_>, before: Duration) -> Result<Duration, String> {
-    let time = setup.bench().device.cpu_time().ok_or("no processor time")?;
+    let time = setup.bench().device.usage().and_then(|usage| usage.cpu_time()).ok_or("no processor time")?;
     ensure(time >= before, || format!("processor time {time:?} after {before:?}")).map(|()| time)
 }
 
 /// Number of the kernel threads that receive at the links. All have the same priority, and run on `processor` alone, if
 /// they are bound to one.
 fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usize, String> {
-    let threads = setup.bench().device.threads().ok_or("no times of threads")?;
+    let threads = setup.bench().device.usage().and_then(|usage| usage.threads()).ok_or("no times of threads")?;
     let read = |id: u32, file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
     let ids = threads.iter().map(|thread| thread.id);
     let receiving: Vec<u32> = ids.filter(|id| read(*id, "comm").starts_with("napi/")).collect();

@@ -2,7 +2,7 @@
 
 use super::ending::{self, works};
 use super::{Job, Routing, SPEC, agent};
-use crate::dut::{TesterInterface, Where, await_no_idle};
+use crate::dut::{TesterInterface, Usage, Where, await_no_idle};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
@@ -352,40 +352,11 @@ impl Dut for UmlDut {
         if self.role.member.is_some() { self.ask("forwards").map(drop) } else { Ok(()) }
     }
 
-    /// The guest with its kernel and daemons, and the work at its links.
-    fn cpu_time(&mut self) -> Option<Duration> {
-        Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
-    }
-
-    /// Of the host's processes: all pages that the guest has used, which it never gives back.
-    fn router_memory(&mut self) -> Option<Vec<u64>> {
-        Some(vec![probe::proportional(self.pid()?)?])
-    }
-
     /// From the guest's kernel.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         flatten("", &self.ask("counters")?, &mut counters);
         Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER))
-    }
-
-    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        let mut threads = self.ends.threads()?;
-        threads.extend(probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_threads).flatten());
-        Some(threads)
-    }
-
-    /// From the guest's kernel.
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        match self.routing {
-            Routing::Frr => {
-                self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
-            }
-            Routing::Static => {
-                let resident = self.kernel().and_then(probe::resident);
-                resident.map(|bytes| ("linux.uml".to_owned(), bytes)).into_iter().collect()
-            }
-        }
     }
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
@@ -426,10 +397,6 @@ impl Dut for UmlDut {
         self.ask(&format!("classes {lists}")).map(drop)
     }
 
-    fn processor(&self) -> Option<usize> {
-        self.ends.processor()
-    }
-
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.ends.counters()?;
         if let Ends::Veth(topology) = &self.ends {
@@ -450,11 +417,50 @@ impl Dut for UmlDut {
         true
     }
 
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
+    }
+
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             let home = self.ends.netns();
             ending::end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), ending::HALT);
         }
         self.remove()
+    }
+}
+
+impl Usage for UmlDut {
+    /// The guest with its kernel and daemons, and the work at its links.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
+    }
+
+    /// Of the host's processes: all pages that the guest has used, which it never gives back.
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        Some(vec![probe::proportional(self.pid()?)?])
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = self.ends.threads()?;
+        threads.extend(probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_threads).flatten());
+        Some(threads)
+    }
+
+    /// From the guest's kernel.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        match self.routing {
+            Routing::Frr => {
+                self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
+            }
+            Routing::Static => {
+                let resident = self.kernel().and_then(probe::resident);
+                resident.map(|bytes| ("linux.uml".to_owned(), bytes)).into_iter().collect()
+            }
+        }
+    }
+
+    fn processor(&mut self) -> Option<usize> {
+        self.ends.processor()
     }
 }

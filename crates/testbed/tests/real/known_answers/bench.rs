@@ -1,7 +1,7 @@
 //! A device in a separate process on a bed, and the counts of a trial and of the device for the same time.
 
 use super::{Checked, check};
-use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut};
+use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut, Usage};
 use drophammer_methods::{METHODS, Testbed};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::Record;
@@ -54,6 +54,12 @@ impl Dut for Shared {
         self.0.borrow_mut().forwards()
     }
 
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
+    }
+}
+
+impl Usage for Shared {
     fn cpu_time(&mut self) -> Option<Duration> {
         self.0.borrow_mut().cpu_time()
     }

@@ -139,6 +139,7 @@ fn resident(dut: &mut dyn Dut) -> (u64, String) {
         line.split_whitespace().next()?.parse().ok()
     };
     let all: u64 = super::guests().into_iter().filter_map(resident).sum();
-    let daemons: Vec<_> = dut.memory().iter().map(|(name, bytes)| format!("{name} {} MiB", bytes >> 20)).collect();
+    let memory = dut.usage().map(|usage| usage.memory()).unwrap_or_default();
+    let daemons: Vec<_> = memory.iter().map(|(name, bytes)| format!("{name} {} MiB", bytes >> 20)).collect();
     (all >> 10, daemons.join(", "))
 }

@@ -1,0 +1,56 @@
+//! What a DUT can do beyond its core. A kind has such a capability or has not.
+
+use crate::LabError;
+use crate::probe::ThreadTimes;
+use drophammer_model::Instant;
+use drophammer_model::reset::{ResetDone, ResetKind};
+use std::time::Duration;
+
+/// A DUT that can be reset.
+pub trait Resets {
+    /// Begins a reset `after` this time from `now`, and returns at once.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where this cannot be reset, or another reset is under way.
+    fn begin(&mut self, kind: ResetKind, now: Instant, after: Duration) -> Result<(), LabError>;
+
+    /// The result, once; `None` while the reset is under way at `now`.
+    fn done(&mut self, now: Instant) -> Option<ResetDone>;
+}
+
+/// A DUT whose processes the host sees. It may see only a part of this.
+pub trait Usage {
+    /// Processor time of its forwarding and daemons since it was brought up; `None` if part of it cannot be read.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
+
+    /// As [`Usage::cpu_time`] for each router of a system, in order; `None` if it is not known for all of them.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        None
+    }
+
+    /// Memory that all processes of each router have in RAM, in bytes, a shared page counted once ([PSS]); one router if
+    /// the DUT is no system. `None` if it is not known for all of them, or a router has no processes.
+    ///
+    /// [PSS]: https://docs.kernel.org/filesystems/proc.html
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        None
+    }
+
+    /// Times of the threads of its forwarding and daemons. `None` if the kernel does not count them.
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        None
+    }
+
+    /// Resident memory of each daemon in bytes, by name: `zebra`, `bgpd -R`. Empty if it has none, or none that can be
+    /// seen.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// The processor that does all of its work and none of the tester's; `None` if there is no such processor.
+    fn processor(&mut self) -> Option<usize> {
+        None
+    }
+}

@@ -4,7 +4,7 @@ mod capabilities;
 mod daemons;
 mod start;
 
-pub use capabilities::{Resets, Usage};
+pub use capabilities::{Classes, CoreLinks, Filters, Resets, Usage, no_classes, no_core_link, no_filters};
 pub(crate) use start::READY;
 
 use crate::link_delay;
@@ -25,7 +25,7 @@ use drophammer_model::filter::FilterList;
 use drophammer_model::management::Question;
 use drophammer_model::role::{CorePeer, RouterRole};
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::topology::{CoreLinkName, System};
+use drophammer_model::topology::System;
 use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -108,44 +108,9 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// Replaces the packet filters of earlier calls; an empty list removes them. Filters of the DUT's own configuration
-    /// stay.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] if it supports none, or rejects these.
-    fn set_filter(&mut self, _lists: &[FilterList]) -> Result<(), LabError> {
-        Err(LabError::Unusable {
-            what: "this DUT cannot be given packet filters".into(),
-            remedy: "`drophammer list duts` names the kinds that can".into(),
-        })
-    }
-
-    /// Replaces the classes of service of earlier calls; an empty list removes them.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] if it supports none, or rejects these.
-    fn set_classes(&mut self, _lists: &[EgressClasses]) -> Result<(), LabError> {
-        Err(LabError::Unusable {
-            what: "this DUT cannot be given classes of service".into(),
-            remedy: "`drophammer list duts` names the kinds that can".into(),
-        })
-    }
-
     /// Its routers and the links between them, if it is a system of several.
     fn system(&self) -> Option<&System> {
         None
-    }
-
-    /// Takes a link between two of its routers down at both ends, or up again. Returns when that is done: a link that
-    /// is up has its routes again.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] if it has no such link; otherwise the reason why the change failed.
-    fn set_core_link(&mut self, link: CoreLinkName, _up: bool) -> Result<(), LabError> {
-        Err(LabError::Unusable {
-            what: format!("this DUT has no link {link} between routers"),
-            remedy: "give the DUT a `topology` with such a link".into(),
-        })
     }
 
     /// Routers that a frame passes from one port to another: its TTL or hop limit decreases by this number.
@@ -189,6 +154,21 @@ pub trait Dut {
 
     /// What the host sees of its processes; `None` if that is nothing.
     fn usage(&mut self) -> Option<&mut dyn Usage> {
+        None
+    }
+
+    /// `None` if it cannot be given packet filters: see [`no_filters`].
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        None
+    }
+
+    /// `None` if it cannot be given classes of service: see [`no_classes`].
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        None
+    }
+
+    /// `None` if it has no links between routers: see [`no_core_link`].
+    fn core_links(&mut self) -> Option<&mut dyn CoreLinks> {
         None
     }
 
@@ -381,20 +361,17 @@ impl Dut for NamespaceDut {
         Some(self)
     }
 
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         let daemons = !self.daemons.is_empty() || self.resetting.is_some();
         if daemons && !self.needs_lab { Some(self) } else { None }
-    }
-
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        packet_filter::set(self.netns(), &self.role, lists, self.filters)?;
-        let rules: usize = lists.iter().map(|list| list.rules.len()).sum();
-        self.counted = (1..=packet_filter::MOST_COUNTED).contains(&rules);
-        Ok(())
-    }
-
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        self.classes.set(&traffic_classes::within(self.topology.netns()), &self.role, lists)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -445,5 +422,20 @@ impl Dut for NamespaceDut {
             daemon.stop();
         }
         self.topology.take_down()
+    }
+}
+
+impl Filters for NamespaceDut {
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        packet_filter::set(self.netns(), &self.role, lists, self.filters)?;
+        let rules: usize = lists.iter().map(|list| list.rules.len()).sum();
+        self.counted = (1..=packet_filter::MOST_COUNTED).contains(&rules);
+        Ok(())
+    }
+}
+
+impl Classes for NamespaceDut {
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        self.classes.set(&traffic_classes::within(self.topology.netns()), &self.role, lists)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::cpu;
 use crate::dut::READY;
-use crate::dut::{TesterInterface, Usage, Where};
+use crate::dut::{Classes, Filters, TesterInterface, Usage, Where};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
@@ -234,6 +234,14 @@ impl Dut for ProgramDut {
         Some(self)
     }
 
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
     fn has_ssh(&self) -> bool {
         self.ssh
     }
@@ -242,20 +250,6 @@ impl Dut for ProgramDut {
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
-    }
-
-    /// Sends `filter` and the lists as JSON.
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
-        self.ask(&format!("filter {lists}")).map(drop)
-    }
-
-    /// Sends `classes` and the lists as JSON.
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
-        self.ask(&format!("classes {lists}")).map(drop)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -281,6 +275,24 @@ impl Dut for ProgramDut {
             // The taps ended with the program.
             Ends::Tap { .. } => Ok(()),
         }
+    }
+}
+
+impl Filters for ProgramDut {
+    /// Sends `filter` and the lists as JSON.
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
+        self.ask(&format!("filter {lists}")).map(drop)
+    }
+}
+
+impl Classes for ProgramDut {
+    /// Sends `classes` and the lists as JSON.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        self.ask(&format!("classes {lists}")).map(drop)
     }
 }
 

@@ -7,9 +7,9 @@
 //! (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
 //! `model/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` makes all
 //! namespaces and links first (`system/links.rs`), hands each namespace to the kind that starts a router in it
-//! (`Lab::take_site`), and is itself a `Dut`: it adds up and prefixes what its routers say. `Dut::set_core_link` takes
-//! a link between two of them down. `Dut::hops` says how many routers a frame passes; `Bench` lowers the expected TTL
-//! of flows and of extra frames by it, and gives late frames as much more time as links delay them
+//! (`Lab::take_site`), and is itself a `Dut`: it adds up and prefixes what its routers say. `CoreLinks::set_core_link`
+//! takes a link between two of them down. `Dut::hops` says how many routers a frame passes; `Bench` lowers the expected
+//! TTL of flows and of extra frames by it, and gives late frames as much more time as links delay them
 //! (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both guests
 //! (`kinds/uml/link_end.rs`): the guest's driver ends for good when the host's end goes down.
 //!
@@ -42,7 +42,8 @@ use crate::packet_filter::counter_name;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, TesterInterface, Usage, configuration, is_pipe};
+use crate::{Classes, Dut, DutKind, Filters, Lab, LabError, TesterInterface, Usage, configuration, is_pipe};
+use crate::{no_classes, no_filters};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -225,51 +226,24 @@ impl Dut for SystemDut {
         Ok(counts?.into_iter().collect::<Option<Vec<u64>>>().and_then(|counts| counts.into_iter().min()))
     }
 
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        for (index, router) in self.routers.iter_mut().enumerate() {
-            let (own, rules) = filters_of(lists, &self.system.routers[index].ports);
-            router.set_filter(&own)?;
-            self.rules[index] = rules;
-        }
-        Ok(())
-    }
-
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let unusable = |what| LabError::Unusable { what, remedy: "change the classes of the test in the suite".into() };
-        let of_router = |router| self.system.classes_of(router, lists).map_err(unusable);
-        let own = (0..self.routers.len()).map(of_router).collect::<Result<Vec<_>, _>>()?;
-        for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
-            let edges = self.system.routers[index].ports.len();
-            let core = own.iter().filter_map(|list| list.at.port()).filter(|interface| *interface >= edges);
-            // An interface whose classes are removed gets back the queue of its link.
-            let before = std::mem::take(&mut self.classed[index]);
-            let now: BTreeSet<usize> = core.collect();
-            self.classed[index] = before.union(&now).copied().collect();
-            router.set_classes(own)?;
-            before.difference(&now).try_for_each(|interface| self.core.restore_queue_at(index, *interface))?;
-            self.classed[index] = now;
-        }
-        Ok(())
-    }
-
     fn usage(&mut self) -> Option<&mut dyn Usage> {
+        Some(self)
+    }
+
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
+    fn core_links(&mut self) -> Option<&mut dyn crate::CoreLinks> {
         Some(self)
     }
 
     fn system(&self) -> Option<&System> {
         Some(&self.system)
-    }
-
-    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        let ends = self.core.ends(link)?;
-        if !up {
-            ends.iter().try_for_each(|end| self.routers[end.router].link_leaves(end.interface))?;
-            return self.core.set(link, up, |_, _| {});
-        }
-        let SystemDut { core, routers, .. } = self;
-        core.set(link, up, |end, threads| routers[end.router].receives_in(end.interface, threads))?;
-        ends.iter().try_for_each(|end| self.routers[end.router].link_returned(end.interface))?;
-        wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
     }
 
     fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
@@ -357,6 +331,51 @@ impl Dut for SystemDut {
         // Take down all routers, even after an error.
         let ended: Vec<_> = ended.collect();
         ended.into_iter().fold(removed, Result::and)
+    }
+}
+
+impl Filters for SystemDut {
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        for (index, router) in self.routers.iter_mut().enumerate() {
+            let (own, rules) = filters_of(lists, &self.system.routers[index].ports);
+            router.filters().ok_or_else(no_filters)?.set_filter(&own)?;
+            self.rules[index] = rules;
+        }
+        Ok(())
+    }
+}
+
+impl Classes for SystemDut {
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        let unusable = |what| LabError::Unusable { what, remedy: "change the classes of the test in the suite".into() };
+        let of_router = |router| self.system.classes_of(router, lists).map_err(unusable);
+        let own = (0..self.routers.len()).map(of_router).collect::<Result<Vec<_>, _>>()?;
+        for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
+            let edges = self.system.routers[index].ports.len();
+            let core = own.iter().filter_map(|list| list.at.port()).filter(|interface| *interface >= edges);
+            // An interface whose classes are removed gets back the queue of its link.
+            let before = std::mem::take(&mut self.classed[index]);
+            let now: BTreeSet<usize> = core.collect();
+            self.classed[index] = before.union(&now).copied().collect();
+            router.classes().ok_or_else(no_classes)?.set_classes(own)?;
+            before.difference(&now).try_for_each(|interface| self.core.restore_queue_at(index, *interface))?;
+            self.classed[index] = now;
+        }
+        Ok(())
+    }
+}
+
+impl crate::CoreLinks for SystemDut {
+    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
+        let ends = self.core.ends(link)?;
+        if !up {
+            ends.iter().try_for_each(|end| self.routers[end.router].link_leaves(end.interface))?;
+            return self.core.set(link, up, |_, _| {});
+        }
+        let SystemDut { core, routers, .. } = self;
+        core.set(link, up, |end, threads| routers[end.router].receives_in(end.interface, threads))?;
+        ends.iter().try_for_each(|end| self.routers[end.router].link_returned(end.interface))?;
+        wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
     }
 }
 

@@ -10,7 +10,7 @@ pub use together::{BroughtUpTogether, bring_up_together};
 
 use crate::kinds::REFERENCE;
 use crate::routing;
-use drophammer_lab::{Dut, LabError, Resets, Usage};
+use drophammer_lab::{Classes, Dut, Filters, LabError, Resets, Usage};
 use drophammer_model::classes::{EgressClasses, counter_name};
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -273,22 +273,16 @@ impl Dut for ReferenceDut {
         Some(self)
     }
 
-    fn resets(&mut self) -> Option<&mut dyn Resets> {
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
         Some(self)
     }
 
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        self.reference.set_filter(lists).map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "this is a bug in Drophammer".into(),
-        })
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
     }
 
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        self.reference.set_classes(lists).map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "change the classes of the test in the suite".into(),
-        })
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        Some(self)
     }
 
     fn has_ssh(&self) -> bool {

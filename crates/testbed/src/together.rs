@@ -10,7 +10,7 @@
 //! the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
 //! routers of one `reference::Network` that are not joined.
 
-use drophammer_lab::{Dut, LabError, TesterInterface, ThreadTimes, Usage};
+use drophammer_lab::{Dut, Filters, LabError, TesterInterface, ThreadTimes, Usage, no_filters};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -112,11 +112,8 @@ impl Dut for Together {
         Some(self)
     }
 
-    /// Each DUT gets the lists of its own ports.
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        self.parts
-            .iter_mut()
-            .try_for_each(|(one, device)| device.set_filter(&lists_of(lists, one)).map_err(|e| named(&one.name, e)))
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -162,6 +159,16 @@ impl Dut for Together {
         let results: Vec<_> =
             self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
         results.into_iter().collect()
+    }
+}
+
+impl Filters for Together {
+    /// Each DUT gets the lists of its own ports.
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        self.parts.iter_mut().try_for_each(|(one, device)| {
+            let set = device.filters().ok_or_else(no_filters).and_then(|own| own.set_filter(&lists_of(lists, one)));
+            set.map_err(|e| named(&one.name, e))
+        })
     }
 }
 

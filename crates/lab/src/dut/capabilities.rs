@@ -3,7 +3,10 @@
 use crate::LabError;
 use crate::probe::ThreadTimes;
 use drophammer_model::Instant;
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::filter::FilterList;
 use drophammer_model::reset::{ResetDone, ResetKind};
+use drophammer_model::topology::CoreLinkName;
 use std::time::Duration;
 
 /// A DUT that can be reset.
@@ -52,5 +55,58 @@ pub trait Usage {
     /// The processor that does all of its work and none of the tester's; `None` if there is no such processor.
     fn processor(&mut self) -> Option<usize> {
         None
+    }
+}
+
+/// A DUT that can be given packet filters.
+pub trait Filters {
+    /// Replaces the packet filters of earlier calls; an empty list removes them. Filters of the DUT's own configuration
+    /// stay.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if it rejects these, or one of its routers cannot be given any.
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError>;
+}
+
+/// A DUT without [`Filters`] was to be given some.
+pub fn no_filters() -> LabError {
+    LabError::Unusable {
+        what: "this DUT cannot be given packet filters".into(),
+        remedy: "`drophammer list duts` names the kinds that can".into(),
+    }
+}
+
+/// A DUT that can be given classes of service.
+pub trait Classes {
+    /// Replaces the classes of service of earlier calls; an empty list removes them.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if it rejects these, or one of its routers cannot be given any.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError>;
+}
+
+/// A DUT without [`Classes`] was to be given some.
+pub fn no_classes() -> LabError {
+    LabError::Unusable {
+        what: "this DUT cannot be given classes of service".into(),
+        remedy: "`drophammer list duts` names the kinds that can".into(),
+    }
+}
+
+/// A DUT with links between its routers.
+pub trait CoreLinks {
+    /// Takes a link between two of its routers down at both ends, or up again. Returns when that is done: a link that
+    /// is up has its routes again.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if it has no such link; otherwise the reason why the change failed.
+    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError>;
+}
+
+/// A link of a DUT without [`CoreLinks`] was to be taken down or up.
+pub fn no_core_link(link: CoreLinkName) -> LabError {
+    LabError::Unusable {
+        what: format!("this DUT has no link {link} between routers"),
+        remedy: "give the DUT a `topology` with such a link".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! What a test configures on the device: filters and classes of service.
 
 use super::{Bench, failed};
+use drophammer_lab::{no_classes, no_filters};
 use drophammer_methods::TestError;
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
@@ -24,7 +25,7 @@ impl Bench<'_> {
         }
         // After a failure the device may have taken a part of them, which must be removed too.
         self.filtered = true;
-        self.device.set_filter(lists).map_err(failed)?;
+        self.device.filters().ok_or_else(no_filters).and_then(|device| device.set_filter(lists)).map_err(failed)?;
         self.filtered = !lists.is_empty();
         self.filtered_duts = of_each.iter().map(|(dut, _)| dut.clone()).collect();
         // Each DUT has as many as the others.
@@ -52,7 +53,7 @@ impl Bench<'_> {
     pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
         // After a failure the device may have taken a part of them, which must be removed too.
         self.classed = true;
-        self.device.set_classes(lists).map_err(failed)?;
+        self.device.classes().ok_or_else(no_classes).and_then(|device| device.set_classes(lists)).map_err(failed)?;
         self.classed = !lists.is_empty();
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
         let record = Record::Classes(ClassRecord { dut, test, round, lists: lists.to_vec() });

@@ -2,6 +2,7 @@
 
 use super::{Bench, Failure, failed};
 use crate::learning::between_all;
+use drophammer_lab::no_core_link;
 use drophammer_methods::TestError;
 use drophammer_model::record::{CoreLinkRecord, Record};
 use drophammer_model::topology::CoreLinkName;
@@ -37,16 +38,16 @@ impl Bench<'_> {
         // Links come up first, so that no router is cut off in between. All are tried, even if one fails.
         let mut set = Ok(());
         for name in self.links_down.difference(down).copied().collect::<Vec<_>>() {
-            match self.device.set_core_link(name, true) {
+            match self.set_core_link(name, true) {
                 Ok(()) => drop(self.links_down.remove(&name)),
-                Err(e) => set = set.and(Err(failed(e))),
+                Err(e) => set = set.and(Err(e)),
             }
         }
         set?;
         for name in down {
             // Inserted first: a link that is down at one end only must be brought up again too.
             if self.links_down.insert(*name) {
-                self.device.set_core_link(*name, false).map_err(failed)?;
+                self.set_core_link(*name, false)?;
             }
         }
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
@@ -54,6 +55,11 @@ impl Bench<'_> {
         self.observer.record(&Record::CoreLinks(record)).map_err(TestError::Store)?;
         // A stopped run has no further trials.
         if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
+    }
+
+    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), TestError> {
+        let links = self.device.core_links().ok_or_else(|| no_core_link(link));
+        links.and_then(|links| links.set_core_link(link, up)).map_err(failed)
     }
 
     /// Waits until frames from each port to each other one pass the expected number of routers; returns at once for a

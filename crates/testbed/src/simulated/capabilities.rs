@@ -2,7 +2,9 @@
 
 use super::ReferenceDut;
 use crate::kinds::REFERENCE;
-use drophammer_lab::Usage;
+use drophammer_lab::{Classes, Filters, LabError, Usage};
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::filter::FilterList;
 
 /// Memory of a device that has not aged, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -13,5 +15,23 @@ impl Usage for ReferenceDut {
         // A device that does not age reports no memory.
         let aged = router.faults().ageing.map(|ageing| MEMORY.saturating_add(ageing.bytes(router.now())));
         aged.map(|bytes| (REFERENCE.to_owned(), bytes)).into_iter().collect()
+    }
+}
+
+impl Filters for ReferenceDut {
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        self.reference.set_filter(lists).map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "this is a bug in Drophammer".into(),
+        })
+    }
+}
+
+impl Classes for ReferenceDut {
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        self.reference.set_classes(lists).map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "change the classes of the test in the suite".into(),
+        })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Reference, class_counters, config, describe};
 use crate::kinds::REFERENCE;
-use drophammer_lab::{Dut, LabError};
+use drophammer_lab::{Classes, CoreLinks, Dut, Filters, LabError};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -320,45 +320,20 @@ impl Dut for SystemDut {
         Ok(counters)
     }
 
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        for i in 0..self.system.routers.len() {
-            let (own, rules) = drophammer_lab::filters_of(lists, &self.system.routers[i].ports);
-            let set = self.reference.change(|network| network.change(i, |router| router.set_filter(own)));
-            set.map_err(|e| self.unusable(e))?;
-            self.rules[i] = rules;
-        }
-        Ok(())
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
     }
 
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        for i in 0..self.system.routers.len() {
-            let own = self.system.classes_of(i, lists).map_err(|e| self.unusable(e))?;
-            let set = self.reference.change(|network| network.change(i, |router| router.set_classes(&own)));
-            set.map_err(|e| self.unusable(e))?;
-        }
-        Ok(())
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
+    fn core_links(&mut self) -> Option<&mut dyn CoreLinks> {
+        Some(self)
     }
 
     fn system(&self) -> Option<&System> {
         Some(&self.system)
-    }
-
-    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        // Parallel links between the same routers have one name.
-        let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
-        let links: Vec<usize> = links.map(|(index, _)| index).collect();
-        if links.is_empty() {
-            return Err(self.unusable(format!("there is no link {link} between routers")));
-        }
-        if up {
-            self.down.remove(&link);
-        } else {
-            self.down.insert(link);
-        }
-        self.reference.change(|network| {
-            links.iter().for_each(|index| network.set_core_link(network.now(), *index, up));
-        });
-        Ok(())
     }
 
     fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
@@ -406,6 +381,49 @@ impl Dut for SystemDut {
             Family::Ipv6 => router.truth().fib.ipv6,
         };
         Ok(self.reference.look(|network| network.routers().iter().map(of).min()))
+    }
+}
+
+impl Filters for SystemDut {
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        for i in 0..self.system.routers.len() {
+            let (own, rules) = drophammer_lab::filters_of(lists, &self.system.routers[i].ports);
+            let set = self.reference.change(|network| network.change(i, |router| router.set_filter(own)));
+            set.map_err(|e| self.unusable(e))?;
+            self.rules[i] = rules;
+        }
+        Ok(())
+    }
+}
+
+impl Classes for SystemDut {
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        for i in 0..self.system.routers.len() {
+            let own = self.system.classes_of(i, lists).map_err(|e| self.unusable(e))?;
+            let set = self.reference.change(|network| network.change(i, |router| router.set_classes(&own)));
+            set.map_err(|e| self.unusable(e))?;
+        }
+        Ok(())
+    }
+}
+
+impl CoreLinks for SystemDut {
+    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
+        // Parallel links between the same routers have one name.
+        let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
+        let links: Vec<usize> = links.map(|(index, _)| index).collect();
+        if links.is_empty() {
+            return Err(self.unusable(format!("there is no link {link} between routers")));
+        }
+        if up {
+            self.down.remove(&link);
+        } else {
+            self.down.insert(link);
+        }
+        self.reference.change(|network| {
+            links.iter().for_each(|index| network.set_core_link(network.now(), *index, up));
+        });
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::system::ReferenceSystem;
 use super::{config, describe};
 use crate::kinds::REFERENCE;
-use drophammer_lab::{Dut, LabError};
+use drophammer_lab::{Dut, Filters, LabError};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -43,13 +43,8 @@ impl Dut for Member {
         })
     }
 
-    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        let changed =
-            self.reference.change(|network| network.change(self.index, |router| router.set_filter(lists.to_vec())));
-        changed.map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "this is a bug in Drophammer".into(),
-        })
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        Some(self)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -57,6 +52,17 @@ impl Dut for Member {
         let truth = self.reference.look(|network| serde_json::to_value(network.routers()[self.index].truth()));
         drophammer_lab::flatten("truth", &truth.unwrap_or_default(), &mut counters);
         Ok(counters)
+    }
+}
+
+impl Filters for Member {
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        let changed =
+            self.reference.change(|network| network.change(self.index, |router| router.set_filter(lists.to_vec())));
+        changed.map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "this is a bug in Drophammer".into(),
+        })
     }
 }
 

@@ -213,6 +213,12 @@ fn cpu_time(setup: &mut TestSetup<'_>, before: Duration) -> Result<Duration, Str
     ensure(time >= before, || format!("processor time {time:?} after {before:?}")).map(|()| time)
 }
 
+/// Takes a link between two routers down or up.
+pub fn set_core_link(setup: &mut TestSetup<'_>, link: CoreLinkName, up: bool) -> Checked {
+    let links = setup.bench().device.core_links().ok_or("no links between routers")?;
+    links.set_core_link(link, up).map_err(text)
+}
+
 /// Number of the kernel threads that receive at the links. All have the same priority, and run on `processor` alone, if
 /// they are bound to one.
 fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usize, String> {
@@ -269,12 +275,12 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
             return Ok(());
         }
         ensure(links.first() == Some(&CoreLinkName(1, 2)) && links.len() == 6, || format!("{links:?}"))?;
-        let none = setup.bench().device.set_core_link(CoreLinkName(2, 9), false);
-        ensure(none.is_err_and(|e| e.to_string().contains("1-2, 1-3")), || "a link that there is not".into())?;
+        let none = set_core_link(&mut setup, CoreLinkName(2, 9), false);
+        ensure(none.is_err_and(|e| e.contains("1-2, 1-3")), || "a link that there is not".into())?;
         let hops = |setup: &mut TestSetup<'_>| [(0, 1), (1, 0), (0, 2)].map(|(a, b)| setup.bench().device.hops(a, b));
         ensure(hops(&mut setup) == [2, 2, 2], || "two routers on the way".into())?;
         let (used, threads) = (cpu_time(&mut setup, Duration::ZERO)?, receiving(&mut setup, processor)?);
-        setup.bench().device.set_core_link(links[0], false).map_err(text)?;
+        set_core_link(&mut setup, links[0], false)?;
         // The time of daemons is exact only while none of their threads has ended.
         let floor = |used: Duration| if kind == "linux" { used } else { Duration::ZERO };
         let used = cpu_time(&mut setup, floor(used))?;
@@ -282,7 +288,7 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
         ensure(left + 2 == threads, || format!("{left} of {threads} threads with a link down"))?;
         ensure(hops(&mut setup) == [3, 3, 2], || "one more around the link that is down".into())?;
         all(&mut setup).map_err(|e| format!("with link {} down: {e}", links[0]))?;
-        setup.bench().device.set_core_link(links[0], true).map_err(text)?;
+        set_core_link(&mut setup, links[0], true)?;
         cpu_time(&mut setup, floor(used))?;
         let back = receiving(&mut setup, processor)?;
         ensure(back == threads, || format!("{back} of {threads} threads with the link up again"))?;

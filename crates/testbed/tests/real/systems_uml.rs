@@ -6,6 +6,7 @@
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
 use crate::common::{Memory, cell, read_suite, rows};
+use crate::systems::set_core_link;
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml;
 use drophammer_methods::METHODS;
@@ -138,12 +139,12 @@ fn mesh(lab: &mut Lab, dut: &str, rest: &str) -> Checked {
         let hops = |setup: &mut TestSetup<'_>| [(0, 1), (1, 0), (0, 2)].map(|(a, b)| setup.bench().device.hops(a, b));
         forwards(&mut setup, &suite, &['f', 'l'])?;
         for link in [CoreLinkName(1, 2), CoreLinkName(3, 4)] {
-            setup.bench().device.set_core_link(link, false).map_err(text)?;
+            set_core_link(&mut setup, link, false)?;
             let expected = if link == CoreLinkName(1, 2) { [3, 3, 2] } else { [2; 3] };
             ensure(hops(&mut setup) == expected, || format!("with link {link} down: {:?}", hops(&mut setup)))?;
             // A packet with a label has only one path.
             forwards(&mut setup, &suite, &['f']).map_err(|e| format!("with link {link} down: {e}"))?;
-            setup.bench().device.set_core_link(link, true).map_err(text)?;
+            set_core_link(&mut setup, link, true)?;
             ensure(hops(&mut setup) == [2; 3], || "links are not up again".into())?;
             forwards(&mut setup, &suite, &['f', 'l']).map_err(|e| format!("with link {link} up again: {e}"))?;
         }

@@ -2,7 +2,7 @@
 
 use super::ending::{self, works};
 use super::{Job, Routing, SPEC, agent};
-use crate::dut::{TesterInterface, Usage, Where, await_no_idle};
+use crate::dut::{Classes, TesterInterface, Usage, Where, await_no_idle};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
@@ -390,13 +390,6 @@ impl Dut for UmlDut {
         await_no_idle(|| Ok(self.ask("idle")?.get("waiting").and_then(Value::as_str).map(str::to_owned)))
     }
 
-    /// Sends `classes` and the lists as JSON.
-    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
-        self.ask(&format!("classes {lists}")).map(drop)
-    }
-
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.ends.counters()?;
         if let Ends::Veth(topology) = &self.ends {
@@ -421,12 +414,25 @@ impl Dut for UmlDut {
         Some(self)
     }
 
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             let home = self.ends.netns();
             ending::end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), ending::HALT);
         }
         self.remove()
+    }
+}
+
+impl Classes for UmlDut {
+    /// Sends `classes` and the lists as JSON.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        self.ask(&format!("classes {lists}")).map(drop)
     }
 }
 

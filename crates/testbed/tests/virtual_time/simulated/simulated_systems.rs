@@ -321,11 +321,11 @@ fn a_suite_runs_on_systems_and_a_core_link_is_set_by_its_name() {
     let parts = simulated::build_system(dut, dut.topology.as_ref().unwrap(), &suite.ports, 1, 1).unwrap();
     let mut device: Box<dyn drophammer_lab::Dut> = Box::new(parts.device);
     assert_eq!((device.system().unwrap().links.len(), device.hops(0, 1), device.hops(0, 0)), (6, 2, 1));
-    device.set_core_link(CoreLinkName(1, 2), false).unwrap();
+    device.core_links().unwrap().set_core_link(CoreLinkName(1, 2), false).unwrap();
     assert_eq!(device.hops(0, 1), 3);
-    device.set_core_link(CoreLinkName(1, 2), true).unwrap();
+    device.core_links().unwrap().set_core_link(CoreLinkName(1, 2), true).unwrap();
     assert_eq!(device.hops(0, 1), 2);
-    assert!(device.set_core_link(CoreLinkName(1, 5), false).is_err());
+    assert!(device.core_links().unwrap().set_core_link(CoreLinkName(1, 5), false).is_err());
     assert!(device.record().config.contains_key("r4/reference.txt"));
 }
 

@@ -10,7 +10,7 @@
 //! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is measured with the pattern
 //! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); what must
 //! arrive follows from the label entries of the receiving port. `methods/src/routed.rs` puts routes behind the ports
-//! for the time of a test (`Testbed::aim`), and verifies on every other port that the DUT has passed the whole table
+//! for the time of a test (`Setting::Aim`), and verifies on every other port that the DUT has passed the whole table
 //! on, before and after. The table stays for the next test that wants the same one (`routed::Kept`, in `Known`); the
 //! runner has it withdrawn before any other test (`routed::release`). Which routes are behind which port, and who sends
 //! to them, is `methods/src/route_spread.rs`, for route tests that have the choice as well. IPv6 extension headers of a

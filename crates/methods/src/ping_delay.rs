@@ -255,7 +255,7 @@ fn frames_us(result: &TrialResult) -> Option<f64> {
 /// Measures the delay of the tester itself, on a loop without router whose devices have addresses.
 ///
 /// # Errors
-/// Those of [`Testbed::echo_trial`]; [`TestError::Failed`] if pings or test frames do not pass the loop.
+/// Those of [`Testbed::run`]; [`TestError::Failed`] if pings or test frames do not pass the loop.
 pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<OwnDelays, TestError> {
     let mut found = OwnDelays::new();
     if !outcome.tables.iter().any(|table| table.key == OWN) {

@@ -9,7 +9,7 @@
 //! (`model::beside::ExtraFrame`) from its headers, wrong values included. Its payload repeats a mark of 12 bytes (key
 //! of the run, number of the frame), and its identification or flow label is its number: `rig/src/extra.rs` finds the
 //! frame again by either, whatever the DUT has changed, and matches ICMP errors by the packet that they quote.
-//! `Testbed::trial_beside` does this during a trial and its drain time, `Testbed::observe` without one.
+//! `methods::Trial::extra` asks for this during a trial and its drain time, `Testbed::observe` without one.
 
 use crate::extra::{Found, Sent, alterations};
 use crate::frame_kinds::protocol;

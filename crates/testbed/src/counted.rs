@@ -3,10 +3,10 @@
 //! # Counters and answers
 //!
 //! `model::counters` knows what a counter of the kernel or of IF-MIB counts. `Hosts` count what they send and receive
-//! beside test frames, so `TestSetup::counted_trial` knows to the frame what each counter must say
-//! (`counter_accuracy`). `asked_trial` asks a router while a trial runs: pings leave the emulated device of the first
+//! beside test frames, so a trial with `Trial::counters` knows to the frame what each counter must say
+//! (`counter_accuracy`). `Trial::ask` asks a router while a trial runs: pings leave the emulated device of the first
 //! port at events of the trial, also in virtual time; questions by SNMP, and those over a management link
-//! (`lab/src/management.rs`), come from threads in a namespace of their own, never from the packet loop. `echo_trial`
+//! (`lab/src/management.rs`), come from threads in a namespace of their own, never from the packet loop. `Trial::echo`
 //! splits round trips into their parts: the device that answers knows when a request came and when its reply left
 //! (`emulation/src/ping/session.rs`). The delay of ports and links is measured on the loop without DUT
 //! (`testbed/src/runner/own_delay.rs`).

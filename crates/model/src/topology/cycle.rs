@@ -17,7 +17,7 @@
 //! tunnel (`RouterRole::tunnels`) and policies (`RouterRole::policies`) are data of the roles, and `System::passes`
 //! says how often a packet is sent on at each hop. Such packets do not come back, so the test `routing_loop` asks the
 //! routers: `Dut::router_interfaces` has what each counts at each interface and tunnel of its role
-//! (`model::router_interfaces`), `Usage::router_cpu` the processor time of each. `Testbed::circling_trial`
+//! (`model::router_interfaces`), `Usage::router_cpu` the processor time of each. `methods::Trial::routers`
 //! (`testbed/src/circling.rs`) reads both before each attempt at a trial and when the counters stand still after it.
 //! Flows into a loop are `denied`, for no frame may arrive.
 

@@ -4,7 +4,8 @@ mod capabilities;
 mod daemons;
 mod start;
 
-pub use capabilities::{Classes, CoreLinks, Filters, Resets, Usage, no_classes, no_core_link, no_filters};
+pub use capabilities::{Classes, CoreLinks, Filters, Management, Resets, SystemMember, Usage};
+pub use capabilities::{no_classes, no_core_link, no_filters};
 pub(crate) use start::READY;
 
 use crate::link_delay;
@@ -64,8 +65,8 @@ pub struct TesterInterface {
     pub dut_mac: Option<[u8; 6]>,
 }
 
-/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. Methods that a DUT
-/// does not support have a default that says so.
+/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What only some
+/// DUTs can do is a capability: a trait of its own that a method here returns.
 pub trait Dut {
     /// The tester's interfaces in the order of the suite's ports; none in virtual time.
     fn interfaces(&self) -> &[TesterInterface] {
@@ -123,60 +124,6 @@ pub trait Dut {
         false
     }
 
-    /// A message with what the DUT lacks of its role, as far as it can be asked: a link, a route, a session with
-    /// another router of its system.
-    ///
-    /// # Errors
-    /// Those of asking.
-    fn lacking(&mut self) -> Result<Option<String>, LabError> {
-        Ok(None)
-    }
-
-    /// A link to another router of its system goes down: removes from its end what the lab cannot remove from outside,
-    /// and keeps what ends with the link.
-    ///
-    /// # Errors
-    /// The reason why that failed.
-    fn link_leaves(&mut self, _interface: usize) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    /// An end of a link between two routers is up again: these kernel threads (process id, name) receive there.
-    fn receives_in(&mut self, _interface: usize, _threads: Vec<(u32, String)>) {}
-
-    /// A link to another router of its system is up again: restores what only the lab can restore.
-    ///
-    /// # Errors
-    /// Those of ip(8).
-    fn link_returned(&mut self, _interface: usize) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    /// What the host sees of its processes; `None` if that is nothing.
-    fn usage(&mut self) -> Option<&mut dyn Usage> {
-        None
-    }
-
-    /// `None` if it cannot be given packet filters: see [`no_filters`].
-    fn filters(&mut self) -> Option<&mut dyn Filters> {
-        None
-    }
-
-    /// `None` if it cannot be given classes of service: see [`no_classes`].
-    fn classes(&mut self) -> Option<&mut dyn Classes> {
-        None
-    }
-
-    /// `None` if it has no links between routers: see [`no_core_link`].
-    fn core_links(&mut self) -> Option<&mut dyn CoreLinks> {
-        None
-    }
-
-    /// How to reset it; `None` if that is not possible.
-    fn resets(&mut self) -> Option<&mut dyn Resets> {
-        None
-    }
-
     /// All BGP sessions have been ended by their peers. The DUT must accept new ones at once, because sessions are to
     /// be cleared between tests (RFC 7747 section 4.7).
     ///
@@ -208,20 +155,6 @@ pub trait Dut {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
-    /// Asks from now on, every `interval`, those of `questions` that do not need its ports: over a management link, or
-    /// an SNMP agent over the loopback of its namespace.
-    ///
-    /// # Errors
-    /// A thread that cannot be started.
-    fn ask(&mut self, _questions: &[Question], _interval: Duration) -> Result<Vec<Asking>, LabError> {
-        Ok(Vec::new())
-    }
-
-    /// True if an SSH server answers at its addresses on the links. The tester asks it over a link, as with pings.
-    fn has_ssh(&self) -> bool {
-        false
-    }
-
     /// Frames that it sent since it was brought up and that the tester's end of the link had no room for, by port: loss of
     /// the tester. `None` if not known.
     ///
@@ -235,6 +168,41 @@ pub trait Dut {
     /// ring and is therefore loss of the DUT. This is so with veth.
     fn drops_at_tester_tx_are_dut(&self) -> bool {
         false
+    }
+
+    /// What it uses of processor and memory; `None` if nothing of that is known.
+    fn usage(&mut self) -> Option<&mut dyn Usage> {
+        None
+    }
+
+    /// `None` if it cannot be given packet filters: see [`no_filters`].
+    fn filters(&mut self) -> Option<&mut dyn Filters> {
+        None
+    }
+
+    /// `None` if it cannot be given classes of service: see [`no_classes`].
+    fn classes(&mut self) -> Option<&mut dyn Classes> {
+        None
+    }
+
+    /// `None` if it has no links between routers: see [`no_core_link`].
+    fn core_links(&mut self) -> Option<&mut dyn CoreLinks> {
+        None
+    }
+
+    /// `None` if it answers no questions but pings.
+    fn management(&mut self) -> Option<&mut dyn Management> {
+        None
+    }
+
+    /// `None` if it cannot be one of the routers of a system.
+    fn member(&mut self) -> Option<&mut dyn SystemMember> {
+        None
+    }
+
+    /// How to reset it; `None` if that is not possible.
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        None
     }
 
     /// Ends it and removes all that belongs to it. Waits until daemons have ended.
@@ -322,28 +290,6 @@ impl Dut for NamespaceDut {
         probe::fib_routes(self.netns(), family)
     }
 
-    fn lacking(&mut self) -> Result<Option<String>, LabError> {
-        self.check_daemons()?;
-        if let Some(missing) = self.unready()? {
-            return Ok(Some(missing));
-        }
-        let (Some(ask), Some(bgp)) = (&self.session, &self.role.bgp) else { return Ok(None) };
-        Ok(bgp.core.iter().find_map(|peer| ask(self, peer)))
-    }
-
-    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
-        self.topology.link_leaves(interface);
-        Ok(())
-    }
-
-    fn receives_in(&mut self, interface: usize, threads: Vec<(u32, String)>) {
-        self.topology.link_returned(interface, threads);
-    }
-
-    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
-        self.netns().ip(&router::lines_of_link(&self.role, interface, self.routes_by_lab))
-    }
-
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         for command in &mut self.after_sessions {
             let done = command.output().map_err(LabError::io("cannot tell the router that its sessions have ended"))?;
@@ -366,6 +312,14 @@ impl Dut for NamespaceDut {
     }
 
     fn classes(&mut self) -> Option<&mut dyn Classes> {
+        Some(self)
+    }
+
+    fn management(&mut self) -> Option<&mut dyn Management> {
+        Some(self)
+    }
+
+    fn member(&mut self) -> Option<&mut dyn SystemMember> {
         Some(self)
     }
 
@@ -399,15 +353,6 @@ impl Dut for NamespaceDut {
         Ok(all)
     }
 
-    fn has_ssh(&self) -> bool {
-        self.ssh
-    }
-
-    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
-        let link = self.management.as_ref().map(|link| &link.1);
-        management::ask(link, self.agent.as_ref(), self.ssh, questions, interval)
-    }
-
     fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         self.topology.lost_by_tester().map(Some)
     }
@@ -422,6 +367,41 @@ impl Dut for NamespaceDut {
             daemon.stop();
         }
         self.topology.take_down()
+    }
+}
+
+impl Management for NamespaceDut {
+    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
+        let link = self.management.as_ref().map(|link| &link.1);
+        management::ask(link, self.agent.as_ref(), self.ssh, questions, interval)
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
+    }
+}
+
+impl SystemMember for NamespaceDut {
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        self.check_daemons()?;
+        if let Some(missing) = self.unready()? {
+            return Ok(Some(missing));
+        }
+        let (Some(ask), Some(bgp)) = (&self.session, &self.role.bgp) else { return Ok(None) };
+        Ok(bgp.core.iter().find_map(|peer| ask(self, peer)))
+    }
+
+    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
+        self.topology.link_leaves(interface);
+        Ok(())
+    }
+
+    fn receives_in(&mut self, interface: usize, threads: Vec<(u32, String)>) {
+        self.topology.link_returned(interface, threads);
+    }
+
+    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
+        self.netns().ip(&router::lines_of_link(&self.role, interface, self.routes_by_lab))
     }
 }
 

@@ -59,7 +59,7 @@ pub trait DutKind: Sync {
     }
 
     /// True if each of its routers has its own kernel with the ends of its links and their queues. A link between two
-    /// of them is then taken down there, by [`Dut::link_leaves`].
+    /// of them is then taken down there, by [`crate::SystemMember::link_leaves`].
     fn has_own_kernel(&self) -> bool {
         false
     }

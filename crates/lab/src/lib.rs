@@ -18,8 +18,10 @@
 //! with system calls of the host.
 //!
 //! `DutKind` (`lab/src/kind.rs`) starts a DUT. `Dut` (`lab/src/dut.rs`) is all that a bench knows of a running DUT:
-//! record, liveness, counters, processor time, routes. Every kind of the lab implements `Dut`. So do the reference
-//! device in virtual time and the loop without DUT (`testbed/src/simulated.rs`).
+//! record, liveness, counters, routes, and its capabilities. Each capability is a trait (`lab/src/dut/capabilities.rs`)
+//! with a getter in `Dut` that returns `None` where the DUT lacks it: `usage`, `filters`, `classes`, `core_links`,
+//! `management`, `member`, `resets`. Every kind of the lab implements `Dut`. So do the reference device in virtual time
+//! and the loop without DUT (`testbed/src/simulated.rs`).
 //!
 //! A veth pair's ring holds 256 frames. On Linux 6.16 and later, `input_queue.rs` puts a stated queue in front of it
 //! (2,048 frames, suite key `input_queue`), so that a router held off its processor for half a millisecond loses
@@ -74,7 +76,7 @@ mod wait;
 pub use by_hand::{Language, write as write_configuration};
 pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
-pub use dut::{Classes, CoreLinks, Dut, Filters, Resets, TesterInterface, Usage, Where};
+pub use dut::{Classes, CoreLinks, Dut, Filters, Management, Resets, SystemMember, TesterInterface, Usage, Where};
 pub use dut::{no_classes, no_core_link, no_filters};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;

@@ -3,7 +3,7 @@
 
 use crate::cpu;
 use crate::dut::READY;
-use crate::dut::{Classes, Filters, TesterInterface, Usage, Where};
+use crate::dut::{Classes, Filters, Management, TesterInterface, Usage, Where};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
@@ -242,8 +242,8 @@ impl Dut for ProgramDut {
         Some(self)
     }
 
-    fn has_ssh(&self) -> bool {
-        self.ssh
+    fn management(&mut self) -> Option<&mut dyn Management> {
+        Some(self)
     }
 
     /// Reported by the program in answer to `fib`.
@@ -275,6 +275,12 @@ impl Dut for ProgramDut {
             // The taps ended with the program.
             Ends::Tap { .. } => Ok(()),
         }
+    }
+}
+
+impl Management for ProgramDut {
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 }
 

@@ -43,7 +43,7 @@ use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
 use crate::{Classes, Dut, DutKind, Filters, Lab, LabError, TesterInterface, Usage, configuration, is_pipe};
-use crate::{no_classes, no_filters};
+use crate::{SystemMember, no_classes, no_filters};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -51,7 +51,7 @@ use drophammer_model::filter::FilterList;
 use drophammer_model::role::RouterRole;
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
-use drophammer_model::topology::{CoreLinkName, System};
+use drophammer_model::topology::{CoreEnd, CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
 pub use filters::filters_of;
 use links::{CoreLinks, router_name};
@@ -173,6 +173,36 @@ fn label(index: usize) -> String {
     format!("r{}", index + 1)
 }
 
+impl SystemDut {
+    /// A message with what one of its routers lacks of its role. A router with a link that is down is not asked: what
+    /// waits for the link is not missing.
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        if let Some(link) = self.core.not_up() {
+            return Ok(Some(format!("link {link} has no carrier")));
+        }
+        for (index, router) in self.routers.iter_mut().enumerate() {
+            let down = self.core.down().iter().any(|name| name.0 == index + 1 || name.1 == index + 1);
+            let Some(router) = router.member().filter(|_| !down) else { continue };
+            if let Some(lacking) = router.lacking()? {
+                return Ok(Some(format!("{}: {lacking}", label(index))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Does this at each of these ends of links, with their routers.
+    fn at_ends(
+        &mut self,
+        ends: &[CoreEnd],
+        act: impl Fn(&mut dyn SystemMember, usize) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        ends.iter().try_for_each(|end| match self.routers[end.router].member() {
+            Some(router) => act(router, end.interface),
+            None => Ok(()),
+        })
+    }
+}
+
 impl Dut for SystemDut {
     fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
@@ -252,20 +282,6 @@ impl Dut for SystemDut {
 
     fn labels_are_pipes(&self) -> bool {
         self.pipe
-    }
-
-    /// A router with a link that is down is not asked: what waits for the link is not missing.
-    fn lacking(&mut self) -> Result<Option<String>, LabError> {
-        if let Some(link) = self.core.not_up() {
-            return Ok(Some(format!("link {link} has no carrier")));
-        }
-        for (index, router) in self.routers.iter_mut().enumerate() {
-            let down = self.core.down().iter().any(|name| name.0 == index + 1 || name.1 == index + 1);
-            if let Some(lacking) = if down { None } else { router.lacking()? } {
-                return Ok(Some(format!("{}: {lacking}", label(index))));
-            }
-        }
-        Ok(None)
     }
 
     fn sessions_ended(&mut self) -> Result<(), LabError> {
@@ -369,12 +385,16 @@ impl crate::CoreLinks for SystemDut {
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
         let ends = self.core.ends(link)?;
         if !up {
-            ends.iter().try_for_each(|end| self.routers[end.router].link_leaves(end.interface))?;
+            self.at_ends(&ends, |router, interface| router.link_leaves(interface))?;
             return self.core.set(link, up, |_, _| {});
         }
         let SystemDut { core, routers, .. } = self;
-        core.set(link, up, |end, threads| routers[end.router].receives_in(end.interface, threads))?;
-        ends.iter().try_for_each(|end| self.routers[end.router].link_returned(end.interface))?;
+        core.set(link, up, |end, threads| {
+            if let Some(router) = routers[end.router].member() {
+                router.receives_in(end.interface, threads);
+            }
+        })?;
+        self.at_ends(&ends, |router, interface| router.link_returned(interface))?;
         wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
     }
 }

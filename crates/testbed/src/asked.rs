@@ -92,7 +92,11 @@ impl TestSetup<'_> {
             planned.spec.events.extend(events);
             planned.acts.push(vec![(PORT, asked.act())]);
         }
-        let beside = self.routing.bench.device.ask(&inquiry.questions, inquiry.interval).map_err(failed)?;
+        let asked = match self.routing.bench.device.management() {
+            Some(device) => device.ask(&inquiry.questions, inquiry.interval),
+            None => Ok(Vec::new()),
+        };
+        let beside = asked.map_err(failed)?;
         self.rig().forget_answers();
         let begin = self.mark(&over_link);
         Ok(Questions { over_link, begin, beside })
@@ -129,9 +133,10 @@ impl TestSetup<'_> {
     /// The requested questions that can be asked over the link.
     fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
+        let has_ssh = self.routing.bench.device.management().is_some_and(|device| device.has_ssh());
         let possible = |question: &Question| match question {
             Question::Ping => self.routing.bench.facts.ports[PORT].addressing(family).is_some(),
-            Question::Ssh => self.routing.bench.device.has_ssh(),
+            Question::Ssh => has_ssh,
             Question::Snmp => false,
         };
         let mut questions: Vec<Question> = inquiry.questions.iter().copied().filter(possible).collect();

@@ -10,7 +10,7 @@ pub use together::{BroughtUpTogether, bring_up_together};
 
 use crate::kinds::REFERENCE;
 use crate::routing;
-use drophammer_lab::{Classes, Dut, Filters, LabError, Resets, Usage};
+use drophammer_lab::{Classes, Dut, Filters, LabError, Management, Resets, Usage};
 use drophammer_model::classes::{EgressClasses, counter_name};
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -281,12 +281,12 @@ impl Dut for ReferenceDut {
         Some(self)
     }
 
-    fn resets(&mut self) -> Option<&mut dyn Resets> {
+    fn management(&mut self) -> Option<&mut dyn Management> {
         Some(self)
     }
 
-    fn has_ssh(&self) -> bool {
-        self.ssh
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        Some(self)
     }
 
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {

@@ -1,10 +1,12 @@
 //! What a DUT can do beyond its core. A kind has such a capability or has not.
 
 use crate::LabError;
+use crate::management::Asking;
 use crate::probe::ThreadTimes;
 use drophammer_model::Instant;
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
+use drophammer_model::management::Question;
 use drophammer_model::reset::{ResetDone, ResetKind};
 use drophammer_model::topology::CoreLinkName;
 use std::time::Duration;
@@ -21,7 +23,7 @@ pub trait Resets {
     fn done(&mut self, now: Instant) -> Option<ResetDone>;
 }
 
-/// A DUT whose processes the host sees. It may see only a part of this.
+/// A DUT whose use of processor and memory is known, at least in part.
 pub trait Usage {
     /// Processor time of its forwarding and daemons since it was brought up; `None` if part of it cannot be read.
     fn cpu_time(&mut self) -> Option<Duration> {
@@ -33,8 +35,8 @@ pub trait Usage {
         None
     }
 
-    /// Memory that all processes of each router have in RAM, in bytes, a shared page counted once ([PSS]); one router if
-    /// the DUT is no system. `None` if it is not known for all of them, or a router has no processes.
+    /// Memory that all processes of each router have in RAM, in bytes, a shared page counted once ([PSS]); one router
+    /// if the DUT is no system. `None` if it is not known for all of them, or a router has no processes.
     ///
     /// [PSS]: https://docs.kernel.org/filesystems/proc.html
     fn router_memory(&mut self) -> Option<Vec<u64>> {
@@ -109,4 +111,45 @@ pub fn no_core_link(link: CoreLinkName) -> LabError {
         what: format!("this DUT has no link {link} between routers"),
         remedy: "give the DUT a `topology` with such a link".into(),
     }
+}
+
+/// A DUT that answers questions about itself.
+pub trait Management {
+    /// Asks from now on, every `interval`, those of `questions` that do not need its ports: over a management link, or
+    /// an SNMP agent over the loopback of its namespace.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    fn ask(&mut self, _questions: &[Question], _interval: Duration) -> Result<Vec<Asking>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// True if an SSH server answers at its addresses on the links. The tester asks it over a link, as with pings.
+    fn has_ssh(&self) -> bool;
+}
+
+/// A router that can be a member of a system of several routers.
+pub trait SystemMember {
+    /// A message with what it lacks of its role, as far as it can be asked: a link, a route, a session with another
+    /// router of its system.
+    ///
+    /// # Errors
+    /// Those of asking.
+    fn lacking(&mut self) -> Result<Option<String>, LabError>;
+
+    /// A link to another router of its system goes down: removes from its end what the lab cannot remove from outside,
+    /// and keeps what ends with the link.
+    ///
+    /// # Errors
+    /// The reason why that failed.
+    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError>;
+
+    /// An end of a link between two routers is up again: these kernel threads (process id, name) receive there.
+    fn receives_in(&mut self, _interface: usize, _threads: Vec<(u32, String)>) {}
+
+    /// A link to another router of its system is up again: restores what only the lab can restore.
+    ///
+    /// # Errors
+    /// Those of ip(8).
+    fn link_returned(&mut self, interface: usize) -> Result<(), LabError>;
 }

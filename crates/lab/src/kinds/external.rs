@@ -2,13 +2,12 @@
 
 use crate::dut::{TesterInterface, Where};
 use crate::enter::Shared;
-use crate::management::{self, Asking, ManagementPort, Operator};
+use crate::management::{self, ManagementPort};
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, kinds, probe, process};
+use crate::{Dut, DutKind, Lab, LabError, Management, kinds, probe, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::counters::{DutCounter, tester_counter, tester_port};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Mask};
@@ -28,6 +27,8 @@ mod free;
 mod logs;
 #[path = "external_mib.rs"]
 mod mib;
+#[path = "external_questions.rs"]
+mod questions;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
@@ -364,24 +365,6 @@ impl Dut for ExternalDut {
         }
     }
 
-    fn has_ssh(&self) -> bool {
-        self.ssh
-    }
-
-    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
-        let Some(ManagementPort { address, community }) = &self.management else { return Ok(Vec::new()) };
-        let (netns, cpu) = (self.shared.host_netns()?, self.shared.cpus.for_questions());
-        let operator = Operator { netns, cpu, over: format!("management port {address}") };
-        let possible = |question: &&Question| match question {
-            Question::Ping => true,
-            Question::Ssh => self.ssh,
-            Question::Snmp => community.is_some(),
-        };
-        let community = community.as_deref().unwrap_or_default();
-        let asked = questions.iter().filter(possible);
-        asked.map(|question| operator.ask(*question, *address, community, interval)).collect()
-    }
-
     fn check(&mut self) -> Result<(), LabError> {
         if let Some(name) = self.link_down()? {
             self.shared.on_host(|| free::refuse_down(&name))??;
@@ -415,6 +398,10 @@ impl Dut for ExternalDut {
     /// The command decides which counters it writes.
     fn counters_begin_at_zero(&self) -> bool {
         false
+    }
+
+    fn management(&mut self) -> Option<&mut dyn Management> {
+        Some(self)
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {

@@ -1,7 +1,7 @@
 //! The kind `external`, on interfaces of the host.
 
 use super::{Checked, ensure, ports};
-use drophammer_lab::{Dut, Lab, Where, find};
+use drophammer_lab::{Asking, Dut, Lab, Where, find};
 use drophammer_model::management::Question;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
@@ -96,7 +96,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(!dut.drops_at_tester_tx_are_dut(), "refused frames are the tester's")?;
     dut.check().map_err(|e| e.to_string())?;
     counted(dut.as_mut())?;
-    ensure(dut.ask(&[Question::Ping], EACH).map_err(|e| e.to_string())?.is_empty(), "no management port is known")?;
+    ensure(asking(dut.as_mut(), &[Question::Ping])?.is_empty(), "no management port is known")?;
     dut.take_down().map_err(|e| e.to_string())?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
     ensure(told == "setup 198.19.1.1/24\nteardown 198.19.1.1/24\n", &told)?;
@@ -110,6 +110,11 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(error.contains("exit status: 7") && error.contains("no console"), &error)?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
     ensure(told.lines().count() == 3, "teardown after a failed setup")
+}
+
+fn asking(dut: &mut dyn Dut, questions: &[Question]) -> Result<Vec<Asking>, String> {
+    let management = dut.management().ok_or("it cannot be asked")?;
+    management.ask(questions, EACH).map_err(|e| e.to_string())
 }
 
 /// The counters are those of the command and, for the tester's interfaces, those of the kernel.
@@ -140,7 +145,7 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
     params.insert("management".into(), ParamValue::Text("127.0.0.1".into()));
     let mut dut = attempt(params)?;
     // A router without `ssh: true` is not asked for a banner. This host has no agent that would answer.
-    let asking = dut.ask(&[Question::Ping, Question::Ssh, Question::Snmp], EACH).map_err(|e| e.to_string())?;
+    let asking = asking(dut.as_mut(), &[Question::Ping, Question::Ssh, Question::Snmp])?;
     let ended: Vec<_> = asking.into_iter().map(|one| (one.question, one.over.clone(), one.end())).collect();
     let [(Question::Ping, over, pings), (Question::Snmp, _, asked)] = ended.as_slice() else {
         return Err(format!("{ended:?}"));

@@ -2,7 +2,7 @@
 
 use super::ReferenceDut;
 use crate::kinds::REFERENCE;
-use drophammer_lab::{Classes, Filters, LabError, Usage};
+use drophammer_lab::{Classes, Filters, LabError, Management, Usage};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 
@@ -33,5 +33,11 @@ impl Classes for ReferenceDut {
             what: format!("{}: {e}", self.record.name),
             remedy: "change the classes of the test in the suite".into(),
         })
+    }
+}
+
+impl Management for ReferenceDut {
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ending::{self, works};
 use super::{Job, Routing, SPEC, agent};
-use crate::dut::{Classes, TesterInterface, Usage, Where, await_no_idle};
+use crate::dut::{Classes, SystemMember, TesterInterface, Usage, Where, await_no_idle};
 use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
@@ -364,28 +364,6 @@ impl Dut for UmlDut {
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
-    fn lacking(&mut self) -> Result<Option<String>, LabError> {
-        if let Some(link) = self.ends.link_not_up() {
-            return Ok(Some(format!("{link} has no carrier")));
-        }
-        let begun = Instant::now();
-        if let Some((_, why)) = self.lacked.as_ref().filter(|(next, _)| begun < *next) {
-            return Ok(Some(why.clone()));
-        }
-        let told = self.ask("lacking")?;
-        let why = told.get("waiting").and_then(Value::as_str).map(str::to_owned);
-        self.lacked = why.clone().map(|why| (begun + begun.elapsed() * LOOKING, why));
-        Ok(why)
-    }
-
-    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
-        self.ask(&format!("down {interface}")).map(drop)
-    }
-
-    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
-        self.ask(&format!("up {interface}")).map(drop)
-    }
-
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         await_no_idle(|| Ok(self.ask("idle")?.get("waiting").and_then(Value::as_str).map(str::to_owned)))
     }
@@ -418,12 +396,40 @@ impl Dut for UmlDut {
         Some(self)
     }
 
+    fn member(&mut self) -> Option<&mut dyn SystemMember> {
+        Some(self)
+    }
+
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             let home = self.ends.netns();
             ending::end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), ending::HALT);
         }
         self.remove()
+    }
+}
+
+impl SystemMember for UmlDut {
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        if let Some(link) = self.ends.link_not_up() {
+            return Ok(Some(format!("{link} has no carrier")));
+        }
+        let begun = Instant::now();
+        if let Some((_, why)) = self.lacked.as_ref().filter(|(next, _)| begun < *next) {
+            return Ok(Some(why.clone()));
+        }
+        let told = self.ask("lacking")?;
+        let why = told.get("waiting").and_then(Value::as_str).map(str::to_owned);
+        self.lacked = why.clone().map(|why| (begun + begun.elapsed() * LOOKING, why));
+        Ok(why)
+    }
+
+    fn link_leaves(&mut self, interface: usize) -> Result<(), LabError> {
+        self.ask(&format!("down {interface}")).map(drop)
+    }
+
+    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
+        self.ask(&format!("up {interface}")).map(drop)
     }
 }
 

@@ -204,9 +204,9 @@ impl State {
 /// Configuration of a protocol on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolConfig {
-    /// Resolves IPv4 addresses of neighbours on the link, and answers for those of the device.
+    /// Resolves the IPv4 addresses of neighbours by ARP, and answers requests for the device.
     Arp,
-    /// Resolves IPv6 addresses of neighbours on the link, and answers for those of the device.
+    /// Resolves the IPv6 addresses of neighbours by Neighbor Discovery, and answers solicitations for the device.
     Nd,
     /// Answers echo requests, and pings the gateway or somebody behind it on command.
     Ping,

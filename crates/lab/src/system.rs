@@ -27,7 +27,7 @@
 //! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. `topology/ways.rs`
 //! names what leaves one router for another (`CoreWay`), `topology/loads.rs` computes what each way carries of a full
 //! mesh of flows, and which links may go down so that the others are overloaded evenly (`System::choose_down`).
-//! `Testbed::set_core_links` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The call
+//! `methods::Setting::CoreLinks` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The call
 //! takes the whole set, so the result does not depend on the state before. It returns when frames between all ports
 //! arrive with the TTL that the new routes leave. This condition is the same in both testbeds, so `Dut` need not say
 //! when routes have settled. `Bench::end_test` brings all links up. Links that are down are `Record::CoreLinks` and

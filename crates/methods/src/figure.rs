@@ -21,6 +21,8 @@ pub struct FigureSpec {
 enum Better {
     Higher,
     Lower,
+    /// As [`Better::LowerBy`], and more is better.
+    HigherBy(Option<f64>),
     /// Figures that may be 0 are compared by difference. Those that differ by less than this are equal; `None` until
     /// it is known.
     LowerBy(Option<f64>),
@@ -43,11 +45,20 @@ impl FigureSpec {
         FigureSpec { key, unit, help, better: Better::LowerBy(None) }
     }
 
+    /// The same for a figure for which more is better.
+    pub const fn higher_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
+        FigureSpec { key, unit, help, better: Better::HigherBy(None) }
+    }
+
     /// The same, and figures that differ by less than `least`, in the figure's unit, count as equal. It is part of the
     /// constant, or said where the figure is made if only the measurement tells it.
     #[must_use]
     pub const fn by(self, least: f64) -> FigureSpec {
-        FigureSpec { better: Better::LowerBy(Some(least)), ..self }
+        let better = match self.better {
+            Better::Higher | Better::HigherBy(_) => Better::HigherBy(Some(least)),
+            Better::Lower | Better::LowerBy(_) => Better::LowerBy(Some(least)),
+        };
+        FigureSpec { better, ..self }
     }
 
     /// What the registry knows of it.
@@ -61,10 +72,11 @@ impl FigureSpec {
         match self.better {
             Better::Higher => RankFigure { higher_is_better: true, ..figure },
             Better::Lower => figure,
-            Better::LowerBy(least) => {
+            Better::LowerBy(least) | Better::HigherBy(least) => {
                 debug_assert!(least.is_some(), "{}: the least difference is missing", self.key);
                 let least = least.unwrap_or_default();
-                RankFigure { scale: Scale::Difference, least, resolution: least, ..figure }
+                let higher_is_better = matches!(self.better, Better::HigherBy(_));
+                RankFigure { higher_is_better, scale: Scale::Difference, least, resolution: least, ..figure }
             }
         }
     }
@@ -117,6 +129,8 @@ mod tests {
         let made = figure.of(&[], "Lost", Some(0.0));
         assert_eq!((made.scale, made.least, made.resolution), (Scale::Difference, 1.0, 1.0));
         assert_eq!(figure.by(0.5).of(&[], "Lost", None).least, 0.5);
+        let growth = FigureSpec::higher_by_difference("growth", "%", "growth of a rate").by(0.5);
+        assert!(growth.of(&[], "Growth", Some(-1.0)).higher_is_better && !made.higher_is_better);
     }
 
     #[test]

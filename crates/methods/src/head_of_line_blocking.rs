@@ -359,7 +359,10 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
     }
     outcome.ranks.push(match worst {
         Some(_) => figure(pattern, worst),
-        None => figure(pattern, None).beyond(unknown.unwrap_or_default()),
+        None => {
+            let lossy = || "the router loses as many of these frames without congestion".to_owned();
+            figure(pattern, None).beyond(unknown.unwrap_or_else(lossy))
+        }
     });
 }
 

@@ -76,7 +76,7 @@ const REPEATS: Param<u32> = Param::new("repeats", "3", "3", "trials per load");
 const TRAFFIC_HERE: [ParamSpec; 7] =
     [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], TRAFFIC[4], TRAFFIC[5], TRAFFIC[6]];
 
-const BEGINS: FigureSpec = FigureSpec::lower_by_difference(
+const BEGINS: FigureSpec = FigureSpec::higher_by_difference(
     "reordering_begins_{size}_percent",
     "% of line rate",
     "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
@@ -472,7 +472,6 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
     let Some((value, step, at_least)) = onset.figure().filter(|_| whole) else { return };
     let title = format!("Load at which reordering begins, {}", pattern.size_text());
     outcome.ranks.push(RankFigure {
-        higher_is_better: true,
         tester_limited: at_least,
         ..BEGINS.by(step).of(&[("size", &pattern.size)], title, Some(value))
     });

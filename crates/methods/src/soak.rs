@@ -53,7 +53,7 @@ const MOST_INTERVALS: u64 = 5_000;
 const LOSS: FigureSpec =
     FigureSpec::lower_by_difference("soak_loss_percent", "%", "frames lost in all intervals, in %")
         .by(LEAST_LOSS_PERCENT);
-const RATE_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
+const RATE_GROWTH: FigureSpec = FigureSpec::higher_by_difference(
     "soak_rate_growth_percent",
     "%",
     "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
@@ -396,16 +396,15 @@ impl Soaked {
         }
         // A rate that falls is worse, the others are worse if they rise.
         let growths = [
-            (RATE_GROWTH, "forwarding rate", forwarding, true),
-            (LATENCY_GROWTH, "median latency", latency, false),
-            (MEMORY_GROWTH, "memory", memory, false),
+            (RATE_GROWTH, "forwarding rate", forwarding),
+            (LATENCY_GROWTH, "median latency", latency),
+            (MEMORY_GROWTH, "memory", memory),
         ];
-        for (spec, name, growth, higher_is_better) in growths {
+        for (spec, name, growth) in growths {
             if growth.is_some() {
                 let title = format!("Growth of {name} over the soak, {size}");
                 let growth = growth.filter(|_| !failed);
-                let figure = spec.by(least).of(&[], title, growth);
-                rank(RankFigure { higher_is_better, ..figure });
+                rank(spec.by(least).of(&[], title, growth));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A trial as a test asks for it, and what was seen of it.
 //!
-//! A [`Trial`] is a load and any mix of what goes on meanwhile: routes change, the router is asked, its counters are
-//! read, it is reset. The [`Testbed`](crate::Testbed) carries all of it out in one go and brings back one [`Seen`]. What
-//! it cannot do, it refuses before it sends a frame.
+//! A [`Trial`] is a load and what happens during it: routes change, the tester asks the router questions, reads its
+//! counters or resets it. The [`Testbed`](crate::Testbed) does all of this in one trial and returns one [`Seen`]. It
+//! refuses what it cannot do before it sends a frame.
 
 use crate::routing::RouteAction;
 use crate::testbed::TestError;
@@ -100,7 +100,7 @@ impl From<TrialResult> for Seen {
     }
 }
 
-/// What a test needs of a trial, and this testbed does not show.
+/// The error for something that a test must see and this testbed does not show.
 pub(crate) fn not_seen(what: &str) -> TestError {
     TestError::NotApplicable(format!("this testbed does not show {what}"))
 }
@@ -120,7 +120,7 @@ pub struct CountersSeen {
     pub unsure: OtherFrames,
 }
 
-/// How to detect that no packet of a trial is under way any more.
+/// How to tell that no packet of a trial is still in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stillness {
     /// Counters that have not grown for this long stand still. It must be longer than a packet may be invisible to all

@@ -2,7 +2,7 @@
 //!
 //! # Classes of service
 //!
-//! Classes go the same way: `model::classes`, `Testbed::set_classes`, `Classes::set_classes`, `Record::Classes`,
+//! Classes go the same way: `model::classes`, `methods::Setting::Classes`, `Classes::set_classes`, `Record::Classes`,
 //! `TrialRecord::classed`. A way out (`WayOut`) is a port or a `CoreWay`; `System::classes_of` gives each router its
 //! own, at interfaces of its role, so that routers know ports only. `lab/src/traffic_classes.rs` puts them into HTB of
 //! `tc`, or into prio in guests with `scheduler: prio` (`lab/src/system/links.rs` restores the queue of a link behind

@@ -3,7 +3,7 @@
 //! # Filters
 //!
 //! A test gives the DUT packet filters as data (`model::filter`: lists of rules, each at some interfaces, on ingress or
-//! egress) by `Testbed::filter`. `Filters::set_filter` translates them for the DUT: `lab/src/packet_filter.rs` into
+//! egress) by `methods::Setting::Filters`. `Filters::set_filter` translates them for the DUT: `lab/src/packet_filter.rs` into
 //! nftables for all routers that forward with this machine's kernel, `reference/src/filter.rs` for the reference
 //! device. The bench records every change (`Record::Filter`). It marks trials with filters (`TrialRecord::filtered`),
 //! so that they contradict no figure without filters or with another number of rules (`filter_rules`). It removes the

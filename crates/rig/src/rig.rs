@@ -236,7 +236,7 @@ impl Rig {
     /// Whether the link of a port has carrier.
     ///
     /// # Errors
-    /// Those of the port.
+    /// The port fails.
     pub fn has_carrier(&mut self, index: PortIndex) -> Result<bool, PortError> {
         self.ports.get(index).has_carrier()
     }
@@ -251,7 +251,7 @@ impl Rig {
         self.ports.clock().is_virtual()
     }
 
-    /// Processors of the tester beyond that of the calling thread; see [`Ports::further_processors`].
+    /// Processors of the tester's other threads; see [`Ports::further_processors`].
     pub fn further_processors(&self) -> &[usize] {
         self.ports.further_processors()
     }
@@ -291,6 +291,8 @@ impl Rig {
         if self.running.is_some() {
             return Err(RigError::Busy);
         }
+        // What was refused in traffic that failed is not a fault of this one.
+        let _ = self.hosts.take_refused();
         let traffic = Traffic::new(plan);
         let live = traffic.live();
         self.running = Some(Running { traffic, acts });

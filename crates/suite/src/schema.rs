@@ -215,7 +215,7 @@ fn vlan() -> Value {
         "additionalProperties": false,
         "properties": {
             "id": {
-                "description": "VLAN identifier, or those of the outer and the inner tag.",
+                "description": "VLAN identifier, or two: outer tag, inner tag.",
                 "oneOf": [id, { "type": "array", "minItems": 1, "maxItems": 2, "items": id }],
             },
             "tpid": {

@@ -133,10 +133,11 @@ impl TestSetup<'_> {
     /// The requested questions that can be asked over the link.
     fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
+        let has_address = self.routing.bench.facts.ports[PORT].addressing(family).is_some();
         let has_ssh = self.routing.bench.device.management().is_some_and(|device| device.has_ssh());
         let possible = |question: &Question| match question {
-            Question::Ping => self.routing.bench.facts.ports[PORT].addressing(family).is_some(),
-            Question::Ssh => has_ssh,
+            Question::Ping => has_address,
+            Question::Ssh => has_address && has_ssh,
             Question::Snmp => false,
         };
         let mut questions: Vec<Question> = inquiry.questions.iter().copied().filter(possible).collect();

@@ -102,6 +102,7 @@ pub fn once(
     stopped: &dyn Fn() -> bool,
 ) -> Result<f64, LoopError> {
     let failed = |e: String| LoopError::Failed(e);
+    let no_router = || failed("a port of the loop has lost its router".into());
     let port = |e: drophammer_port::PortError| failed(e.to_string());
     let (family, all) = (routes.family(), 0..routes.len());
     let no_address = || failed(format!("the first port has no {family} session"));
@@ -116,7 +117,7 @@ pub fn once(
     let (ports, hosts) = rig.parts();
     let begun = ports.clock().now();
     for index in 0..2 {
-        hosts.routers_mut(index).expect("just set").start(begun, 0);
+        hosts.routers_mut(index).ok_or_else(no_router)?.start(begun, 0);
     }
     let up = |hosts: &Hosts| (0..2).all(|index| hosts.routers(index).is_some_and(|r| r.established(0)));
     while !up(hosts) {
@@ -137,17 +138,17 @@ pub fn once(
         times: true,
     };
     let begun = ports.clock().now();
-    let adj_rib_in = hosts.routers_mut(1).expect("as before").adj_rib_in_mut(0);
+    let adj_rib_in = hosts.routers_mut(1).ok_or_else(no_router)?.adj_rib_in_mut(0);
     let id = adj_rib_in.expect(begun, routes.clone(), all.clone(), expected);
     let packing = Packing { routes_per_update, ..Packing::default() };
-    hosts.routers_mut(0).expect("as before").adj_rib_out(0).advertise(routes.clone(), all, packing);
+    hosts.routers_mut(0).ok_or_else(no_router)?.adj_rib_out(0).advertise(routes.clone(), all, packing);
     let (mut done, mut moved_at, mut read) = (None, begun, 0);
     while done.is_none() {
         let now = ports.clock().now();
         ports
             .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.adj_rib_in(0).is_complete(id)))
             .map_err(port)?;
-        let (now, adj_rib_in) = (ports.clock().now(), hosts.routers(1).expect("as before").adj_rib_in(0));
+        let (now, adj_rib_in) = (ports.clock().now(), hosts.routers(1).ok_or_else(no_router)?.adj_rib_in(0));
         done = adj_rib_in.is_complete(id).then_some(now);
         let bytes = adj_rib_in.totals().bytes;
         if bytes != read {
@@ -159,7 +160,7 @@ pub fn once(
             return Err(LoopError::Interrupted);
         }
     }
-    let wrong = hosts.routers(1).expect("as before").adj_rib_in(0).report(id).wrong;
+    let wrong = hosts.routers(1).ok_or_else(no_router)?.adj_rib_in(0).report(id).wrong;
     if wrong > 0 {
         return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
     }

@@ -205,6 +205,23 @@ impl TestSetup<'_> {
     }
 }
 
+/// Refuses what would give a wrong answer if it happened in one trial.
+fn together(trial: &Trial) -> Result<(), TestError> {
+    let refuse = |why: &str| Err(TestError::NotApplicable(why.into()));
+    let Trial { spec: _, changes, extra, ask, echo, counters, routers, reset, joint } = trial;
+    if ask.is_some() && !echo.is_empty() {
+        return refuse("echo requests are told apart by their numbers, which questions to the router would use too");
+    }
+    if extra.is_some() && routers.is_some() {
+        return refuse("extra frames and what comes out of routers are observed for different times");
+    }
+    let alone = changes.is_empty() && echo.is_empty() && extra.is_none() && ask.is_none();
+    if *joint && !(alone && counters.is_none() && routers.is_none() && reset.is_none()) {
+        return refuse("a trial of several routers at once is a load and nothing else");
+    }
+    Ok(())
+}
+
 /// A trial with all its events: at event i, the devices perform `acts[i]`.
 pub(crate) struct Planned {
     pub(crate) spec: TrialSpec,
@@ -225,6 +242,7 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        together(trial)?;
         self.recover_port(&trial.spec)?;
         if trial.joint {
             let contestants = self.facts().contestants.clone();
@@ -245,7 +263,7 @@ impl Testbed for TestSetup<'_> {
         let mut outcome = self.routing.bench.attempt(&planned.spec, &planned.acts, number, &amend);
 
         let bench = &mut self.routing.bench;
-        let mut other = bench.extra.take().map(|_| std::mem::take(&mut bench.other));
+        let extra = bench.extra.take().map(|_| std::mem::take(&mut bench.other));
         let mut reset_seen = None;
         if let Some(reset) = &reset {
             let (result, seen) = self.reset_seen(reset, &planned.spec, outcome)?;
@@ -256,10 +274,7 @@ impl Testbed for TestSetup<'_> {
             None => None,
         };
         let result = outcome?;
-        let routers = routers.map(|(seen, until)| {
-            other.get_or_insert(until);
-            seen
-        });
+        let (routers, beside) = routers.unzip();
         let answered = asked
             .zip(trial.ask.as_ref())
             .map(|(asked, ask)| self.answers_to(asked, ask))
@@ -271,7 +286,16 @@ impl Testbed for TestSetup<'_> {
         if result.validity == Validity::Valid {
             self.raise_ceiling(&planned.spec, &result);
         }
-        Ok(Seen { result, other, answered, echoes, counters, routers, reset: reset_seen, each: Vec::new() })
+        Ok(Seen {
+            result,
+            other: extra.or(beside),
+            answered,
+            echoes,
+            counters,
+            routers,
+            reset: reset_seen,
+            each: Vec::new(),
+        })
     }
 
     fn set(&mut self, setting: Setting<'_>) -> Result<(), TestError> {

@@ -31,6 +31,7 @@ mod priority_tags;
 mod queues;
 mod reference;
 mod reference_bgp;
+mod requests;
 mod reset;
 mod resumed;
 mod rounds;

@@ -155,6 +155,8 @@ fn loss_without_congestion_is_no_figure_of_frames_that_are_only_held_up() {
     assert!(blocking.starts_with("yes: ") && blocking.ends_with(" µs of added delay"), "{blocking}");
     assert!(!blocking.contains("frames lost"), "{blocking}");
     assert_eq!(figure(&memory), None);
+    let missing = memory.outcome(TEST).ranks[0].missing.clone().unwrap();
+    assert_eq!(missing.why, "the router loses as many of these frames without congestion");
 }
 
 #[test]

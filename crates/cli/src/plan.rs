@@ -95,8 +95,7 @@ fn what_is_done(suite: &Suite) {
     );
     let tests = suite.tests.iter().zip(drophammer_testbed::estimates(suite)).enumerate();
     let tests = tests.map(|(index, (test, (time, trials)))| {
-        let trials = trials.map_or("trials not known".to_owned(), |trials| trials.to_string());
-        row([&format!("{}.", index + 1), &test.label(), &trials, &show_about(time)])
+        row([&format!("{}.", index + 1), &test.label(), &trials.to_string(), &show_about(time)])
     });
     columns(&tests.collect::<Vec<_>>());
     let (rounds, duts) = (suite.rounds, suite.duts.len());

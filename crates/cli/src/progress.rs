@@ -155,7 +155,10 @@ impl Display {
             Progress::GoesOn { dut } => (*dut).clone_into(&mut self.dut),
             Progress::Step { what, done, of, left } => {
                 self.left = *left;
-                self.step = format!("{what} ({} of about {of})", done + 1);
+                self.step = match *of {
+                    0 => (*what).to_owned(),
+                    of => format!("{what} (trial {} of about {})", done + 1, of.max(done + 1)),
+                };
             }
             Progress::TrialStarted { spec } => {
                 if let Some(bar) = &self.live {

@@ -14,10 +14,11 @@ use crate::observer::{Observer, Progress};
 use crate::session::Session;
 use crate::validity::{self, Read, Tolerance};
 use drophammer_lab::{Dut, LabError};
-use drophammer_methods::{Facts, Method, PortView, TestError};
+use drophammer_methods::{Facts, Plan, PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::record::{Record, TrialRecord};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
@@ -63,6 +64,16 @@ const LATE_NS: u64 = 1_000_000_000;
 /// Time for the device to answer ARP and neighbour discovery, and to forward.
 const READY: Duration = Duration::from_secs(10);
 
+/// A test that runs.
+pub(crate) struct Running {
+    pub spec: &'static TestSpec,
+    pub plan: Plan,
+    /// Valid trials so far.
+    pub done: usize,
+    /// Approximate number of trials in all.
+    pub of: usize,
+}
+
 /// A rig with a device under test at its ports.
 pub struct Bench<'a> {
     /// Name of the DUT.
@@ -70,7 +81,7 @@ pub struct Bench<'a> {
     /// Test that runs, for the records.
     pub test: String,
     /// The same, if it is one of the registry.
-    pub(crate) method: Option<&'static dyn Method>,
+    pub(crate) running: Option<Running>,
     /// Ports, clock and emulated devices.
     pub rig: Rig,
     /// The device under test.
@@ -141,7 +152,7 @@ impl<'a> Bench<'a> {
         Bench {
             dut,
             test,
-            method: None,
+            running: None,
             rig,
             device,
             facts,
@@ -383,14 +394,14 @@ impl<'a> Bench<'a> {
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
-            let method = self.method;
-            let read = match method.map(|method| method.spec()) {
+            let read = match self.running.as_ref().map(|running| running.spec) {
                 Some(spec) if spec.measures_latency() => Read::Latency,
                 Some(spec) if !spec.measures_times() => Read::Counts,
                 _ => Read::Times,
             };
-            let borne = method.map_or(Duration::ZERO, |method| method.tolerated_stall(result.elapsed_s));
-            let tolerance = validity::bear_stall(spec, &mut result, borne, self.tolerance);
+            let stall = self.running.as_ref().map_or(0.0, |running| running.plan.tolerated_stall);
+            let stall = Duration::from_secs_f64(result.elapsed_s * stall);
+            let tolerance = validity::bear_stall(spec, &mut result, stall, self.tolerance);
             validity::judge(spec, &result, read, tolerance)
         };
         // If the device is gone, the next check reports it.
@@ -398,6 +409,14 @@ impl<'a> Bench<'a> {
             result.validity = result.validity.and_not(unread);
         }
         Ok(result)
+    }
+
+    /// Tells the user that an attempt has ended.
+    fn ended(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) {
+        if let Some(running) = self.running.as_mut().filter(|_| result.validity == Validity::Valid) {
+            running.done += 1;
+        }
+        self.observer.progress(&Progress::TrialEnded { spec, result, attempt });
     }
 
     /// Stores the result of an attempt and reports it to the user. A cause that ends the test is stored as well and
@@ -430,7 +449,7 @@ impl<'a> Bench<'a> {
             result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
         }
         self.store(spec, &result, attempt)?;
-        self.observer.progress(&Progress::TrialEnded { spec, result: &result, attempt });
+        self.ended(spec, &result, attempt);
         alive?;
         if self.observer.stopped() {
             return Err(TestError::Interrupted);

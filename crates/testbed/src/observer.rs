@@ -56,9 +56,9 @@ pub enum Progress<'a> {
         /// Description of the step.
         what: &'a str,
         /// Steps done.
-        done: u32,
-        /// Estimated number of steps.
-        of: u32,
+        done: usize,
+        /// Estimated number of steps; 0 if the test has none that are counted.
+        of: usize,
         /// Time left for the whole run, estimated.
         left: Duration,
     },

@@ -206,11 +206,11 @@ pub(crate) fn measure(
             .to_owned(),
     );
     let mut result = Ok(());
-    for (index, (family, routes_per_update)) in (0..).zip(&pairs) {
+    for (index, (family, routes_per_update)) in pairs.iter().enumerate() {
         let what = format!("tester ceiling, {count} {family} routes");
-        let (done, of, left) = (index, pairs.len() as u32, setup.left.now());
+        let (done, of, left) = (index, pairs.len(), setup.left.now());
         setup.observer().progress(&Progress::Step { what: &what, done, of, left });
-        match seconds(setup, suite, *family, count, *routes_per_update, u64::from(index)) {
+        match seconds(setup, suite, *family, count, *routes_per_update, index as u64) {
             Ok(seconds) => {
                 found.insert((*family, *routes_per_update), seconds / f64::from(count));
                 let packed = match routes_per_update {

@@ -445,7 +445,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             setup.reach(place + 1);
             let number = self.state.number + 1;
             self.state.number += self.state.step;
-            setup.begin_test(method, Left { since: Instant::now(), ..left[place] });
+            setup.begin_test(method, &test.params, Left { since: Instant::now(), ..left[place] });
             let (left, of) = (setup.left.now(), self.state.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();

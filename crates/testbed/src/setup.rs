@@ -1,6 +1,6 @@
 //! The environment of a test: a bench, the emulated routers, and earlier results.
 
-use crate::bench::{Bench, Failure, failed};
+use crate::bench::{Bench, Failure, Running, failed};
 use crate::counted::received_between;
 use crate::extra;
 use crate::observer::{Observer, Progress};
@@ -16,7 +16,7 @@ use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::{Params, PortConfig};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec, Validity};
 use drophammer_rig::{Act, Rig};
 use std::collections::BTreeMap;
@@ -107,16 +107,19 @@ impl<'a> TestSetup<'a> {
         &mut self.routing.bench.facts
     }
 
-    /// Begins a test; `left` gives the time of it and of the tests after it.
-    pub fn begin_test(&mut self, method: &'static dyn Method, left: Left) {
+    /// Begins a test with these parameters; `left` gives the time of it and of the tests after it.
+    pub fn begin_test(&mut self, method: &dyn Method, params: &Params, left: Left) {
         self.begin_own(method.spec().name, left);
-        self.routing.bench.method = Some(method);
+        let (spec, plan) = (method.spec(), method.plan(params));
+        let searches = plan.searched.iter().filter(|pattern| !self.known.throughput.contains_key(&pattern.key()));
+        let of = plan.trial_count(searches.count()).about;
+        self.routing.bench.running = Some(Running { spec, plan, done: 0, of });
     }
 
     /// The same for trials of the tester itself, which are stored under this name.
     pub fn begin_own(&mut self, name: &str, left: Left) {
         name.clone_into(&mut self.routing.bench.test);
-        self.routing.bench.method = None;
+        self.routing.bench.running = None;
         self.left = left;
     }
 
@@ -372,8 +375,10 @@ impl Testbed for TestSetup<'_> {
         &mut self.known
     }
 
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        if self.routing.bench.method.is_none_or(|method| method.may_pause()) {
+    fn progress(&mut self, what: &str) {
+        let running = self.routing.bench.running.as_ref();
+        let (done, of) = running.map_or((0, 0), |running| (running.done, running.of));
+        if running.is_none_or(|running| running.plan.may_pause) {
             self.give_way();
         }
         self.routing.bench.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });

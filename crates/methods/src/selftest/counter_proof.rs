@@ -1,22 +1,11 @@
 //! Compares every counter of the tester with the reference device, which knows what it did to each frame. They must be
 //! equal to the frame, or the tester is not trustworthy.
 
-use crate::Method;
-use crate::columns;
-use crate::parameters::{DRAIN, FRAME_SIZES, TRAFFIC, params, unpaused_s};
-use crate::pattern::Pattern;
-use crate::report::note;
+use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
-use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, Verdict};
-use drophammer_model::param::Param;
-use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::TestSpec;
-use drophammer_model::suite::Params;
-use drophammer_model::trial::{GroupCounts, Load, TrialResult};
+use drophammer_model::outcome::Verdict;
+use drophammer_model::trial::GroupCounts;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The test.
 pub struct CounterProof;
@@ -80,6 +69,13 @@ impl Method for CounterProof {
         &SPEC
     }
 
+    fn plan(&self, params: &Params) -> Plan {
+        let trials = FRAME_SIZES.get(params).len() as f64;
+        Plan::times(params, 1)
+            .counting(FRAME_SIZES.get(params).len())
+            .taking(TRIAL_DURATION.seconds(params) * trials + unpaused_s(params, trials, 1.0))
+    }
+
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         note(outcome, "The device is our own reference device, so no figure here says anything of a router.");
@@ -98,11 +94,6 @@ impl Method for CounterProof {
             compare(outcome, &fault, &result, &did);
         }
         Ok(())
-    }
-
-    fn estimate(&self, params: &Params) -> Duration {
-        let trials = FRAME_SIZES.get(params).len() as f64;
-        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + unpaused_s(params, trials, 1.0))
     }
 }
 

@@ -1,22 +1,8 @@
 //! The latency that the tester measures without a router: the amount it adds to every router's latency, and its
 //! resolution between two routers.
 
-use crate::Method;
-use crate::columns;
-use crate::figure::FigureSpec;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
-use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, median, note, trials, xy};
+use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
-use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
-use drophammer_model::param::Param;
-use drophammer_model::registry::TestSpec;
-use drophammer_model::size::PacketSize;
-use drophammer_model::suite::Params;
-use drophammer_model::trial::{Load, TrialResult};
-use std::time::Duration;
 
 /// The test.
 pub struct LatencyFloor;
@@ -69,6 +55,11 @@ impl Method for LatencyFloor {
         &SPEC
     }
 
+    fn plan(&self, params: &Params) -> Plan {
+        let trials = REPEATS.get(params) as usize * LOADS.len();
+        Plan::by_size(params).trials(trials, TRIAL_DURATION.seconds(params), 0.0)
+    }
+
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         PLOT.begin(outcome);
@@ -78,10 +69,9 @@ impl Method for LatencyFloor {
              not told apart.",
         );
         let repeats = REPEATS.get(params);
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            for (at, load) in LOADS.into_iter().enumerate() {
-                let step = index * LOADS.len() as u32 + at as u32;
-                bed.progress("latency floor", step, (FRAME_SIZES.get(params).len() * LOADS.len()) as u32);
+        for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {
+            for load in LOADS {
+                bed.progress("latency floor");
                 let mut results = Vec::new();
                 for repeat in 0..repeats {
                     let purpose = format!("latency floor {}: {load:.0} fps, trial {}", pattern.size, repeat + 1);
@@ -94,11 +84,6 @@ impl Method for LatencyFloor {
             }
             Ok(())
         })
-    }
-
-    fn estimate(&self, params: &Params) -> Duration {
-        let trials = f64::from(REPEATS.get(params)) * (LOADS.len() * FRAME_SIZES.get(params).len()) as f64;
-        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.0))
     }
 }
 

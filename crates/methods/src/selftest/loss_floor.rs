@@ -1,22 +1,8 @@
 //! The load up to which the tester loses nothing through a loop without router: up to this load, loss is the router's.
 
-use crate::Method;
-use crate::columns;
-use crate::figure::FigureSpec;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
-use crate::pattern::Pattern;
-use crate::report::{for_each_size, note, trials};
+use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
-use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{FPS_PER_PORT, Outcome, RankFigure};
-use drophammer_model::param::Param;
-use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::TestSpec;
-use drophammer_model::size::PacketSize;
-use drophammer_model::suite::Params;
-use drophammer_model::trial::{Load, TrialResult};
-use std::time::Duration;
+use drophammer_model::outcome::FPS_PER_PORT;
 
 /// The test.
 pub struct LossFloor;
@@ -62,6 +48,12 @@ impl Method for LossFloor {
         &SPEC
     }
 
+    fn plan(&self, params: &Params) -> Plan {
+        // A few steps with one trial each, and the last one with all trials.
+        let trials = TrialCount::about(4 + REPEATS.get(params) as usize);
+        Plan::by_size(params).trials(trials, TRIAL_DURATION.seconds(params), 0.5)
+    }
+
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         let repeats = REPEATS.get(params);
         TABLE.begin(outcome);
@@ -69,15 +61,11 @@ impl Method for LossFloor {
             outcome,
             format!("Rates are per sending port; {repeats} valid trials in a row without loss are asked for."),
         );
-        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+        for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {
             let limits = pattern.limits(bed);
             let from = limits.ceiling.unwrap_or(limits.line);
             for step in 0..STEPS {
-                bed.progress(
-                    "loss floor",
-                    index * STEPS as u32 + step as u32,
-                    FRAME_SIZES.get(params).len() as u32 * STEPS as u32,
-                );
+                bed.progress("loss floor");
                 let rate = from.scaled(STEP.powi(step));
                 let results = lossless(bed, pattern, rate, params)?;
                 if results.len() == repeats as usize {
@@ -87,12 +75,6 @@ impl Method for LossFloor {
             }
             Err(TestError::Unfit(vec![format!("frames are lost even at {}", from.scaled(STEP.powi(STEPS - 1)))]))
         })
-    }
-
-    fn estimate(&self, params: &Params) -> Duration {
-        // A few steps with one trial each, and the last one with all trials.
-        let trials = (4 + REPEATS.get(params)) as f64 * FRAME_SIZES.get(params).len() as f64;
-        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
     }
 }
 

@@ -6,6 +6,7 @@ pub mod counter_proof;
 pub mod latency_floor;
 pub mod loss_floor;
 pub mod pacing;
+pub mod tester_ceiling;
 
 use drophammer_model::param::Param;
 use std::time::Duration;

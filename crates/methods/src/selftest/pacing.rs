@@ -1,21 +1,8 @@
 //! How evenly the tester sends: the delay of each frame against the schedule of its load.
 
-use crate::Method;
-use crate::columns;
-use crate::figure::FigureSpec;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
-use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, note, xy_of};
+use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
-use crate::table::TableSpec;
-use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::quantity::group_digits;
-use drophammer_model::registry::TestSpec;
-use drophammer_model::size::PacketSize;
-use drophammer_model::suite::Params;
-use drophammer_model::trial::{Load, TrialResult};
-use std::time::Duration;
 
 /// The test.
 pub struct Pacing;
@@ -70,20 +57,23 @@ impl Method for Pacing {
         &SPEC
     }
 
+    fn plan(&self, params: &Params) -> Plan {
+        Plan::by_size(params).trials(LOADS.len(), TRIAL_DURATION.seconds(params), 0.0)
+    }
+
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         PLOT.begin(outcome);
         note(outcome, "Errors are upper ends of powers of two of nanoseconds. Frames are never early.");
         for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {
             let ceiling = pattern.limits(bed).ceiling.map_or(f64::INFINITY, |c| c.pps() * OF_CEILING);
-            let loads: Vec<f64> = LOADS.into_iter().filter(|l| *l <= ceiling).collect();
-            for (step, load) in loads.iter().enumerate() {
-                bed.progress("pacing", step as u32, loads.len() as u32);
+            for load in LOADS.into_iter().filter(|load| *load <= ceiling) {
+                bed.progress("pacing");
                 let purpose = format!("pacing {}: {load:.0} fps per port", pattern.size);
-                let constant = Load::Constant { rate_pps: *load };
+                let constant = Load::Constant { rate_pps: load };
                 let spec = pattern.trial(bed.ports(), purpose, constant, TRIAL_DURATION.seconds(params))?;
                 match bed.trial(&spec) {
-                    Ok(result) => write(outcome, pattern, *load, &result),
+                    Ok(result) => write(outcome, pattern, load, &result),
                     Err(TestError::Unfit(why)) => {
                         note(outcome, format!("{load:.0} fps could not be offered: {}", why.join("; ")));
                         break;
@@ -94,11 +84,6 @@ impl Method for Pacing {
             }
             Ok(())
         })
-    }
-
-    fn estimate(&self, params: &Params) -> Duration {
-        let trials = (LOADS.len() * FRAME_SIZES.get(params).len()) as f64;
-        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.0))
     }
 }
 

@@ -37,8 +37,8 @@ fn parameters_that_are_below_the_rfcs_are_named() {
     ];
     for (name, change, expected) in cases {
         let method = method(name);
-        assert_eq!(method.deviations(&params(method, true, &[])), Vec::<String>::new(), "{name}");
-        let found = method.deviations(&params(method, true, &[change]));
+        assert_eq!(method.plan(&params(method, true, &[])).deviations, Vec::<String>::new(), "{name}");
+        let found = method.plan(&params(method, true, &[change])).deviations;
         assert!(found.len() == 1 && found[0].starts_with(expected), "{name}: {found:?}");
     }
 }
@@ -71,19 +71,19 @@ fn what_was_not_done_as_asked_is_a_deviation() {
 fn quick_runs_say_in_what_they_deviate_and_conformant_ones_have_nothing_to_say() {
     for method in METHODS {
         let name = method.spec().name;
-        let conformant = method.deviations(&params(*method, true, &[]));
+        let conformant = method.plan(&params(*method, true, &[])).deviations;
         assert!(conformant.is_empty(), "{name}: {conformant:?}");
-        let quick = method.deviations(&params(*method, false, &[]));
+        let quick = method.plan(&params(*method, false, &[])).deviations;
         assert!(!quick.is_empty() || name == "tester_ceiling", "{name}");
-        assert!(method.estimate(&params(*method, false, &[])) > Duration::ZERO);
-        assert!(method.estimate(&params(*method, true, &[])) > method.estimate(&params(*method, false, &[])), "{name}");
+        let [short, long] = [false, true].map(|conformant| method.plan(&params(*method, conformant, &[])).estimate(1));
+        assert!(short > Duration::ZERO && long > short, "{name}: {short:?}, {long:?}");
     }
-    let throughput = method("throughput").deviations(&params(method("throughput"), false, &[]));
+    let throughput = method("throughput").plan(&params(method("throughput"), false, &[])).deviations;
     assert!(throughput.iter().any(|d| d.contains("500 ms instead of 60 s")), "{throughput:?}");
     assert!(throughput.contains(&"wait for late frames of 200 ms instead of 2 s (RFC 2544 section 23 d)".to_owned()));
     // The wording of common deviations is the same in each test.
     for name in ["latency", "back_to_back", "system_recovery"] {
-        let other = method(name).deviations(&params(method(name), false, &[]));
+        let other = method(name).plan(&params(method(name), false, &[])).deviations;
         assert!(throughput.iter().all(|d| other.contains(d)), "{name}: {other:?}");
         let title = method(name).spec().title.to_lowercase();
         assert!(other.iter().all(|d| !d.to_lowercase().contains(&title)), "{other:?}");

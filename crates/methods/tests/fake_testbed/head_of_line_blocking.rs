@@ -44,8 +44,8 @@ impl Testbed for OneHeldBack {
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
         Testbed::ceiling(&self.0, pattern)
     }
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        self.0.progress(what, done, of);
+    fn progress(&mut self, what: &str) {
+        self.0.progress(what);
     }
     fn note(&mut self, text: &str) {
         self.0.note(text);

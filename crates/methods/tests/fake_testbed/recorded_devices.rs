@@ -72,7 +72,7 @@ impl Testbed for Bed {
         &mut self.known
     }
 
-    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+    fn progress(&mut self, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

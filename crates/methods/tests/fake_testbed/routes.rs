@@ -128,8 +128,8 @@ impl Testbed for Router {
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
         Testbed::ceiling(&self.bed, pattern)
     }
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        self.bed.progress(what, done, of);
+    fn progress(&mut self, what: &str) {
+        self.bed.progress(what);
     }
     fn note(&mut self, text: &str) {
         self.bed.note(text);

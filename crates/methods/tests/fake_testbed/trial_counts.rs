@@ -1,7 +1,7 @@
 //! Tests run as many trials as they announce.
 
 use crate::common::{Fake, method, params, size};
-use drophammer_methods::{METHODS, TrialCount};
+use drophammer_methods::TrialCount;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
@@ -16,7 +16,7 @@ fn counted(
 ) -> (usize, TrialCount) {
     let (method, before) = (method(name), bed.trials.len());
     let params = params(method, conformant, over);
-    let said = method.trials(&params, searches).unwrap_or_else(|| panic!("{name} does not know it"));
+    let said = method.plan(&params).trial_count(searches);
     method.run(bed, &params, &mut Outcome::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
     (bed.trials.len() - before, said)
 }
@@ -88,12 +88,6 @@ fn a_device_without_loss_needs_the_least() {
 
 #[test]
 fn tests_know_their_trials() {
-    let unknown = METHODS.iter().filter(|method| {
-        let params = params(**method, false, &[]);
-        method.trials(&params, 0).is_none()
-    });
-    let unknown: Vec<&str> = unknown.map(|method| method.spec().name).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
     for (name, text) in [
         ("idle_traffic", "no trials"),
         ("bgp_table_dump", "no trials"),
@@ -105,8 +99,8 @@ fn tests_know_their_trials() {
         ("reset", "3 trials"),
     ] {
         let params = params(method(name), false, &[]);
-        assert_eq!(method(name).trials(&params, 0).unwrap().to_string(), text, "{name}");
+        assert_eq!(method(name).plan(&params).trial_count(0).to_string(), text, "{name}");
     }
     let over_routes = params(method("latency"), false, &[("routes", ParamValue::Count(1_000))]);
-    assert_eq!(method("latency").trials(&over_routes, 0).unwrap().to_string(), "12 or more trials");
+    assert_eq!(method("latency").plan(&over_routes).trial_count(0).to_string(), "12 or more trials");
 }

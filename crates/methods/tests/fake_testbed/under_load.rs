@@ -70,7 +70,7 @@ impl Testbed for Tester {
         self.inner.ceiling(pattern)
     }
 
-    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+    fn progress(&mut self, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

@@ -47,7 +47,7 @@ impl Testbed for Stopped {
         self.0.ceiling(pattern)
     }
 
-    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+    fn progress(&mut self, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

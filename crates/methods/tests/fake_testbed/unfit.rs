@@ -332,7 +332,7 @@ fn estimates_are_about_what_tests_take_and_a_quick_look_is_quick() {
         let before = taken(&bed);
         run(name, &mut bed, &[size("64 512 1518")]).1.unwrap_or_else(|e| panic!("{name}: {e}"));
         let real = taken(&bed) - before;
-        let estimate = method(name).estimate_known(&params(method(name), false, &[])).as_secs_f64();
+        let estimate = method(name).plan(&params(method(name), false, &[])).estimate(0).as_secs_f64();
         println!("{name}: {real:.1} s, estimate {estimate:.1} s");
         assert!(estimate > real * 0.6 && estimate < real * 2.5, "{name}: {real} {estimate}");
         all += estimate;

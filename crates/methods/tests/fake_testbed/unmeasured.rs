@@ -69,7 +69,7 @@ impl Testbed for Filtered {
         self.plain.ceiling(pattern)
     }
 
-    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+    fn progress(&mut self, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

@@ -58,7 +58,7 @@ impl Bench<'_> {
             }
             self.store_of(&contestants[part].name, own, result, attempt)?;
         }
-        self.observer.progress(&Progress::TrialEnded { spec, result: &whole, attempt });
+        self.ended(spec, &whole, attempt);
         ended?;
         if self.observer.stopped() {
             return Err(TestError::Interrupted);

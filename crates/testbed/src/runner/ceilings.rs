@@ -43,13 +43,14 @@ impl Runner<'_, '_, '_> {
         let stamped = self.backend_for(Arrivals::Stamped);
         let counted = self.backend_for(Arrivals::Counted);
         if !std::ptr::eq(counted, stamped) {
-            let params = ceiling_params(self.state.suite, |test| method(test).arrivals() == Arrivals::Counted);
+            let params =
+                ceiling_params(self.state.suite, |test| method(test).plan(&test.params).arrivals == Arrivals::Counted);
             if !params.is_empty() {
                 all.add(self.ceilings_with(counted, params, false)?);
             }
             // Ports of taps have one backend for all tests.
             let taps = self.state.suite.duts.iter().any(may_have_taps);
-            let stamps = |test: &TestConfig| method(test).arrivals() == Arrivals::Stamped;
+            let stamps = |test: &TestConfig| method(test).plan(&test.params).arrivals == Arrivals::Stamped;
             let params = ceiling_params(self.state.suite, |test| taps || stamps(test));
             all.add(self.ceilings_with(stamped, params, true)?);
         } else {
@@ -111,8 +112,8 @@ impl Runner<'_, '_, '_> {
             for params in params {
                 let title = tester_ceiling::TesterCeiling.spec().title;
                 let total = self.state.plan.iter().map(|(_, d)| *d).sum();
-                let test = tester_ceiling::TesterCeiling.estimate(&params);
-                setup.begin_test(&tester_ceiling::TesterCeiling, Left::new(total, test));
+                let test = tester_ceiling::TesterCeiling.plan(&params).estimate(0);
+                setup.begin_test(&tester_ceiling::TesterCeiling, &params, Left::new(total, test));
                 let left = setup.left.now();
                 let of = self.state.plan.len();
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
@@ -172,7 +173,7 @@ impl Runner<'_, '_, '_> {
 pub(super) fn ceiling_params(suite: &Suite, of: impl Fn(&TestConfig) -> bool) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
     let tests = suite.tests.iter().filter(|test| of(test));
-    let patterns = tests.flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
+    let patterns = tests.flat_map(|test| method(test).plan(&test.params).patterns).map(|p| p.on_loop());
     for Pattern { size, families, mix, direction, labels, extensions, .. } in patterns {
         let extensions = (!extensions.is_empty()).then_some(extensions);
         let share = mix.as_ref().map(|mix| Percent(mix.percent(Family::Ipv6)));

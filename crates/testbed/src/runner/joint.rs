@@ -218,7 +218,7 @@ impl Runner<'_, '_, '_> {
             let test = &suite.tests[index];
             self.state.number += 1;
             let (method, title) = (method(test), title(test));
-            setup.begin_test(method, Left { since: Instant::now(), ..left });
+            setup.begin_test(method, &test.params, Left { since: Instant::now(), ..left });
             let (left, of) = (setup.left.now(), self.state.plan.len());
             let number = self.state.number;
             setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });

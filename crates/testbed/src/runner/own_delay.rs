@@ -28,7 +28,7 @@ pub(super) fn measure(
     let mut found = OwnDelays::new();
     let Some(first) = tests.first() else { return (found, None, false) };
     let begun = Instant::now();
-    let test = tests.iter().map(|test| PingDelay.estimate(&test.params)).sum();
+    let test = tests.iter().map(|test| PingDelay.plan(&test.params).estimate(0)).sum();
     setup.begin_own(ping_delay::OWN, Left { since: begun, ..Left::new(after, test) });
     let (left, of) = (setup.left.now(), suite.duts.len() * suite.tests.len());
     setup.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });

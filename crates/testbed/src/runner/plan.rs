@@ -17,7 +17,9 @@ use std::time::Duration;
 /// Families that any test of the suite uses.
 pub(super) fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
-    all.extend(suite.tests.iter().flat_map(|t| method(t).patterns(&t.params)).flat_map(|pattern| pattern.families));
+    all.extend(
+        suite.tests.iter().flat_map(|t| method(t).plan(&t.params).patterns).flat_map(|pattern| pattern.families),
+    );
     // A test of sessions alone has those of all families.
     let of_sessions =
         |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
@@ -32,18 +34,16 @@ pub(super) fn families(suite: &Suite) -> Vec<Family> {
     if all.is_empty() { vec![Family::Ipv4] } else { all }
 }
 
-/// How long each test of a suite takes on one DUT, in order, estimated from its parameters, and how many trials it has; `None` where that is
-/// not known.
-pub fn estimates(suite: &Suite) -> Vec<(Duration, Option<TrialCount>)> {
+/// How long each test of a suite takes on one DUT, in order, estimated from its parameters, and how many trials it has.
+pub fn estimates(suite: &Suite) -> Vec<(Duration, TrialCount)> {
     let mut known: BTreeSet<PatternKey> = BTreeSet::new();
     let mut tests = Vec::new();
     for test in &suite.tests {
-        let (method, params) = (method(test), &test.params);
+        let plan = method(test).plan(&test.params);
         // A test searches the throughput that it needs, unless an earlier one has found it.
-        let searches = method.searched(params).iter().filter(|pattern| known.insert(pattern.key())).count();
-        let time = if searches == 0 { method.estimate_known(params) } else { method.estimate(params) };
-        let time = time + Duration::from_secs_f64(routed::estimate_s(params));
-        tests.push((time, method.trials(params, searches)));
+        let searches = plan.searched.iter().filter(|pattern| known.insert(pattern.key())).count();
+        let time = plan.estimate(searches) + Duration::from_secs_f64(routed::estimate_s(&test.params));
+        tests.push((time, plan.trial_count(searches)));
     }
     tests
 }

@@ -12,7 +12,7 @@ pub(super) fn started(
     environment: Environment,
     unwatched: bool,
 ) -> Started {
-    let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
+    let of_test = |t: &TestConfig| (method(t).spec().title, method(t).plan(&t.params).deviations);
     let mut deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
     if unwatched {
         deviations.push("trials are kept although the host was busy (--busy-host)".into());

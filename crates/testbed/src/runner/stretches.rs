@@ -71,7 +71,8 @@ impl Runner<'_, '_, '_> {
     fn stretches(&self) -> Vec<(&'static Backend, Range<usize>)> {
         let mut found: Vec<(&'static Backend, Range<usize>)> = Vec::new();
         for (index, test) in self.state.turn.tests.iter().enumerate() {
-            let backend = self.backend_for(method(&self.state.suite.tests[*test]).arrivals());
+            let test = &self.state.suite.tests[*test];
+            let backend = self.backend_for(method(test).plan(&test.params).arrivals);
             match found.last_mut() {
                 Some((last, tests)) if std::ptr::eq(*last, backend) => tests.end = index + 1,
                 _ => found.push((backend, index..index + 1)),

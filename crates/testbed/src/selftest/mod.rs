@@ -212,7 +212,7 @@ impl Runner<'_> {
     /// Time that the steps from `from` on take for one backend.
     fn estimate(&self, from: usize) -> Duration {
         let one = |step: &Step| match step {
-            Step::Loop(method) => method.estimate(&self.params(*method)),
+            Step::Loop(method) => method.plan(&self.params(*method)).estimate(0),
             Step::Clock => clock::DURATION,
             Step::Counters => counters::estimate(),
         };
@@ -299,7 +299,9 @@ impl Runner<'_> {
             }
             let left = Left { since: Instant::now(), ..lefts[at] };
             match step {
-                Step::Loop(method) if step.name() == tester_ceiling::NAME => setup.begin_test(*method, left),
+                Step::Loop(method) if step.name() == tester_ceiling::NAME => {
+                    setup.begin_test(*method, &params[at], left);
+                }
                 _ => setup.begin_own(step.name(), left),
             }
             let progress = Progress::Test {

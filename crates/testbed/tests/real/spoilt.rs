@@ -277,7 +277,9 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
     let rig = Rig::new(Ports::One { ports, clock }, &hosts);
     let outcome = {
         let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
-        bed.begin_test(drophammer_methods::find("throughput").unwrap(), bed.left);
+        let method = drophammer_methods::find("throughput").unwrap();
+        let params = drophammer_suite::defaults(method.spec().params, drophammer_model::suite::Profile::Quick);
+        bed.begin_test(method, &params, bed.left);
         bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
         let direction = Direction::Bidirectional;

@@ -147,7 +147,9 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
         let stopping = case.stopped.then(|| scope.spawn(move || stop_when_told(&told, pid)));
         {
             let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
-            bed.begin_test(drophammer_methods::find("throughput").unwrap(), bed.left);
+            let method = drophammer_methods::find("throughput").unwrap();
+            let params = drophammer_suite::defaults(method.spec().params, drophammer_model::suite::Profile::Quick);
+            bed.begin_test(method, &params, bed.left);
             bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
             let size = "64".parse().map_err(|e| format!("{e:?}"))?;
             let pattern = Pattern {

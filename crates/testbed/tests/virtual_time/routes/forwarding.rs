@@ -160,7 +160,7 @@ impl Testbed for Failing<'_, '_> {
         self.bed.known()
     }
 
-    fn progress(&mut self, _: &str, _: u32, _: u32) {}
+    fn progress(&mut self, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

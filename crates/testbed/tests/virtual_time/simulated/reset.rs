@@ -201,7 +201,9 @@ fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSe
     let mut user = User { clock: clock.clone(), stops_at: stops_at.clone() };
     let mut device = Slow { device: parts.device, clock, time: slow };
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut user);
-    bed.begin_test(drophammer_methods::find("reset").unwrap(), bed.left);
+    let method = drophammer_methods::find("reset").unwrap();
+    let params = drophammer_suite::defaults(method.spec().params, drophammer_model::suite::Profile::Quick);
+    bed.begin_test(method, &params, bed.left);
     for _ in 0..100 {
         if bed.rig().unresolved().is_some() {
             bed.settle(Duration::from_millis(20)).unwrap();

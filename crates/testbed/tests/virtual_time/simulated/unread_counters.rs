@@ -109,7 +109,9 @@ fn counters_that_cannot_be_read_fail_one_test_and_not_those_after_it() {
 }
 
 fn fails_one_trial(bed: &mut TestSetup<'_>, unread: Unread) {
-    bed.begin_test(drophammer_methods::find("throughput").unwrap(), bed.left);
+    let method = drophammer_methods::find("throughput").unwrap();
+    let params = drophammer_suite::defaults(method.spec().params, drophammer_model::suite::Profile::Quick);
+    bed.begin_test(method, &params, bed.left);
     for _ in 0..100 {
         if bed.rig().unresolved().is_some() {
             bed.settle(Duration::from_millis(20)).unwrap();

@@ -1,0 +1,92 @@
+//! Latencies of several routers at one load, in the same instants.
+
+use super::sample::geometric_mean;
+use super::turns::by_turns;
+use super::{DELAY_AT, LATENCY, Size};
+use crate::kit::prelude::*;
+
+columns! {
+    /// Latency of one frame size on one router at the load `delay_at`.
+    pub(super) struct DelayRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        load_pps: f64 = "Load" ["fps"],
+        median_us: f64 = "Median latency" ["µs"],
+        p99_us: Option<f64> = "99 % latency" ["µs"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        trials: u64 = "Trials",
+    }
+}
+
+pub(super) const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
+
+impl Size<'_> {
+    /// The latencies at the load `delay_at`, if the suite asks for them.
+    pub(super) fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
+        let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
+        let results = match self.trials(bed, "delay, head to head", |spec| by_turns(&mut spec.flows, rate)) {
+            // The rates are known without it.
+            Err(TestError::Unfit(why)) => {
+                let text = format!(
+                    "no latency at {rate}: the tester could not offer this load to all routers ({})",
+                    why.join("; ")
+                );
+                for outcome in outcomes.iter_mut() {
+                    note_of(outcome, self.pattern, text.clone());
+                    outcome.ranks.push(self.latency(rate, None).beyond(text.clone()));
+                }
+                return Ok(());
+            }
+            other => other?,
+        };
+        for (dut, outcome) in outcomes.iter_mut().enumerate() {
+            let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
+            self.write_delay(outcome, rate, &own);
+        }
+        Ok(())
+    }
+
+    fn write_delay(&self, outcome: &mut Outcome, rate: FrameRate, results: &[&TrialResult]) {
+        let at = |percentile: f64| -> Option<Vec<f64>> {
+            let of = |result: &&TrialResult| {
+                let ns = result.groups.first()?.latency.percentile(percentile)?;
+                Some(ns as f64 / 1e3)
+            };
+            results.iter().map(of).collect()
+        };
+        let lost = results.iter().map(|result| result.lost()).sum();
+        let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
+        let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
+            let why = "no frame arrived in some trial";
+            outcome.ranks.push(self.latency(rate, None).because(why));
+            return;
+        };
+        let Some(median_us) = geometric_mean(&medians) else { return };
+        DELAYS.add(
+            outcome,
+            DelayRow {
+                frame_size: self.pattern.size.clone(),
+                protocol: self.pattern.protocol(),
+                load_pps: rate.pps(),
+                median_us,
+                p99_us: geometric_mean(&p99),
+                loss_percent: loss,
+                trials: results.len() as u64,
+            },
+            results.iter().map(|result| result.trial).collect::<Vec<_>>(),
+            [],
+        );
+        if loss.is_some_and(|percent| percent > 1.0) {
+            outcome.ranks.push(self.latency(rate, None).because("frames were lost, so it is that of full queues"));
+            return;
+        }
+        outcome.ranks.push(RankFigure { samples: medians, ..self.latency(rate, Some(median_us)) });
+    }
+
+    /// The figure at `rate` per port.
+    fn latency(&self, rate: FrameRate, median_us: Option<f64>) -> RankFigure {
+        let title = format!("Median latency side by side at {rate} per port, {}", self.pattern.size_text());
+        let figure = LATENCY.of(&[("size", &self.pattern.size)], title, median_us);
+        RankFigure { load_pps: Some(rate.pps()), ..figure }
+    }
+}

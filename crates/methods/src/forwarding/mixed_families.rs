@@ -1,0 +1,399 @@
+//! IPv4 and IPv6 in one stream (RFC 5180 section 5.3, and the test of a core router of 2004): rates, loss, order and latency of each
+//! family at several shares of IPv6, beside pure IPv4.
+
+use crate::kit::prelude::*;
+use drophammer_model::outcome::FPS_PER_PORT;
+use drophammer_model::trial::GroupCounts;
+
+/// The test.
+pub struct MixedFamilies;
+
+const FRAME_SIZES: Param<Vec<PacketSize>> =
+    Param::new("frame_sizes", "[imix]", "[imix]", "sizes of IPv4 frames with FCS, or mixes");
+const IPV6_FRAME_SIZE: Param<PacketSize> = Param::new(
+    "ipv6_frame_size",
+    "imix:7x84,4x532,1x1518",
+    "imix:7x84,4x532,1x1518",
+    "size of IPv6 frames or their mix; by default that of IPv4 with 20 bytes more, where there is room",
+);
+const IPV6_SHARES: Param<Vec<Percent>> = Param::new(
+    "ipv6_shares",
+    "[15]",
+    "[15, 10, 50, 90, 100]",
+    "shares of the frames that are IPv6, in %; pure IPv4 is always measured too",
+);
+const LATENCY_LOAD: Param<Percent> =
+    Param::new("latency_load", "98", "98", "load of the trials of latency and order, in % of the throughput");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+
+const THROUGHPUT: FigureSpec = FigureSpec::higher(
+    "mixed_{size}_{share}_throughput_pps",
+    FPS_PER_PORT,
+    "throughput with this share of IPv6, per sending port in fps",
+);
+const LOSS: FigureSpec = FigureSpec::lower_by_difference(
+    "mixed_{size}_{share}_loss_percent",
+    "%",
+    "loss at the highest load with this share of IPv6, in %",
+)
+.by(LEAST_LOSS_PERCENT);
+const MEAN_LATENCY: FigureSpec = FigureSpec::lower(
+    "mixed_{size}_{share}_latency_us",
+    "µs",
+    "mean latency of the slower family at `latency_load` with this share of IPv6, in µs",
+);
+
+static SPEC: TestSpec = TestSpec {
+    name: "mixed_families",
+    title: "IPv4 and IPv6 mixed",
+    summary: "rates, loss, order and latency of each IP version in one stream, beside pure IPv4",
+    source: "RFC 5180 section 5.3; core router test of 2004 (85 % IPv4, 15 % IPv6)",
+    params: params![
+        &[
+            FRAME_SIZES.spec(),
+            IPV6_FRAME_SIZE.spec(),
+            IPV6_SHARES.spec(),
+            DIRECTION.spec(),
+            LATENCY_LOAD.spec(),
+            TRIAL_DURATION.spec(),
+        ],
+        &SEARCH,
+    ],
+    figures: &[THROUGHPUT.shape(), LOSS.shape(), MEAN_LATENCY.shape()],
+    tables: &[RATES.shape(), FAMILIES.shape()],
+    needs: &[],
+};
+
+columns! {
+    /// One share of IPv6 at the highest load; rates are the sum over all ports.
+    struct RateRow {
+        frame_size: PacketSize = "IPv4 frame size",
+        ipv6_percent: f64 = "IPv6 share" ["%"],
+        throughput_pps: Option<f64> = "Throughput per port" ["fps"],
+        sent_pps: f64 = "Transmitted" ["fps"],
+        received_pps: f64 = "Received" ["fps"],
+        ipv6_sent_pps: f64 = "IPv6 transmitted" ["fps"],
+        ipv6_received_pps: f64 = "IPv6 received" ["fps"],
+        lost_pps: f64 = "Lost" ["fps"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        ipv4_loss_percent: Option<f64> = "IPv4 loss" ["%"],
+        ipv6_loss_percent: Option<f64> = "IPv6 loss" ["%"],
+        l2_percent: Option<f64> = "Received, layer 2" ["%"],
+        out_of_order: Option<u64> = "Out of order",
+        stray: u64 = "Stray",
+    }
+}
+
+columns! {
+    /// One family at one share of IPv6, at the load for latency.
+    struct FamilyRow {
+        frame_size: PacketSize = "IPv4 frame size",
+        ipv6_percent: f64 = "IPv6 share" ["%"],
+        family: String = "Family",
+        load_pps: f64 = "Load per port" ["fps"],
+        received: u64 = "Received",
+        lost: u64 = "Lost",
+        out_of_order: Option<u64> = "Out of order",
+        stray: u64 = "Stray",
+        corrupted: u64 = "Corrupted",
+        duplicated: u64 = "Duplicated",
+        min_us: Option<f64> = "Minimum" ["µs"],
+        mean_us: Option<f64> = "Mean" ["µs"],
+        p99_9_us: Option<f64> = "99.9 %" ["µs"],
+        max_us: Option<f64> = "Maximum" ["µs"],
+        mean_of_ipv4_percent: Option<f64> = "Mean, of pure IPv4" ["%"],
+    }
+}
+
+const RATES: TableSpec<RateRow> = TableSpec::new("mixed_families", "Rates of mixed traffic at the highest load");
+const FAMILIES: TableSpec<FamilyRow> = TableSpec::new("mixed_families_latency", "Latency and order by family");
+const LATENCY: PlotSpec = PlotSpec {
+    key: "mixed_families_latency",
+    title: "Mean latency by share of IPv6",
+    kind: PlotKind::Line,
+    x: "share of IPv6, %",
+    y: "latency, µs",
+    log_y: false,
+};
+
+/// Loads that differ by no more than this share are comparable.
+const SAME_LOAD: f64 = 0.05;
+
+/// For each size, pure IPv4 first, then each share.
+fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
+    let shares: Vec<f64> =
+        std::iter::once(0.0).chain(IPV6_SHARES.get(params).into_iter().map(|share| share.0)).collect();
+    let ipv6_size = IPV6_FRAME_SIZE.get(params);
+    let of_size = |size: PacketSize| {
+        shares.clone().into_iter().map({
+            let ipv6_size = ipv6_size.clone();
+            move |share| {
+                let pattern = Pattern {
+                    size: size.clone(),
+                    families: vec![Family::Ipv4],
+                    mix: None,
+                    direction: DIRECTION.get(params),
+                    distribution: Distribution::NonMeshed,
+                    routes: 0,
+                    labels: None,
+                    extensions: Vec::new(),
+                    modifier: Default::default(),
+                    drain_s: DRAIN.seconds(params),
+                };
+                (share, pattern.mixed(share, Some(ipv6_size.clone())))
+            }
+        })
+    };
+    FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
+}
+
+impl Method for MixedFamilies {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn plan(&self, params: &Params) -> Plan {
+        Plan::of(params, patterns(params).into_iter().map(|(_, pattern)| pattern).collect())
+            .searching()
+            .trials(2, TRIAL_DURATION.seconds(params), 0.5)
+            .deviating(shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24"))
+            .deviating(goal_deviations(params))
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        RATES.begin(outcome);
+        FAMILIES.begin(outcome);
+        LATENCY.begin(outcome);
+        note(
+            outcome,
+            format!(
+                "IPv6 frames have sizes of their own ({}). \"Received, layer 2\" is the share of the transmitted octets, FCS included, \
+                 that arrived. Frames are out of order within their flow (RFC 4737).",
+                IPV6_FRAME_SIZE.get(params)
+            ),
+        );
+        let (shares, patterns): (Vec<f64>, Vec<Pattern>) = patterns(params).into_iter().unzip();
+        let sizes = FRAME_SIZES.get(params);
+        let each = patterns.len() / sizes.len().max(1);
+        let mut pure = None;
+        for_each_pattern(bed, patterns, outcome, |bed, pattern, outcome, index| {
+            let (share, size) = (shares[index as usize], &sizes[index as usize / each.max(1)]);
+            if share == 0.0 {
+                pure = None;
+            }
+            let (throughput, missing) = match known_throughput(bed, pattern, params, outcome) {
+                Ok(found) => (found, None),
+                // The trial at the highest load needs no throughput.
+                Err(error @ (TestError::NotApplicable(_) | TestError::Unfit(_))) => (None, Some(error)),
+                Err(other) => return Err(other),
+            };
+            let bound = throughput.and_then(|_| known_bound(bed, pattern));
+            // The next trial may end the test, and the throughput is known before it.
+            rank_throughput(outcome, (size, share), throughput, bound, missing.as_ref());
+            bed.progress(&format!("highest load, {}", pattern.size_text()));
+            let highest = pattern.limits(bed).max.pps();
+            let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
+            let result = trial(bed, pattern, params, "highest load", highest)?;
+            rates(outcome, pattern, (size, share), (throughput, bound), &result, missing.as_ref());
+            rank_loss(outcome, (size, share), &result, highest);
+            bed.settle(PAUSE.get(params))?;
+            let Some(throughput) = throughput else {
+                return match missing {
+                    // A share without two of its results because of the tester is not finished.
+                    Some(unfit @ TestError::Unfit(_)) => Err(unfit),
+                    Some(why) => {
+                        note_of(outcome, pattern, format!("no throughput and no latency: {why}"));
+                        Ok(())
+                    }
+                    None => {
+                        note_of(outcome, pattern, "no latency, as no load is forwarded without loss");
+                        Ok(())
+                    }
+                };
+            };
+            bed.progress(&format!("latency, {}", pattern.size_text()));
+            let load = throughput.scaled(LATENCY_LOAD.get(params).0 / 100.0);
+            let result = trial(bed, pattern, params, "latency", load)?;
+            let mean = latency(outcome, (size, share), load, &result, pure);
+            if share == 0.0 {
+                pure = mean.map(|us| (load, us));
+            }
+            bed.settle(PAUSE.get(params))
+        })
+    }
+}
+
+fn trial(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    what: &str,
+    rate: FrameRate,
+) -> Result<TrialResult, TestError> {
+    let purpose = format!("mixed families {}: {what}, {:.0} fps per port", pattern.size_text(), rate.pps());
+    let load = Load::Constant { rate_pps: rate.pps() };
+    let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+    bed.trial(&spec)
+}
+
+fn of_family(result: &TrialResult, family: Family) -> Option<&GroupCounts> {
+    result.groups.iter().find(|group| group.group == family.to_string())
+}
+
+fn loss_of(result: &TrialResult, family: Family) -> Option<f64> {
+    of_family(result, family).and_then(|group| percent_of(group.lost, group.offered))
+}
+
+fn rates(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    (size, share): (&PacketSize, f64),
+    (throughput, bound): (Option<FrameRate>, Option<LowerBound>),
+    result: &TrialResult,
+    missing: Option<&TestError>,
+) {
+    // All rates refer to the time in which frames were sent: lost frames are those sent and not received.
+    let per_second = |frames: u64| frames as f64 / result.sending_s;
+    let count = |family: Family, of: fn(&GroupCounts) -> u64| of_family(result, family).map_or(0, of);
+    let sent_bytes: f64 = [Family::Ipv4, Family::Ipv6]
+        .into_iter()
+        .map(|family| {
+            let bytes = pattern.size_of(family).mean_frame_bytes(family == Family::Ipv6);
+            count(family, |group| group.offered) as f64 * bytes
+        })
+        .sum();
+    let received_bytes: u64 = result.groups.iter().map(|group| group.received_bytes).sum();
+    let lossless = result.lost() == 0;
+    let row = RateRow {
+        frame_size: size.clone(),
+        ipv6_percent: share,
+        throughput_pps: throughput.map(FrameRate::pps),
+        sent_pps: per_second(result.offered()),
+        received_pps: per_second(result.received()),
+        ipv6_sent_pps: per_second(count(Family::Ipv6, |group| group.offered)),
+        ipv6_received_pps: per_second(count(Family::Ipv6, |group| group.received)),
+        lost_pps: per_second(result.lost()),
+        loss_percent: percent_of(result.lost(), result.offered()),
+        ipv4_loss_percent: loss_of(result, Family::Ipv4),
+        ipv6_loss_percent: loss_of(result, Family::Ipv6),
+        // If the last round of a mix was cut off, the mean size of the sent frames is off by less than one round.
+        l2_percent: if lossless {
+            Some(100.0)
+        } else {
+            (sent_bytes > 0.0).then(|| received_bytes as f64 / sent_bytes * 100.0)
+        },
+        out_of_order: result.groups.iter().map(GroupCounts::known_reordered).sum(),
+        stray: result.sum(|group| group.stray),
+    };
+    let unknown = missing.map(|why| format!("throughput unknown: {why}"));
+    RATES.add(outcome, row, [result.trial], unknown.into_iter().chain(bound.map(|bound| bound.to_string())));
+}
+
+fn rank_throughput(
+    outcome: &mut Outcome,
+    (size, share): (&PacketSize, f64),
+    throughput: Option<FrameRate>,
+    bound: Option<LowerBound>,
+    missing: Option<&TestError>,
+) {
+    let title = format!("Throughput with {share} % IPv6, {size}");
+    let figure =
+        THROUGHPUT.of(&[("size", size), ("share", &share)], title, Some(throughput.map_or(0.0, FrameRate::pps)));
+    let capped = bound == Some(LowerBound::MaxLoad);
+    outcome.ranks.push(match missing {
+        None => RankFigure { tester_limited: bound.is_some() && !capped, capped, ..figure },
+        Some(TestError::Unfit(why)) => figure.spoilt(why.join("; ")),
+        Some(why) => figure.beyond(why.to_string()),
+    });
+}
+
+fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
+    let title = format!("Loss at the highest load with {share} % IPv6, {size}");
+    let loss = loss_percent(std::slice::from_ref(result));
+    let figure = LOSS.of(&[("size", size), ("share", &share)], title, loss);
+    outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
+}
+
+/// Returns the mean latency of the slower family in µs; none if too many frames were lost. `pure` is the latency of
+/// pure IPv4, with its load.
+fn latency(
+    outcome: &mut Outcome,
+    (size, share): (&PacketSize, f64),
+    load: FrameRate,
+    result: &TrialResult,
+    pure: Option<(FrameRate, f64)>,
+) -> Option<f64> {
+    let us = |ns: u64| ns as f64 / 1e3;
+    // Latency at a different load is not comparable.
+    let pure_us = pure.filter(|(at, _)| (load.pps() / at.pps() - 1.0).abs() <= SAME_LOAD).map(|(_, us)| us);
+    let overloaded = is_overloaded(std::slice::from_ref(result));
+    let mut slowest: Option<f64> = None;
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let Some(group) = of_family(result, family) else { continue };
+        let times = Some(&group.latency).filter(|latency| latency.frames > 0);
+        let mean = times.map(|latency| latency.mean_ns / 1e3);
+        slowest = slowest.into_iter().chain(mean).max_by(f64::total_cmp);
+        let row = FamilyRow {
+            frame_size: size.clone(),
+            ipv6_percent: share,
+            family: family.to_string(),
+            load_pps: load.pps(),
+            received: group.received,
+            lost: group.lost,
+            out_of_order: group.known_reordered(),
+            stray: group.stray,
+            corrupted: group.corrupted,
+            duplicated: group.duplicated,
+            min_us: times.map(|latency| us(latency.min_ns)),
+            mean_us: mean,
+            p99_9_us: times.and_then(|latency| latency.percentile(99.9)).map(us),
+            max_us: times.map(|latency| us(latency.max_ns)),
+            mean_of_ipv4_percent: mean.filter(|_| !overloaded).zip(pure_us).map(|(mean, pure)| mean / pure * 100.0),
+        };
+        let lossy = (group.lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
+        FAMILIES.add(outcome, row, [result.trial], lossy);
+        if let Some(y) = mean {
+            let series = format!("{family}, {size}");
+            LATENCY.curve(outcome, &series, Point { x: share, y, trial: Some(result.trial), ..Point::default() });
+        }
+    }
+    let slowest = slowest.filter(|_| !overloaded);
+    let title = format!("Mean latency with {share} % IPv6, {size}");
+    let figure = MEAN_LATENCY.of(&[("size", size), ("share", &share)], title, slowest);
+    let figure = figure.because("frames were lost, so it is that of full queues");
+    outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
+    slowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::suite::Profile;
+
+    #[test]
+    fn an_order_that_is_not_known_is_not_shown_as_kept() {
+        let (_, pattern) = patterns(&drophammer_suite::defaults(SPEC.params, Profile::Quick)).remove(1);
+        let of_order = |order_unknown: u64| {
+            let group = |family: Family, order_unknown| GroupCounts {
+                group: family.to_string(),
+                offered: 1_000,
+                received: 1_000,
+                reordered: 3,
+                order_unknown,
+                ..GroupCounts::default()
+            };
+            let groups = vec![group(Family::Ipv4, 0), group(Family::Ipv6, order_unknown)];
+            let result = TrialResult { trial: 1, sending_s: 1.0, groups, senders: 1, ..TrialResult::default() };
+            let (mut outcome, rate) = (Outcome::default(), FrameRate(2_000.0));
+            rates(&mut outcome, &pattern, (&pattern.size, 15.0), (Some(rate), None), &result, None);
+            latency(&mut outcome, (&pattern.size, 15.0), rate, &result, None);
+            let of_all = RATES.rows(&outcome.tables).remove(0).out_of_order;
+            let of_families = FAMILIES.rows(&outcome.tables).into_iter().map(|row| row.out_of_order);
+            (of_all, of_families.collect::<Vec<Option<u64>>>())
+        };
+        assert_eq!(of_order(0), (Some(6), vec![Some(3), Some(3)]));
+        // The frames of a flow came to several queues of a port.
+        assert_eq!(of_order(1_000), (None, vec![Some(3), None]));
+    }
+}

@@ -1,0 +1,216 @@
+//! Parameters that several tests share, and their deviations from the RFCs.
+
+use crate::modifiers::{FILTER_CONDITIONS, MODIFIERS};
+use crate::route_traffic;
+use crate::routed::ROUTES;
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, LabelOperation};
+use drophammer_model::quantity::{FrameRate, show_duration};
+use drophammer_model::registry::ParamSpec;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::Family;
+use std::time::Duration;
+
+/// `frame_sizes`
+pub const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[64, 512, 1518]",
+    "[64, 128, 256, 512, 1024, 1280, 1518]",
+    "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
+);
+/// `families`
+pub const FAMILIES: Param<Vec<Family>> = Param::new(
+    "families",
+    "[ipv4]",
+    "[ipv4]",
+    "IP versions; with both, half of the frames each unless `ipv6_share` says otherwise (RFC 5180 section 5.3)",
+);
+/// `ipv6_share`
+pub const IPV6_SHARE: Param<Option<Percent>> =
+    Param::optional("ipv6_share", "share of the frames that are IPv6, in %, where `families` are both");
+/// `ipv6_frame_size`
+pub const IPV6_FRAME_SIZE: Param<Option<PacketSize>> = Param::optional(
+    "ipv6_frame_size",
+    "size of IPv6 frames or their mix, where `families` are both; without it that of IPv4 frames",
+);
+/// `direction`
+pub const DIRECTION: Param<Direction> = Param::new(
+    "direction",
+    "bidirectional",
+    "bidirectional",
+    "who sends: both ports of a pair at the same rate, or the first (RFC 2544 section 14)",
+);
+/// `distribution`
+pub const DISTRIBUTION: Param<Distribution> = Param::new(
+    "distribution",
+    "non_meshed",
+    "non_meshed",
+    "between which ports frames go: those of pairs (the first and the second), those of crossed pairs (the first and the first of the second half), or every port and every other one (RFC 2285 section 3.3)",
+);
+/// `ipv6_extensions`
+pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
+    "ipv6_extensions",
+    "extension headers of IPv6 packets, in the order of RFC 8200 section 4.1, within the frame size",
+);
+/// `labels`
+pub const LABELS: Param<Option<LabelOperation>> = Param::optional(
+    "labels",
+    "frames carry MPLS labels, with which the router does this by the entries `labels` of the receiving ports (RFC 5695); without it there are none",
+);
+/// `label_stack`
+pub const LABEL_STACK: Param<u32> = Param::new(
+    "label_stack",
+    "1",
+    "1",
+    "labels of each frame, 1 to 8, where `labels` is given; they come on top of the frame size",
+);
+/// `goal`
+pub const GOAL: Param<Goal> =
+    Param::new("goal", "quick", "rfc2544", "search goal for the throughput (RFC 9971 section 4.6)");
+/// `final_trial_duration`
+pub const FINAL_TRIAL: Param<Option<Duration>> =
+    Param::optional("final_trial_duration", "instead of the goal's final trial duration (RFC 2544 section 24: 60 s)");
+/// `width`
+pub const WIDTH: Param<Option<Percent>> = Param::optional(
+    "width",
+    "instead of the goal's width: distance of upper and lower bound as a share of the upper (RFC 9971)",
+);
+/// `max_load`
+pub const MAX_LOAD: Param<Option<FrameRate>> = Param::optional(
+    "max_load",
+    "highest load per sending port that is tried, if below line rate and the tester's ceiling",
+);
+/// `search_duration_max`
+pub const SEARCH_MAX: Param<Duration> = Param::new(
+    "search_duration_max",
+    "20 s",
+    "2 h",
+    "trial time after which a search ends with what it knows, per frame size",
+);
+/// `pause`
+pub const PAUSE: Param<Duration> =
+    Param::new("pause", "50 ms", "5 s", "time for the router to restabilise after a trial (RFC 2544 section 23 e)");
+/// `drain`
+pub const DRAIN: Param<Duration> = Param::new(
+    "drain",
+    "200 ms",
+    "2 s",
+    "wait for late frames after the last one was sent; ends when all are back, and goes on while frames arrive, up to 2 s (RFC 2544 section 23 d)",
+);
+/// Wait for late frames in seconds that RFC 2544 section 23 d asks for.
+const RFC_DRAIN_S: f64 = 2.0;
+
+drophammer_model::choice! {
+    /// Search goals for the throughput (RFC 9971 section 4.6).
+    pub enum Goal {
+        /// [`SearchGoal::quick`](crate::mlrsearch::SearchGoal::quick)
+        Quick = "quick",
+        /// [`SearchGoal::ci_quick`](crate::mlrsearch::SearchGoal::ci_quick)
+        CiQuick = "ci-quick",
+        /// [`SearchGoal::rfc2544`](crate::mlrsearch::SearchGoal::rfc2544)
+        Rfc2544 = "rfc2544",
+        /// [`SearchGoal::tst009`](crate::mlrsearch::SearchGoal::tst009)
+        Tst009 = "tst009",
+        /// [`SearchGoal::csit_ndr`](crate::mlrsearch::SearchGoal::csit_ndr), with the partial drop rate beside it
+        Csit = "csit",
+    }
+}
+
+/// Parameters of the traffic, in tests by frame size.
+pub const TRAFFIC: [ParamSpec; 7] = [
+    FRAME_SIZES.spec(),
+    FAMILIES.spec(),
+    IPV6_SHARE.spec(),
+    IPV6_FRAME_SIZE.spec(),
+    DIRECTION.spec(),
+    DISTRIBUTION.spec(),
+    ROUTES.spec().needing(route_traffic::NEEDS),
+];
+/// Parameters of tests whose frames may carry labels.
+pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
+/// The modifiers of RFC 2544 section 11, in tests that support them.
+pub const MODIFIED: [ParamSpec; 2] = [MODIFIERS.spec(), FILTER_CONDITIONS.spec()];
+/// Parameters of the pause after each trial.
+pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
+/// Parameters of a test that needs to know the throughput.
+pub const SEARCH: [ParamSpec; 7] =
+    [GOAL.spec(), FINAL_TRIAL.spec(), WIDTH.spec(), MAX_LOAD.spec(), SEARCH_MAX.spec(), PAUSE.spec(), DRAIN.spec()];
+
+/// Several lists of parameters as one: `params![&TRAFFIC, &[STEP.spec()], &AFTER_TRIAL]`.
+macro_rules! params {
+    ($($list:expr),+ $(,)?) => {{
+        const LISTS: &[&[drophammer_model::registry::ParamSpec]] = &[$($list),+];
+        const ALL: [drophammer_model::registry::ParamSpec; $crate::parameters::length(LISTS)] =
+            $crate::parameters::joined(LISTS);
+        &ALL
+    }};
+}
+pub(crate) use params;
+
+/// Parameters in these lists.
+pub(crate) const fn length(lists: &[&[ParamSpec]]) -> usize {
+    let (mut length, mut list) = (0, 0);
+    while list < lists.len() {
+        length += lists[list].len();
+        list += 1;
+    }
+    length
+}
+
+/// Several lists of parameters as one; `N` is their total length.
+pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
+    let mut all = [lists[0][0]; N];
+    let (mut list, mut filled) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[filled] = lists[list][at];
+            (filled, at) = (filled + 1, at + 1);
+        }
+        list += 1;
+    }
+    all
+}
+
+/// A deviation if the duration is shorter than the RFC requires.
+pub fn shorter(params: &Params, of: &Param<Duration>, what: &str, rfc_s: f64, section: &str) -> Option<String> {
+    let (found, asked) = (of.get(params), Duration::from_secs_f64(rfc_s));
+    (found < asked)
+        .then(|| format!("{what} of {} instead of {} ({section})", show_duration(found), show_duration(asked)))
+}
+
+/// A deviation if the count is smaller than the RFC requires.
+pub fn fewer(params: &Params, of: &Param<u32>, what: &str, rfc: u32, section: &str) -> Option<String> {
+    let found = of.get(params);
+    (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
+}
+
+/// Deviations by frame sizes, pause and drain, which most tests have. The wording is the same for every test, so that a
+/// run can state each of them once.
+pub fn common_deviations(params: &Params) -> Vec<String> {
+    let few = (FRAME_SIZES.get(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
+    few.into_iter().chain(pause_deviations(params)).collect()
+}
+
+/// Deviations by pause and drain.
+pub fn pause_deviations(params: &Params) -> impl Iterator<Item = String> {
+    let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
+    let drain = shorter(params, &DRAIN, "wait for late frames", RFC_DRAIN_S, "RFC 2544 section 23 d");
+    pause.into_iter().chain(drain)
+}
+
+/// Time of a trial in addition to sending, drain and pause in seconds, for estimates: setting it up and reading the
+/// results.
+const TRIAL_OVERHEAD_S: f64 = 0.12;
+
+/// Time of `trials` trials in addition to sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses
+/// frames and waits for these until the drain time is over.
+pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
+    trials * PAUSE.seconds(params) + unpaused_s(params, trials, lossy)
+}
+
+/// [`beside_s`] of a test without pauses.
+pub fn unpaused_s(params: &Params, trials: f64, lossy: f64) -> f64 {
+    trials * (TRIAL_OVERHEAD_S + lossy * DRAIN.seconds(params))
+}

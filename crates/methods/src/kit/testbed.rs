@@ -1,0 +1,339 @@
+//! Interface between a test and the testbed.
+
+use crate::attempts::Attempts;
+use crate::modifiers::Applied;
+use crate::pattern::arrivals::Arrivals;
+use crate::ping_delay::OwnDelays;
+use crate::routed::Kept;
+use crate::routing::Routing;
+use crate::tester_ceiling::LoopOrder;
+use crate::trial::{Seen, Trial};
+use drophammer_model::Medium;
+use drophammer_model::beside::OtherTraffic;
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::filter::FilterList;
+use drophammer_model::outcome::{CAPPED, TESTER_LIMITED};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::router_interfaces::RouterInterface;
+use drophammer_model::suite::{Addressing, FecConfig, FlowConfig, LabelConfig};
+use drophammer_model::topology::{CoreLinkName, System};
+use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Duration;
+
+/// A tester port as a test sees it.
+#[derive(Clone, Debug)]
+pub struct PortView {
+    /// Name in the suite.
+    pub name: String,
+    /// Line speed, gross.
+    pub speed: Bandwidth,
+    /// Medium, which determines the overhead of each frame on the line.
+    pub medium: Medium,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// IPv4 addressing, if used.
+    pub ipv4: Option<Addressing>,
+    /// IPv6 addressing, if used.
+    pub ipv6: Option<Addressing>,
+    /// VLAN identifiers of each sub-interface, the outermost first.
+    pub vlans: Vec<Vec<u16>>,
+    /// Actions of the DUT on labels of frames that leave by this port.
+    pub labels: Vec<LabelConfig>,
+    /// Networks behind it to which the DUT pushes labels.
+    pub pushed: Vec<FecConfig>,
+    /// Bytes of the largest frame, FCS included, that it can send.
+    pub largest_frame: usize,
+    /// Destinations of frames to this port instead of the hosts of the network behind it; see [`Setting::Aim`].
+    pub routed: BTreeMap<Family, Targets>,
+}
+
+impl PortView {
+    /// Addressing of `family`.
+    pub fn addressing(&self, family: Family) -> Option<&Addressing> {
+        match family {
+            Family::Ipv4 => self.ipv4.as_ref(),
+            Family::Ipv6 => self.ipv6.as_ref(),
+        }
+    }
+}
+
+/// Highest loads per sending port that the tester could offer validly, by pattern, if it could not offer more. They
+/// apply to every DUT of the run, so that all are measured at the same load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HighestLoads {
+    /// For a constant load.
+    pub constant: BTreeMap<PatternKey, FrameRate>,
+    /// For a load that requests as much as the tester can offer.
+    pub maximum: BTreeMap<PatternKey, FrameRate>,
+}
+
+/// Why a throughput is only a lower bound: the router may forward more without loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LowerBound {
+    /// The suite allows no higher load (`max_load`).
+    MaxLoad,
+    /// The tester cannot offer much more.
+    Tester,
+    /// The search ended before its goal, because the tester was unfit or the time was over.
+    Unfinished,
+}
+
+impl std::fmt::Display for LowerBound {
+    /// The mark of a row whose figures it limits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LowerBound::MaxLoad => f.write_str(CAPPED),
+            LowerBound::Tester => f.write_str(TESTER_LIMITED),
+            LowerBound::Unfinished => write!(f, "{TESTER_LIMITED}: the search for the throughput ended early"),
+        }
+    }
+}
+
+/// Facts that one test found on this DUT and later ones use.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Throughput per sending port, by pattern; `None` if the search found none.
+    pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
+    /// The throughputs among them that are only lower bounds.
+    pub bounds: BTreeMap<PatternKey, LowerBound>,
+    /// Why a throughput search failed, by pattern: it is not repeated.
+    pub failed: BTreeMap<PatternKey, String>,
+    /// What the tester can offer.
+    pub highest: HighestLoads,
+    /// Tables of routes that the DUT still holds.
+    pub tables: Option<Kept>,
+    /// State of the pattern that is being measured.
+    pub ongoing: Ongoing,
+}
+
+/// What accompanies the trials of one pattern.
+#[derive(Clone, Debug, Default)]
+pub struct Ongoing {
+    /// Its modifier.
+    pub(crate) modifier: Option<Applied>,
+    /// What became of its frames.
+    pub(crate) arrivals: Option<Arrivals>,
+}
+
+/// One of several DUTs that are up at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contestant {
+    /// Its name.
+    pub name: String,
+    /// Its ports among [`Testbed::ports`].
+    pub ports: Range<PortIndex>,
+}
+
+/// What is known of the testbed before a test runs.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Ports of the tester, in order; at least two.
+    pub ports: Vec<PortView>,
+    /// The backend that moves frames through the ports.
+    pub backend: &'static str,
+    /// Flows that the suite describes.
+    pub flows: Vec<FlowConfig>,
+    /// The DUTs that are up, if there are several, in the order of the suite.
+    pub contestants: Vec<Contestant>,
+    /// The routers of the DUT if it consists of several: the ports of each, and the links between them.
+    pub system: Option<System>,
+    /// The tester's own ceilings by pattern, per sending port: what it sends *and* receives through a loop without DUT.
+    /// Those that were not or cannot be measured are left out.
+    pub ceilings: BTreeMap<PatternKey, FrameRate>,
+    /// Order of frames on a loop without DUT in this run, by pattern.
+    pub orders: BTreeMap<PatternKey, LoopOrder>,
+    /// The tester's own delay of pings and of test frames at a low load.
+    pub own_delays: OwnDelays,
+}
+
+/// What a test sets on the DUT or the testbed, instead of what an earlier call of the same kind has set. All of it is
+/// undone at the end of the test.
+#[derive(Clone, Copy, Debug)]
+pub enum Setting<'a> {
+    /// Packet filters of the DUT, recorded; an empty list removes them.
+    Filters(&'a [FilterList]),
+    /// Classes of service of the DUT, one list for each output port that needs classes, recorded; an empty list removes
+    /// them.
+    Classes(&'a [EgressClasses]),
+    /// Takes these links between routers of the DUT down, brings all others up, and records that. Returns when frames of
+    /// `families` from each port to each other one arrive by the ways of [`System::route`] (at least 99 of 100 frames).
+    CoreLinks {
+        /// The links.
+        down: &'a BTreeSet<CoreLinkName>,
+        /// Families of the test.
+        families: &'a [Family],
+    },
+    /// Aims frames of a family to this port at these routes behind it; `None`: at the hosts of the network behind it.
+    Aim {
+        /// The port.
+        port: PortIndex,
+        /// The family.
+        family: Family,
+        /// The routes.
+        at: Option<&'a Targets>,
+    },
+}
+
+/// The interface of tests to the testbed.
+pub trait Testbed {
+    /// What is known of it.
+    fn facts(&self) -> &Facts;
+
+    /// Ports of the tester, in order.
+    fn ports(&self) -> &[PortView] {
+        &self.facts().ports
+    }
+
+    /// Carries out attempt number `number` at the trial, from 1, and stores it with its verdict. It is not repeated if it
+    /// is spoilt, so that a test can undo its effect on the routing first; nor is a DUT that does not recover an error.
+    ///
+    /// # Errors
+    /// Those if the run cannot continue; [`TestError::NotApplicable`] for what this testbed or DUT does not support.
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError>;
+
+    /// Carries out the trial, and repeats it while it is spoilt ([`Attempts`](crate::attempts::Attempts)). The result is
+    /// valid.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`] if every attempt was invalid; those of [`Testbed::attempt`].
+    fn run(&mut self, trial: &Trial) -> Result<Seen, TestError> {
+        let mut attempts = Attempts::begin(self);
+        loop {
+            let seen = self.attempt(trial, attempts.number())?;
+            if attempts.passed(self, &seen.result)? {
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// [`Testbed::run`] of a load alone, with the modifier of the running pattern if it has one.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::run`].
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let result = match self.known().ongoing.modifier.take() {
+            None => self.run(&Trial::new(spec.clone()))?.result,
+            Some(mut modifier) => {
+                let result = modifier.trial(self, spec);
+                self.known().ongoing.modifier = Some(modifier);
+                result?
+            }
+        };
+        if let Some(arrivals) = &mut self.known().ongoing.arrivals {
+            arrivals.saw(spec, &result);
+        }
+        Ok(result)
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the testbed or the DUT does not support it, or has no links of these names;
+    /// [`TestError::Failed`] with the message of the DUT if it rejects it, or if it does not forward by the links that
+    /// are left in time.
+    fn set(&mut self, setting: Setting<'_>) -> Result<(), TestError> {
+        match setting {
+            Setting::Filters([]) | Setting::Classes([]) => Ok(()),
+            Setting::CoreLinks { down, .. } if down.is_empty() => Ok(()),
+            _ => Err(TestError::NotApplicable("this testbed has no DUT that can be set up".into())),
+        }
+    }
+
+    /// Counts received frames for `time`. Meanwhile no test frame is sent, and the emulated devices answer as always.
+    /// The kernel's count of the same time is returned as well where the ports are interfaces.
+    ///
+    /// # Errors
+    /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] if the testbed does not support
+    /// this.
+    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        let _ = time;
+        Err(TestError::NotApplicable("this testbed sees test frames only".into()))
+    }
+
+    /// Counters of the interfaces and tunnels of each router of a multi-router DUT since it was brought up (RFC 2863);
+    /// `None` if the routers do not show them.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if they cannot be read.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
+        Ok(None)
+    }
+
+    /// Processor time of each router of a multi-router DUT since it was brought up, in order; `None` if not known.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        None
+    }
+
+    /// Lets the DUT restabilise (RFC 2544 section 23 e).
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn settle(&mut self, time: Duration) -> Result<(), TestError>;
+
+    /// The emulated routers.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if there are none.
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        Err(TestError::NotApplicable("this testbed has no emulated routers; a suite gets them by `bgp: {}`".into()))
+    }
+
+    /// Seconds since the testbed came up, on the tester's clock; `None` if there is no clock.
+    fn now_s(&mut self) -> Option<f64> {
+        None
+    }
+
+    /// Resident memory of each of the DUT's daemons in bytes, by name; empty if it has none, or if they are not
+    /// visible.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Accounts for an attempt that the host spoilt and that `took` this long. Returns whether the run has time to repeat it.
+    fn may_repeat(&mut self, took: Duration) -> bool {
+        let _ = took;
+        true
+    }
+
+    /// Results of earlier tests on this DUT.
+    fn known(&mut self) -> &mut Known;
+
+    /// The tester's own ceiling for this pattern: [`Facts::ceilings`].
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.facts().ceilings.get(pattern).copied()
+    }
+
+    /// A step begins: shows the user what the test does, and how many of its planned trials are done. Call it only while nothing is
+    /// being timed: if several DUTs are up, the others may be measured before this returns, unless the test forbids that
+    /// ([`Plan::may_pause`](crate::Plan::may_pause)).
+    fn progress(&mut self, what: &str);
+
+    /// Writes a remark into the run.
+    fn note(&mut self, text: &str);
+}
+
+/// Reason why a test stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestError {
+    /// The user asked to stop.
+    #[error("stopped by the user")]
+    Interrupted,
+    /// The DUT died; with the cause, and the path of its log.
+    #[error("the device under test died: {0}")]
+    DutDied(String),
+    /// The tester spoilt every attempt at a trial, for these reasons.
+    #[error("the tester could not run this trial validly: {}", .0.join("; "))]
+    Unfit(Vec<String>),
+    /// The test cannot be done on this DUT or with these parameters.
+    #[error("not applicable: {0}")]
+    NotApplicable(String),
+    /// What was measured could not be stored.
+    #[error("cannot store results: {0}")]
+    Store(String),
+    /// The testbed failed.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -21,8 +21,9 @@ pub fn run(data: &[u8]) {
             }
             for test in &suite.tests {
                 let method = METHODS.iter().find(|m| m.spec().name == test.test).unwrap();
-                assert!(method.estimate(&test.params) >= Duration::ZERO);
-                method.deviations(&test.params);
+                let plan = method.plan(&test.params);
+                assert!(plan.estimate(plan.searched.len()) >= Duration::ZERO);
+                plan.trial_count(plan.searched.len());
                 test.params.to_json();
             }
         }

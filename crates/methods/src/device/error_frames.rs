@@ -111,18 +111,11 @@ struct Bed {
 
 impl Bed {
     fn new(bed: &dyn Testbed, params: &Params) -> Result<Bed, TestError> {
-        let pattern = Pattern {
-            size: PacketSize::Fixed(FrameSize::Frame(GOOD_SIZE)),
-            families: FAMILIES.get(params),
-            direction: Direction::Unidirectional,
-            mix: None,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: DRAIN.seconds(params),
-        };
+        let pattern = Pattern::one_way(
+            PacketSize::Fixed(FrameSize::Frame(GOOD_SIZE)),
+            FAMILIES.get(params),
+            DRAIN.seconds(params),
+        );
         let found = Bed {
             ports: bed.ports().to_vec(),
             pattern,

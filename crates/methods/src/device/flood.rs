@@ -106,16 +106,8 @@ struct Found {
 
 fn patterns(params: &Params) -> Vec<Pattern> {
     let pattern = |size| Pattern {
-        size,
-        families: FAMILIES.get(params),
-        mix: None,
         direction: DIRECTION.get(params),
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
+        ..Pattern::one_way(size, FAMILIES.get(params), DRAIN.seconds(params))
     };
     FRAME_SIZES.get(params).into_iter().map(pattern).collect()
 }

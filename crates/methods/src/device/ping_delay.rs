@@ -147,16 +147,8 @@ pub type OwnDelays = BTreeMap<(Family, u16), OwnDelay>;
 fn patterns(params: &Params) -> Vec<Pattern> {
     let of_size = |size: PacketSize| {
         FAMILIES.get(params).into_iter().map(move |family| Pattern {
-            size: size.clone(),
-            families: vec![family],
-            mix: None,
             direction: Direction::Bidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: DRAIN.seconds(params),
+            ..Pattern::one_way(size.clone(), vec![family], DRAIN.seconds(params))
         })
     };
     FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()

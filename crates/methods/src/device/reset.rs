@@ -275,18 +275,7 @@ fn one_reset(
 /// there advertises.
 fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind) -> Result<TrialSpec, TestError> {
     let family = setup.family;
-    let pattern = Pattern {
-        size: smallest(family),
-        families: vec![family],
-        mix: None,
-        direction: Direction::Unidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
-    };
+    let pattern = Pattern::one_way(smallest(family), vec![family], DRAIN.seconds(params));
     let purpose = format!("{} reset, {family}", kind.word());
     let load = Load::Constant { rate_pps: setup.rate.pps() };
     let mut spec = pattern.trial(bed.ports(), purpose, load, BEFORE_S + WINDOW.seconds(params))?;

@@ -146,19 +146,8 @@ impl Circle {
 
     /// The pattern under which the tester's ceiling is known.
     fn pattern(size: PacketSize) -> Pattern {
-        Pattern {
-            size,
-            families: vec![Family::Ipv4],
-            mix: None,
-            direction: Direction::Unidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            // Circulating packets are awaited by the counters instead.
-            drain_s: 0.0,
-        }
+        // The wait for circulating packets goes by the counters, not by time.
+        Pattern::one_way(size, vec![Family::Ipv4], 0.0)
     }
 
     /// A trial that injects at this rate. None of its packets may come back.

@@ -160,16 +160,9 @@ impl Method for ClassOfService {
             Some(_) => (Direction::Bidirectional, Distribution::FullyMeshed),
         };
         let of_size = |size| Pattern {
-            size,
-            families: FAMILIES.get(params),
-            mix: None,
             direction,
             distribution,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: DRAIN.seconds(params),
+            ..Pattern::one_way(size, FAMILIES.get(params), DRAIN.seconds(params))
         };
         let patterns = SIZES.get(params).into_iter().map(|size| of_size(size).shared_out(params));
         let classes = CLASSES.get(params);

@@ -173,16 +173,10 @@ fn must_fit(extensions: &[ExtensionHeader], size: &PacketSize) -> Result<(), Tes
 /// IPv6 packets of this size with these headers.
 fn pattern(size: PacketSize, extensions: Vec<ExtensionHeader>, params: &Params) -> Pattern {
     Pattern {
-        size,
-        families: vec![Family::Ipv6],
-        mix: None,
         direction: DIRECTION.get(params),
         distribution: DISTRIBUTION.get(params),
-        routes: 0,
-        labels: None,
         extensions,
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
+        ..Pattern::one_way(size, vec![Family::Ipv6], DRAIN.seconds(params))
     }
 }
 

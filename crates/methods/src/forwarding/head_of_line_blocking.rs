@@ -90,18 +90,7 @@ const TABLE: TableSpec<BlockRow> =
     TableSpec::new("head_of_line_blocking", "Congestion of one port, and what it does to another");
 
 fn patterns(params: &Params) -> Vec<Pattern> {
-    let pattern = |size| Pattern {
-        size,
-        families: FAMILIES.get(params),
-        mix: None,
-        direction: Direction::Unidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
-    };
+    let pattern = |size| Pattern::one_way(size, FAMILIES.get(params), DRAIN.seconds(params));
     FRAME_SIZES.get(params).into_iter().map(pattern).collect()
 }
 

@@ -130,16 +130,8 @@ fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
             let ipv6_size = ipv6_size.clone();
             move |share| {
                 let pattern = Pattern {
-                    size: size.clone(),
-                    families: vec![Family::Ipv4],
-                    mix: None,
                     direction: DIRECTION.get(params),
-                    distribution: Distribution::NonMeshed,
-                    routes: 0,
-                    labels: None,
-                    extensions: Vec::new(),
-                    modifier: Default::default(),
-                    drain_s: DRAIN.seconds(params),
+                    ..Pattern::one_way(size.clone(), vec![Family::Ipv4], DRAIN.seconds(params))
                 };
                 (share, pattern.mixed(share, Some(ipv6_size.clone())))
             }

@@ -206,16 +206,8 @@ impl Method for Soak {
 
 fn pattern(params: &Params) -> Pattern {
     Pattern {
-        size: SIZE.get(params),
-        families: FAMILIES.get(params),
-        mix: None,
         direction: DIRECTION.get(params),
-        distribution: Default::default(),
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
+        ..Pattern::one_way(SIZE.get(params), FAMILIES.get(params), DRAIN.seconds(params))
     }
 }
 

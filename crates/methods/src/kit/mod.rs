@@ -13,7 +13,7 @@ pub mod modifiers;
 pub mod parameters;
 pub mod pattern;
 pub mod plan;
-pub(crate) mod prelude;
+pub mod prelude;
 pub mod report;
 pub(crate) mod route_probe;
 pub mod route_spread;

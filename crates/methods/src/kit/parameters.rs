@@ -138,6 +138,7 @@ pub const SEARCH: [ParamSpec; 7] =
     [GOAL.spec(), FINAL_TRIAL.spec(), WIDTH.spec(), MAX_LOAD.spec(), SEARCH_MAX.spec(), PAUSE.spec(), DRAIN.spec()];
 
 /// Several lists of parameters as one: `params![&TRAFFIC, &[STEP.spec()], &AFTER_TRIAL]`.
+#[macro_export]
 macro_rules! params {
     ($($list:expr),+ $(,)?) => {{
         const LISTS: &[&[drophammer_model::registry::ParamSpec]] = &[$($list),+];
@@ -146,10 +147,10 @@ macro_rules! params {
         &ALL
     }};
 }
-pub(crate) use params;
+pub use crate::params;
 
 /// Parameters in these lists.
-pub(crate) const fn length(lists: &[&[ParamSpec]]) -> usize {
+pub const fn length(lists: &[&[ParamSpec]]) -> usize {
     let (mut length, mut list) = (0, 0);
     while list < lists.len() {
         length += lists[list].len();
@@ -159,7 +160,7 @@ pub(crate) const fn length(lists: &[&[ParamSpec]]) -> usize {
 }
 
 /// Several lists of parameters as one; `N` is their total length.
-pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
+pub const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
     let mut all = [lists[0][0]; N];
     let (mut list, mut filled) = (0, 0);
     while list < lists.len() {

@@ -95,19 +95,31 @@ pub fn labels(params: &Params) -> Option<Labels> {
 }
 
 impl Pattern {
+    /// Frames from the first port of each pair to the second one, to hosts, without labels, extension headers or a modifier.
+    pub fn one_way(size: PacketSize, families: Vec<Family>, drain_s: f64) -> Self {
+        Pattern {
+            size,
+            families,
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            extensions: Vec::new(),
+            modifier: Modifier::None,
+            drain_s,
+        }
+    }
+
     /// The pattern of `size` with the parameters `families`, `ipv6_share`, `ipv6_frame_size`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
         let pattern = Pattern {
-            size,
-            families: FAMILIES.get(params),
-            mix: None,
             direction: DIRECTION.get(params),
             distribution: DISTRIBUTION.find(params).unwrap_or_default(),
             routes: routed::routes(params),
             labels: labels(params),
             extensions: EXTENSIONS.find(params).flatten().unwrap_or_default(),
-            modifier: Modifier::None,
-            drain_s: DRAIN.seconds(params),
+            ..Pattern::one_way(size, FAMILIES.get(params), DRAIN.seconds(params))
         };
         pattern.shared_out(params)
     }

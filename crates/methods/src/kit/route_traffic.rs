@@ -228,17 +228,11 @@ fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
     let distribution = DISTRIBUTION.find(params).unwrap_or_default();
     let meshed = distribution == Distribution::FullyMeshed;
     Pattern {
-        mix: None,
-        size,
-        families: vec![family],
         direction: if meshed { Direction::Bidirectional } else { Direction::Unidirectional },
         distribution,
         // If there are routes, no hosts are needed.
         routes: if meshed { routed::routes(params) } else { 0 },
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: DRAIN.seconds(params),
+        ..Pattern::one_way(size, vec![family], DRAIN.seconds(params))
     }
 }
 

@@ -21,4 +21,5 @@ mod under_load;
 mod unfinished;
 mod unfit;
 mod unmeasured;
+mod write_a_test;
 mod wrong_frames;

@@ -284,18 +284,7 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
         let direction = Direction::Bidirectional;
         let (distribution, routes) = (Distribution::NonMeshed, 0);
-        let pattern = Pattern {
-            size,
-            families: families.to_vec(),
-            mix: None,
-            direction,
-            distribution,
-            routes,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: 0.3,
-        };
+        let pattern = Pattern { direction, distribution, routes, ..Pattern::one_way(size, families.to_vec(), 0.3) };
         let load = Load::Constant { rate_pps: case.rate_pps };
         let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
         fuse.frames.set(0);

@@ -152,18 +152,7 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             bed.begin_test(method, &params, bed.left);
             bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
             let size = "64".parse().map_err(|e| format!("{e:?}"))?;
-            let pattern = Pattern {
-                size,
-                families: families.to_vec(),
-                mix: None,
-                direction: Direction::Unidirectional,
-                distribution: Distribution::NonMeshed,
-                routes: 0,
-                labels: None,
-                extensions: Vec::new(),
-                modifier: Default::default(),
-                drain_s: 0.3,
-            };
+            let pattern = Pattern::one_way(size, families.to_vec(), 0.3);
             let load = Load::Constant { rate_pps: case.rate_pps };
             let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
             // The record reports a trial that other programs spoil.

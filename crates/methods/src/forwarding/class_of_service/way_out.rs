@@ -125,7 +125,6 @@ mod tests {
     use super::super::rows::{AS_WANTED, BINS, TABLE};
     use super::*;
     use drophammer_model::Bandwidth;
-    use drophammer_model::pattern::{Direction, Distribution};
     use drophammer_model::suite::Profile;
     use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
 
@@ -156,18 +155,7 @@ mod tests {
             senders: 1,
             ..TrialResult::default()
         };
-        let pattern = Pattern {
-            size: "64".parse().unwrap(),
-            families: vec![drophammer_model::trial::Family::Ipv4],
-            mix: None,
-            direction: Direction::Unidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: 0.1,
-        };
+        let pattern = Pattern::one_way("64".parse().unwrap(), vec![drophammer_model::trial::Family::Ipv4], 0.1);
         let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };
         let mut outcome = Outcome::default();
         let trial = Trial { percent: 150.0, first: true, result, bin_s: 1.0 / BINS as f64 };

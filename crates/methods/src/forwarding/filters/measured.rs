@@ -133,7 +133,6 @@ mod tests {
     use crate::pattern::{Limits, Pattern};
     use drophammer_model::filter::FilterDirection;
     use drophammer_model::outcome::{CAPPED, Outcome, RankFigure};
-    use drophammer_model::pattern::{Direction, Distribution};
     use drophammer_model::size::PacketSize;
     use drophammer_model::trial::Family;
 
@@ -166,18 +165,7 @@ mod tests {
     fn ranked(without: &Searched, with: &Searched) -> (Option<f64>, Vec<(String, bool)>) {
         let case = Case { conditions: 10, permit: Some(Position::Last), direction: FilterDirection::Ingress };
         let all = [Measured::of(None, without), Measured::of(Some(case), with)];
-        let pattern = Pattern {
-            size: "64".parse::<PacketSize>().unwrap(),
-            families: vec![Family::Ipv4],
-            mix: None,
-            direction: Direction::Unidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Default::default(),
-            drain_s: 0.1,
-        };
+        let pattern = Pattern::one_way("64".parse::<PacketSize>().unwrap(), vec![Family::Ipv4], 0.1);
         let mut outcome = Outcome::default();
         rank(&mut outcome, &pattern, &[case], &all, &Ok(()));
         // Latency and leaks were not measured, and are there with the reason.

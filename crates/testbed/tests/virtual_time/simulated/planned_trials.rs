@@ -31,7 +31,6 @@ fn as_planned(suite: &Suite) -> Vec<String> {
     for (at, (_, planned)) in estimates(suite).into_iter().enumerate() {
         let (test, found) = (tests[at], measured[at]);
         assert_eq!(test.status, TestStatus::Completed, "{}: {:?}", test.test, test.outcome.notes);
-        let planned = planned.unwrap_or_else(|| panic!("{} does not know its trials", test.test));
         let within = found >= planned.least && planned.most.is_none_or(|most| found <= most);
         // A search on this device may need fewer or more trials than on an ordinary router.
         let searched = planned.most.is_none() && planned.about > planned.least;

@@ -57,18 +57,7 @@ fn since(now: Truth, before: Truth) -> Truth {
 
 fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
     let size = size.parse().unwrap();
-    let pattern = Pattern {
-        size,
-        families: BOTH.to_vec(),
-        mix: None,
-        direction: Direction::Bidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: 2.0,
-    };
+    let pattern = Pattern { direction: Direction::Bidirectional, ..Pattern::one_way(size, BOTH.to_vec(), 2.0) };
     let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();
     spec.bin_s = Some(duration_s / 5.0);
     spec

@@ -117,18 +117,7 @@ fn fails_one_trial(bed: &mut TestSetup<'_>, unread: Unread) {
             bed.settle(Duration::from_millis(20)).unwrap();
         }
     }
-    let pattern = Pattern {
-        size: "64".parse().unwrap(),
-        families: vec![Family::Ipv4],
-        mix: None,
-        direction: Direction::Unidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-        drain_s: 0.3,
-    };
+    let pattern = Pattern::one_way("64".parse().unwrap(), vec![Family::Ipv4], 0.3);
     let load = Load::Constant { rate_pps: 1_000.0 };
     let spec = pattern.trial(bed.ports(), "a trial".into(), load, 0.1).unwrap();
     match bed.trial(&spec) {

@@ -129,13 +129,11 @@ fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Ri
         names.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
     }
     let clock = SystemClock::start();
-    let (mut ports, mut mtus) = (Vec::new(), Vec::new());
-    for name in &names {
-        let first = ports.len();
-        let opened = drophammer_rig::open(name, backend, queues, clock, None).map_err(Failure::environment)?;
-        ports.extend(opened);
-        let port = &mut ports[first];
-        if !port.has_carrier().map_err(Failure::environment)? {
+    let interfaces: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ports = drophammer_rig::open(&interfaces, backend, queues, clock, None).map_err(Failure::environment)?;
+    let mut mtus = Vec::new();
+    for (name, port) in names.iter().zip(ports.iter_mut().step_by(queues.max(1) as usize)) {
+        if !drophammer_port::has_carrier(port.as_mut()).map_err(Failure::environment)? {
             let text = format!(
                 "interface `{name}` has no carrier; plug the cable in, or set the other end of the virtual link up"
             );

@@ -6,7 +6,7 @@ use crate::output::{err, out};
 use crate::suite_file::with_registry;
 use drophammer_methods::METHODS;
 use drophammer_model::registry::ParamSpec;
-use drophammer_port::BACKENDS;
+use drophammer_port::backends;
 
 fn params(params: &[ParamSpec]) {
     for p in params {
@@ -56,7 +56,7 @@ pub fn list(what: Listing) -> Exit {
             }
         }
         Listing::Backends => {
-            for spec in BACKENDS {
+            for spec in backends() {
                 out!("{}\n    {}", spec.name, spec.summary);
             }
         }

@@ -29,7 +29,7 @@ pub fn run(args: &ListenArgs) -> Exit {
         Ok(backend) => backend,
         Err(exit) => return exit,
     };
-    let opened = drophammer_rig::open(&args.interface, backend, 1, SystemClock::start(), None);
+    let opened = drophammer_rig::open(&[&args.interface], backend, 1, SystemClock::start(), None);
     let heard = opened.and_then(|ports| hear(Listener::new(ports), args, &stop));
     match heard {
         Ok(0) => Exit::Good,

@@ -8,28 +8,36 @@
 
 mod stream;
 pub(crate) mod sys;
-mod unseen;
 
-use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
-use crate::device::{CardDrops, merges_queues};
+use crate::device::{CardDrops, merges_queues, number};
 use crate::netlink;
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
-use drophammer_model::quantity::Instant;
+use crate::{
+    BURST, Backend, Batch, Clock, Filled, LinkControl, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent,
+    one_by_one,
+};
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::{MacAddr, ethernet};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use stream::{Fate, Streams};
-use unseen::Unseen;
 
-/// This backend.
+/// Name and summary.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "af_packet",
     summary: "Linux packet sockets on any interface (veth, tap, Ethernet); needs CAP_NET_RAW or a user namespace",
+};
+
+/// This backend.
+pub const BACKEND: Backend = Backend {
+    spec: &SPEC,
+    usable: || Ok(()),
+    begin: |interfaces, queues, clock| one_by_one(interfaces, |name| AfPacket::open_queues(name, queues, clock)),
+    most_queues: MOST_QUEUES,
 };
 
 /// Smallest slot. An odd multiple of the cache line, so that the headers of neighbouring slots do not fall into the same
@@ -41,11 +49,116 @@ const RECEIVE_BUFFER: usize = 64 << 20;
 pub(crate) const MOST_QUEUES: u32 = 256;
 /// Requested send buffer.
 const SEND_BUFFER: usize = 8 << 20;
+/// The two clocks differ only by clock steps; a sample after this many bursts is enough to follow one.
+const SAMPLE_EVERY: u32 = 4_096;
+
+/// An interface to be opened, of the current network namespace.
+pub(crate) struct Interface<'a> {
+    pub name: &'a str,
+    pub index: i32,
+    pub driver: String,
+    pub mac: MacAddr,
+    pub mtu: u32,
+    /// Text of an error without permission, for what was not permitted.
+    forbidden: fn(&str) -> String,
+}
+
+impl<'a> Interface<'a> {
+    /// Finds an interface that is up.
+    pub fn find(name: &'a str, forbidden: fn(&str) -> String) -> Result<Interface<'a>, PortError> {
+        let index = sys::interface_index(name)
+            .map_err(|_| PortError::open(name, "there is no such interface; `ip link` lists them"))?;
+        let mut found = Interface { name, index, driver: driver(name), mac: MacAddr([0; 6]), mtu: 0, forbidden };
+        let socket = sys::packet_socket(0).map_err(found.explain("a packet socket"))?;
+        found.mac = MacAddr(sys::interface_mac(&socket, name).map_err(found.explain("hardware address"))?);
+        found.mtu = sys::interface_mtu(&socket, name).map_err(found.explain("MTU"))?;
+        if !sys::has_flags(&socket, name, libc::IFF_UP).map_err(found.explain("flags"))? {
+            return Err(PortError::open(name, format!("it is down; `ip link set {name} up`")));
+        }
+        Ok(found)
+    }
+
+    /// The error if `what` failed at this interface.
+    pub fn explain<'b>(&'b self, what: &'static str) -> impl Fn(io::Error) -> PortError + use<'a, 'b> {
+        move |e| PortError::open(self.name, explained(what, &e, self.forbidden))
+    }
+}
+
+/// The reason of an error of `what`: `forbidden` without permission.
+pub(crate) fn explained(what: &str, e: &io::Error, forbidden: fn(&str) -> String) -> String {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => forbidden(what),
+        _ => format!("{what}: {e}"),
+    }
+}
+
+fn forbidden(_: &str) -> String {
+    "not permitted; run as root, with CAP_NET_RAW, or where user namespaces are allowed".into()
+}
+
+/// A packet socket that receives, with slots for a burst.
+pub(crate) struct Receiver {
+    pub socket: OwnedFd,
+    /// Bytes of a slot.
+    pub slot: usize,
+    pub memory: Box<[u8]>,
+    headers: sys::Headers,
+    clock: SystemClock,
+    /// Wall clock minus steady clock at the last sample, the bursts received since, and how many of them are allowed.
+    wall_offset: i128,
+    offset_age: u32,
+    sample_every: u32,
+}
+
+impl Receiver {
+    /// Opens a socket on `interface` that samples the clocks after every `sample_every` bursts.
+    pub fn open(
+        interface: &Interface<'_>,
+        buffer: usize,
+        sample_every: u32,
+        clock: SystemClock,
+    ) -> io::Result<Receiver> {
+        let socket = sys::packet_socket(libc::ETH_P_ALL as u16)?;
+        sys::configure_receiver(&socket, interface.index, buffer)?;
+        sys::bind(&socket, interface.index, libc::ETH_P_ALL as u16)?;
+        let slot = slot_size(interface.mtu);
+        let mut memory = vec![0; BURST * slot].into_boxed_slice();
+        let headers = sys::Headers::to_receive(memory.as_mut_ptr(), slot);
+        let wall_offset = clock.wall_offset();
+        Ok(Receiver { socket, slot, memory, headers, clock, wall_offset, offset_age: 0, sample_every })
+    }
+
+    /// Samples the difference of the clocks.
+    fn sample_offset(&mut self) {
+        self.offset_age = 0;
+        self.wall_offset = self.clock.wall_offset();
+    }
+
+    /// Fills the slots behind those that `filled` describes, without waiting.
+    pub fn receive(&mut self, filled: &mut Vec<Filled>) -> io::Result<()> {
+        let from = filled.len();
+        let n = match self.headers.receive(&self.socket, from) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => return Ok(()),
+            received => received?,
+        };
+        self.offset_age += 1;
+        if self.offset_age >= self.sample_every {
+            self.sample_offset();
+        }
+        let now = self.clock.now();
+        for i in from..from + n {
+            let arrived = self.headers.received(i);
+            let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
+            filled.push(sys::whole(&arrived, &mut self.memory[i * self.slot..][..self.slot], at));
+        }
+        Ok(())
+    }
+}
 
 /// Link state shared by the queues of an interface.
 #[derive(Default)]
 struct Link {
-    /// True if it is down because one of the queues took it down.
+    /// True if one of the queues took the link down.
     unplugged: AtomicBool,
     /// Number of times that one of them took it down or up.
     switched: AtomicU32,
@@ -55,18 +168,12 @@ struct Link {
 pub struct AfPacket {
     info: PortInfo,
     sender: OwnedFd,
-    receiver: OwnedFd,
-    clock: SystemClock,
-    /// Wall clock minus steady clock at the last sample, and the bursts that were received since.
-    wall_offset: i128,
-    offset_age: u32,
+    receiver: Receiver,
     slots: Batch,
     send_headers: sys::Headers,
     /// Socket for runs of segments, where the link supports it.
     streams: Option<Streams>,
-    received: Vec<(usize, Instant)>,
-    receive_memory: Box<[u8]>,
-    receive_headers: sys::Headers,
+    received: Vec<Filled>,
     /// Frames dropped at the socket.
     receive_drops: u64,
     /// For a tap: frames dropped on the way to the socket.
@@ -88,8 +195,7 @@ impl AfPacket {
     /// # Errors
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege.
     pub fn open(interface: &str, clock: SystemClock) -> Result<AfPacket, PortError> {
-        let port = AfPacket::socket(interface, Queue::ONLY, Arc::default(), clock)?;
-        Ok(port.drained())
+        Ok(AfPacket::open_queues(interface, 1, clock)?.remove(0))
     }
 
     /// Opens `queues` queues of `interface`, at least one: the kernel spreads received frames over them by its own hash of
@@ -98,86 +204,60 @@ impl AfPacket {
     /// # Errors
     /// [`PortError::Open`] as with [`AfPacket::open`], and for more than 256 queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfPacket>, PortError> {
-        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
         let count = queues.max(1);
         if count > MOST_QUEUES {
-            return Err(fail(format!("{queues} queues; the backend af_packet opens up to {MOST_QUEUES}")));
+            let reason = format!("{queues} queues; the backend af_packet opens up to {MOST_QUEUES}");
+            return Err(PortError::open(interface, reason));
         }
+        let place = Interface::find(interface, forbidden)?;
         let link = Arc::new(Link::default());
-        let open = |index| AfPacket::socket(interface, Queue { index, count }, link.clone(), clock);
+        let open = |index| AfPacket::socket(&place, Queue { index, count }, link.clone(), clock);
         let ports = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         if count > 1 {
-            sys::spread(ports.iter().map(|port| &port.receiver)).map_err(|e| fail(format!("PACKET_FANOUT: {e}")))?;
+            sys::spread(ports.iter().map(|port| &port.receiver.socket)).map_err(place.explain("PACKET_FANOUT"))?;
         }
         Ok(ports.into_iter().map(AfPacket::drained).collect())
     }
 
     /// Opens the sockets of one port. Frames received before binding may still have to be dropped.
-    fn socket(interface: &str, queue: Queue, link: Arc<Link>, clock: SystemClock) -> Result<AfPacket, PortError> {
-        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
-        let index = sys::interface_index(interface)
-            .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
-        let explain = |what: &str, e: io::Error| {
-            if e.raw_os_error() == Some(libc::EPERM) {
-                fail("not permitted; run as root, with CAP_NET_RAW, or where user namespaces are allowed".into())
-            } else {
-                fail(format!("{what}: {e}"))
-            }
-        };
-        let sender = sys::packet_socket(0).map_err(|e| explain("socket", e))?;
-        let receiver = sys::packet_socket(libc::ETH_P_ALL as u16).map_err(|e| explain("socket", e))?;
-        let mac = sys::interface_mac(&sender, interface).map_err(|e| explain("hardware address", e))?;
-        let mtu = sys::interface_mtu(&sender, interface).map_err(|e| explain("MTU", e))?;
-        if !sys::interface_is_up(&sender, interface).map_err(|e| explain("flags", e))? {
-            return Err(fail(format!("it is down; `ip link set {interface} up`")));
-        }
-        let driver = driver(interface);
-        let discipline = netlink::has_discipline(index).map_err(|e| explain("queueing discipline", e))?;
+    fn socket(place: &Interface<'_>, queue: Queue, link: Arc<Link>, clock: SystemClock) -> Result<AfPacket, PortError> {
+        let Interface { name, index, ref driver, mac, mtu, .. } = *place;
+        let sender = sys::packet_socket(0).map_err(place.explain("a packet socket"))?;
+        let discipline = netlink::has_discipline(index).map_err(place.explain("queueing discipline"))?;
         // On veth the discipline is the input queue of the router behind it, if the link has one. If it is bypassed, the frames
         // of this socket share one queue of the ring. Otherwise the kernel spreads them over all queues by addresses and ports,
         // so that frames of one flow may overtake each other; only a port with as many queues takes that into account.
-        let input_queue = driver == "veth" && discipline && sys::transmit_queues(interface) <= queue.count;
-        sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
-        sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
-        sys::bind(&sender, index, 0).map_err(|e| explain("bind", e))?;
-        sys::bind(&receiver, index, libc::ETH_P_ALL as u16).map_err(|e| explain("bind", e))?;
+        let input_queue = driver == "veth" && discipline && sys::transmit_queues(name) <= queue.count;
+        sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(place.explain("socket options"))?;
+        sys::bind(&sender, index, 0).map_err(place.explain("bind"))?;
+        let receiver =
+            Receiver::open(place, RECEIVE_BUFFER, SAMPLE_EVERY, clock).map_err(place.explain("a packet socket"))?;
 
         let slot = slot_size(mtu);
-        let mut slots = Batch::new(BURST, slot);
-        let send_headers = sys::Headers::to_send(slots.base(), slot);
-        let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
-        let receive_headers = sys::Headers::to_receive(receive_memory.as_mut_ptr(), slot);
+        let slots = Batch::new(BURST, slot);
+        let send_headers = sys::Headers::to_send(slots.start(), slot);
         // On other devices frames may overtake each other, because single ones bypass the queueing discipline.
-        let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
+        let streams = (driver == "veth").then(|| Streams::open(name, index, SEND_BUFFER)).flatten();
         // On veth the other end counts the frames that this one refuses. With several queues, several sockets share the
         // received frames.
-        let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(interface)).flatten();
+        let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(name)).flatten();
         Ok(AfPacket {
             info: PortInfo {
-                interface: interface.to_owned(),
                 queue,
-                backend: SPEC.name,
                 refusal_is_device_loss: matches!(driver.as_str(), "veth" | "tun"),
                 // The kernel spreads frames over the sockets by its own hash, so each gets frames of every receive queue.
-                merges_queues: merges_queues(interface, 1),
-                driver,
-                mac: MacAddr(mac),
-                mtu,
+                merges_queues: merges_queues(name, 1),
+                ..PortInfo::new(name, &SPEC, driver, mac, mtu)
             },
             sender,
             receiver,
-            wall_offset: clock.wall_offset(),
-            offset_age: 0,
-            clock,
             slots,
             send_headers,
             streams,
             received: Vec::with_capacity(BURST),
-            receive_memory,
-            receive_headers,
             receive_drops: 0,
             unseen,
-            card_drops: CardDrops::open(interface, queue),
+            card_drops: CardDrops::open(name, queue),
             seen_switched: link.switched.load(Ordering::Relaxed),
             link,
         })
@@ -188,17 +268,11 @@ impl AfPacket {
     fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
-        let _ = sys::take_statistics(&self.receiver);
+        let _ = sys::take_statistics(&self.receiver.socket);
         if let Some(unseen) = &mut self.unseen {
             unseen.begin();
         }
         self
-    }
-
-    /// Samples the difference of the clocks.
-    fn sample_offset(&mut self) {
-        self.offset_age = 0;
-        self.wall_offset = self.clock.wall_offset();
     }
 
     /// True if the error reports that the link is down because we took it down. Each socket reports this once, perhaps after
@@ -213,14 +287,16 @@ impl AfPacket {
     }
 
     fn lost(&self, source: io::Error) -> PortError {
-        PortError::Lost { interface: self.info.interface.clone(), source }
+        PortError::lost(&self.info, source)
+    }
+
+    fn link_error(&self, e: &io::Error) -> PortError {
+        PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() }
     }
 
     /// Sends slots `from` to `frames` as single frames.
     fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
-        // The headers point at our own slots, but the batch may have been exchanged for another port's.
-        let own = self.send_headers.are_over(self.slots.base());
-        assert!(own, "the slots of {} are another port's", self.info.interface);
+        self.slots.expect_own(self.send_headers.base(), &self.info.interface);
         for i in from..frames {
             self.send_headers.set_len(i, self.slots.frame(i).len());
         }
@@ -233,8 +309,7 @@ impl AfPacket {
                     if at < frames {
                         // The kernel stopped at this frame: the ring refused it, or it is too long.
                         self.refuse_too_long(self.slots.frame(at))?;
-                        sent.refused += 1;
-                        sent.refused_mask |= 1 << at;
+                        sent.refuse(at);
                         at += 1;
                     }
                 }
@@ -245,8 +320,7 @@ impl AfPacket {
                         return Err(self.lost(e));
                     }
                     Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                        sent.refused += 1;
-                        sent.refused_mask |= 1 << at;
+                        sent.refuse(at);
                         at += 1;
                     }
                     _ if self.is_our_doing(&e) => {
@@ -353,60 +427,105 @@ impl Port for AfPacket {
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         self.received.clear();
-        let (slot, mut tagged) = (self.slots.slot_size(), 0);
-        match self.receive_headers.receive(&self.receiver, 0) {
-            Ok(n) => {
-                // The two clocks differ only by clock steps; an occasional sample is enough to follow one.
-                self.offset_age += 1;
-                if self.offset_age >= 4096 {
-                    self.sample_offset();
-                }
-                let now = self.clock.now();
-                for i in 0..n {
-                    let arrived = self.receive_headers.received(i);
-                    let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
-                    let len = sys::whole(&arrived, &mut self.receive_memory[i * slot..][..slot], &mut tagged, i);
-                    self.received.push((len, at));
-                }
-            }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
-            Err(e) if self.is_our_doing(&e) => {}
-            Err(e) => return Err(self.lost(e)),
+        match self.receiver.receive(&mut self.received) {
+            Err(e) if !self.is_our_doing(&e) => Err(self.lost(e)),
+            _ => Ok(Received::new(&self.receiver.memory, self.slots.slot_size(), &self.received)),
         }
-        Ok(Received::of_sockets(SocketSlots::new(&self.receive_memory, slot, tagged), &self.received))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         // Every trial begins with this call. A clock step before the trial does not make it invalid, so none of its times
         // may depend on an older sample.
-        self.sample_offset();
+        self.receiver.sample_offset();
         let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
         // Reading resets the kernel's counters, so they are added up here.
-        let at_socket = sys::take_statistics(&self.receiver).map_err(|e| self.lost(e))?;
-        self.receive_drops += u64::from(at_socket.dropped);
-        let unseen = self.unseen.as_mut().map_or(0, |unseen| unseen.update(at_interface, at_socket.seen));
+        let at_socket = sys::take_statistics(&self.receiver.socket).map_err(|e| self.lost(e))?;
+        self.receive_drops += u64::from(at_socket.tp_drops);
+        let unseen = self.unseen.as_mut().map_or(0, |unseen| unseen.update(at_interface, at_socket.tp_packets));
         Ok(PortCounters { receive_drops: self.receive_drops + unseen + self.card_drops.update() })
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.receiver.as_fd())
+        Some(self.receiver.socket.as_fd())
+    }
+
+    fn link(&mut self) -> Option<&mut dyn LinkControl> {
+        Some(self)
+    }
+}
+
+impl LinkControl for AfPacket {
+    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
+        self.link.unplugged.store(!up, Ordering::Relaxed);
+        self.link.switched.fetch_add(1, Ordering::Relaxed);
+        let mut switched = sys::set_interface_up(&self.sender, &self.info.interface, up);
+        if up {
+            // Each socket reports once that the link was down.
+            switched = switched.and_then(|()| sys::clear_error(&self.sender));
+            switched = switched.and_then(|()| sys::clear_error(&self.receiver.socket));
+        }
+        switched.map_err(|e| self.link_error(&e))
     }
 
     fn has_carrier(&mut self) -> Result<bool, PortError> {
-        let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
-        sys::is_running(&self.sender, &self.info.interface).map_err(fail)
+        let both = libc::IFF_UP | libc::IFF_RUNNING;
+        sys::has_flags(&self.sender, &self.info.interface, both).map_err(|e| self.link_error(&e))
+    }
+}
+
+/// Frames that a tap received from the device behind it but that the kernel dropped before they reached the port's only socket.
+///
+/// No kernel counter counts exactly these frames: `rx_dropped` of an interface also includes frames that its sockets
+/// received but no protocol of the kernel accepts, for example those with two VLAN tags. So they are computed as the frames
+/// that the interface received minus those that reached the socket, including those dropped there.
+#[derive(Debug)]
+struct Unseen {
+    /// File with the number of frames that the interface received, as text.
+    received: File,
+    seen: Difference,
+}
+
+/// Frames that an interface received minus those that its socket saw.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Difference {
+    /// Frames that the interface had received when the socket began to count.
+    before: u64,
+    at_socket: u64,
+    lost: u64,
+}
+
+impl Difference {
+    /// Returns the largest difference so far. A frame between the two counters is counted by the socket first and by the
+    /// interface later, so a single difference may be too small but not too large.
+    fn update(&mut self, at_interface: u64, more_at_socket: u64) -> u64 {
+        self.at_socket += more_at_socket;
+        let now = at_interface.saturating_sub(self.before).saturating_sub(self.at_socket);
+        self.lost = self.lost.max(now);
+        self.lost
+    }
+}
+
+impl Unseen {
+    /// `None` if the system does not report the frames that the interface received.
+    fn open(interface: &str) -> Option<Unseen> {
+        let received = File::open(format!("/sys/class/net/{interface}/statistics/rx_packets")).ok()?;
+        Some(Unseen { received, seen: Difference::default() })
     }
 
-    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
-        let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
-        self.link.unplugged.store(!up, Ordering::Relaxed);
-        self.link.switched.fetch_add(1, Ordering::Relaxed);
-        sys::set_interface_up(&self.sender, &self.info.interface, up).map_err(fail)?;
-        if up {
-            // Each socket reports once that the link was down.
-            let _ = sys::take_error(&self.sender).and_then(|_| sys::take_error(&self.receiver)).map_err(fail)?;
-        }
-        Ok(())
+    /// Starts again; the socket's own count starts at 0 at the same time.
+    fn begin(&mut self) {
+        self.seen = Difference { before: self.at_interface().unwrap_or(0), ..Difference::default() };
+    }
+
+    /// Frames that the interface received since its creation. Must be read before the socket's count.
+    fn at_interface(&self) -> Option<u64> {
+        number(&self.received)
+    }
+
+    /// Number of frames lost between the two, for this count of the interface and this many more frames at the socket.
+    fn update(&mut self, at_interface: Option<u64>, more_at_socket: u32) -> u64 {
+        // An interface that is gone counts as having received no more frames.
+        self.seen.update(at_interface.unwrap_or(0), more_at_socket.into())
     }
 }
 
@@ -421,12 +540,12 @@ mod tests {
         // Without the privilege for packet sockets there is nothing to test.
         let Ok(mut port) = AfPacket::open("lo", clock) else { return };
         // The wall clock was set by a second after the last sample, and few frames have arrived since.
-        port.wall_offset -= 1_000_000_000;
-        port.offset_age = 100;
+        port.receiver.wall_offset -= 1_000_000_000;
+        port.receiver.offset_age = 100;
         port.counters().unwrap();
-        let wrong = (port.wall_offset - clock.wall_offset()).abs();
+        let wrong = (port.receiver.wall_offset - clock.wall_offset()).abs();
         assert!(wrong < 10_000_000, "{wrong} ns");
-        assert_eq!(port.offset_age, 0);
+        assert_eq!(port.receiver.offset_age, 0);
     }
 
     #[test]
@@ -439,5 +558,16 @@ mod tests {
         let before = port.counters().unwrap().receive_drops;
         system.drops("eth1", [10, 3, 0]);
         assert_eq!(port.counters().unwrap().receive_drops - before, 3);
+    }
+
+    #[test]
+    fn what_is_between_two_counts_is_not_lost() {
+        let mut all = Difference { before: 100, ..Difference::default() };
+        assert_eq!(all.update(100, 0), 0);
+        // Ten frames, of which the socket counted two before the interface did.
+        assert_eq!((all.update(108, 10), all.update(110, 0)), (0, 0));
+        assert_eq!(all.update(120, 7), 3, "three of ten did not come to the socket");
+        assert_eq!((all.update(124, 5), all.update(125, 0)), (3, 3), "one is being counted");
+        assert_eq!(all.update(0, 0), 3, "the interface is gone");
     }
 }

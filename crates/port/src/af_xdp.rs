@@ -10,18 +10,16 @@
 
 mod program;
 mod sys;
-pub(crate) mod umem;
+mod umem;
 
-use crate::af_packet::sys as packet;
-use crate::af_packet::{driver, slot_size};
-use crate::batch::SocketSlots;
+use crate::af_packet::{self, Interface, Receiver, sys as packet};
 use crate::bpf;
 use crate::clock::SystemClock;
 use crate::device::{CardDrops, merges_queues, receive_queues};
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
-use drophammer_model::quantity::Instant;
+use crate::{
+    BURST, Backend, Batch, Clock, Filled, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, one_by_one,
+};
 use drophammer_model::registry::BackendSpec;
-use drophammer_wire::MacAddr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -29,10 +27,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use umem::{SendFrames, Umem};
 
-/// This backend.
+/// Name and summary.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "af_xdp",
     summary: "rings shared with the kernel, past its network stack; faster than af_packet; needs root",
+};
+
+/// This backend.
+pub const BACKEND: Backend = Backend {
+    spec: &SPEC,
+    usable,
+    begin: |interfaces, queues, clock| one_by_one(interfaces, |name| AfXdp::open_queues(name, queues, clock)),
+    most_queues: af_packet::MOST_QUEUES,
 };
 
 /// Receive chunks: room for a gap of 16 ms at a million frames per second.
@@ -74,10 +80,8 @@ fn forbidden(what: &str) -> String {
 /// # Errors
 /// The reason and the remedy.
 pub fn usable() -> Result<(), String> {
-    bpf::socket_map(1).and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => forbidden("bpf()"),
-        _ => format!("the backend af_xdp does not work here: bpf(): {e}"),
-    })
+    let loaded = bpf::socket_map(1).and_then(|map| program::load(&map));
+    loaded.map(drop).map_err(|e| af_packet::explained("bpf()", &e, forbidden))
 }
 
 /// State shared by the queues of an interface. It is dropped with the last of them.
@@ -92,28 +96,22 @@ struct Attached {
 pub struct AfXdp {
     info: PortInfo,
     attached: Arc<Attached>,
-    socket: OwnedFd,
-    rings: sys::Rings,
-    umem: Arc<Umem>,
-    packets: OwnedFd,
+    bound: Bound,
+    /// Frames that are not test frames.
+    packets: Receiver,
     clock: SystemClock,
-    zero_copy: bool,
     /// A drop by the device ends a call with an error that does not say which frame it was.
     drops_are_device_loss: bool,
     /// True if the kernel may have left frames in the send ring.
     unsent: bool,
     slots: Batch,
-    received: Vec<(usize, Instant)>,
-    /// The test frames that are lent at the moment.
+    /// Where the frames of `slots` are for the kernel.
+    send_frames: SendFrames,
+    received: Vec<Filled>,
+    /// The frames that are lent now.
     lent: Vec<NonNull<[u8]>>,
-    /// Addresses of chunks that are returned to the kernel before more frames are taken.
+    /// Addresses of chunks that return to the kernel before more frames are taken.
     returning: Vec<u64>,
-    /// Frames from the packet socket.
-    receive_memory: Box<[u8]>,
-    /// Bytes of each of its slots.
-    slot: usize,
-    packet_headers: packet::Headers,
-    wall_offset: i128,
     calls: u32,
     /// Frames lost at the packet socket or, not on veth, dropped by the device on sending.
     other_drops: u64,
@@ -124,49 +122,6 @@ pub struct AfXdp {
 // SAFETY: the message headers point into boxes that the port owns and never moves, what is lent lies in memory of which it holds a
 // share; nothing in it is tied to a thread.
 unsafe impl Send for AfXdp {}
-
-/// An interface to be opened.
-struct Interface<'a> {
-    name: &'a str,
-    index: i32,
-    mac: MacAddr,
-    mtu: u32,
-    /// Bytes of a chunk.
-    chunk: usize,
-}
-
-impl<'a> Interface<'a> {
-    fn find(name: &'a str) -> Result<Interface<'a>, PortError> {
-        let fail = |reason: String| failed(name, reason);
-        let index = packet::interface_index(name)
-            .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
-        let explain = |what: &'static str| move |e: io::Error| explained(name, what, &e);
-        let socket = packet::packet_socket(0).map_err(explain("a packet socket"))?;
-        let mac = packet::interface_mac(&socket, name).map_err(explain("hardware address"))?;
-        let mtu = packet::interface_mtu(&socket, name).map_err(explain("MTU"))?;
-        if !packet::interface_is_up(&socket, name).map_err(explain("flags"))? {
-            return Err(fail(format!("it is down; `ip link set {name} up`")));
-        }
-        // Chunks are powers of two up to a page.
-        let chunk = *[2_048, 4_096].iter().find(|c| **c >= frame_room(mtu) + HEADROOM).ok_or_else(|| {
-            let most = 4_096 - TAGGED_HEADER - HEADROOM;
-            fail(format!("its MTU of {mtu} is too large for the backend af_xdp, which takes up to {most}"))
-        })?;
-        Ok(Interface { name, index, mac: MacAddr(mac), mtu, chunk })
-    }
-}
-
-fn failed(interface: &str, reason: String) -> PortError {
-    PortError::Open { interface: interface.to_owned(), reason }
-}
-
-/// `what` failed at `interface`.
-fn explained(interface: &str, what: &str, e: &io::Error) -> PortError {
-    match e.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => failed(interface, forbidden(what)),
-        _ => failed(interface, format!("{what}: {e}")),
-    }
-}
 
 impl AfXdp {
     /// Opens `interface` in the current network namespace. Frames at other queues of the device than the first arrive through
@@ -185,43 +140,45 @@ impl AfXdp {
     /// # Errors
     /// [`PortError::Open`] as with [`AfXdp::open`], and if the device has fewer queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfXdp>, PortError> {
-        let place = Interface::find(interface)?;
+        let place = Interface::find(interface, forbidden)?;
+        let fail = |reason: String| PortError::open(interface, reason);
+        // Chunks are powers of two up to a page.
+        let chunk = *[2_048, 4_096].iter().find(|c| **c >= frame_room(place.mtu) + HEADROOM).ok_or_else(|| {
+            let (mtu, most) = (place.mtu, 4_096 - TAGGED_HEADER - HEADROOM);
+            fail(format!("its MTU of {mtu} is too large for the backend af_xdp, which takes up to {most}"))
+        })?;
         let (count, there) = (queues.max(1), receive_queues(interface));
         if count > there {
             let remedy = format!("`ethtool -L {interface} combined {count}`, or fewer queues");
-            return Err(failed(interface, format!("{count} queues, but it has {there} to receive; {remedy}")));
+            return Err(fail(format!("{count} queues, but it has {there} to receive; {remedy}")));
         }
-        let explain = |what: &'static str| move |e: io::Error| explained(interface, what, &e);
-        let map = bpf::socket_map(count).map_err(explain("bpf()"))?;
-        let loaded = program::load(&map).map_err(explain("bpf()"))?;
-        let bound = (0..count)
-            .map(|queue| {
-                let bound = Bound::new(&place, queue).map_err(|e| match e.raw_os_error() {
-                    Some(libc::EBUSY) => {
-                        failed(interface, format!("another program has an AF_XDP socket on its queue {queue}"))
-                    }
-                    _ => explained(interface, "an AF_XDP socket", &e),
-                })?;
-                bpf::insert(&map, queue, &bound.socket).map_err(explain("bpf()"))?;
-                Ok(bound)
-            })
-            .collect::<Result<Vec<_>, PortError>>()?;
+        let map = bpf::socket_map(count).map_err(place.explain("bpf()"))?;
+        let loaded = program::load(&map).map_err(place.explain("bpf()"))?;
+        let mut bound = Vec::new();
+        for queue in 0..count {
+            let one = Bound::new(&place, chunk, queue).map_err(|e| match e.raw_os_error() {
+                Some(libc::EBUSY) => fail(format!("another program has an AF_XDP socket on its queue {queue}")),
+                _ => place.explain("an AF_XDP socket")(e),
+            })?;
+            bpf::insert(&map, queue, &one.socket).map_err(place.explain("bpf()"))?;
+            bound.push(one);
+        }
         let (link, mode) = bpf::attach(&loaded, place.index).map_err(|e| match e.raw_os_error() {
-            Some(libc::EBUSY) => {
-                failed(interface, format!("another XDP program is attached; `ip link set {interface} xdp off`"))
-            }
-            _ => explained(interface, "attaching an XDP program", &e),
+            Some(libc::EBUSY) => fail(format!("another XDP program is attached; `ip link set {interface} xdp off`")),
+            _ => place.explain("attaching an XDP program")(e),
         })?;
         let attached = Arc::new(Attached { _link: link, _map: map, mode });
-        let packets = (0..count).map(|_| packet_receiver(&place)).collect::<Result<Vec<_>, _>>()?;
+        // Few bursts come this way, so each can have its own sample of the clocks.
+        let packets = || Receiver::open(&place, 4 << 20, 1, clock).map_err(place.explain("a packet socket"));
+        let packets = (0..count).map(|_| packets()).collect::<Result<Vec<_>, _>>()?;
         if count > 1 {
-            packet::spread(&packets).map_err(explain("PACKET_FANOUT"))?;
+            packet::spread(packets.iter().map(|p| &p.socket)).map_err(place.explain("PACKET_FANOUT"))?;
         }
         let ports = (0..).zip(bound).zip(packets).map(|((index, bound), packets)| {
             let mut port = AfXdp::new(&place, Queue { index, count }, attached.clone(), bound, packets, clock);
             // Until it is bound, the packet socket receives frames of every interface.
             while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
-            let _ = packet::take_statistics(&port.packets);
+            let _ = packet::take_statistics(&port.packets.socket);
             port
         });
         Ok(ports.collect())
@@ -232,46 +189,36 @@ impl AfXdp {
         queue: Queue,
         attached: Arc<Attached>,
         bound: Bound,
-        packets: OwnedFd,
+        packets: Receiver,
         clock: SystemClock,
     ) -> AfXdp {
-        let Bound { socket, rings, umem, zero_copy } = bound;
-        let slot = slot_size(place.mtu);
-        let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
-        let driver = driver(place.name);
         let xdp = if attached.mode == bpf::Mode::Native { "native" } else { "generic" };
-        let copies = if zero_copy { "zero-copy" } else { "copy" };
-        let frames = SendFrames::new(umem.clone(), RECEIVE..RECEIVE + SEND_CHUNKS, BURST, frame_room(place.mtu));
+        let copies = if bound.zero_copy { "zero-copy" } else { "copy" };
+        let driver = format!("{}, {xdp} XDP, {copies}", place.driver);
+        let drops_are_device_loss = place.driver == "veth";
+        let chunks = RECEIVE..RECEIVE + SEND_CHUNKS;
+        let send_frames = SendFrames::new(bound.umem.clone(), chunks, frame_room(place.mtu));
         AfXdp {
-            drops_are_device_loss: driver == "veth",
             info: PortInfo {
-                interface: place.name.to_owned(),
                 queue,
-                backend: SPEC.name,
-                driver: format!("{driver}, {xdp} XDP, {copies}"),
-                mac: place.mac,
-                mtu: place.mtu,
                 // Frames in the ring of a veth pair wait for the router: the ring is the router's input queue.
-                refusal_is_device_loss: driver == "veth",
+                refusal_is_device_loss: drops_are_device_loss,
                 // Frames at queues that are not opened come through the packet socket, later than those in the ring.
                 merges_queues: merges_queues(place.name, queue.count),
+                stamps_arrivals: false,
+                ..PortInfo::new(place.name, &SPEC, &driver, place.mac, place.mtu)
             },
             attached,
-            socket,
-            rings,
-            umem,
+            bound,
             packets,
-            wall_offset: clock.wall_offset(),
             clock,
-            zero_copy,
+            drops_are_device_loss,
             unsent: false,
-            slots: Batch::shared(frames, BURST),
+            slots: Batch::within(send_frames.clone(), BURST),
+            send_frames,
             received: Vec::with_capacity(BURST),
             lent: Vec::with_capacity(BURST),
             returning: Vec::with_capacity(BURST),
-            packet_headers: packet::Headers::to_receive(receive_memory.as_mut_ptr(), slot),
-            receive_memory,
-            slot,
             calls: 0,
             other_drops: 0,
             card_drops: CardDrops::open(place.name, queue),
@@ -284,14 +231,14 @@ impl AfXdp {
     }
 
     fn lost(&self, source: io::Error) -> PortError {
-        PortError::Lost { interface: self.info.interface.clone(), source }
+        PortError::lost(&self.info, source)
     }
 
     /// Asks the kernel to send the frames in the ring, as far as the device accepts them.
     fn flush(&mut self) -> Result<(), PortError> {
         let mut room = 0;
-        for _ in 0..if self.zero_copy { 1 } else { KICKS } {
-            match sys::kick(&self.socket) {
+        for _ in 0..if self.bound.zero_copy { 1 } else { KICKS } {
+            match sys::kick(&self.bound.socket) {
                 Ok(()) => {
                     self.unsent = false;
                     return Ok(());
@@ -299,7 +246,7 @@ impl AfXdp {
                 Err(e) => match e.raw_os_error() {
                     // The ring of a veth pair is full. Retrying at once would let the router set the pace of the tester.
                     Some(libc::EAGAIN) if self.drops_are_device_loss => {
-                        let before = std::mem::replace(&mut room, self.rings.send.room());
+                        let before = std::mem::replace(&mut room, self.bound.rings.send.room());
                         if room == before {
                             break;
                         }
@@ -320,52 +267,31 @@ impl AfXdp {
         self.lent.clear();
         if !self.returning.is_empty() {
             // There is room: the ring has an entry for every receive chunk.
-            self.returning.drain(..).for_each(|address| self.rings.fill.push(address));
-            self.rings.fill.publish();
+            self.returning.drain(..).for_each(|address| self.bound.rings.fill.push(address));
+            self.bound.rings.fill.publish();
         }
         while self.returning.len() < most {
-            let Some(descriptor) = self.rings.receive.pop() else { break };
+            let Some(descriptor) = self.bound.rings.receive.pop() else { break };
             self.returning.push(descriptor.addr);
-            if let Some(frame) = self.umem.at(descriptor.addr, descriptor.len as usize) {
+            if let Some(frame) = self.bound.umem.at(descriptor.addr, descriptor.len as usize) {
                 self.lent.push(frame);
             }
         }
         if !self.returning.is_empty() {
-            self.rings.receive.release();
+            self.bound.rings.receive.release();
             let now = self.clock.now();
-            self.received.extend(self.lent.iter().map(|frame| (frame.len(), now)));
+            self.received.extend(self.lent.iter().map(|frame| Filled::new(frame.len(), now)));
         }
     }
 
-    /// Fills the remaining slots with frames from the packet socket. Returns the mask of frames that begin at the start
-    /// of their slot.
-    fn take_packets(&mut self) -> Result<u64, PortError> {
-        let (from, slot, mut moved) = (self.received.len(), self.slot, 0);
-        match self.packet_headers.receive(&self.packets, from) {
-            Ok(n) => {
-                self.wall_offset = self.clock.wall_offset();
-                let now = self.clock.now();
-                for i in from..from + n {
-                    let arrived = self.packet_headers.received(i);
-                    let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
-                    let memory = &mut self.receive_memory[i * slot..][..slot];
-                    self.received.push((packet::whole(&arrived, memory, &mut moved, i), at));
-                }
-                Ok(moved)
-            }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
-            Err(e) => Err(self.lost(e)),
-        }
+    /// Lends frames from the packet socket too, as many as there is room for.
+    fn take_packets(&mut self) -> Result<(), PortError> {
+        let from = self.received.len();
+        self.packets.receive(&mut self.received).map_err(|e| self.lost(e))?;
+        let all = Received::new(&self.packets.memory, self.packets.slot, &self.received);
+        self.lent.extend((from..all.len()).map(|i| NonNull::from(all.get(i).frame)));
+        Ok(())
     }
-}
-
-/// A packet socket for frames that are not test frames.
-fn packet_receiver(place: &Interface<'_>) -> Result<OwnedFd, PortError> {
-    let explain = |what: &'static str| move |e: io::Error| explained(place.name, what, &e);
-    let packets = packet::packet_socket(libc::ETH_P_ALL as u16).map_err(explain("a packet socket"))?;
-    packet::configure_receiver(&packets, place.index, 4 << 20).map_err(explain("socket options"))?;
-    packet::bind(&packets, place.index, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
-    Ok(packets)
 }
 
 /// A socket bound to a queue, with its receive chunks.
@@ -377,13 +303,13 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(place: &Interface<'_>, queue: u32) -> io::Result<Bound> {
+    fn new(place: &Interface<'_>, chunk: usize, queue: u32) -> io::Result<Bound> {
         let start = std::time::Instant::now();
         loop {
-            let umem = Arc::new(Umem::new((RECEIVE + SEND_CHUNKS) as usize, place.chunk)?);
+            let umem = Arc::new(Umem::new((RECEIVE + SEND_CHUNKS) as usize, chunk)?);
             let socket = sys::socket()?;
             let mut rings = sys::configure(&socket, &umem, RECEIVE, SEND)?;
-            (0..u64::from(RECEIVE)).for_each(|i| rings.fill.push(i * place.chunk as u64));
+            (0..u64::from(RECEIVE)).for_each(|i| rings.fill.push(i * chunk as u64));
             rings.fill.publish();
             match sys::bind(&socket, place.index, queue) {
                 Ok(zero_copy) => return Ok(Bound { socket, rings, umem, zero_copy }),
@@ -406,28 +332,25 @@ impl Port for AfXdp {
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        // Addresses are valid only in our own memory, but the batch may have been exchanged for another port's.
-        assert!(self.slots.is_in(&self.umem), "the slots of {} are another port's", self.info.interface);
+        self.slots.expect_own(self.send_frames.start(), &self.info.interface);
         let mut sent = Sent::default();
-        while let Some(address) = self.rings.completion.pop() {
-            self.slots.take_back(address);
+        while let Some(address) = self.bound.rings.completion.pop() {
+            self.slots.take_back(self.send_frames.at(address));
         }
-        self.rings.completion.release();
-        let mut room = self.rings.send.room();
+        self.bound.rings.completion.release();
+        let mut room = self.bound.rings.send.room();
         for i in 0..frames {
             match if room > 0 { self.slots.hand_over(i) } else { None } {
-                Some((address, len)) => {
-                    self.rings.send.push(libc::xdp_desc { addr: address, len: len as u32, options: 0 });
+                Some((frame, len)) => {
+                    let addr = self.send_frames.address(frame);
+                    self.bound.rings.send.push(libc::xdp_desc { addr, len: len as u32, options: 0 });
                     room -= 1;
                     sent.accepted += 1;
                 }
-                None => {
-                    sent.refused += 1;
-                    sent.refused_mask |= 1 << i;
-                }
+                None => sent.refuse(i),
             }
         }
-        self.rings.send.publish();
+        self.bound.rings.send.publish();
         self.flush()?;
         Ok(sent)
     }
@@ -439,24 +362,21 @@ impl Port for AfXdp {
         self.received.clear();
         self.calls = self.calls.wrapping_add(1);
         self.take_ring(if self.calls.is_multiple_of(FAIR) { BURST - KEPT } else { BURST });
-        let moved = if self.received.len() < BURST { self.take_packets()? } else { 0 };
-        let packets = SocketSlots::new(&self.receive_memory, self.slot, moved);
-        // SAFETY: `lent` are chunks that the kernel has put into the receive ring and does not write until they are in the fill ring
-        // again, for which `take_ring` needs `&mut self`; frames to send are in other chunks; `self.umem` keeps the memory.
-        Ok(unsafe { Received::shared(&self.lent, packets, &self.received) })
-    }
-
-    /// Frames get the time at which they are taken.
-    fn stamps_arrivals(&self) -> bool {
-        false
+        if self.received.len() < BURST {
+            self.take_packets()?;
+        }
+        // SAFETY: `lent` are slots of the packet socket, which only this function fills, and chunks that the kernel has put into the
+        // receive ring and does not write until they are in the fill ring again, for which `take_ring` needs `&mut self`; frames to
+        // send are in other chunks; `self.bound.umem` keeps the memory.
+        Ok(unsafe { Received::scattered(&self.lent, &self.received) })
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
-        let others = packet::take_statistics(&self.packets).map_err(|e| self.lost(e))?;
-        self.other_drops += u64::from(others.dropped);
-        let ring = sys::statistics(&self.socket).map_err(|e| self.lost(e))?;
+        let others = packet::take_statistics(&self.packets.socket).map_err(|e| self.lost(e))?;
+        self.other_drops += u64::from(others.tp_drops);
+        let ring = sys::statistics(&self.bound.socket).map_err(|e| self.lost(e))?;
         // In copy mode, a frame without a free chunk is already included in `rx_dropped`.
-        let no_chunk = if self.zero_copy { ring.rx_fill_ring_empty_descs } else { 0 };
+        let no_chunk = if self.bound.zero_copy { ring.rx_fill_ring_empty_descs } else { 0 };
         let at_ring = ring.rx_dropped + ring.rx_ring_full + no_chunk;
         Ok(PortCounters { receive_drops: self.other_drops + at_ring + self.card_drops.update() })
     }

@@ -7,7 +7,7 @@
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
-use crate::{Backend, Port, PortError, SystemClock, boxed};
+use crate::{Backend, Opened, SystemClock, boxed};
 use drophammer_model::registry::{Arrivals, BackendSpec};
 
 /// The automatic choice, as a backend that opens another one; the port names the chosen one.
@@ -17,19 +17,13 @@ pub static AUTO: Backend = Backend {
         summary: "af_xdp where the driver of a network card supports it, and for rates of veth; af_packet otherwise",
     },
     usable: || Ok(()),
-    open: |interface, clock| choose(interface, clock, false),
-    open_queues: |interface, queues, clock| choose_queues(interface, queues, clock, false),
+    begin: |interfaces, queues, clock| choose(interfaces, queues, clock, false),
     most_queues: af_packet::MOST_QUEUES,
 };
 
 /// The automatic choice for tests that only count frames.
-pub static COUNTING: Backend = Backend {
-    spec: AUTO.spec,
-    usable: || Ok(()),
-    open: |interface, clock| choose(interface, clock, true),
-    open_queues: |interface, queues, clock| choose_queues(interface, queues, clock, true),
-    most_queues: af_packet::MOST_QUEUES,
-};
+pub static COUNTING: Backend =
+    Backend { begin: |interfaces, queues, clock| choose(interfaces, queues, clock, true), ..AUTO };
 
 /// The backend of a test that needs to know this of arrivals. Only the automatic choice depends on it.
 pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static Backend {
@@ -45,30 +39,20 @@ fn may_be_better(driver: &str, counting: bool) -> bool {
     !driver.is_empty() && (!VIRTUAL.contains(&driver) || counting && driver == "veth")
 }
 
-fn choose(interface: &str, clock: SystemClock, counting: bool) -> Result<Box<dyn Port + Send>, PortError> {
-    if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
-        match AfXdp::open(interface, clock) {
-            Ok(port) if port.is_native() => return Ok(Box::new(port)),
-            // In the kernel's generic path `af_xdp` is no faster; if it cannot be opened, the other backend is used.
-            _ => {}
+fn choose(interfaces: &[&str], queues: u32, clock: SystemClock, counting: bool) -> Opened {
+    let mut all = Vec::new();
+    for interface in interfaces {
+        let mut xdp = None;
+        if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
+            xdp = AfXdp::open_queues(interface, queues, clock).ok();
         }
+        // In the kernel's generic path `af_xdp` is no faster. If it cannot be opened, the other backend may say why.
+        all.extend(match xdp.filter(|ports| ports.iter().all(AfXdp::is_native)) {
+            Some(ports) => boxed(ports),
+            None => boxed(AfPacket::open_queues(interface, queues, clock)?),
+        });
     }
-    Ok(Box::new(AfPacket::open(interface, clock)?))
-}
-
-fn choose_queues(
-    interface: &str,
-    queues: u32,
-    clock: SystemClock,
-    counting: bool,
-) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
-    if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
-        match AfXdp::open_queues(interface, queues, clock) {
-            Ok(ports) if ports.iter().all(AfXdp::is_native) => return Ok(boxed(ports)),
-            _ => {}
-        }
-    }
-    Ok(boxed(AfPacket::open_queues(interface, queues, clock)?))
+    Ok(all)
 }
 
 #[cfg(test)]

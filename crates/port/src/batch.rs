@@ -1,19 +1,17 @@
-//! Slots for a burst of frames, and the view of received frames.
+//! Slots for a burst of frames to send, and the view of received frames.
+//!
+//! Neither knows any backend. A backend chooses where its frames are: in a memory of its own ([`Batch::new`]), in a memory
+//! that it shares with a device ([`Batch::within`]), or each in an owned [`Frame`] ([`Batch::of_frames`]).
 
-use crate::Arrival;
-use crate::af_packet::sys::ROOM;
-use crate::af_xdp::umem::{SendFrames, Umem};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// Slots of equal size. A slot holds one frame without FCS.
 pub struct Batch {
     memory: Memory,
     slot_size: usize,
-    lengths: Vec<usize>,
-    /// What each slot (of shared memory: each frame) contains, as numbered by the sender; `u32::MAX` when unknown.
+    /// What each piece of memory contains, as numbered by the sender; `u32::MAX` if unknown.
     tags: Vec<u32>,
     /// Number of times that the tags were forgotten.
     generation: u64,
@@ -30,49 +28,130 @@ pub enum Held {
     Frame,
 }
 
-/// Where the frames are.
 enum Memory {
-    /// Adjacent slots.
-    Row(Box<[u8]>),
-    /// Each frame separately and with its exact length, so that it can change hands without a copy.
-    Apart(Vec<Frame>),
-    /// In memory shared with the kernel. The kernel owns a frame until it has left, so a slot gets another one with each sending.
-    Shared(SendFrames),
+    /// Each slot has a piece of a [`SlotMemory`].
+    Pieces(Pieces),
+    /// Each slot owns a frame of exactly the right length, which can change hands without a copy.
+    Frames(Vec<Frame>),
+}
+
+/// Memory of equal pieces, each with room for one frame. A batch looks up the address of every piece once, when it is made.
+///
+/// # Safety
+/// [`SlotMemory::piece`] returns the start of [`SlotMemory::size`] initialized bytes. They do not move while the memory lives,
+/// and pieces do not overlap. Only the batch reads and writes a piece, except between [`Batch::hand_over`] and
+/// [`Batch::take_back`], when only the backend and its device do.
+pub unsafe trait SlotMemory: Send {
+    /// Number of pieces, at least one per slot. With more of them, a slot can get another one while a device has its own.
+    fn pieces(&self) -> usize;
+
+    /// Bytes of a piece.
+    fn size(&self) -> usize;
+
+    /// First byte of piece `n`.
+    fn piece(&self, n: usize) -> NonNull<u8>;
+}
+
+/// A memory of our own in which the pieces follow each other.
+struct Row {
+    memory: NonNull<[u8]>,
+    size: usize,
+}
+
+// SAFETY: the pieces are parts of one allocation of zeros, which only `drop` releases, and nobody else has its address.
+unsafe impl SlotMemory for Row {
+    fn pieces(&self) -> usize {
+        self.memory.len() / self.size.max(1)
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn piece(&self, n: usize) -> NonNull<u8> {
+        assert!((n + 1) * self.size <= self.memory.len());
+        // SAFETY: as just checked, the piece is within the allocation.
+        unsafe { self.memory.cast::<u8>().add(n * self.size) }
+    }
+}
+
+// SAFETY: the memory belongs to this value, as with a box.
+unsafe impl Send for Row {}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        // SAFETY: this came from a box in `Batch::new`; the batch with all addresses goes with it.
+        drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
+    }
+}
+
+/// The piece of a slot, and the length of its frame.
+#[derive(Clone, Copy)]
+struct Slot {
+    at: NonNull<u8>,
+    piece: u32,
+    len: u32,
+}
+
+struct Pieces {
+    slots: Vec<Slot>,
+    /// Address of each piece.
+    at: Vec<NonNull<u8>>,
+    /// Pieces in no slot. The last one taken back is used first, because it is most likely in the cache.
+    free: Vec<u32>,
+    _memory: Box<dyn SlotMemory>,
+}
+
+// SAFETY: the addresses point into `_memory`, which may be sent to another thread.
+unsafe impl Send for Pieces {}
+
+/// A vector with unused room at its end: the memory that follows may belong to another thread and must not share a cache line.
+fn padded<T: Clone>(len: usize, value: T) -> Vec<T> {
+    let mut all = Vec::with_capacity(len + 128 / size_of::<T>());
+    all.resize(len, value);
+    all
 }
 
 impl Batch {
-    /// `slots` slots of `slot_size` bytes in one piece of memory.
+    /// `slots` slots of `slot_size` bytes in a memory of its own.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
-        Batch::of(Memory::Row(vec![0; slots * slot_size].into_boxed_slice()), slots, slots, slot_size)
+        let memory = NonNull::from(Box::leak(vec![0; slots * slot_size].into_boxed_slice()));
+        Batch::within(Row { memory, size: slot_size }, slots)
     }
 
-    /// Like [`Batch::new`], with separate memory for each slot, which [`Batch::fill`] provides.
-    pub(crate) fn apart(slots: usize, slot_size: usize) -> Batch {
-        Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slots, slot_size)
+    /// `slots` slots with the first pieces of `memory`.
+    ///
+    /// # Panics
+    /// If there are fewer pieces.
+    pub fn within(memory: impl SlotMemory + 'static, slots: usize) -> Batch {
+        let (count, slot_size) = (memory.pieces(), memory.size());
+        assert!(slots <= count, "{slots} slots, but {count} pieces of memory");
+        let at: Vec<_> = (0..count).map(|n| memory.piece(n)).collect();
+        let mut all = padded(slots, Slot { at: NonNull::dangling(), piece: 0, len: 0 });
+        all.iter_mut().zip(&at).zip(0..).for_each(|((slot, at), piece)| *slot = Slot { at: *at, piece, len: 0 });
+        let free = (slots as u32..count as u32).collect();
+        let memory = Memory::Pieces(Pieces { slots: all, at, free, _memory: Box::new(memory) });
+        Batch { memory, slot_size, tags: padded(count, u32::MAX), generation: 0 }
     }
 
-    /// `slots` slots, each with one of `frames`.
-    pub(crate) fn shared(frames: SendFrames, slots: usize) -> Batch {
-        let (count, slot_size) = (frames.frames(), frames.room());
-        Batch::of(Memory::Shared(frames), slots, count, slot_size)
-    }
-
-    fn of(memory: Memory, slots: usize, frames: usize, slot_size: usize) -> Batch {
-        // Unused room at the end: the following memory may belong to another thread and must not share a cache line.
-        let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(frames + 16));
-        lengths.resize(slots, 0);
-        tags.resize(frames, u32::MAX);
-        Batch { memory, slot_size, lengths, tags, generation: 0 }
+    /// `slots` slots for frames of up to `slot_size` bytes that change hands: [`Batch::fill`] gives each slot its memory, and
+    /// [`Batch::give_away`] takes it.
+    pub fn of_frames(slots: usize, slot_size: usize) -> Batch {
+        let memory = Memory::Frames(vec![Frame::default(); slots]);
+        Batch { memory, slot_size, tags: padded(slots, u32::MAX), generation: 0 }
     }
 
     /// Number of slots.
     pub fn len(&self) -> usize {
-        self.lengths.len()
+        match &self.memory {
+            Memory::Pieces(pieces) => pieces.slots.len(),
+            Memory::Frames(frames) => frames.len(),
+        }
     }
 
     /// Never true; a batch has slots.
     pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of one slot.
@@ -84,47 +163,36 @@ impl Batch {
     /// kind (then only the fields that change from frame to frame need writing).
     #[inline]
     pub fn slot(&mut self, i: usize, tag: u32, len: usize) -> (&mut [u8], bool) {
-        self.lengths[i] = len;
-        let held = |place: &mut u32| std::mem::replace(place, tag) == tag;
-        match &mut self.memory {
-            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], held(&mut self.tags[i])),
-            Memory::Apart(frames) => {
-                let frame = frames[i].bytes_mut();
-                if frame.len() != len {
-                    frame.resize(len, 0);
-                }
-                (frame.as_mut_slice(), held(&mut self.tags[i]))
-            }
-            Memory::Shared(frames) => {
-                let same = held(&mut self.tags[frames.frame_of(i)]);
-                (frames.get_mut(i, len), same)
-            }
-        }
+        let (memory, held) = self.slot_of(i, tag, 0, len);
+        (memory, held == Held::Frame)
     }
 
     /// Like [`Batch::slot`], for a frame with the body `body` (see [`Frame::hold`]); returns how much of such a frame
     /// the slot already contains.
     #[inline]
     pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
-        self.lengths[i] = len;
-        let held = |place: &mut u32| match std::mem::replace(place, tag) == tag {
+        let known = |place: &mut u32| match std::mem::replace(place, tag) == tag {
             true => Held::Frame,
             false => Held::Nothing,
         };
         match &mut self.memory {
-            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], held(&mut self.tags[i])),
-            Memory::Apart(frames) => {
+            Memory::Pieces(pieces) => {
+                assert!(len <= self.slot_size, "a frame of {len} bytes in a slot of {}", self.slot_size);
+                let slot = &mut pieces.slots[i];
+                slot.len = len as u32;
+                // SAFETY: the slot's piece has room for the frame, as just checked; it is in this slot alone, and borrowed
+                // as long as the batch.
+                let memory = unsafe { std::slice::from_raw_parts_mut(slot.at.as_ptr(), len) };
+                (memory, known(&mut self.tags[slot.piece as usize]))
+            }
+            Memory::Frames(frames) => {
                 let (memory, has_body) = frames[i].hold(body, len);
-                let held = match (held(&mut self.tags[i]), has_body) {
+                let held = match (known(&mut self.tags[i]), has_body) {
                     (_, false) => Held::Nothing,
                     (Held::Frame, true) => Held::Frame,
                     (_, true) => Held::Body,
                 };
                 (memory, held)
-            }
-            Memory::Shared(frames) => {
-                let held = held(&mut self.tags[frames.frame_of(i)]);
-                (frames.get_mut(i, len), held)
             }
         }
     }
@@ -139,50 +207,50 @@ impl Batch {
     #[inline]
     pub fn frame(&self, i: usize) -> &[u8] {
         match &self.memory {
-            Memory::Row(memory) => {
-                let start = i * self.slot_size;
-                &memory[start..start + self.lengths[i]]
+            Memory::Pieces(pieces) => {
+                let slot = &pieces.slots[i];
+                // SAFETY: the piece is at least as long as its frame, and written only through `&mut self`.
+                unsafe { std::slice::from_raw_parts(slot.at.as_ptr(), slot.len as usize) }
             }
-            Memory::Apart(frames) => &frames[i],
-            Memory::Shared(frames) => frames.get(i, self.lengths[i]),
+            Memory::Frames(frames) => &frames[i],
         }
     }
 
-    /// The memory of slot `i`, which the caller may take ([`Batch::fill`] replaces it); `None` if all slots are in one piece
-    /// of memory. The content of the slot is unknown afterwards.
+    /// The frame of slot `i`, which the caller may take ([`Batch::fill`] replaces it); `None` if slots do not own frames.
+    /// The content of the slot is unknown afterwards.
     #[inline]
-    pub(crate) fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
-        let Memory::Apart(frames) = &mut self.memory else { return None };
+    pub fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
+        let Memory::Frames(frames) = &mut self.memory else { return None };
         self.tags[i] = u32::MAX;
         Some(&mut frames[i])
     }
 
     /// Puts memory from `spare` into the slots that have none.
-    pub(crate) fn fill(&mut self, mut spare: impl FnMut() -> Frame) {
-        if let Memory::Apart(frames) = &mut self.memory {
+    pub fn fill(&mut self, mut spare: impl FnMut() -> Frame) {
+        if let Memory::Frames(frames) = &mut self.memory {
             frames.iter_mut().filter(|f| !f.has_room()).for_each(|f| *f = spare());
         }
     }
 
-    /// Address and length of the frame in slot `i`, which the kernel owns from now on; `None` if no free frame is left for the
-    /// slot, which then keeps its own.
+    /// Gives the piece in slot `i` to the device, and a free one to the slot: returns the number of the piece and the length
+    /// of its frame. `None` if no piece is free; the slot then keeps its own.
     #[inline]
-    pub(crate) fn hand_over(&mut self, i: usize) -> Option<(u64, usize)> {
-        let Memory::Shared(frames) = &mut self.memory else { return None };
-        frames.hand_over(i).map(|address| (address, self.lengths[i]))
+    pub fn hand_over(&mut self, i: usize) -> Option<(usize, usize)> {
+        let Memory::Pieces(pieces) = &mut self.memory else { return None };
+        let piece = pieces.free.pop()?;
+        let fresh = Slot { at: pieces.at[piece as usize], piece, len: 0 };
+        let gone = std::mem::replace(&mut pieces.slots[i], fresh);
+        Some((gone.piece as usize, gone.len as usize))
     }
 
-    /// Takes back the frame at `address`, which the kernel has finished with.
+    /// Takes back a piece that the device has finished with. Numbers that no piece has are ignored.
     #[inline]
-    pub(crate) fn take_back(&mut self, address: u64) {
-        if let Memory::Shared(frames) = &mut self.memory {
-            frames.take_back(address);
+    pub fn take_back(&mut self, piece: usize) {
+        if let Memory::Pieces(pieces) = &mut self.memory
+            && piece < pieces.at.len()
+        {
+            pieces.free.push(piece as u32);
         }
-    }
-
-    /// True if the frames are in `umem`.
-    pub(crate) fn is_in(&self, umem: &Arc<Umem>) -> bool {
-        matches!(&self.memory, Memory::Shared(frames) if frames.is_in(umem))
     }
 
     /// Forgets the content of the slots, before a new trial numbers its frames anew.
@@ -191,93 +259,95 @@ impl Batch {
         self.generation += 1;
     }
 
-    /// Takes the place of `other`; also forgets its tags if `other` has done so in the meantime.
-    pub(crate) fn follow(&mut self, other: &Batch) {
+    /// Replaces `other`: forgets its tags if `other` has forgotten its own since.
+    pub fn follow(&mut self, other: &Batch) {
         if self.generation != other.generation {
             self.tags.fill(u32::MAX);
             self.generation = other.generation;
         }
     }
 
-    /// Address of the first slot; the others follow it.
-    ///
-    /// # Panics
-    /// If the slots are separate.
-    pub(crate) fn base(&mut self) -> *mut u8 {
-        match &mut self.memory {
-            Memory::Row(memory) => memory.as_mut_ptr(),
-            _ => panic!("slots that are apart have no common beginning"),
+    /// Address of the first piece of the memory; null if slots own frames.
+    #[inline]
+    pub fn start(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Pieces(pieces) => pieces.at[0].as_ptr(),
+            Memory::Frames(_) => std::ptr::null_mut(),
         }
     }
+
+    /// Checks that these are the slots of `interface`, whose memory starts at `start`. A port that passes addresses to a device
+    /// calls it before each burst, because somebody may have exchanged its batch for another port's.
+    ///
+    /// # Panics
+    /// If they are not.
+    #[inline]
+    pub fn expect_own(&self, start: *const u8, interface: &str) {
+        assert!(std::ptr::eq(self.start(), start), "the slots of {interface} are another port's");
+    }
+}
+
+/// A received frame in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// First byte of the frame in the slot.
+    pub offset: u32,
+    /// Bytes of the frame, without FCS.
+    pub len: u32,
+    /// Time of arrival, on the run's clock.
+    pub at: Instant,
+}
+
+impl Filled {
+    /// A frame of `len` bytes at the start of its slot.
+    pub fn new(len: usize, at: Instant) -> Filled {
+        Filled { offset: 0, len: len as u32, at }
+    }
+}
+
+/// An arrived frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// The frame without FCS.
+    pub frame: &'a [u8],
+    /// Time of arrival, on the run's clock.
+    pub at: Instant,
 }
 
 /// Received frames, borrowed from the port.
 #[derive(Clone, Copy)]
 pub struct Received<'a> {
     frames: Frames<'a>,
-    /// `(length, arrival)` per slot.
-    slots: &'a [(usize, Instant)],
+    filled: &'a [Filled],
 }
 
 #[derive(Clone, Copy)]
 enum Frames<'a> {
-    /// Adjacent slots of this many bytes each.
+    /// In slots of this many bytes that follow each other.
     Row(&'a [u8], usize),
-    /// Slots filled by packet sockets.
-    OfSockets(SocketSlots<'a>),
-    /// Separate frames.
-    Apart(&'a [Frame]),
-    /// The first ones where the kernel has put them, the others in slots filled by packet sockets.
-    Shared(&'a [NonNull<[u8]>], SocketSlots<'a>),
-}
-
-/// Adjacent slots of equal size with frames from packet sockets. Each frame begins [`ROOM`] bytes after the start of its slot, or at the
-/// start if a VLAN tag was put back.
-#[derive(Clone, Copy)]
-pub(crate) struct SocketSlots<'a> {
-    memory: &'a [u8],
-    slot_size: usize,
-    moved: u64,
-}
-
-impl<'a> SocketSlots<'a> {
-    /// Slots of `slot_size` bytes in `memory`; bit i of `moved` means that frame i begins at the start of its slot.
-    pub fn new(memory: &'a [u8], slot_size: usize, moved: u64) -> Self {
-        SocketSlots { memory, slot_size, moved }
-    }
-
-    #[inline]
-    fn get(self, i: usize, len: usize) -> &'a [u8] {
-        let room = if self.moved >> i & 1 == 0 { ROOM } else { 0 };
-        &self.memory[i * self.slot_size + room..][..len]
-    }
+    /// Each by itself.
+    Owned(&'a [Frame]),
+    /// Anywhere.
+    Scattered(&'a [NonNull<[u8]>]),
 }
 
 impl<'a> Received<'a> {
-    pub(crate) fn new(memory: &'a [u8], slot_size: usize, slots: &'a [(usize, Instant)]) -> Self {
-        Received { frames: Frames::Row(memory, slot_size), slots }
+    /// Frames in slots of `slot_size` bytes that follow each other in `memory`.
+    pub fn new(memory: &'a [u8], slot_size: usize, filled: &'a [Filled]) -> Self {
+        Received { frames: Frames::Row(memory, slot_size), filled }
     }
 
-    /// View of frames from packet sockets.
-    pub(crate) fn of_sockets(packets: SocketSlots<'a>, slots: &'a [(usize, Instant)]) -> Self {
-        Received { frames: Frames::OfSockets(packets), slots }
+    /// Frames that own their memory. Of `filled` only the times count; there may be more frames than times.
+    pub fn owned(frames: &'a [Frame], filled: &'a [Filled]) -> Self {
+        Received { frames: Frames::Owned(frames), filled }
     }
 
-    /// View of separate frames; there may be more of them than `slots`.
-    pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
-        Received { frames: Frames::Apart(frames), slots }
-    }
-
-    /// View whose first frames are at `shared` and whose others are in their slots of `packets`.
+    /// Frames wherever a device has put them. Of `filled` only the times count.
     ///
     /// # Safety
-    /// The frames in `shared` must be readable, and not written, for as long as `'a`.
-    pub(crate) unsafe fn shared(
-        shared: &'a [NonNull<[u8]>],
-        packets: SocketSlots<'a>,
-        slots: &'a [(usize, Instant)],
-    ) -> Self {
-        Received { frames: Frames::Shared(shared, packets), slots }
+    /// The frames are initialized, and nobody writes to them for as long as `'a`.
+    pub unsafe fn scattered(frames: &'a [NonNull<[u8]>], filled: &'a [Filled]) -> Self {
+        Received { frames: Frames::Scattered(frames), filled }
     }
 
     /// No frames.
@@ -287,27 +357,23 @@ impl<'a> Received<'a> {
 
     /// Number of frames.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.filled.len()
     }
 
     /// True if no frame was received.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.filled.is_empty()
     }
 
     /// Frame `i`.
     #[inline]
     pub fn get(&self, i: usize) -> Arrival<'a> {
-        let (len, at) = self.slots[i];
+        let Filled { offset, len, at } = self.filled[i];
         let frame = match self.frames {
-            Frames::Row(memory, slot_size) => &memory[i * slot_size..][..len],
-            Frames::OfSockets(packets) => packets.get(i, len),
-            Frames::Apart(frames) => &frames[i],
-            Frames::Shared(shared, packets) => match shared.get(i) {
-                // SAFETY: the caller of [`Received::shared`] has promised that it may be read for as long as `'a`.
-                Some(frame) => unsafe { frame.as_ref() },
-                None => packets.get(i, len),
-            },
+            Frames::Row(memory, slot_size) => &memory[i * slot_size + offset as usize..][..len as usize],
+            Frames::Owned(frames) => &frames[i],
+            // SAFETY: the caller of `scattered` promised that it may be read for as long as `'a`.
+            Frames::Scattered(frames) => unsafe { frames[i].as_ref() },
         };
         Arrival { frame, at }
     }
@@ -315,5 +381,55 @@ impl<'a> Received<'a> {
     /// All frames in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = Arrival<'a>> + '_ {
         (0..self.len()).map(|i| self.get(i))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The test is the device: it reads the pieces that it has.
+    #[test]
+    fn a_piece_is_with_the_device_or_in_one_slot_or_free() {
+        let (slots, count, size) = (4, 10, 1_536);
+        let memory = NonNull::from(Box::leak(vec![0; count * size].into_boxed_slice()));
+        let mut batch = Batch::within(Row { memory, size }, slots);
+        let mut device = Vec::new();
+        for round in 0..100 {
+            let slot = round % slots;
+            batch.slot(slot, 7, size).0.fill(round as u8);
+            let before = batch.frame(slot).as_ptr();
+            match batch.hand_over(slot) {
+                Some((piece, len)) => {
+                    assert!(len == size && batch.frame(slot).is_empty());
+                    device.push((piece, before, round as u8));
+                }
+                None => {
+                    assert_eq!((device.len(), batch.frame(slot).as_ptr()), (count - slots, before));
+                    assert_eq!(batch.frame(slot), [round as u8; 1_536], "a frame that is refused stays");
+                    device.drain(..3).for_each(|(piece, ..)| batch.take_back(piece));
+                }
+            }
+            let Memory::Pieces(pieces) = &batch.memory else { unreachable!() };
+            let all = pieces.slots.iter().map(|s| s.piece).chain(pieces.free.iter().copied());
+            let all: Vec<_> = all.chain(device.iter().map(|d| d.0 as u32)).collect();
+            assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (count, count));
+            for (_, at, content) in &device {
+                // SAFETY: the piece is as long, and the batch leaves it alone.
+                let frame = unsafe { std::slice::from_raw_parts(*at, size) };
+                assert!(frame.iter().all(|b| b == content), "the batch does not write to what the device has");
+            }
+        }
+        batch.take_back(count);
+        assert!(batch.slot_of(0, 8, 0, 9).1 == Held::Nothing && batch.slot_of(0, 8, 0, 9).1 == Held::Frame);
+        batch.forget();
+        assert_eq!(batch.slot_of(0, 8, 0, 9).1, Held::Nothing);
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame of 1537 bytes")]
+    fn a_frame_does_not_reach_into_the_next() {
+        Batch::new(2, 1_536).slot(0, 1, 1_537);
     }
 }

@@ -8,7 +8,9 @@
 //! The file format is pcap with timestamps in nanoseconds (magic 0xa1b23c4d, link type 1: Ethernet without FCS); one file
 //! contains both directions.
 
-use crate::{BURST, Batch, KernelGenerator, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{
+    BURST, Batch, KernelGenerator, LinkControl, Port, PortCounters, PortError, PortInfo, Received, SendAhead, Sent,
+};
 use drophammer_model::quantity::Instant;
 use std::fs::File;
 use std::io::{self, Write};
@@ -281,15 +283,7 @@ where
             start = *end;
         }
     }
-}
 
-impl<P, N, F> Capture<P, N, F>
-where
-    P: DerefMut,
-    P::Target: Port,
-    N: Fn() -> Instant,
-    F: Fn(&[u8]) -> bool,
-{
     fn sent(
         &mut self,
         frames: usize,
@@ -326,17 +320,6 @@ where
         self.sent(frames, |port| port.send_stream(frames))
     }
 
-    fn sends_ahead(&self) -> bool {
-        self.port.sends_ahead()
-    }
-
-    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
-        self.keep(at.len());
-        let sent = self.port.send_at(at)?;
-        self.left(&sent, |slot| at[slot]);
-        Ok(sent)
-    }
-
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.port.receive()?;
         if self.recorder.is_on() {
@@ -353,10 +336,6 @@ where
         Ok(frames)
     }
 
-    fn stamps_arrivals(&self) -> bool {
-        self.port.stamps_arrivals()
-    }
-
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         self.port.counters()
     }
@@ -365,19 +344,33 @@ where
         self.port.readable()
     }
 
-    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
-        self.port.set_link(up)
+    fn link(&mut self) -> Option<&mut dyn LinkControl> {
+        self.port.link()
     }
 
-    fn has_carrier(&mut self) -> Result<bool, PortError> {
-        self.port.has_carrier()
-    }
-
-    fn largest_frame(&self) -> usize {
-        self.port.largest_frame()
+    fn ahead(&mut self) -> Option<&mut dyn SendAhead> {
+        if self.port.ahead().is_some() { Some(self) } else { None }
     }
 
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         self.port.kernel_generator()
+    }
+}
+
+impl<P, N, F> SendAhead for Capture<P, N, F>
+where
+    P: DerefMut,
+    P::Target: Port,
+    N: Fn() -> Instant,
+    F: Fn(&[u8]) -> bool,
+{
+    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
+        self.keep(at.len());
+        let sent = match self.port.ahead() {
+            Some(port) => port.send_at(at)?,
+            None => self.port.send(at.len())?,
+        };
+        self.left(&sent, |slot| at[slot]);
+        Ok(sent)
     }
 }

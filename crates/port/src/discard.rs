@@ -20,7 +20,7 @@ impl Discard {
     /// [`PortError::Open`]: no such interface, not permitted (`CAP_BPF` and `CAP_NET_ADMIN`), or the interface already
     /// has a program.
     pub fn attach(interface: &str) -> Result<Discard, PortError> {
-        let fail = |e: std::io::Error| PortError::Open { interface: interface.to_owned(), reason: e.to_string() };
+        let fail = |e: std::io::Error| PortError::open(interface, e.to_string());
         let mut p = Program::default();
         p.set(0, Value(verdict::DROP));
         p.exit();

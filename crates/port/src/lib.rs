@@ -4,12 +4,29 @@
 //! [`Port::receive`] lends received frames. So dynamic dispatch costs once per burst, and a backend with frames in
 //! shared memory needs no copy. Between start and stop of a trial no port allocates or locks.
 //!
+//! # Write a backend
+//!
+//! A backend is one file and one line in [`INTERFACE_BACKENDS`]; `tests/one_file.rs` is a complete small one. It needs:
+//!
+//! - A type with the five required methods of [`Port`]. Its slots are a [`Batch`], with frames in the batch's own memory, in a
+//!   memory that the backend shares with a device ([`SlotMemory`]), or in owned frames that change hands. [`PortInfo::new`]
+//!   describes a plain port; the backend changes what differs, above all whether arrivals carry their own time.
+//! - A [`Backend`] with a function that opens all interfaces of a namespace in one call. Most backends open them
+//!   [`one_by_one`]. A backend that starts once per process, or whose ports share memory (DPDK, memif, AF_XDP with one UMEM),
+//!   does that work here, before it returns the ports.
+//! - The capabilities that the device has, and no others: a link to switch ([`LinkControl`]), virtual time ([`SendAhead`]), a
+//!   generator in the kernel ([`KernelGenerator`]), a descriptor to sleep on ([`Port::readable`]).
+//!
+//! Three rules keep measurements honest. A port never retries a refused frame. It counts every frame that the tester loses
+//! after the device has delivered it ([`Port::counters`]). It says which time arrivals carry ([`PortInfo::stamps_arrivals`]).
+//! `tests/contract.rs` runs the same cases with every backend of the list.
+//!
 //! # Time
 //!
 //! `model::Instant` is nanoseconds since the start of the run, from a `Clock` of `port`. On real interfaces the clock
 //! is `CLOCK_MONOTONIC`. Arrivals have the kernel's receive timestamp, converted from the wall clock; a step of the
 //! wall clock makes the trial invalid. With `af_xdp`, arrivals have the time at which their burst was read. So a loop
-//! with such a port (`Port::stamps_arrivals`) does not sleep while frames are awaited, for 20 ms after the last
+//! with such a port (`PortInfo::stamps_arrivals`) does not sleep while it expects frames, for 20 ms after the last
 //! departure.
 //!
 //! In virtual time the clock jumps from event to event. The generator hands over bursts ahead of time, each frame with
@@ -41,24 +58,25 @@ pub mod tap;
 pub mod wait;
 pub mod xdp_router;
 
-pub use batch::{Batch, Held, Received};
+pub use batch::{Arrival, Batch, Filled, Held, Received, SlotMemory};
 pub use clock::{Clock, SystemClock};
 pub use kernel_generator::{KernelGenerator, LatenessBuckets};
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
-use drophammer_wire::MacAddr;
+use drophammer_wire::{MacAddr, ethernet};
 use std::os::fd::BorrowedFd;
 
+/// The backends for interfaces, the default first.
+pub static INTERFACE_BACKENDS: &[Backend] = &[af_packet::BACKEND, af_xdp::BACKEND, live_frames::BACKEND];
+
 /// All backends, in the order in which `drophammer list backends` shows them.
-pub static BACKENDS: &[&BackendSpec] =
-    &[&af_packet::SPEC, &af_xdp::SPEC, &live_frames::SPEC, &memory::SPEC, &tap::SPEC, &simulated::SPEC];
+pub fn backends() -> impl Iterator<Item = &'static BackendSpec> {
+    INTERFACE_BACKENDS.iter().map(|backend| backend.spec).chain([&memory::SPEC, &tap::SPEC, &simulated::SPEC])
+}
 
-/// Opens an interface by its name.
-pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
-
-/// Opens several queues of an interface by its name and returns a port for each, in order.
-pub type OpenQueues = fn(&str, u32, SystemClock) -> Result<Vec<Box<dyn Port + Send>>, PortError>;
+/// Opened ports, or [`PortError::Open`] with the remedy.
+pub type Opened = Result<Vec<Box<dyn Port + Send>>, PortError>;
 
 /// A backend for interfaces.
 pub struct Backend {
@@ -66,44 +84,43 @@ pub struct Backend {
     pub spec: &'static BackendSpec,
     /// Whether this process may use it at all; the error gives the reason and the remedy.
     pub usable: fn() -> Result<(), String>,
-    /// Opens an interface of the current network namespace as one port; fails with [`PortError::Open`].
-    pub open: Open,
-    /// Opens several queues of it. Each frame arrives at one of them, and all frames with the same addresses and ports at the same one, in
-    /// order, if the device guarantees that (RSS). Fails with [`PortError::Open`] if there are fewer queues.
-    pub open_queues: OpenQueues,
+    /// Opens the named interfaces of the current network namespace together, each with this number of queues, at least one.
+    /// Returns the ports of the queues of the first interface, then those of the second, and so on. Each frame arrives at one
+    /// queue; if the device guarantees it (RSS), all frames with the same addresses and ports arrive at the same one, in
+    /// order. Fails if there are fewer queues.
+    pub begin: fn(&[&str], u32, SystemClock) -> Opened,
     /// Maximum number of queues of an interface, provided that the device has as many.
     pub most_queues: u32,
 }
 
-/// Boxes the ports of one backend.
+impl Backend {
+    /// Opens an interface of the current network namespace as one port.
+    ///
+    /// # Errors
+    /// [`PortError::Open`].
+    pub fn open(&self, interface: &str, clock: SystemClock) -> Result<Box<dyn Port + Send>, PortError> {
+        (self.begin)(&[interface], 1, clock).map(|mut ports| ports.remove(0))
+    }
+}
+
+/// Opens interfaces one after the other, for backends whose ports do not need each other.
+///
+/// # Errors
+/// The first one of `open`.
+pub fn one_by_one<P: Port + Send + 'static>(
+    interfaces: &[&str],
+    open: impl Fn(&str) -> Result<Vec<P>, PortError>,
+) -> Opened {
+    let mut all = Vec::new();
+    for interface in interfaces {
+        all.extend(boxed(open(interface)?));
+    }
+    Ok(all)
+}
+
 fn boxed<P: Port + Send + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port + Send>> {
     ports.into_iter().map(|port| Box::new(port) as Box<dyn Port + Send>).collect()
 }
-
-/// The backends for interfaces among [`BACKENDS`], the default first.
-pub static INTERFACE_BACKENDS: &[Backend] = &[
-    Backend {
-        spec: &af_packet::SPEC,
-        usable: || Ok(()),
-        open: |interface, clock| Ok(Box::new(af_packet::AfPacket::open(interface, clock)?)),
-        open_queues: |interface, queues, clock| Ok(boxed(af_packet::AfPacket::open_queues(interface, queues, clock)?)),
-        most_queues: af_packet::MOST_QUEUES,
-    },
-    Backend {
-        spec: &af_xdp::SPEC,
-        usable: af_xdp::usable,
-        open: |interface, clock| Ok(Box::new(af_xdp::AfXdp::open(interface, clock)?)),
-        open_queues: |interface, queues, clock| Ok(boxed(af_xdp::AfXdp::open_queues(interface, queues, clock)?)),
-        most_queues: af_packet::MOST_QUEUES,
-    },
-    Backend {
-        spec: &live_frames::SPEC,
-        usable: live_frames::usable,
-        open: |interface, clock| Ok(Box::new(live_frames::LiveFrames::open(interface, clock)?)),
-        open_queues: live_frames::open_queues,
-        most_queues: 1,
-    },
-];
 
 /// Maximum number of frames per call.
 pub const BURST: usize = 64;
@@ -137,12 +154,37 @@ pub struct PortInfo {
     pub mac: MacAddr,
     /// MTU in bytes.
     pub mtu: u32,
-    /// True if a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device reads): it counts as
-    /// offered, and as lost in the device. False if a refusal means that the tester's own ring is full: such a frame was not offered.
+    /// Length of the largest frame without FCS that the port can send, in bytes.
+    pub largest_frame: usize,
+    /// True if the device's receive ring refuses frames that the port refuses (veth, or a tap that the device reads): such a
+    /// frame counts as offered, and as lost in the device. False if the tester's own ring refuses them: such a frame was not
+    /// offered.
     pub refusal_is_device_loss: bool,
     /// True if frames of several receive queues of a network card come together here. They may change places on the way, so the order
     /// in which the device sent them is not known.
     pub merges_queues: bool,
+    /// True if frames carry the time at which they arrived, however long they wait for [`Port::receive`]. Otherwise they
+    /// carry the time of that call, so a receiver that sleeps while frames arrive makes their latency too large.
+    pub stamps_arrivals: bool,
+}
+
+impl PortInfo {
+    /// A port with one queue that stamps arrivals, sends frames of up to `mtu` bytes after the Ethernet header, and refuses
+    /// frames only when its own ring is full.
+    pub fn new(interface: &str, backend: &BackendSpec, driver: &str, mac: MacAddr, mtu: u32) -> PortInfo {
+        PortInfo {
+            interface: interface.to_owned(),
+            queue: Queue::ONLY,
+            backend: backend.name,
+            driver: driver.to_owned(),
+            mac,
+            mtu,
+            largest_frame: mtu as usize + ethernet::LEN,
+            refusal_is_device_loss: false,
+            merges_queues: false,
+            stamps_arrivals: true,
+        }
+    }
 }
 
 /// Result of sending a burst.
@@ -154,6 +196,15 @@ pub struct Sent {
     pub refused: u32,
     /// The refused frames: bit i is slot i.
     pub refused_mask: u64,
+}
+
+impl Sent {
+    /// Counts the frame in slot `i` as refused.
+    #[inline]
+    pub fn refuse(&mut self, i: usize) {
+        self.refused += 1;
+        self.refused_mask |= 1 << i;
+    }
 }
 
 /// Counters of the tester's own receive path since the port was opened; each queue has its own.
@@ -192,6 +243,18 @@ pub enum PortError {
     },
 }
 
+impl PortError {
+    /// [`PortError::Open`].
+    pub fn open(interface: &str, reason: impl Into<String>) -> PortError {
+        PortError::Open { interface: interface.to_owned(), reason: reason.into() }
+    }
+
+    /// [`PortError::Lost`].
+    pub fn lost(port: &PortInfo, source: std::io::Error) -> PortError {
+        PortError::Lost { interface: port.interface.clone(), source }
+    }
+}
+
 /// A tester port: an interface, or one queue of it.
 pub trait Port {
     /// Its properties.
@@ -208,6 +271,19 @@ pub trait Port {
     /// [`PortError::Lost`].
     fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
 
+    /// Takes received frames, at most [`BURST`], without waiting; they are valid until the next call.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn receive(&mut self) -> Result<Received<'_>, PortError>;
+
+    /// Counters since the port was opened. A trial reads them before it starts: a port whose times need a sample of another
+    /// clock takes a new one. There is no default: a loss that no port counts would be the device's.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn counters(&mut self) -> Result<PortCounters, PortError>;
+
     /// Like [`Port::send`], for frames that are not a measured load: if the port supports it, consecutive segments of a TCP connection
     /// leave with one call. A refused segment may have left all the same.
     ///
@@ -217,80 +293,69 @@ pub trait Port {
         self.send(frames)
     }
 
-    /// True if [`Port::send_at`] sends ahead of time; only in virtual time.
-    fn sends_ahead(&self) -> bool {
-        false
-    }
-
-    /// Hands over slots 0 to `at.len()`, at most [`BURST`]. Slot i leaves at `at[i]`; the times are ascending and not in the
-    /// past. A port that does not send ahead sends them at once.
-    ///
-    /// # Errors
-    /// [`PortError::Lost`].
-    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
-        self.send(at.len())
-    }
-
-    /// Takes received frames, at most [`BURST`], without waiting; they are valid until the next call.
-    ///
-    /// # Errors
-    /// [`PortError::Lost`].
-    fn receive(&mut self) -> Result<Received<'_>, PortError>;
-
-    /// True if frames carry the time at which they arrived, however long they wait for [`Port::receive`]. Otherwise they
-    /// carry the time of that call, so a receiver that sleeps while frames arrive makes their latency too large.
-    fn stamps_arrivals(&self) -> bool {
-        true
-    }
-
-    /// Counters since the port was opened. A trial reads them before it starts: a port whose times need a sample of another
-    /// clock takes a new one.
-    ///
-    /// # Errors
-    /// [`PortError::Lost`].
-    fn counters(&mut self) -> Result<PortCounters, PortError>;
-
-    /// A descriptor that becomes readable when frames have arrived, for [`wait::until_readable`]; `None` if the port has
-    /// none.
+    /// A descriptor that becomes readable when frames have arrived, for [`wait::until_readable`].
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Takes the link down, like a pulled cable, or up again, at once. While it is down, sent frames are lost and none arrive; neither
-    /// is an error.
-    ///
-    /// # Errors
-    /// [`PortError::Link`] if this port cannot do that.
-    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
-        let _ = up;
-        let reason = format!("the backend {} cannot take a link down", self.info().backend);
-        Err(PortError::Link { interface: self.info().interface.clone(), reason })
+    /// The link, if the port can switch it.
+    fn link(&mut self) -> Option<&mut dyn LinkControl> {
+        None
     }
 
-    /// True if the other end of the link is connected, or if the backend cannot know.
-    ///
-    /// # Errors
-    /// If the interface is gone.
-    fn has_carrier(&mut self) -> Result<bool, PortError> {
-        Ok(true)
+    /// Sending ahead of time, in virtual time.
+    fn ahead(&mut self) -> Option<&mut dyn SendAhead> {
+        None
     }
 
-    /// Length of the largest frame without FCS that it can send, in bytes. The default follows from the MTU.
-    fn largest_frame(&self) -> usize {
-        self.info().mtu as usize + drophammer_wire::ethernet::LEN
-    }
-
-    /// The generator in the kernel for this port, if there is one.
+    /// The generator in the kernel for this port.
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None
     }
 }
 
-/// An arrived frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival<'a> {
-    /// The frame without FCS.
-    pub frame: &'a [u8],
-    /// Time of arrival, on the run's clock.
-    pub at: Instant,
+/// A port that can switch its link and see the other end.
+pub trait LinkControl {
+    /// Takes the link down, like a pulled cable, or up again, immediately. While it is down, sent frames are lost and none
+    /// arrive; neither is an error.
+    ///
+    /// # Errors
+    /// [`PortError::Link`].
+    fn set_link(&mut self, up: bool) -> Result<(), PortError>;
+
+    /// True if the other end of the link is connected.
+    ///
+    /// # Errors
+    /// [`PortError::Link`] if the interface is gone.
+    fn has_carrier(&mut self) -> Result<bool, PortError>;
+}
+
+/// A port in virtual time.
+pub trait SendAhead {
+    /// Hands over slots 0 to `at.len()`, at most [`BURST`]. Slot i leaves at `at[i]`; the times are ascending and not in the
+    /// past.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError>;
+}
+
+/// Takes the link of `port` down or up.
+///
+/// # Errors
+/// [`PortError::Link`], also if the port has no [`LinkControl`].
+pub fn set_link(port: &mut dyn Port, up: bool) -> Result<(), PortError> {
+    if let Some(link) = port.link() {
+        return link.set_link(up);
+    }
+    let reason = format!("the backend {} cannot take a link down", port.info().backend);
+    Err(PortError::Link { interface: port.info().interface.clone(), reason })
+}
+
+/// True if the other end of the link of `port` is connected, or if the port cannot know.
+///
+/// # Errors
+/// [`PortError::Link`] if the interface is gone.
+pub fn has_carrier(port: &mut dyn Port) -> Result<bool, PortError> {
+    port.link().map_or(Ok(true), |link| link.has_carrier())
 }

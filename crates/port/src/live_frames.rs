@@ -11,11 +11,11 @@ mod program;
 mod sys;
 mod thread;
 
-use crate::af_packet::{AfPacket, sys as packet};
+use crate::af_packet::{AfPacket, explained, sys as packet};
 use crate::bpf;
 use crate::clock::SystemClock;
 use crate::kernel_generator::{KernelGenerator, Stream, StreamProgress, StreamReport};
-use crate::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{BURST, Backend, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, one_by_one};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use layout::{Maps, SKIPS, state};
@@ -27,10 +27,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use thread::{Loaded, Place, Runner};
 
-/// This backend.
+/// Name and summary.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "live_frames",
     summary: "af_packet, but the kernel makes the test frames, millions per second; veth only; needs root",
+};
+
+/// This backend.
+pub const BACKEND: Backend = Backend {
+    spec: &SPEC,
+    usable,
+    begin: |interfaces, queues, clock| one_by_one(interfaces, |name| LiveFrames::open_queues(name, queues, clock)),
+    most_queues: 1,
 };
 
 /// Longest frame in bytes: what fits into a page together with the kernel's own data.
@@ -70,35 +78,14 @@ fn forbidden(what: &str) -> String {
     )
 }
 
-/// Error message if `what` failed.
-fn explain(what: &str, e: &io::Error) -> String {
-    match e.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => forbidden(what),
-        _ => format!("{what}: {e}"),
-    }
-}
-
 /// Checks whether this process may use the backend, not whether an interface supports it.
 ///
 /// # Errors
 /// The reason and the remedy.
 pub fn usable() -> Result<(), String> {
-    let maps = Maps::new(LOOPBACK, 1, 1, 1).map_err(|e| explain("bpf()", &e))?;
     let shape = Shape { ipv6: false, frame_len: 60, signature_at: 48 };
-    bpf::load(&program::assemble(shape, &maps)).map(drop).map_err(|e| explain("bpf()", &e))
-}
-
-/// Opens an interface; this backend supports one queue.
-pub(crate) fn open_queues(
-    interface: &str,
-    queues: u32,
-    clock: SystemClock,
-) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
-    if queues > 1 {
-        let reason = format!("{queues} queues; the backend live_frames opens one, af_packet and af_xdp open several");
-        return Err(PortError::Open { interface: interface.to_owned(), reason });
-    }
-    Ok(vec![Box::new(LiveFrames::open(interface, clock)?)])
+    let loaded = Maps::new(LOOPBACK, 1, 1, 1).and_then(|maps| bpf::load(&program::assemble(shape, &maps)));
+    loaded.map(drop).map_err(|e| explained("bpf()", &e, forbidden))
 }
 
 /// An interface as a tester port.
@@ -129,7 +116,7 @@ impl LiveFrames {
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it is not veth, its other end
     /// does not accept frames generated in the kernel.
     pub fn open(interface: &str, clock: SystemClock) -> Result<LiveFrames, PortError> {
-        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
+        let fail = |reason: String| PortError::open(interface, reason);
         let packets = AfPacket::open(interface, clock)?;
         usable().map_err(fail)?;
         if packets.info().driver != "veth" {
@@ -156,7 +143,8 @@ impl LiveFrames {
                 )));
             }
         }
-        let (tap, tap_index) = sys::tap().map_err(|e| fail(explain("a tap interface (/dev/net/tun)", &e)))?;
+        let (tap, tap_index) =
+            sys::tap().map_err(|e| fail(explained("a tap interface (/dev/net/tun)", &e, forbidden)))?;
         let runner = Runner::new().map_err(|e| fail(format!("a thread: {e}")))?;
         Ok(LiveFrames {
             info: PortInfo { backend: SPEC.name, ..packets.info().clone() },
@@ -175,8 +163,18 @@ impl LiveFrames {
         })
     }
 
+    /// Opens an interface with its only queue.
+    fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<LiveFrames>, PortError> {
+        if queues > 1 {
+            let reason =
+                format!("{queues} queues; the backend live_frames opens one, af_packet and af_xdp open several");
+            return Err(PortError::open(interface, reason));
+        }
+        Ok(vec![LiveFrames::open(interface, clock)?])
+    }
+
     fn lost(&self, source: io::Error) -> PortError {
-        PortError::Lost { interface: self.info.interface.clone(), source }
+        PortError::lost(&self.info, source)
     }
 
     /// Loads a program for the stream into `self.loaded`.
@@ -244,10 +242,6 @@ impl Port for LiveFrames {
         let frames = self.packets.receive()?;
         note_behind(&mut self.behind, frames.len() == BURST);
         Ok(frames)
-    }
-
-    fn stamps_arrivals(&self) -> bool {
-        self.packets.stamps_arrivals()
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

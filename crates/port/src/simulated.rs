@@ -8,7 +8,9 @@ mod link;
 pub use link::{Arrivals, Arriving, Deliveries};
 
 use crate::af_packet::slot_size;
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
+use crate::{
+    BURST, Batch, Clock, LinkControl, Port, PortCounters, PortError, PortInfo, Queue, Received, SendAhead, Sent,
+};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
@@ -154,17 +156,13 @@ pub fn world_of_queues(
             world: world.clone(),
             port,
             link,
+            // A simulated link has no MTU.
             info: PortInfo {
-                interface: format!("sim{port}"),
                 queue,
-                backend: SPEC.name,
-                driver: "virtual time".into(),
-                mac: macs[port],
-                mtu,
-                refusal_is_device_loss: false,
-                merges_queues: false,
+                largest_frame: slot,
+                ..PortInfo::new(&format!("sim{port}"), &SPEC, "virtual time", macs[port], mtu)
             },
-            slots: Batch::apart(BURST, slot),
+            slots: Batch::of_frames(BURST, slot),
             drained: true,
             lent: Block::new(),
         })
@@ -221,10 +219,27 @@ impl Port for SimulatedPort {
         Ok(Sent { accepted: frames as u32, ..Sent::default() })
     }
 
-    fn sends_ahead(&self) -> bool {
-        true
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        let mut world = self.world.borrow_mut();
+        let World { links, spares, .. } = &mut *world;
+        links[self.link].lend(&mut self.lent, spares);
+        Ok(Received::owned(&self.lent.frames, &self.lent.slots))
     }
 
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        Ok(PortCounters::default())
+    }
+
+    fn link(&mut self) -> Option<&mut dyn LinkControl> {
+        Some(self)
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn SendAhead> {
+        Some(self)
+    }
+}
+
+impl SendAhead for SimulatedPort {
     fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;
@@ -239,23 +254,9 @@ impl Port for SimulatedPort {
         }
         Ok(Sent { accepted: at.len() as u32, ..Sent::default() })
     }
+}
 
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let mut world = self.world.borrow_mut();
-        let World { links, spares, .. } = &mut *world;
-        links[self.link].lend(&mut self.lent, spares);
-        Ok(Received::apart(&self.lent.frames, &self.lent.slots))
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        Ok(PortCounters::default())
-    }
-
-    /// A simulated link has no MTU.
-    fn largest_frame(&self) -> usize {
-        self.slots.slot_size()
-    }
-
+impl LinkControl for SimulatedPort {
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let mut world = self.world.borrow_mut();
         let now = world.now;
@@ -263,6 +264,10 @@ impl Port for SimulatedPort {
         of_port.for_each(|link| link.down = !up);
         world.device.link(now, self.port, up);
         Ok(())
+    }
+
+    fn has_carrier(&mut self) -> Result<bool, PortError> {
+        Ok(!self.world.borrow().links[self.link].down)
     }
 }
 

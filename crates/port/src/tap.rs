@@ -5,8 +5,7 @@
 //! frame.
 
 use crate::af_packet::{slot_size, sys};
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
-use drophammer_model::quantity::Instant;
+use crate::{BURST, Batch, Clock, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
 use std::fs::{File, OpenOptions};
@@ -30,7 +29,7 @@ pub struct Tap {
     clock: SystemClock,
     slots: Batch,
     memory: Box<[u8]>,
-    arrived: Vec<(usize, Instant)>,
+    arrived: Vec<Filled>,
 }
 
 fn open() -> Result<File, String> {
@@ -59,7 +58,7 @@ impl Tap {
     /// # Errors
     /// [`PortError::Open`] with the remedy: no taps on this system, no privilege, the name is in use.
     pub fn create(name: &str, mtu: u32, clock: SystemClock) -> Result<Tap, PortError> {
-        let fail = |reason: String| PortError::Open { interface: name.to_owned(), reason };
+        let fail = |reason: String| PortError::open(name, reason);
         let device = OwnedFd::from(open().map_err(&fail)?);
         sys::make_tap(&device, name).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM) => fail("not permitted to make a tap; run as root, or use veth".into()),
@@ -69,16 +68,7 @@ impl Tap {
         let mac = sys::interface_mac(&device, name).map_err(|e| fail(format!("hardware address: {e}")))?;
         let slot = slot_size(mtu);
         Ok(Tap {
-            info: PortInfo {
-                interface: name.to_owned(),
-                queue: Queue::ONLY,
-                backend: SPEC.name,
-                driver: "tun".into(),
-                mac: MacAddr(mac),
-                mtu,
-                refusal_is_device_loss: false,
-                merges_queues: false,
-            },
+            info: PortInfo { stamps_arrivals: false, ..PortInfo::new(name, &SPEC, "tun", MacAddr(mac), mtu) },
             file: device.into(),
             clock,
             slots: Batch::new(BURST, slot),
@@ -88,7 +78,7 @@ impl Tap {
     }
 
     fn lost(&self, source: io::Error) -> PortError {
-        PortError::Lost { interface: self.info.interface.clone(), source }
+        PortError::lost(&self.info, source)
     }
 }
 
@@ -109,10 +99,7 @@ impl Port for Tap {
                     Ok(_) => sent.accepted += 1,
                     Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                     Err(e) => match e.raw_os_error() {
-                        Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                            sent.refused += 1;
-                            sent.refused_mask |= 1 << i;
-                        }
+                        Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => sent.refuse(i),
                         _ => return Err(self.lost(e)),
                     },
                 }
@@ -129,18 +116,13 @@ impl Port for Tap {
             let start = self.arrived.len() * slot;
             match self.file.read(&mut self.memory[start..start + slot]) {
                 // A tap gives no time of arrival, so frames get the time at which they are taken.
-                Ok(len) => self.arrived.push((len, self.clock.now())),
+                Ok(len) => self.arrived.push(Filled::new(len, self.clock.now())),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) => return Err(self.lost(e)),
             }
         }
         Ok(Received::new(&self.memory, slot, &self.arrived))
-    }
-
-    /// Frames get the time at which they are taken.
-    fn stamps_arrivals(&self) -> bool {
-        false
     }
 
     /// The sender is informed of frames that do not fit into the queue of the tap, so none is lost here unnoticed.

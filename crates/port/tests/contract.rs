@@ -23,7 +23,7 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::capture::{Capture, CaptureLimits};
-use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError, SystemClock};
+use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError, SystemClock, set_link};
 use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -78,7 +78,7 @@ impl Bench<'_> {
     }
 
     fn port(&self, interface: &str) -> Result<Box<dyn Port>, String> {
-        let port = (self.backend.open)(interface, self.clock).map_err(|e| e.to_string())?;
+        let port = self.backend.open(interface, self.clock).map_err(|e| e.to_string())?;
         if !self.captured {
             return Ok(port);
         }
@@ -162,13 +162,13 @@ fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instan
 
 fn unplugged(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
-    if let Err(e) = ports[0].set_link(false) {
+    if let Err(e) = set_link(ports[0].as_mut(), false) {
         return check(matches!(e, PortError::Link { .. }) && bench.name != "af_packet", || e.to_string());
     }
     let clock = bench.clock;
     let mut template = frame(false, 60, 3, 0);
     for (up, expected) in [(false, 0), (true, 500), (false, 0), (true, 500)] {
-        ports[0].set_link(up).map_err(|e| e.to_string())?;
+        set_link(ports[0].as_mut(), up).map_err(|e| e.to_string())?;
         let accepted = send(&mut ports, 0, &mut template, 500, |_| Ok(()))?;
         let mut came = 0;
         let (left, right) = ports.split_at_mut(1);
@@ -303,7 +303,7 @@ fn overflow(bench: &Bench) -> Checked {
 }
 
 fn refusals(bench: &Bench) -> Checked {
-    let refused = |interface: &str, word: &str| match (bench.backend.open)(interface, bench.clock) {
+    let refused = |interface: &str, word: &str| match bench.backend.open(interface, bench.clock) {
         Err(e @ PortError::Open { .. }) if e.to_string().contains(word) => Ok(()),
         Err(e) => Err(format!("says nothing of `{word}`: {e}")),
         Ok(_) => Err(format!("`{interface}` could be opened")),
@@ -388,7 +388,7 @@ fn exchanged(bench: &Bench) -> Checked {
 
 /// As an ordinary user, who may use AF_PACKET in the lab but not `bpf()`.
 fn as_user(bench: &Bench) -> Result<bool, String> {
-    match (bench.backend.open)("t0", bench.clock) {
+    match bench.backend.open("t0", bench.clock) {
         Ok(_) => Ok(true),
         Err(PortError::Open { reason, .. }) if reason.contains("not permitted") => {
             check(reason.contains("root") && reason.contains("af_packet"), || format!("no remedy: {reason}"))?;

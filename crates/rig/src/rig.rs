@@ -174,7 +174,7 @@ impl Rig {
     /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`].
     pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), RigError> {
         if let Act::Link(up) = act {
-            return Ok(self.ports.get(port).set_link(*up)?);
+            return Ok(drophammer_port::set_link(self.ports.get(port), *up)?);
         }
         let now = self.now();
         Ok(self.hosts.run(now, port, act)?)
@@ -238,12 +238,12 @@ impl Rig {
     /// # Errors
     /// The port fails.
     pub fn has_carrier(&mut self, index: PortIndex) -> Result<bool, PortError> {
-        self.ports.get(index).has_carrier()
+        drophammer_port::has_carrier(self.ports.get(index))
     }
 
     /// Bytes of the largest frame, FCS not included, that a port sends.
     pub fn largest_frame(&mut self, index: PortIndex) -> usize {
-        self.ports.get(index).largest_frame()
+        self.port(index).largest_frame
     }
 
     /// True if the ports have a clock of virtual time.

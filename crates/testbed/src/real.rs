@@ -66,9 +66,10 @@ pub fn open(
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
     drophammer_lab::receive_at_sender();
     let mut ports = Vec::new();
-    for interface in interfaces {
-        let open = || drophammer_rig::open(&interface.name, backend, queues, clock, lab.cpus().spare);
-        let opened = match interface.netns {
+    for place in interfaces.chunk_by(|a, b| a.netns == b.netns) {
+        let names: Vec<_> = place.iter().map(|interface| interface.name.as_str()).collect();
+        let open = || drophammer_rig::open(&names, backend, queues, clock, lab.cpus().spare);
+        let opened = match place[0].netns {
             Where::Tester => open(),
             Where::Host => lab.in_host_netns(open).map_err(|e| e.to_string())?,
         };

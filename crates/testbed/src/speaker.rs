@@ -87,7 +87,7 @@ impl Speaker {
     /// Errors of opening the interface.
     pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, PortError> {
         let clock = SystemClock::start();
-        let ports = drophammer_rig::open(interface, backend, 1, clock, None)?;
+        let ports = drophammer_rig::open(&[interface], backend, 1, clock, None)?;
         let mtu = ports.first().map_or(0, |port| port.info().mtu);
         let mut host = PortConfig::new(interface, host_mac(seed, 0), mtu);
         let device = &mut host.devices[0];

@@ -258,11 +258,12 @@ impl LaneState {
         let virtual_time = clock.is_virtual();
         // In this case a burst is handed over at once, each frame with its own departure time, and time advances in one
         // step.
-        let ahead =
-            clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
+        let ahead = clock.passes()
+            && ports.iter_mut().all(|at| at.port.ahead().is_some())
+            && senders.iter().all(|s| s.merge.is_none());
         // In virtual time, all frames that have arrived are taken at that instant, however many there are.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
-        let at_reading = !virtual_time && ports.iter().any(|at| !at.port.stamps_arrivals());
+        let at_reading = !virtual_time && ports.iter().any(|at| !at.port.info().stamps_arrivals);
         // In this case the loop does not sleep although everything is sent, because it would make latencies too large.
         let mut awake = false;
         // Requests made between two calls or by an event take effect before anything is sent.
@@ -282,7 +283,7 @@ impl LaneState {
                 let own = control.event(now, events[0].event, &mut |port, frame| send_frame(ports, port, frame))?;
                 while let Some((index, up)) = control.link() {
                     if let Some(at) = ports.iter_mut().find(|at| at.index == index) {
-                        at.port.set_link(up)?;
+                        drophammer_port::set_link(at.port, up)?;
                     }
                 }
                 carried_out.push(EventReport { from_ns, to_ns: clock.now().0 - start.0, own });

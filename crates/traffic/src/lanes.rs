@@ -16,7 +16,7 @@
 //! # Queues
 //!
 //! A `Port` is an interface or one of its queues (`PortInfo::queue`); `--queues M` opens M of each interface
-//! (`Backend::open_queues`). In a list of ports the queues of an interface follow each other. All frames of a flow
+//! (`Backend::begin`). In a list of ports the queues of an interface follow each other. All frames of a flow
 //! leave by one queue. A load that the flows of a port share is one schedule: each queue sends its places of it
 //! (`Schedule::part`), so the frames leave at the same times by any number of queues. A frame arrives at any queue, and
 //! a flow of many addresses at several. Each lane with a queue of the port has a state of the flow and counts on its

@@ -54,8 +54,7 @@ fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
 }
 
 fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dyn Port>, String> {
-    let port = (backend.open)(interface, clock).map_err(|e| e.to_string())?;
-    Ok(port)
+    Ok(backend.open(interface, clock).map_err(|e| e.to_string())?)
 }
 
 /// Runs a trial; also returns the processor time that it took.

@@ -6,12 +6,12 @@
 //! run: it has no meaning when fragmentation is forbidden (RFC 6864 section 4.1), and other packets are not combined.
 
 use super::sys;
+use crate::device::number;
 use crate::{BURST, Batch};
 use drophammer_wire::checksum;
 use drophammer_wire::ethernet::{self, ethertype};
 use std::fs::File;
 use std::io::{IoSlice, Write};
-use std::os::unix::fs::FileExt;
 
 /// Minimum number of segments in a run; fewer leave one by one.
 pub const LEAST: usize = 4;
@@ -197,15 +197,8 @@ impl Streams {
         sys::configure_stream(&socket, buffer).ok()?;
         sys::bind(&socket, index, 0).ok()?;
         let dropped = File::open(format!("/sys/class/net/{interface}/statistics/tx_dropped")).ok()?;
-        let mut streams = Streams { socket: File::from(socket), dropped, drops: 0, headers: Vec::new() };
-        streams.drops = streams.drops()?;
-        Some(streams)
-    }
-
-    fn drops(&self) -> Option<u64> {
-        let mut text = [0; 24];
-        let length = self.dropped.read_at(&mut text, 0).ok()?;
-        std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+        let drops = number(&dropped)?;
+        Some(Streams { socket: File::from(socket), dropped, drops, headers: Vec::new() })
     }
 
     /// Sends the run that begins with slot `from`.
@@ -232,7 +225,7 @@ impl Streams {
             Err(Some(libc::ENETDOWN)) => return Fate::Down,
             Err(_) => return Fate::Impossible,
         }
-        let drops = self.drops();
+        let drops = number(&self.dropped);
         let torn = drops != Some(self.drops);
         self.drops = drops.unwrap_or(self.drops);
         if torn { Fate::Torn } else { Fate::Sent }

@@ -1,6 +1,8 @@
 //! The system calls of this backend, including all its `unsafe` code.
 
-use std::ffi::CString;
+use crate::Filled;
+use drophammer_model::quantity::Instant;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -36,19 +38,18 @@ pub struct Arrived {
     pub tag: Option<[u8; 4]>,
 }
 
-/// Restores the frame in `slot`, which begins after [`ROOM`]: the tag is put back after the addresses, which move to the start of the slot,
-/// and bit `i` of `moved` is set. Returns the length of the frame.
+/// Restores a frame in `slot`, where it begins after [`ROOM`]: a tag that the kernel removed is put back after the addresses, which move to
+/// the start of the slot.
 #[inline]
-pub fn whole(arrived: &Arrived, slot: &mut [u8], moved: &mut u64, i: usize) -> usize {
+pub fn whole(arrived: &Arrived, slot: &mut [u8], at: Instant) -> Filled {
     let len = arrived.len.min(slot.len() - ROOM);
     match arrived.tag {
         Some(tag) if len >= ADDRESSES => {
             slot.copy_within(ROOM..ROOM + ADDRESSES, 0);
             slot[ADDRESSES..ADDRESSES + ROOM].copy_from_slice(&tag);
-            *moved |= 1 << i;
-            len + ROOM
+            Filled::new(len + ROOM, at)
         }
-        _ => len,
+        _ => Filled { offset: ROOM as u32, ..Filled::new(len, at) },
     }
 }
 
@@ -85,10 +86,10 @@ impl Headers {
         Headers { messages, vectors, control: vec![[0u64; CONTROL / 8]; n].into_boxed_slice() }
     }
 
-    /// True if the slots begin at `base`.
+    /// Start of the slots.
     #[inline]
-    pub fn are_over(&self, base: *const u8) -> bool {
-        std::ptr::eq(self.vectors[0].iov_base.cast(), base)
+    pub fn base(&self) -> *const u8 {
+        self.vectors[0].iov_base.cast()
     }
 
     /// Sets the length of the frame in slot `i`.
@@ -261,59 +262,32 @@ pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<
             None => {
                 // The kernel chooses a number that no other group of the network namespace has.
                 join(0, UNIQUE_ID)?;
-                group = Some(fanout(socket)? & 0xffff);
+                group = Some(get_option::<i32>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff);
             }
         }
     }
     Ok(())
 }
 
-/// Number of the group of the socket, and its flags above.
-fn fanout(socket: &OwnedFd) -> io::Result<i32> {
-    let mut value: libc::c_int = 0;
-    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
-    let pointer = (&raw mut value).cast();
-    // SAFETY: `value` is what the option fills; its size is passed.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, pointer, &mut len) })?;
-    Ok(value)
+/// Reads a socket option.
+pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
+    let mut value = mem::MaybeUninit::<T>::zeroed();
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes; the rest stays zero, which is valid for the integers in `T`.
+    unsafe {
+        check(libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut len))?;
+        Ok(value.assume_init())
+    }
 }
 
-/// Frames that arrived at a socket.
-#[derive(Clone, Copy, Debug)]
-pub struct Statistics {
-    /// All frames.
-    pub seen: u32,
-    /// Frames for which it had no room.
-    pub dropped: u32,
+/// Frames that arrived at this socket since the last call, including those for which it had no room (`tp_drops`).
+pub fn take_statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
+    get_option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)
 }
 
-/// Frames that arrived at this socket since the last call.
-pub fn take_statistics(socket: &OwnedFd) -> io::Result<Statistics> {
-    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-    let mut len = mem::size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: `stats` is what the option fills; its size is passed.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut stats).cast(),
-            &mut len,
-        )
-    })?;
-    // The kernel's packet count includes the dropped ones.
-    Ok(Statistics { seen: stats.tp_packets, dropped: stats.tp_drops })
-}
-
-/// The pending error of a socket, if there is one; it is returned once.
-pub fn take_error(socket: &OwnedFd) -> io::Result<Option<io::Error>> {
-    let mut error: libc::c_int = 0;
-    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `error` is what the option fills; its size is passed.
-    check(unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
-    })?;
-    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+/// Clears the pending error of a socket, which the kernel reports once.
+pub fn clear_error(socket: &OwnedFd) -> io::Result<()> {
+    get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR).map(drop)
 }
 
 /// Index of an interface of the current namespace.
@@ -344,24 +318,23 @@ fn ioctl(socket: &OwnedFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::
     Ok(())
 }
 
-/// Makes the opened /dev/net/tun a tap interface whose frames have no additional header.
-pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<()> {
+/// Makes the opened /dev/net/tun a tap interface whose frames have no additional header, and returns its name: `%d` in `name`
+/// becomes a free number. The interface disappears with `device`.
+pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<String> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-    ioctl(device, libc::TUNSETIFF, &mut request)
+    ioctl(device, libc::TUNSETIFF as libc::Ioctl, &mut request)?;
+    // SAFETY: the kernel has written the name with its end into the request.
+    Ok(unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 /// Hardware address.
 pub fn interface_mac(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFHWADDR, &mut request)?;
-    let mut mac = [0; 6];
     // SAFETY: the call filled this variant of the union.
     let data = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
-    for (to, from) in mac.iter_mut().zip(data) {
-        *to = from as u8;
-    }
-    Ok(mac)
+    Ok(std::array::from_fn(|i| data[i] as u8))
 }
 
 /// MTU in bytes.
@@ -372,15 +345,15 @@ pub fn interface_mtu(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
-/// True if it is administratively up.
-pub fn interface_is_up(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+/// True if the interface has all of these flags (`IFF_UP`, `IFF_RUNNING`).
+pub fn has_flags(socket: &OwnedFd, name: &str, flags: i32) -> io::Result<bool> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
     // SAFETY: the call filled this variant of the union.
-    Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+    Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }) & flags == flags)
 }
 
-/// Sets it administratively up or down, at once; on a veth pair the other end sees it as well.
+/// Sets the interface administratively up or down; on a veth pair the other end sees it immediately.
 pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
@@ -391,25 +364,20 @@ pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// True if the interface is up and has carrier.
-pub fn is_running(socket: &OwnedFd, name: &str) -> io::Result<bool> {
-    let mut request = request(name)?;
-    ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
-    // SAFETY: the call filled this variant of the union.
-    let flags = unsafe { request.ifr_ifru.ifru_flags };
-    let both = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    Ok(flags & both == both)
+/// Asks the driver of an interface. `question` is the struct of an `ETHTOOL_` command, which is its first word.
+fn ethtool<T>(interface: &str, question: &mut T) -> io::Result<()> {
+    let socket = packet_socket(0)?;
+    let mut request = request(interface)?;
+    request.ifr_ifru.ifru_data = (&raw mut *question).cast();
+    ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)
 }
 
 /// True if the device itself cuts TCP into segments (`tcp-segmentation-offload` of `ethtool -k`). A virtual one would forward it
 /// uncut.
 pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     const ETHTOOL_GTSO: u32 = 0x1e;
-    let socket = packet_socket(0)?;
     let mut command_and_value = [ETHTOOL_GTSO, 0];
-    let mut request = request(interface)?;
-    request.ifr_ifru.ifru_data = (&raw mut command_and_value).cast();
-    ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)?;
+    ethtool(interface, &mut command_and_value)?;
     Ok(command_and_value[1] != 0)
 }
 
@@ -421,30 +389,17 @@ pub fn transmit_queues(interface: &str) -> u32 {
     // same four current numbers.
     let mut channels = [0u32; 9];
     channels[0] = ETHTOOL_GCHANNELS;
-    let asked = packet_socket(0).and_then(|socket| {
-        let mut request = request(interface)?;
-        request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-        ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)
-    });
-    asked.map_or(1, |()| (channels[6] + channels[8]).max(1))
-}
-
-#[repr(C)]
-struct DriverInfo {
-    command: u32,
-    driver: [u8; 32],
-    rest: [u8; 160],
+    ethtool(interface, &mut channels).map_or(1, |()| (channels[6] + channels[8]).max(1))
 }
 
 /// Name of the driver, as reported by `ethtool -i`.
 pub fn driver_name(interface: &str) -> io::Result<String> {
     const ETHTOOL_GDRVINFO: u32 = 3;
-    let socket = packet_socket(0)?;
-    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    let mut request = request(interface)?;
-    request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)?;
-    let _ = info.rest;
-    let end = info.driver.iter().position(|b| *b == 0).unwrap_or(info.driver.len());
-    Ok(String::from_utf8_lossy(&info.driver[..end]).into_owned())
+    /// Words of `struct ethtool_drvinfo`; 32 bytes of name follow the command.
+    const WORDS: usize = 49;
+    let mut info = [0u32; WORDS];
+    info[0] = ETHTOOL_GDRVINFO;
+    ethtool(interface, &mut info)?;
+    let name: Vec<u8> = info[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    Ok(String::from_utf8_lossy(&name).into_owned())
 }

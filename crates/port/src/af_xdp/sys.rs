@@ -1,7 +1,7 @@
 //! The socket, its memory and its four rings, including all their `unsafe` code.
 
 use super::umem::Umem;
-use crate::af_packet::sys::{check, set_option};
+use crate::af_packet::sys::{check, get_option, set_option};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -169,16 +169,6 @@ pub fn socket() -> io::Result<OwnedFd> {
     }
 }
 
-fn get_option<T: Copy>(socket: &OwnedFd, name: i32) -> io::Result<T> {
-    let mut value = mem::MaybeUninit::<T>::zeroed();
-    let mut len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes; the rest stays zero, which is valid for the integers in `T`.
-    unsafe {
-        check(libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, name, value.as_mut_ptr().cast(), &mut len))?;
-        Ok(value.assume_init())
-    }
-}
-
 /// Registers `umem` and creates the rings: `receive` entries for fill and receive, `send` for send and completion;
 /// powers of two.
 pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::Result<Rings> {
@@ -192,7 +182,7 @@ pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::
     // In copy mode a call sends 32 frames. Kernels since 6.17 can send a whole burst; older ones need two calls.
     const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
     let _ = set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &(crate::BURST as u32));
-    let offsets: libc::xdp_mmap_offsets = get_option(socket, libc::XDP_MMAP_OFFSETS)?;
+    let offsets: libc::xdp_mmap_offsets = get_option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
     Ok(Rings {
         fill: Ring::new(socket, offsets.fr, receive, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?,
         receive: Ring::new(socket, offsets.rx, receive, libc::XDP_PGOFF_RX_RING)?,
@@ -214,7 +204,7 @@ pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
     let size = mem::size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     // SAFETY: `address` lives through the call; its size is passed.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
-    let options: libc::xdp_options = get_option(socket, libc::XDP_OPTIONS)?;
+    let options: libc::xdp_options = get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
@@ -228,7 +218,7 @@ pub fn kick(socket: &OwnedFd) -> io::Result<()> {
 
 /// Counters of the socket since its creation.
 pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
-    get_option(socket, libc::XDP_STATISTICS)
+    get_option(socket, libc::SOL_XDP, libc::XDP_STATISTICS)
 }
 
 #[cfg(test)]

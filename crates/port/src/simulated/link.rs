@@ -2,7 +2,7 @@
 //! device supports it, so that a frame is written once and read in place.
 
 use crate::spread::queue_of;
-use crate::{BURST, Batch, Queue};
+use crate::{BURST, Batch, Filled, Queue};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ struct Burst {
 /// Frames that the tester receives together.
 pub(super) struct Block {
     pub(super) frames: Vec<Frame>,
-    /// Length and arrival of each.
-    pub(super) slots: Vec<(usize, Instant)>,
+    /// When each arrived.
+    pub(super) slots: Vec<Filled>,
 }
 
 impl Block {
@@ -86,7 +86,7 @@ impl Link {
     pub(super) fn send(&mut self, slots: &mut Batch, at: &[Instant], gone: usize) {
         self.retire();
         let mut burst = self.out_spare.pop().unwrap_or_else(|| Burst {
-            slots: Batch::apart(BURST, slots.slot_size()),
+            slots: Batch::of_frames(BURST, slots.slot_size()),
             at: Vec::with_capacity(BURST),
             next: 0,
         });
@@ -131,7 +131,7 @@ impl Link {
             self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
         }
         if let Some(block) = self.back.back_mut() {
-            block.slots.push((frame.len(), at));
+            block.slots.push(Filled::new(frame.len(), at));
             block.frames.push(frame);
         }
     }

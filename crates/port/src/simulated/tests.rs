@@ -1,4 +1,5 @@
 use super::*;
+use crate::{LinkControl, SendAhead};
 use drophammer_wire::frame::Frame;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_bef
     let reached = Rc::default();
     let device = Echo { reached: Rc::clone(&reached), out: Vec::new() };
     let (mut clock, mut ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
-    assert!(clock.passes() && ports[0].sends_ahead());
+    assert!(clock.passes() && ports[0].ahead().is_some());
     for (port, frames) in [(0, [[0, 10], [1, 11], [0, 12]]), (1, [[0, 20], [0, 21], [0, 22]])] {
         frames.iter().enumerate().for_each(|(i, f)| ports[port].slots().put(i, f));
     }

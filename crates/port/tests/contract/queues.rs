@@ -1,7 +1,7 @@
 //! Several queues of one interface, each opened as a port.
 
 use super::{Bench, Checked, check, frame, sign};
-use drophammer_port::{BURST, Clock, Port, PortError, Queue};
+use drophammer_port::{BURST, Clock, Port, PortError, Queue, set_link};
 use drophammer_wire::signature::{LEN, Signature};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn links(bench: &Bench, name: &str) -> Checked {
 }
 
 fn open(bench: &Bench, interface: &str, count: u32) -> Result<Queues, PortError> {
-    (bench.backend.open_queues)(interface, count, bench.clock)
+    (bench.backend.begin)(&[interface], count, bench.clock)
 }
 
 /// A test frame of `flow`: the flows differ in their addresses.
@@ -165,7 +165,7 @@ pub fn overflow(bench: &Bench) -> Checked {
 pub fn unplugged(bench: &Bench) -> Checked {
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };
     for up in [false, true, false, true] {
-        match near[0].set_link(up) {
+        match set_link(near[0].as_mut(), up) {
             Err(e) => return check(matches!(e, PortError::Link { .. }) && bench.name != "af_packet", || e.to_string()),
             Ok(()) => near.iter_mut().try_for_each(|p| send(p.as_mut(), &[frame_of(1, 0)]))?,
         }

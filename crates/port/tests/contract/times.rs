@@ -16,7 +16,7 @@ pub fn arrivals(bench: &Bench) -> Checked {
     std::thread::sleep(WAIT);
     let read_at = bench.clock.now();
     let came: Vec<_> = ports[1].receive().map_err(|e| e.to_string())?.iter().map(|arrival| arrival.at).collect();
-    let stamped = ports[1].stamps_arrivals();
+    let stamped = ports[1].info().stamps_arrivals;
     check(stamped == (bench.name != "af_xdp"), || format!("stamps arrivals: {stamped}"))?;
     check(came.len() == 1 && (came[0] < read_at) == stamped, || format!("{came:?}, read at {read_at:?}"))
 }

@@ -178,7 +178,7 @@ impl Process {
     /// Reports changes of carrier to the router.
     fn look_at_links(&mut self, now: Instant) -> Result<(), PortError> {
         for (i, (port, carrier)) in self.ports.iter_mut().zip(&mut self.carriers).enumerate() {
-            let has = port.has_carrier()?;
+            let has = drophammer_port::has_carrier(port.as_mut())?;
             if std::mem::replace(carrier, has) != has {
                 self.router.set_link(now, i, has);
             }

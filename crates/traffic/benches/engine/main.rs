@@ -16,7 +16,7 @@ use drophammer_model::traffic::{
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use drophammer_port::priority::{HighPriority, pin, usable};
 use drophammer_port::{
-    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock, memory,
+    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
 };
 use drophammer_traffic::generator::PortGenerator;
 use drophammer_traffic::permutation::Permutation;
@@ -52,16 +52,7 @@ struct Sink {
 
 impl Sink {
     fn new() -> Sink {
-        let info = PortInfo {
-            interface: "sink".into(),
-            queue: Queue::ONLY,
-            backend: "bench",
-            driver: "none".into(),
-            mac: MacAddr::local(0),
-            mtu: 1_500,
-            refusal_is_device_loss: false,
-            merges_queues: false,
-        };
+        let info = PortInfo::new("sink", &drophammer_port::memory::SPEC, "none", MacAddr::local(0), 1_500);
         Sink { info, slots: Batch::new(BURST, 25 * 64) }
     }
 }

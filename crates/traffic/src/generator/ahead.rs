@@ -51,7 +51,10 @@ impl PortGenerator {
             return Ok(0);
         }
         self.fill(port, 0, &at[..frames]);
-        let sent = port.send_at(&at[..frames])?;
+        let sent = match port.ahead() {
+            Some(port) => port.send_at(&at[..frames])?,
+            None => port.send(frames)?,
+        };
         debug_assert_eq!(sent.refused, 0, "virtual time has no ring that could be full");
         self.account_ahead(&at[..frames]);
         Ok(frames)

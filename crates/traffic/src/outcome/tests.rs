@@ -6,7 +6,7 @@ use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::traffic::Arriving;
 use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
-use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
+use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::stack::locate;
 use drophammer_wire::{MacAddr, checksum};
@@ -23,14 +23,8 @@ struct Catch {
 /// Port `port`, which refuses every n-th frame.
 fn caught(port: usize, refuse_every: u64, refusal_is_device_loss: bool) -> Catch {
     let info = PortInfo {
-        interface: format!("c{port}"),
-        queue: Queue::ONLY,
-        backend: "test",
-        driver: "none".into(),
-        mac: MacAddr::local(port as u64),
-        mtu: 1_500,
         refusal_is_device_loss,
-        merges_queues: false,
+        ..PortInfo::new(&format!("c{port}"), &drophammer_port::memory::SPEC, "none", MacAddr::local(port as u64), 1_500)
     };
     Catch { info, slots: Batch::new(BURST, 2_048), frames: vec![], refuse_every }
 }

@@ -57,7 +57,7 @@ impl Clock for Real<'_> {
 /// read first.
 struct Told {
     inner: Box<dyn Port>,
-    stamps: bool,
+    info: PortInfo,
     came: u64,
     /// For how long it holds the loop up while that reads the last frame.
     held_reading: u64,
@@ -68,7 +68,7 @@ struct Told {
 
 impl Port for Told {
     fn info(&self) -> &PortInfo {
-        self.inner.info()
+        &self.info
     }
     fn slots(&mut self) -> &mut Batch {
         self.inner.slots()
@@ -83,9 +83,6 @@ impl Port for Told {
             self.held.set(Some((0, std::mem::take(&mut self.held_reading))));
         }
         Ok(frames)
-    }
-    fn stamps_arrivals(&self) -> bool {
-        self.stamps
     }
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         self.wall.set(self.wall.get() + std::mem::take(&mut self.set_by));
@@ -128,7 +125,8 @@ impl Trial {
         let told = |(i, inner): (usize, Box<dyn Port>)| {
             let set_by = if i == 0 { set_by } else { 0 };
             let (held, wall) = (held.clone(), wall.clone());
-            Box::new(Told { inner, stamps, came: 0, held_reading, held, set_by, wall }) as Box<dyn Port>
+            let info = PortInfo { stamps_arrivals: stamps, ..inner.info().clone() };
+            Box::new(Told { inner, info, came: 0, held_reading, held, set_by, wall }) as Box<dyn Port>
         };
         bench.ports = std::mem::take(&mut bench.ports).into_iter().enumerate().map(told).collect();
         let flows = vec![flow("all", 0, 1, Family::Ipv4, 16, 1.0)];

@@ -43,7 +43,7 @@ pub fn icmpv4(
         protocol: protocol::ICMP,
         source,
         destination,
-        payload_len: message.len(),
+        payload_len: message.message_len(),
     };
     let packet = ethernet(out, link, ethertype::IPV4, ipv4::LEN + ip.payload_len);
     ip.emit(packet);
@@ -67,7 +67,7 @@ pub fn icmpv6(
         hop_limit,
         source,
         destination,
-        payload_len: message.len(),
+        payload_len: message.message_len(),
     };
     let packet = ethernet(out, link, ethertype::IPV6, ipv6::LEN + ip.payload_len);
     ip.emit(packet);

@@ -5,12 +5,13 @@ pub(crate) mod assembler;
 pub(crate) mod plain;
 
 use crate::af_packet::sys::check;
+use crate::mapping::Mapping;
 use assembler::Instruction;
 use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
@@ -126,14 +127,12 @@ fn put(map: &OwnedFd, key: u32, value: i32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct SharedArray {
     map: OwnedFd,
-    memory: NonNull<std::sync::atomic::AtomicU64>,
+    memory: Mapping,
     words: usize,
     entries: usize,
 }
 
 // SAFETY: the memory is shared with the kernel by its nature and only touched through atomics.
-unsafe impl Send for SharedArray {}
-// SAFETY: as above.
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
@@ -151,22 +150,7 @@ impl SharedArray {
             entries.try_into().map_err(too_large)?,
             MMAPABLE,
         )?;
-        let bytes = entries * words * 8;
-        // SAFETY: a new mapping of the map's own memory, at an address of the kernel's choice; unmapped in `drop`.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let memory = Mapping::shared(entries * words * 8, map.as_raw_fd(), 0)?;
         Ok(SharedArray { map, memory, words, entries })
     }
 
@@ -180,30 +164,23 @@ impl SharedArray {
         self.entries
     }
 
-    fn word(&self, entry: usize, word: usize) -> &std::sync::atomic::AtomicU64 {
+    fn word(&self, entry: usize, word: usize) -> &AtomicU64 {
         assert!(entry < self.entries && word < self.words, "outside of the map");
         // SAFETY: within the mapping, as just checked; it lives as long as `self`, and aligned words of shared memory may
         // be used as atomics.
-        unsafe { self.memory.add(entry * self.words + word).as_ref() }
+        unsafe { self.memory.start().cast::<AtomicU64>().add(entry * self.words + word).as_ref() }
     }
 
     /// Reads one word.
     #[inline]
     pub fn get(&self, entry: usize, word: usize) -> u64 {
-        self.word(entry, word).load(std::sync::atomic::Ordering::Acquire)
+        self.word(entry, word).load(Ordering::Acquire)
     }
 
     /// Writes one word.
     #[inline]
     pub fn put(&self, entry: usize, word: usize, value: u64) {
-        self.word(entry, word).store(value, std::sync::atomic::Ordering::Release);
-    }
-}
-
-impl Drop for SharedArray {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, with its size; nobody holds a reference any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.entries * self.words * 8) };
+        self.word(entry, word).store(value, Ordering::Release);
     }
 }
 

@@ -38,6 +38,11 @@ fn read(clock: libc::clockid_t) -> i128 {
     i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
 }
 
+/// Clock of the packet loop and of the kernel's programs.
+pub(crate) fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC) as u64
+}
+
 /// Processor time of all threads of this process, including those that have ended.
 pub fn process_time() -> Duration {
     Duration::from_nanos(u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0))

@@ -48,6 +48,7 @@ mod device;
 pub mod discard;
 pub mod kernel_generator;
 pub mod live_frames;
+mod mapping;
 pub mod memory;
 mod netlink;
 pub mod priority;

@@ -8,21 +8,24 @@
 
 mod layout;
 mod program;
-mod sys;
 mod thread;
 
 use crate::af_packet::{AfPacket, explained, sys as packet};
 use crate::bpf;
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, monotonic_ns};
 use crate::kernel_generator::{KernelGenerator, Stream, StreamProgress, StreamReport};
+use crate::netlink::takes_redirected;
+use crate::priority::{self, take_turns};
+use crate::wait::timer_slack;
 use crate::{BURST, Backend, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, one_by_one};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use layout::{Maps, SKIPS, state};
 use program::Shape;
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use thread::{Loaded, Place, Runner};
@@ -78,6 +81,14 @@ fn forbidden(what: &str) -> String {
     )
 }
 
+/// Creates a tap interface that is down and disappears when the returned descriptor is closed. A program that is attached
+/// anywhere is ready to run; one that is not attached costs the kernel 25 ms per run.
+fn tap() -> io::Result<(OwnedFd, i32)> {
+    let device = OwnedFd::from(OpenOptions::new().read(true).write(true).open("/dev/net/tun")?);
+    let name = packet::make_tap(&device, "dhlive%d")?;
+    Ok((device, packet::interface_index(&name)?))
+}
+
 /// Checks whether this process may use the backend, not whether an interface supports it.
 ///
 /// # Errors
@@ -97,7 +108,7 @@ pub struct LiveFrames {
     // The thread is dropped before the program that it runs.
     runner: Runner,
     loaded: Option<(Shape, Arc<Loaded>)>,
-    _tap: File,
+    _tap: OwnedFd,
     tap_index: i32,
     processor: Option<usize>,
     slowest_pps: f64,
@@ -127,7 +138,7 @@ impl LiveFrames {
             )));
         }
         let index = packet::interface_index(interface).map_err(|e| fail(e.to_string()))?;
-        match sys::takes_redirected(index) {
+        match takes_redirected(index) {
             Ok(true) => {}
             Ok(false) => {
                 return Err(fail(
@@ -143,8 +154,7 @@ impl LiveFrames {
                 )));
             }
         }
-        let (tap, tap_index) =
-            sys::tap().map_err(|e| fail(explained("a tap interface (/dev/net/tun)", &e, forbidden)))?;
+        let (tap, tap_index) = tap().map_err(|e| fail(explained("a tap interface (/dev/net/tun)", &e, forbidden)))?;
         let runner = Runner::new().map_err(|e| fail(format!("a thread: {e}")))?;
         Ok(LiveFrames {
             info: PortInfo { backend: SPEC.name, ..packets.info().clone() },
@@ -214,8 +224,8 @@ impl LiveFrames {
             maps.state.put(0, state::TOTAL, 0);
         }
         if let Some(slack) = self.slack.take() {
-            sys::timer_slack(slack);
-            sys::take_turns(0, None);
+            timer_slack(slack);
+            take_turns(0, None);
         }
         self.runner.stop()
     }
@@ -273,7 +283,7 @@ impl KernelGenerator for LiveFrames {
 
     fn prepare(&mut self, stream: &Stream) -> Result<bool, PortError> {
         self.end().map_err(|e| self.lost(e))?;
-        if !sys::takes_redirected(self.index).map_err(|e| self.lost(e))? {
+        if !takes_redirected(self.index).map_err(|e| self.lost(e))? {
             return Ok(false);
         }
         self.load(stream).map_err(|e| self.lost(e))?;
@@ -289,15 +299,15 @@ impl KernelGenerator for LiveFrames {
         loaded.maps.state.put(0, state::START, self.clock.origin_ns() + start.0);
         let shared = self.processor.is_none();
         let processors = match self.processor {
-            Some(processor) => Ok(sys::Processors::one(processor)),
+            Some(processor) => vec![processor],
             None => {
-                self.slack = Some(sys::timer_slack(1));
-                sys::take_turns(TURN_NS, None);
-                sys::Processors::mine()
+                self.slack = Some(timer_slack(1));
+                take_turns(TURN_NS, None);
+                priority::usable()
             }
         };
         // If the kernel does not report the processors, any will do.
-        let processors = processors.unwrap_or_else(|_| sys::Processors::one(0));
+        let processors = if processors.is_empty() { vec![0] } else { processors };
         self.runner.run(loaded.clone(), Place { processors, shared });
     }
 
@@ -316,7 +326,7 @@ impl KernelGenerator for LiveFrames {
         if BEHIND.get() > 0 {
             return;
         }
-        let elapsed = sys::monotonic_ns().saturating_sub(self.count(state::START));
+        let elapsed = monotonic_ns().saturating_sub(self.count(state::START));
         let late = elapsed.saturating_sub(self.count(state::DUE)).min(LONGEST_NAP_NS << 16);
         // In 2^-16 ns, so that the interval is not zero at any rate.
         let frames = (late << 16) / self.count(state::INTERVAL_16).max(1);

@@ -76,6 +76,39 @@ pub(crate) fn has_discipline(index: i32) -> io::Result<bool> {
     Ok(name.is_some_and(|name| name != b"noqueue\0" && name != b"noop\0"))
 }
 
+/// True if the interface accepts frames that a program redirects to it. On veth this requires that the *other* end
+/// receives by NAPI (`gro on`, or an XDP program): only then is there a ring for them.
+///
+/// # Errors
+/// The system's error; the kernel is older than 6.3.
+pub(crate) fn takes_redirected(interface: i32) -> io::Result<bool> {
+    const CONTROL: u16 = 0x10;
+    const GET_FAMILY: u8 = 3;
+    const FAMILY_ID: u16 = 1;
+    const FAMILY_NAME: u16 = 2;
+    const DEVICE_GET: u8 = 1;
+    const INTERFACE: u16 = 1;
+    const XDP_FEATURES: u16 = 3;
+    const TRANSMIT: u64 = 1 << 2;
+    // `struct genlmsghdr`: the attributes follow its command, its version and two zero bytes.
+    let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
+    let mut ask = |family: u16, command: u8, kind: u16, value: &[u8]| {
+        let len = 4 + value.len();
+        let mut body = vec![command, 1, 0, 0];
+        body.extend_from_slice(&(len as u16).to_ne_bytes());
+        body.extend_from_slice(&kind.to_ne_bytes());
+        body.extend_from_slice(value);
+        body.resize(4 + len.next_multiple_of(4), 0);
+        netlink.ask(family, &body).map(|answer| answer.get(4..).unwrap_or_default().to_vec())
+    };
+    let unexpected = || io::Error::from(io::ErrorKind::InvalidData);
+    let family = ask(CONTROL, GET_FAMILY, FAMILY_NAME, b"netdev\0")?;
+    let id = attribute(&family, FAMILY_ID).and_then(|v| v.try_into().ok()).map(u16::from_ne_bytes);
+    let device = ask(id.ok_or_else(unexpected)?, DEVICE_GET, INTERFACE, &interface.to_ne_bytes())?;
+    let features = attribute(&device, XDP_FEATURES).and_then(|v| v.try_into().ok()).map(u64::from_ne_bytes);
+    Ok(features.ok_or_else(unexpected)? & TRANSMIT != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

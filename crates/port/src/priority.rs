@@ -1,4 +1,7 @@
-//! Priority and processor of the packet loop's thread.
+//! Priority and processors of a thread.
+
+use crate::af_packet::sys::check;
+use std::io;
 
 /// While it lives, the calling thread runs at high priority (nice -20), if the user is permitted; dropped, it runs as
 /// before. It does not live between trials, because processes started then would inherit the priority.
@@ -49,32 +52,34 @@ impl Drop for HighPriority {
 ///
 /// # Errors
 /// The system's error if it is not permitted.
-pub fn before_all() -> std::io::Result<()> {
+pub fn before_all() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters are valid; 0 names the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
 /// Pins the calling thread to one processor, by the kernel's number.
 ///
 /// # Errors
 /// The system's error if there is no such processor or this process may not use it.
-pub fn pin(processor: usize) -> std::io::Result<()> {
+pub fn pin(processor: usize) -> io::Result<()> {
+    restrict(&[processor])
+}
+
+/// Restricts the calling thread to these processors.
+///
+/// # Errors
+/// The system's error if there is no such processor or this process may not use any of them.
+pub(crate) fn restrict(processors: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if processor >= libc::CPU_SETSIZE as usize {
-        return Err(std::io::ErrorKind::InvalidInput.into());
+    if processors.iter().any(|processor| *processor >= libc::CPU_SETSIZE as usize) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the number is within the set.
-    unsafe { libc::CPU_SET(processor, &mut set) };
-    // SAFETY: the set is valid and as large as said; 0 names the calling thread.
-    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    // SAFETY: the numbers are within the set.
+    processors.iter().for_each(|processor| unsafe { libc::CPU_SET(*processor, &mut set) });
+    // SAFETY: the set is valid and its size is passed; 0 names the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
 }
 
 /// Processors that the calling thread may use, ascending.
@@ -87,6 +92,33 @@ pub fn usable() -> Vec<usize> {
     };
     // SAFETY: the numbers are within the set.
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Gives the calling thread time slices of this length (0: the default) and this priority (`None`: unchanged), as far as
+/// permitted; the length requires Linux 6.12.
+pub(crate) fn take_turns(turn_ns: u64, nice: Option<i32>) {
+    let mut attributes = Attributes { size: size_of::<Attributes>() as u32, ..Attributes::default() };
+    // SAFETY: the kernel fills the struct, whose size is passed; 0 names the calling thread.
+    if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, attributes.size, 0) } != 0 {
+        return;
+    }
+    attributes.runtime = turn_ns;
+    attributes.nice = nice.unwrap_or(attributes.nice);
+    // SAFETY: the kernel reads the struct, whose size is passed.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
 #[cfg(test)]

@@ -27,8 +27,17 @@ pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Res
 
 /// Makes sleeps of the calling thread end on time, rather than up to 50 µs later as by default.
 pub fn be_punctual() {
-    // SAFETY: plain call without pointers; if refused, nothing changes.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    timer_slack(1);
+}
+
+/// Sets how late the calling thread may be woken, in ns; returns the previous value.
+pub(crate) fn timer_slack(ns: u64) -> u64 {
+    // SAFETY: plain calls without pointers; if refused, nothing changes.
+    unsafe {
+        let before = libc::prctl(libc::PR_GET_TIMERSLACK);
+        libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong);
+        u64::try_from(before).unwrap_or(50_000)
+    }
 }
 
 #[cfg(test)]

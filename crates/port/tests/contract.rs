@@ -160,6 +160,22 @@ fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instan
     Ok(())
 }
 
+/// Number of frames that arrive until none has arrived for a while.
+fn count_all(clock: &SystemClock, port: &mut dyn Port) -> Result<u64, String> {
+    let mut came = 0;
+    take_all(clock, port, |_, _| {
+        came += 1;
+        Ok(())
+    })?;
+    Ok(came)
+}
+
+/// Sets features of an interface.
+fn ethtool(interface: &str, features: &[&str]) -> Checked {
+    let status = Command::new("ethtool").args(["-K", interface]).args(features).status();
+    check(status.is_ok_and(|s| s.success()), || format!("ethtool -K {interface} {features:?}"))
+}
+
 fn unplugged(bench: &Bench) -> Checked {
     let mut ports = bench.pair()?;
     if let Err(e) = set_link(ports[0].as_mut(), false) {
@@ -222,29 +238,24 @@ fn every_frame(bench: &Bench) -> Checked {
 }
 
 fn other_frames(bench: &Bench) -> Checked {
-    let test = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut f = frame(false, 80, 3, 0);
-        change(&mut f);
-        f
-    };
-    let test6 = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut f = frame(true, 80, 3, 0);
+    let changed = |ipv6: bool, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut f = frame(ipv6, 80, 3, 0);
         change(&mut f);
         f
     };
     let others = [
-        ("ARP", test(&|f| f[12..14].copy_from_slice(&[0x08, 0x06]))),
-        ("another type", test(&|f| f[12..14].copy_from_slice(&[0x88, 0xcc]))),
-        ("another UDP port", test(&|f| f[37] = 10)),
-        ("ICMP", test(&|f| f[23] = 1)),
-        ("IPv4 options", test(&|f| f[14] = 0x46)),
-        ("a first fragment", test(&|f| f[20] = 0x20)),
-        ("a later fragment", test(&|f| f[21] = 7)),
-        ("cut off in the UDP header", test(&|f| f.truncate(40))),
-        ("no more than a header", test(&|f| f.truncate(14))),
-        ("ICMPv6", test6(&|f| f[20] = 58)),
-        ("IPv6, another UDP port", test6(&|f| f[56] = 1)),
-        ("IPv6, cut off", test6(&|f| f.truncate(60))),
+        ("ARP", changed(false, &|f| f[12..14].copy_from_slice(&[0x08, 0x06]))),
+        ("another type", changed(false, &|f| f[12..14].copy_from_slice(&[0x88, 0xcc]))),
+        ("another UDP port", changed(false, &|f| f[37] = 10)),
+        ("ICMP", changed(false, &|f| f[23] = 1)),
+        ("IPv4 options", changed(false, &|f| f[14] = 0x46)),
+        ("a first fragment", changed(false, &|f| f[20] = 0x20)),
+        ("a later fragment", changed(false, &|f| f[21] = 7)),
+        ("cut off in the UDP header", changed(false, &|f| f.truncate(40))),
+        ("no more than a header", changed(false, &|f| f.truncate(14))),
+        ("ICMPv6", changed(true, &|f| f[20] = 58)),
+        ("IPv6, another UDP port", changed(true, &|f| f[56] = 1)),
+        ("IPv6, cut off", changed(true, &|f| f.truncate(60))),
     ];
     let mut ports = bench.pair()?;
     // Receives the frames that reach the kernel.
@@ -265,11 +276,7 @@ fn other_frames(bench: &Bench) -> Checked {
         wanted.sort();
         check(came == wanted, || format!("{what}: {found} of 3 frames came: {came:x?}"))?;
     }
-    let mut kernel = 0;
-    take_all(&bench.clock, &mut witness, |_, _| {
-        kernel += 1;
-        Ok(())
-    })?;
+    let kernel = count_all(&bench.clock, &mut witness)? as usize;
     let wanted = if bench.name == "af_xdp" { others.len() } else { 3 * others.len() };
     check(kernel == wanted, || format!("the kernel got {kernel} frames instead of {wanted}"))
 }
@@ -293,12 +300,8 @@ fn overflow(bench: &Bench) -> Checked {
     check(drops > 0 && received > 0, || "nothing overflowed, so nothing is proven".into())?;
     check(received + drops == accepted, || "these do not add up".into())?;
     // The port continues to work as before.
-    let mut after = 0;
     send(&mut ports, 0, &mut template, 64, |_| Ok(()))?;
-    take_all(&bench.clock, ports[1].as_mut(), |_, _| {
-        after += 1;
-        Ok(())
-    })?;
+    let after = count_all(&bench.clock, ports[1].as_mut())?;
     check(after == 64, || format!("{after} of 64 frames after the overflow"))
 }
 
@@ -323,13 +326,8 @@ fn refusals(bench: &Bench) -> Checked {
 fn again(bench: &Bench) -> Checked {
     for round in 0..5 {
         let mut ports = bench.pair()?;
-        let mut received = 0;
-        let mut template = frame(false, 60, 3, 0);
-        send(&mut ports, 1, &mut template, 100, |_| Ok(()))?;
-        take_all(&bench.clock, ports[0].as_mut(), |_, _| {
-            received += 1;
-            Ok(())
-        })?;
+        send(&mut ports, 1, &mut frame(false, 60, 3, 0), 100, |_| Ok(()))?;
+        let received = count_all(&bench.clock, ports[0].as_mut())?;
         check(received == 100, || format!("round {round}: {received} of 100"))?;
     }
     Ok(())
@@ -347,12 +345,8 @@ fn dropped(bench: &Bench) -> Checked {
     let wanted = if bench.name == "af_xdp" { 10_000 } else { 0 };
     check(accepted == wanted, || format!("{accepted} of 10,000 accepted while the link was down"))?;
     ports[1] = bench.port("t1")?;
-    let mut received = 0;
     let accepted = send(&mut ports, 0, &mut template, 10_000, |_| Ok(()))?;
-    take_all(&bench.clock, ports[1].as_mut(), |_, _| {
-        received += 1;
-        Ok(())
-    })?;
+    let received = count_all(&bench.clock, ports[1].as_mut())?;
     check((accepted, received) == (10_000, 10_000), || format!("then {accepted} accepted, {received} received"))
 }
 
@@ -406,17 +400,15 @@ fn links(bench: &Bench) -> Checked {
     bench.ip(&["link add t0 type veth peer name t1", &up[0], &up[1]])?;
     if bench.name == "live_frames" {
         // Both ends accept frames that the kernel generates.
-        for interface in ["t0", "t1"] {
-            let status = Command::new("ethtool").args(["-K", interface, "gro", "on"]).status();
-            check(status.is_ok_and(|s| s.success()), || "ethtool".into())?;
-        }
+        ["t0", "t1"].into_iter().try_for_each(|interface| ethtool(interface, &["gro", "on"]))?;
     }
     Ok(())
 }
 
 fn main() -> ExitCode {
     if std::env::args().any(|a| a == AS_USER) {
-        return match in_lab(|lab| INTERFACE_BACKENDS.iter().try_for_each(|backend| is_there(lab, backend).map(drop))) {
+        let lab = Lab::enter(&LabOptions::default()).map_err(|e| format!("the lab cannot be entered: {e}"));
+        return match lab.and_then(|lab| INTERFACE_BACKENDS.iter().try_for_each(|backend| is_there(&lab, backend))) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 println!("{why}");
@@ -429,7 +421,7 @@ fn main() -> ExitCode {
     let mut all = vec![Case::alone("as an ordinary user", run_as_nobody).unless((!root).then_some("it needs root"))];
     for backend in INTERFACE_BACKENDS {
         let name = backend.spec.name;
-        all.push(Case::in_lab(format!("{name} is there or says why not"), move |lab| is_there(lab, backend).map(drop)));
+        all.push(Case::in_lab(format!("{name} is there or says why not"), move |lab| is_there(lab, backend)));
         let unusable = (backend.usable)().err();
         // The same cases with a capture around the backend, except those about the interfaces themselves.
         for captured in [false, true] {
@@ -451,22 +443,15 @@ fn main() -> ExitCode {
     anew::run(all)
 }
 
-/// Enters the lab for `body`.
-fn in_lab(body: impl Fn(&Lab) -> Checked) -> Checked {
-    let lab = Lab::enter(&LabOptions::default()).map_err(|e| format!("the lab cannot be entered: {e}"))?;
-    body(&lab)
-}
-
-/// Whether a port of the backend opens; an error if that is not what the backend tells beforehand.
-fn is_there(lab: &Lab, backend: &'static Backend) -> Result<bool, String> {
+/// Checks that a port of the backend opens exactly if the backend says so beforehand.
+fn is_there(lab: &Lab, backend: &'static Backend) -> Checked {
     let name = backend.spec.name;
     let bench = Bench { lab, name, backend, clock: SystemClock::start(), captured: false };
     let told = (backend.usable)();
     links(&bench)?;
     let usable = as_user(&bench)?;
     check(usable == told.is_ok(), || format!("{name} is usable: {told:?}, but opened: {usable}"))?;
-    check(usable || name != "af_packet", || "refused".into())?;
-    Ok(usable)
+    check(usable || name != "af_packet", || "refused".into())
 }
 
 /// Runs this program as an ordinary user, from a folder that this user can read.

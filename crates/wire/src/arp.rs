@@ -20,7 +20,7 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 
-use crate::{MacAddr, Malformed};
+use crate::{MacAddr, Malformed, mac_at};
 use std::net::Ipv4Addr;
 
 /// Length of an ARP packet for IPv4 over Ethernet, in bytes.
@@ -60,16 +60,6 @@ impl From<Operation> for u16 {
     }
 }
 
-fn mac(bytes: &[u8]) -> MacAddr {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(bytes);
-    MacAddr(mac)
-}
-
-fn ip(bytes: &[u8]) -> Ipv4Addr {
-    Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])
-}
-
 /// A parsed ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
@@ -81,7 +71,7 @@ pub struct Repr {
     pub sender_ip: Ipv4Addr,
     /// Hardware address of the target; zero in a request.
     pub target_mac: MacAddr,
-    /// Protocol address of the target; in an announcement ("gratuitous ARP") that of the sender.
+    /// Protocol address of the target; the sender's own in an announcement ("gratuitous ARP").
     pub target_ip: Ipv4Addr,
 }
 
@@ -90,18 +80,19 @@ impl Repr {
     /// ignored.
     ///
     /// # Errors
-    /// Fewer than 28 bytes, or not of IPv4 over Ethernet.
+    /// Fewer than 28 bytes, or not IPv4 over Ethernet.
     pub fn parse(packet: &[u8]) -> Result<Repr, Malformed> {
         let packet: &[u8; LEN] = packet.first_chunk().ok_or(Malformed::new("arp", "fewer than 28 bytes"))?;
         if packet[..6] != PREFIX {
-            return Err(Malformed::new("arp", "not of IPv4 over Ethernet"));
+            return Err(Malformed::new("arp", "not IPv4 over Ethernet"));
         }
+        let ip = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
         Ok(Repr {
             operation: u16::from_be_bytes([packet[6], packet[7]]).into(),
-            sender_mac: mac(&packet[8..14]),
-            sender_ip: ip(&packet[14..18]),
-            target_mac: mac(&packet[18..24]),
-            target_ip: ip(&packet[24..28]),
+            sender_mac: mac_at(packet, 8),
+            sender_ip: ip(14),
+            target_mac: mac_at(packet, 18),
+            target_ip: ip(24),
         })
     }
 
@@ -110,7 +101,7 @@ impl Repr {
         Repr { operation: Operation::Request, sender_mac, sender_ip, target_mac: MacAddr([0; 6]), target_ip }
     }
 
-    /// The reply to a request that asks for an address of `mac`.
+    /// The reply to `request`: the requested address is at `mac`.
     pub fn reply_to(request: &Repr, mac: MacAddr) -> Repr {
         Repr {
             operation: Operation::Reply,

@@ -1,8 +1,8 @@
 //! BGP-4 (RFC 4271): messages as bytes.
 //!
 //! [`message`] splits a TCP byte stream into messages; [`open`], [`notification`] and [`route_refresh`] parse and write
-//! their bodies, [`update`] routes, and a KEEPALIVE has no body. Errors in received bytes are returned as the
-//! [`Notification`] that the RFC requires as the answer.
+//! their bodies, [`update`] routes, and a KEEPALIVE has no body. An error in received bytes is returned as the
+//! [`Notification`] that the RFC says to answer with.
 
 pub mod afi;
 pub mod capability;

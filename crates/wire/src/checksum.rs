@@ -1,4 +1,4 @@
-//! The Internet checksum (RFC 1071), in a form that allows constant parts to be summed only once.
+//! The Internet checksum (RFC 1071), in parts, so that constant parts are summed only once.
 
 /// Ones' complement sum of `data` taken as big-endian 16-bit words, an odd last byte padded with zero. Not folded: add
 /// sums of several parts, then [`fold`]. Parts before the last must have even length.
@@ -7,7 +7,7 @@ pub fn sum(data: &[u8]) -> u64 {
     u64::from(fold(sum_le(data)).swap_bytes())
 }
 
-/// The same sum over little-endian words: its folded value is that of [`sum`] with its two bytes swapped (RFC 1071
+/// The sum over little-endian words. Folded, it equals the folded [`sum`] with its two bytes swapped (RFC 1071
 /// section 2 B). It is cheaper, and enough to verify a checksum, because 0xffff swapped is 0xffff.
 #[inline]
 pub fn sum_le(data: &[u8]) -> u64 {
@@ -28,7 +28,7 @@ pub fn sum_le(data: &[u8]) -> u64 {
     if rest.is_empty() {
         return acc;
     }
-    // The remaining bytes: the last eight bytes of the data, without those that are summed already.
+    // The remaining bytes: the last eight bytes of the data, with the ones already summed shifted out.
     let tail = match data.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -45,7 +45,7 @@ pub fn halves(word: u64) -> u64 {
 /// Folds a sum of 16-bit words to 16 bits, carries added back.
 #[inline]
 pub fn fold(acc: u64) -> u16 {
-    // The overflow at the top is added at the bottom, and cannot overflow again.
+    // The carry is added at the bottom, which cannot overflow again.
     let (sum, carry) = (acc as u32).overflowing_add((acc >> 32) as u32);
     let sum = sum + u32::from(carry);
     let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);

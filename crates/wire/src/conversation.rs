@@ -1,12 +1,11 @@
 //! Classifies a received frame by its headers, for display.
 
+use crate::ethernet::ethertype;
+use crate::ipv4::protocol::{ICMP, ICMPV6, OSPF};
 use crate::stack::{Layer, locate};
 use drophammer_model::traffic::HeaderKind;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 /// Frames that agree in all of these fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,8 +92,8 @@ fn bytes<'a>(frame: &'a [u8], layer: &Layer) -> &'a [u8] {
     &frame[layer.offset()..layer.offset() + layer.length()]
 }
 
-/// Source, destination and protocol of an IP header. The IPv6 header includes its extension headers: the protocol is
-/// the one after them, if it is known, and otherwise that of the first of them.
+/// Source, destination and protocol of an IP header. The IPv6 header includes its extension headers; the
+/// protocol is then the type of the first extension header.
 fn addresses(frame: &[u8], layer: &Layer) -> Option<(IpAddr, IpAddr, u8)> {
     let header = bytes(frame, layer);
     match layer.kind {
@@ -124,8 +123,8 @@ impl fmt::Display for Conversation {
         }
         match &self.what {
             What::Ip { source, destination, inside } => write!(f, "{source} > {destination} {inside}"),
-            What::Other(0x0806) => f.write_str("arp"),
-            What::Other(0x88cc) => f.write_str("lldp"),
+            What::Other(ethertype::ARP) => f.write_str("arp"),
+            What::Other(ethertype::LLDP) => f.write_str("lldp"),
             // IEEE 802.3: a length, not a type.
             What::Other(length) if *length < 0x0600 => f.write_str("llc"),
             What::Other(ethertype) => write!(f, "ethertype 0x{ethertype:04x}"),
@@ -140,7 +139,7 @@ impl fmt::Display for Inside {
             Inside::Udp(source, destination) => write!(f, "udp {source} > {destination}"),
             Inside::Tcp(source, destination) => write!(f, "tcp {source} > {destination}"),
             Inside::Icmp(kind, code) => write!(f, "icmp type {kind} code {code}"),
-            Inside::Protocol(89) => f.write_str("ospf"),
+            Inside::Protocol(OSPF) => f.write_str("ospf"),
             Inside::Protocol(protocol) => write!(f, "protocol {protocol}"),
         }
     }

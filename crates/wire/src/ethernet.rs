@@ -6,31 +6,27 @@
 //! +-----------------------+-----------------------+-----------+
 //! ```
 
-use crate::{MacAddr, Malformed};
+use crate::{MacAddr, Malformed, mac_at};
 
 /// Header length in bytes.
 pub const LEN: usize = 14;
 /// Smallest frame without its FCS.
 pub const MIN_WITHOUT_FCS: usize = 60;
 
-/// EtherType values.
-pub mod ethertype {
-    /// IPv4.
-    pub const IPV4: u16 = 0x0800;
-    /// ARP.
-    pub const ARP: u16 = 0x0806;
-    /// 802.1Q VLAN tag.
-    pub const VLAN: u16 = 0x8100;
-    /// IPv6.
-    pub const IPV6: u16 = 0x86dd;
-    /// 802.1ad service tag.
-    pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// TPID of a second tag before 802.1ad.
-    pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// MPLS unicast.
-    pub const MPLS: u16 = 0x8847;
-    /// LLDP.
-    pub const LLDP: u16 = 0x88cc;
+numbers! {
+    /// EtherType values.
+    pub mod ethertype: u16 {
+        IPV4 = 0x0800, "IPv4.";
+        ARP = 0x0806, "ARP.";
+        VLAN = 0x8100, "802.1Q VLAN tag.";
+        IPV6 = 0x86dd, "IPv6.";
+        SERVICE_VLAN = 0x88a8, "802.1ad service tag.";
+        OLD_SERVICE_VLAN = 0x9100, "TPID of a second tag before 802.1ad.";
+        MPLS = 0x8847, "MPLS unicast.";
+        MPLS_UPSTREAM = 0x8848, "MPLS with an upstream-assigned label (RFC 5332).";
+        BRIDGING = 0x6558, "Transparent Ethernet bridging: an Ethernet frame in GRE.";
+        LLDP = 0x88cc, "LLDP.";
+    }
 }
 
 /// The header.
@@ -42,13 +38,6 @@ pub struct Repr {
     pub source: MacAddr,
     /// EtherType.
     pub ethertype: u16,
-}
-
-#[inline]
-fn mac_at(bytes: &[u8], at: usize) -> MacAddr {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(&bytes[at..at + 6]);
-    MacAddr(mac)
 }
 
 impl Repr {

@@ -1,4 +1,4 @@
-//! A frame that owns its memory and is passed on without copying.
+//! A frame that owns its memory, so that it can change hands without a copy.
 
 use std::ops::Deref;
 
@@ -40,7 +40,7 @@ impl Frame {
         &mut self.bytes
     }
 
-    /// Sets the length to `len` and the body identifier to `body`, which is not 0 and differs for bodies of different
+    /// Sets the length to `len` and the body identifier to `body`, which is not 0 and differs for every
     /// content. Returns true if the frame already holds that body; otherwise the caller must write it.
     #[inline]
     pub fn hold(&mut self, body: u64, len: usize) -> (&mut [u8], bool) {

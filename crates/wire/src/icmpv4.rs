@@ -17,19 +17,17 @@ use crate::{Malformed, checksum};
 /// Length of the header that all messages share, in bytes.
 pub const LEN: usize = 8;
 
-/// Codes of "destination unreachable" (type 3).
-pub mod unreachable {
-    /// No route to the network.
-    pub const NET: u8 = 0;
-    /// The host is unreachable.
-    pub const HOST: u8 = 1;
-    /// No listener at the port.
-    pub const PORT: u8 = 3;
-    /// The packet exceeds the MTU of the next link, and must not be fragmented.
-    pub const FRAGMENTATION_NEEDED: u8 = 4;
+numbers! {
+    /// Codes of "destination unreachable" (type 3).
+    pub mod unreachable: u8 {
+        NET = 0, "No route to the network.";
+        HOST = 1, "The host is unreachable.";
+        PORT = 3, "No listener at the port.";
+        FRAGMENTATION_NEEDED = 4, "The packet exceeds the MTU of the next link, and must not be fragmented.";
+    }
 }
 
-/// A message; `data` and `original` are what follows the first 8 bytes.
+/// A message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Type 8.
@@ -74,7 +72,7 @@ pub enum Repr<'a> {
         code: u8,
         /// Bytes 4 to 7.
         word: [u8; 4],
-        /// What follows.
+        /// The rest.
         data: &'a [u8],
     },
 }
@@ -85,13 +83,7 @@ impl<'a> Repr<'a> {
     /// # Errors
     /// Fewer than 8 bytes, wrong checksum.
     pub fn parse(message: &'a [u8]) -> Result<Repr<'a>, Malformed> {
-        let Some((head, data)) = message.split_first_chunk::<LEN>() else {
-            return Err(Malformed::new("icmpv4", "fewer than 8 bytes"));
-        };
-        if checksum::fold(checksum::sum(message)) != 0xffff {
-            return Err(Malformed::new("icmpv4", "wrong checksum"));
-        }
-        let [kind, code, _, _, word @ ..] = *head;
+        let Parts { kind, code, word, data } = Parts::read("icmpv4", message, 0)?;
         let first = u16::from_be_bytes([word[0], word[1]]);
         let second = u16::from_be_bytes([word[2], word[3]]);
         Ok(match (kind, code) {
@@ -104,40 +96,68 @@ impl<'a> Repr<'a> {
         })
     }
 
-    fn parts(&self) -> (u8, u8, [u8; 4], &'a [u8]) {
-        let pair = |a: u16, b: u16| {
-            let ([a, b], [c, d]) = (a.to_be_bytes(), b.to_be_bytes());
-            [a, b, c, d]
-        };
-        match *self {
+    fn parts(&self) -> Parts<'a> {
+        let pair = |a: u16, b: u16| (u32::from(a) << 16 | u32::from(b)).to_be_bytes();
+        let (kind, code, word, data) = match *self {
             Repr::EchoRequest { identifier, sequence, data } => (8, 0, pair(identifier, sequence), data),
             Repr::EchoReply { identifier, sequence, data } => (0, 0, pair(identifier, sequence), data),
             Repr::DestinationUnreachable { code, next_hop_mtu, original } => (3, code, pair(0, next_hop_mtu), original),
             Repr::TimeExceeded { code, original } => (11, code, [0; 4], original),
             Repr::Other { kind, code, word, data } => (kind, code, word, data),
-        }
+        };
+        Parts { kind, code, word, data }
     }
 
     /// Length of the message in bytes.
-    pub fn len(&self) -> usize {
-        LEN + self.parts().3.len()
+    pub fn message_len(&self) -> usize {
+        self.parts().len()
     }
 
-    /// Always false: every message has a header.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::len`] bytes.
+    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::message_len`] bytes.
     pub fn emit(&self, buffer: &mut [u8]) {
-        let (kind, code, word, data) = self.parts();
-        let buffer = &mut buffer[..LEN + data.len()];
-        buffer[..4].copy_from_slice(&[kind, code, 0, 0]);
-        buffer[4..8].copy_from_slice(&word);
-        buffer[8..].copy_from_slice(data);
-        let sum = checksum::finish(checksum::sum(buffer));
-        buffer[2..4].copy_from_slice(&sum.to_be_bytes());
+        self.parts().write(buffer, 0);
     }
+}
+
+/// A message of ICMP or ICMPv6: the header that all of them share, and what follows it.
+pub(crate) struct Parts<'a> {
+    pub kind: u8,
+    pub code: u8,
+    /// Bytes 4 to 7.
+    pub word: [u8; 4],
+    pub data: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a message and verifies its checksum, which includes `pseudo_sum`.
+    pub fn read(protocol: &'static str, message: &'a [u8], pseudo_sum: u64) -> Result<Parts<'a>, Malformed> {
+        let Some(([kind, code, _, _, word @ ..], data)) = message.split_first_chunk::<LEN>() else {
+            return Err(Malformed::new(protocol, "fewer than 8 bytes"));
+        };
+        if checksum::fold(pseudo_sum + checksum::sum(message)) != 0xffff {
+            return Err(Malformed::new(protocol, "wrong checksum"));
+        }
+        Ok(Parts { kind: *kind, code: *code, word: *word, data })
+    }
+
+    pub fn len(&self) -> usize {
+        LEN + self.data.len()
+    }
+
+    pub fn write(&self, buffer: &mut [u8], pseudo_sum: u64) {
+        let buffer = &mut buffer[..self.len()];
+        buffer[..2].copy_from_slice(&[self.kind, self.code]);
+        buffer[4..8].copy_from_slice(&self.word);
+        buffer[8..].copy_from_slice(self.data);
+        seal(buffer, pseudo_sum);
+    }
+}
+
+/// Writes the checksum of a message.
+pub(crate) fn seal(message: &mut [u8], pseudo_sum: u64) {
+    message[2..4].fill(0);
+    let sum = checksum::finish(pseudo_sum + checksum::sum(message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
 #[cfg(test)]
@@ -163,7 +183,7 @@ mod tests {
         bytes.extend_from_slice(b"abcdefghijklmnopqrstuvwabcdefghi");
         let repr = Repr::parse(&bytes).unwrap();
         assert_eq!(repr, Repr::EchoRequest { identifier: 0x200, sequence: 0xd00, data: &bytes[8..] });
-        let mut out = vec![0xff; repr.len()];
+        let mut out = vec![0xff; repr.message_len()];
         repr.emit(&mut out);
         assert_eq!(out, bytes);
     }
@@ -184,7 +204,7 @@ mod tests {
             data in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
             let repr = repr(kind, code, a, b, &data);
-            let mut out = vec![0xff; repr.len()];
+            let mut out = vec![0xff; repr.message_len()];
             repr.emit(&mut out);
             prop_assert_eq!(Repr::parse(&out), Ok(repr));
             let oracle = Icmpv4Slice::from_slice(&out);
@@ -212,9 +232,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..64), fix: bool) {
             if fix && bytes.len() >= LEN {
-                bytes[2..4].fill(0);
-                let sum = checksum::finish(checksum::sum(&bytes));
-                bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+                seal(&mut bytes, 0);
                 prop_assert!(Repr::parse(&bytes).is_ok());
             }
             let _ = Repr::parse(&bytes);

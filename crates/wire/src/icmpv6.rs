@@ -13,44 +13,36 @@
 
 pub mod ndp;
 
-use crate::{Malformed, checksum};
+use crate::Malformed;
+use crate::icmpv4::{Parts, seal};
 
-/// Length of the header that all messages share, in bytes.
-pub const LEN: usize = 8;
+pub use crate::icmpv4::LEN;
 
-/// Types.
-pub mod kind {
-    /// Destination unreachable.
-    pub const DESTINATION_UNREACHABLE: u8 = 1;
-    /// Packet too big.
-    pub const PACKET_TOO_BIG: u8 = 2;
-    /// Time exceeded.
-    pub const TIME_EXCEEDED: u8 = 3;
-    /// Echo request.
-    pub const ECHO_REQUEST: u8 = 128;
-    /// Echo reply.
-    pub const ECHO_REPLY: u8 = 129;
-    /// Router solicitation.
-    pub const ROUTER_SOLICITATION: u8 = 133;
-    /// Router advertisement.
-    pub const ROUTER_ADVERTISEMENT: u8 = 134;
-    /// Neighbor solicitation.
-    pub const NEIGHBOR_SOLICITATION: u8 = 135;
-    /// Neighbor advertisement.
-    pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+numbers! {
+    /// Types.
+    pub mod kind: u8 {
+        DESTINATION_UNREACHABLE = 1, "Destination unreachable.";
+        PACKET_TOO_BIG = 2, "Packet too big.";
+        TIME_EXCEEDED = 3, "Time exceeded.";
+        ECHO_REQUEST = 128, "Echo request.";
+        ECHO_REPLY = 129, "Echo reply.";
+        ROUTER_SOLICITATION = 133, "Router solicitation.";
+        ROUTER_ADVERTISEMENT = 134, "Router advertisement.";
+        NEIGHBOR_SOLICITATION = 135, "Neighbor solicitation.";
+        NEIGHBOR_ADVERTISEMENT = 136, "Neighbor advertisement.";
+    }
 }
 
-/// Codes of "destination unreachable".
-pub mod unreachable {
-    /// No route.
-    pub const NO_ROUTE: u8 = 0;
-    /// The address is unreachable.
-    pub const ADDRESS: u8 = 3;
-    /// No listener at the port.
-    pub const PORT: u8 = 4;
+numbers! {
+    /// Codes of "destination unreachable".
+    pub mod unreachable: u8 {
+        NO_ROUTE = 0, "No route.";
+        ADDRESS = 3, "The address is unreachable.";
+        PORT = 4, "No listener at the port.";
+    }
 }
 
-/// A message; `data` and `original` are what follows the first 8 bytes.
+/// A message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Type 1.
@@ -102,25 +94,19 @@ pub enum Repr<'a> {
         code: u8,
         /// Bytes 4 to 7.
         word: [u8; 4],
-        /// What follows.
+        /// The rest.
         data: &'a [u8],
     },
 }
 
 impl<'a> Repr<'a> {
-    /// Parses and checks a message, which is the whole payload of the IPv6 packet. `pseudo_sum` is that of its header
-    /// ([`crate::ipv6::Repr::pseudo_header_sum`]).
+    /// Parses and checks a message, which is the whole payload of the IPv6 packet. `pseudo_sum` is
+    /// [`crate::ipv6::Repr::pseudo_header_sum`].
     ///
     /// # Errors
     /// Fewer than 8 bytes, wrong checksum, a Neighbor Discovery message that RFC 4861 requires to be discarded.
     pub fn parse(message: &'a [u8], pseudo_sum: u64) -> Result<Repr<'a>, Malformed> {
-        let Some((head, data)) = message.split_first_chunk::<LEN>() else {
-            return Err(Malformed::new("icmpv6", "fewer than 8 bytes"));
-        };
-        if checksum::fold(pseudo_sum + checksum::sum(message)) != 0xffff {
-            return Err(Malformed::new("icmpv6", "wrong checksum"));
-        }
-        let [kind, code, _, _, word @ ..] = *head;
+        let Parts { kind, code, word, data } = Parts::read("icmpv6", message, pseudo_sum)?;
         let identifier = u16::from_be_bytes([word[0], word[1]]);
         let sequence = u16::from_be_bytes([word[2], word[3]]);
         Ok(match (kind, code) {
@@ -134,34 +120,11 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Length of the message in bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Repr::Ndp(ndp) => ndp.len(),
-            Repr::DestinationUnreachable { original: data, .. }
-            | Repr::PacketTooBig { original: data, .. }
-            | Repr::TimeExceeded { original: data, .. }
-            | Repr::EchoRequest { data, .. }
-            | Repr::EchoReply { data, .. }
-            | Repr::Other { data, .. } => LEN + data.len(),
-        }
-    }
-
-    /// Always false: every message has a header.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::len`] bytes. `pseudo_sum` is that
-    /// of the IPv6 header, its payload length included.
-    pub fn emit(&self, buffer: &mut [u8], pseudo_sum: u64) {
-        let buffer = &mut buffer[..self.len()];
+    /// The parts of a message that is not Neighbor Discovery.
+    fn parts(&self) -> Result<Parts<'a>, ndp::Repr> {
         let pair = |a: u16, b: u16| u32::from(a) << 16 | u32::from(b);
         let (kind, code, word, data) = match *self {
-            Repr::Ndp(ndp) => {
-                ndp.emit(buffer);
-                return seal(buffer, pseudo_sum);
-            }
+            Repr::Ndp(ndp) => return Err(ndp),
             Repr::DestinationUnreachable { code, original } => (kind::DESTINATION_UNREACHABLE, code, 0, original),
             Repr::PacketTooBig { mtu, original } => (kind::PACKET_TOO_BIG, 0, mtu, original),
             Repr::TimeExceeded { code, original } => (kind::TIME_EXCEEDED, code, 0, original),
@@ -171,17 +134,25 @@ impl<'a> Repr<'a> {
             Repr::EchoReply { identifier, sequence, data } => (kind::ECHO_REPLY, 0, pair(identifier, sequence), data),
             Repr::Other { kind, code, word, data } => (kind, code, u32::from_be_bytes(word), data),
         };
-        buffer[..2].copy_from_slice(&[kind, code]);
-        buffer[4..8].copy_from_slice(&word.to_be_bytes());
-        buffer[8..].copy_from_slice(data);
-        seal(buffer, pseudo_sum);
+        Ok(Parts { kind, code, word: word.to_be_bytes(), data })
     }
-}
 
-fn seal(message: &mut [u8], pseudo_sum: u64) {
-    message[2..4].fill(0);
-    let sum = checksum::finish(pseudo_sum + checksum::sum(message));
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    /// Length of the message in bytes.
+    pub fn message_len(&self) -> usize {
+        self.parts().map_or_else(|ndp| ndp.message_len(), |parts| parts.len())
+    }
+
+    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::message_len`] bytes. `pseudo_sum` is the sum of
+    /// the pseudo header, payload length included.
+    pub fn emit(&self, buffer: &mut [u8], pseudo_sum: u64) {
+        match self.parts() {
+            Ok(parts) => parts.write(buffer, pseudo_sum),
+            Err(ndp) => {
+                ndp.emit(buffer);
+                seal(&mut buffer[..ndp.message_len()], pseudo_sum);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -232,9 +203,9 @@ mod tests {
             let repr = repr(kind, code, a, b, &data);
             let ip = ipv6::Repr {
                 traffic_class: 0, flow_label: 0, next_header: 58, hop_limit: 64,
-                source: source.into(), destination: destination.into(), payload_len: repr.len(),
+                source: source.into(), destination: destination.into(), payload_len: repr.message_len(),
             };
-            let mut out = vec![0xff; repr.len()];
+            let mut out = vec![0xff; repr.message_len()];
             repr.emit(&mut out, ip.pseudo_header_sum());
             prop_assert_eq!(Repr::parse(&out, ip.pseudo_header_sum()), Ok(repr));
             let oracle = Icmpv6Slice::from_slice(&out).unwrap();

@@ -21,20 +21,22 @@ use std::net::Ipv4Addr;
 /// Length of a header without options.
 pub const LEN: usize = 20;
 
-/// Protocol numbers (shared with IPv6 next header).
-pub mod protocol {
-    /// ICMP.
-    pub const ICMP: u8 = 1;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// GRE.
-    pub const GRE: u8 = 47;
-    /// ICMPv6.
-    pub const ICMPV6: u8 = 58;
-    /// OSPF.
-    pub const OSPF: u8 = 89;
+numbers! {
+    /// Protocol numbers (shared with IPv6 next header).
+    pub mod protocol: u8 {
+        HOP_BY_HOP = 0, "Hop-by-hop options of IPv6.";
+        ICMP = 1, "ICMP.";
+        IPV4_IN_IP = 4, "IPv4 in IP.";
+        TCP = 6, "TCP.";
+        UDP = 17, "UDP.";
+        IPV6_IN_IP = 41, "IPv6 in IP.";
+        ROUTING = 43, "Routing header of IPv6.";
+        FRAGMENT = 44, "Fragment header of IPv6.";
+        GRE = 47, "GRE.";
+        ICMPV6 = 58, "ICMPv6.";
+        DESTINATION_OPTIONS = 60, "Destination options of IPv6.";
+        OSPF = 89, "OSPF.";
+    }
 }
 
 /// A header without options.

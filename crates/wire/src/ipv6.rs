@@ -11,7 +11,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 
-use crate::{Malformed, checksum};
+use crate::{Malformed, checksum, ipv6_at};
 use std::net::Ipv6Addr;
 
 /// Header length.
@@ -36,12 +36,6 @@ pub struct Repr {
     pub payload_len: usize,
 }
 
-fn address_at(bytes: &[u8], at: usize) -> Ipv6Addr {
-    let mut a = [0; 16];
-    a.copy_from_slice(&bytes[at..at + 16]);
-    Ipv6Addr::from(a)
-}
-
 impl Repr {
     /// Parses and checks a packet: `(header, payload)`, without padding. Extension headers are part of the payload.
     ///
@@ -64,8 +58,8 @@ impl Repr {
             flow_label: word & 0xf_ffff,
             next_header: packet[6],
             hop_limit: packet[7],
-            source: address_at(packet, 8),
-            destination: address_at(packet, 24),
+            source: ipv6_at(packet, 8),
+            destination: ipv6_at(packet, 24),
             payload_len,
         };
         Ok((repr, &packet[LEN..LEN + payload_len]))

@@ -41,6 +41,13 @@
 //! trial, so frames of other runs and earlier trials are not counted. `traffic/src/recognize.rs` selects candidates by
 //! UDP port or signature under any headers; the analyzer then verifies the signature.
 
+/// Modules of numbers from a registry, as tables of name, number and meaning.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* pub mod $module:ident: $kind:ty { $($name:ident = $number:literal, $meaning:literal;)* })*) => {
+        $($(#[$doc])* pub mod $module { $(#[doc = $meaning] pub const $name: $kind = $number;)* })*
+    };
+}
+
 pub mod arp;
 pub mod bgp;
 pub mod checksum;
@@ -65,6 +72,21 @@ pub struct Malformed {
     pub header: &'static str,
     /// What is wrong with it.
     pub reason: &'static str,
+}
+
+/// The MAC address at offset `at`.
+#[inline]
+fn mac_at(bytes: &[u8], at: usize) -> MacAddr {
+    let mut mac = [0; 6];
+    mac.copy_from_slice(&bytes[at..at + 6]);
+    MacAddr(mac)
+}
+
+/// The IPv6 address at offset `at`.
+fn ipv6_at(bytes: &[u8], at: usize) -> std::net::Ipv6Addr {
+    let mut address = [0; 16];
+    address.copy_from_slice(&bytes[at..at + 16]);
+    address.into()
 }
 
 impl std::fmt::Display for Malformed {

@@ -103,28 +103,22 @@ impl Signature {
 /// The full sequence number nearest to `near` that ends in the 28 bits of `wrapped`.
 #[inline]
 pub fn unwrap_sequence(wrapped: u32, near: u64) -> u64 {
-    nearest(u64::from(wrapped), near, SEQUENCE_BITS)
+    let candidate = (near & !(SEQUENCES - 1)) | u64::from(wrapped);
+    if candidate > near + SEQUENCES / 2 && candidate >= SEQUENCES {
+        candidate - SEQUENCES
+    } else if candidate + SEQUENCES / 2 < near {
+        candidate + SEQUENCES
+    } else {
+        candidate
+    }
 }
 
 /// The full departure time at or before `arrival` that ends in the 32 bits of `wrapped`. It is correct for every frame
-/// that is under way for less than 4.29 s.
+/// that is in flight for less than 4.29 s.
 #[inline]
 pub fn unwrap_time(wrapped: u32, arrival: u64) -> u64 {
     let age = (arrival as u32).wrapping_sub(wrapped);
     arrival.wrapping_sub(u64::from(age))
-}
-
-#[inline]
-fn nearest(wrapped: u64, near: u64, bits: u32) -> u64 {
-    let modulus = 1u64 << bits;
-    let candidate = (near & !(modulus - 1)) | wrapped;
-    if candidate > near + modulus / 2 && candidate >= modulus {
-        candidate - modulus
-    } else if candidate + modulus / 2 < near {
-        candidate + modulus
-    } else {
-        candidate
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ fn decode(name: &str, frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<Str
     tshark::decode(name, &frames, fields)
 }
 
-/// Fields that tshark shows as well, with their tshark names: those of 802.1ad have separate names.
+/// Fields that tshark shows, with their tshark names; 802.1ad has its own.
 const VALUES: &[(HeaderKind, FieldName, &[&str])] = &[
     (Vlan, FieldName::Pcp, &["ieee8021ad.priority", "vlan.priority"]),
     (Vlan, FieldName::Dei, &["ieee8021ad.dei", "vlan.dei"]),

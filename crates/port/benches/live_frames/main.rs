@@ -4,35 +4,22 @@
 //!
 //! `cargo bench -p drophammer-port --bench live_frames` (as root); `-- capacity`, `-- pacing` or `-- both` for a part.
 
+#[path = "../../tests/trial/mod.rs"]
+mod trial;
+
 use drophammer_lab::{Lab, LabOptions};
-use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::discard::Discard;
 use drophammer_port::live_frames::LiveFrames;
 use drophammer_port::priority::HighPriority;
-use drophammer_port::{Arrival, Clock, Port, PortError, SystemClock};
-use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_port::{Clock, Port, SystemClock};
 use drophammer_wire::MacAddr;
-use drophammer_wire::signature::TrialKey;
 use std::process::Command;
+use trial::{Nobody, plan};
 
 const ROUNDS: usize = 5;
 const TRIALS: usize = 21;
-
-struct Nobody;
-
-impl Control for Nobody {
-    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
-        Ok(())
-    }
-    fn poll(&mut self, now: Instant, _: &mut drophammer_traffic::SendFrame<'_>) -> Result<Instant, PortError> {
-        Ok(Instant(now.0 + 1_000_000_000))
-    }
-    fn stop(&self) -> bool {
-        false
-    }
-}
 
 fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -> TrialSpec {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
@@ -50,19 +37,9 @@ fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -
 }
 
 fn run(spec: &TrialSpec, ports: &mut [Box<dyn Port>], clock: SystemClock) -> TrialResult {
-    let mac = MacAddr::local;
-    let neighbours =
-        [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None, vlans: Vec::new() });
-    let timing = Timing {
-        seed: 1,
-        key: TrialKey::new(7, 1),
-        earlier: vec![],
-        max_backlog_ns: 20_000_000,
-        late_ns: 1_000_000_000,
-    };
-    let plan = Plan::new(spec, &neighbours, &timing).expect("a plan");
+    let plan = plan(spec, [0, 1].map(MacAddr::local), 1, 20_000_000).expect("a plan");
     let _priority = HighPriority::new();
-    drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).expect("a trial")
+    drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody(None)).expect("a trial")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -12,6 +12,8 @@
 mod bare;
 mod links;
 mod peers;
+#[path = "../../tests/trial/mod.rs"]
+mod setting;
 mod table;
 mod trial;
 

@@ -53,19 +53,9 @@ impl Spread {
 }
 
 impl Line {
-    /// Frames per second.
-    fn rate(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().flatten().map(|s| s.rate).collect())
-    }
-
-    /// Frames per second of processor time.
-    fn per_cpu(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().flatten().map(|s| s.per_cpu).collect())
-    }
-
-    /// Share of the offered frames that was lost.
-    fn lost(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().flatten().map(|s| s.lost).collect())
+    /// Spread of a number over the rounds.
+    fn spread(&self, of: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        Spread::of(self.samples.iter().flatten().map(of).collect())
     }
 
     /// Ratio to `other` in frames per second of processor time, round by round.
@@ -102,11 +92,11 @@ pub fn text(lines: &[Line]) -> String {
             let ratio = |name| named(lines, kind, name).and_then(|other| line.against(other));
             let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| format!("{:.2}", r.median));
             out += &format!("  {:<44}", line.name);
-            if let (Some(rate), Some(per_cpu)) = (line.rate(), line.per_cpu()) {
+            if let (Some(rate), Some(per_cpu)) = (line.spread(|s| s.rate), line.spread(|s| s.per_cpu)) {
                 let range = format!("{:.0}-{:.0}", per_cpu.min / 1e3, per_cpu.max / 1e3);
                 out += &format!("{:>8.0}{:>9.0}{range:>13}", rate.median / 1e3, per_cpu.median / 1e3);
                 out += &format!("{:>9}{:>12}", show(ratio(BARE)), show(ratio(TRAFGEN)));
-                let lost = line.lost().filter(|_| kind == Kind::Both && line.name != BARE);
+                let lost = line.spread(|s| s.lost).filter(|_| kind == Kind::Both && line.name != BARE);
                 out += &format!("{:>11}", lost.map_or("-".into(), |l| format!("{:.4} %", l.median * 100.0)));
             }
             if line.reason().is_some() {
@@ -137,11 +127,11 @@ pub fn json(lines: &[Line], rounds: usize, seconds: f64) -> Value {
             json!({
                 "name": line.name,
                 "measures": line.kind.title(),
-                "frames_per_second": spread(line.rate()),
-                "frames_per_cpu_second": spread(line.per_cpu()),
+                "frames_per_second": spread(line.spread(|s| s.rate)),
+                "frames_per_cpu_second": spread(line.spread(|s| s.per_cpu)),
                 "of_bare": ratio(BARE),
                 "of_trafgen": ratio(TRAFGEN),
-                "lost": if line.kind == Kind::Both && line.name != BARE { spread(line.lost()) } else { None },
+                "lost": if line.kind == Kind::Both && line.name != BARE { spread(line.spread(|s| s.lost)) } else { None },
                 "rounds": line.samples.iter().map(|s| s.as_ref().ok().map(|s| [s.rate, s.per_cpu])).collect::<Vec<_>>(),
                 "missing": line.reason(),
             })

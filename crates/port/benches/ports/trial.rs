@@ -1,28 +1,13 @@
 //! Drophammer's own rows: a trial with all its work in a run.
 
 use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
-use drophammer_model::quantity::Instant;
+use crate::setting::{self, Nobody};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::discard::Discard;
 use drophammer_port::live_frames;
-use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
-use drophammer_traffic::{Control, Neighbour, Plan, SendFrame, Timing};
+use drophammer_port::{Backend, Clock, Port, SystemClock};
+use drophammer_traffic::Plan;
 use drophammer_wire::MacAddr;
-use drophammer_wire::signature::TrialKey;
-
-struct Nobody;
-
-impl Control for Nobody {
-    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
-        Ok(())
-    }
-    fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        Ok(Instant(now.0 + 1_000_000_000))
-    }
-    fn stop(&self) -> bool {
-        false
-    }
-}
 
 /// One flow from port 0 to port `to`, at maximum rate.
 fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
@@ -37,20 +22,7 @@ fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
         drain_s: if to == 0 { 0.0 } else { 0.2 },
         events: vec![],
     };
-    let neighbour = |i: usize| Neighbour {
-        mac: MacAddr(MACS[i]),
-        device_ipv4: Some(MacAddr(MACS[1 - i])),
-        device_ipv6: None,
-        vlans: Vec::new(),
-    };
-    let timing = Timing {
-        seed: 1,
-        key: TrialKey::new(7, trial),
-        earlier: vec![],
-        max_backlog_ns: 200_000,
-        late_ns: 1_000_000_000,
-    };
-    Plan::new(&spec, &[neighbour(0), neighbour(1)][..=to], &timing).expect("a plan")
+    setting::plan(&spec, MACS.map(MacAddr), trial, 200_000).expect("a plan")
 }
 
 fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dyn Port>, String> {
@@ -60,7 +32,7 @@ fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dy
 /// Runs a trial; also returns the processor time that it took.
 fn run(plan: Plan, ports: &mut [Box<dyn Port>], clock: SystemClock) -> Result<(TrialResult, f64), String> {
     let cpu = cpu_seconds("thread-self");
-    let result = drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    let result = drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody(None)).map_err(|e| e.to_string())?;
     Ok((result, cpu_seconds("thread-self") - cpu))
 }
 

@@ -1,78 +1,13 @@
-//! The socket, its memory and its four rings, including all their `unsafe` code.
+//! The socket and its four rings, including all their `unsafe` code.
 
 use super::umem::Umem;
 use crate::af_packet::sys::{check, get_option, set_option};
+use crate::mapping::Mapping;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Memory from `mmap`, unmapped when dropped.
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-    /// The whole mapping: the memory, and the space before it that was needed for alignment.
-    whole: (NonNull<u8>, usize),
-}
-
-/// A large page of most processors.
-const LARGE_PAGE: usize = 2 << 20;
-
-impl Mapping {
-    fn map(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<NonNull<u8>> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping wherever the kernel likes; nothing of ours is there.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
-    }
-
-    /// Memory of the kernel, at `offset` of `fd`.
-    fn shared(len: usize, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
-        let start = Mapping::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
-        Ok(Mapping { start, len, whole: (start, len) })
-    }
-
-    /// Our own memory, in large pages if available: frames rotate through all of it, and with small pages nearly every
-    /// frame would miss the TLB.
-    pub(super) fn own(len: usize) -> io::Result<Mapping> {
-        let whole_len = len.next_multiple_of(LARGE_PAGE) + LARGE_PAGE;
-        let whole = Mapping::map(whole_len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
-        // SAFETY: the first multiple of a large page is less than one from the start, and the mapping is that much longer.
-        let start = unsafe { whole.add(whole.align_offset(LARGE_PAGE)) };
-        let mapping = Mapping { start, len, whole: (whole, whole_len) };
-        // SAFETY: both name memory of this mapping alone. Whether there are large pages is of no consequence; memory that is not
-        // there yet would be looked for during a trial.
-        unsafe {
-            libc::madvise(start.as_ptr().cast(), len.next_multiple_of(LARGE_PAGE), libc::MADV_HUGEPAGE);
-            start.write_bytes(0, len);
-        }
-        Ok(mapping)
-    }
-
-    #[inline]
-    pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-}
-
-// SAFETY: plain memory that one owner reaches; nothing in it is tied to a thread.
-unsafe impl Send for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this mapping is ours, and all pointers into it go with its owner.
-        unsafe { libc::munmap(self.whole.0.as_ptr().cast(), self.whole.1) };
-    }
-}
 
 /// One end of a ring whose other end the kernel holds. `T` is `u64` (an address) or `xdp_desc`.
 pub struct Ring<T> {
@@ -96,13 +31,13 @@ impl<T: Copy> Ring<T> {
     #[inline]
     fn index(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: the kernel gave the offset of an aligned 32-bit index within this mapping, which lives as long as we.
-        unsafe { self.mapping.start.add(offset as usize).cast::<AtomicU32>().as_ref() }
+        unsafe { self.mapping.start().add(offset as usize).cast::<AtomicU32>().as_ref() }
     }
 
     #[inline]
     fn slot(&self, index: u32) -> NonNull<T> {
         // SAFETY: the mask keeps the entry within the array whose offset the kernel gave.
-        unsafe { self.mapping.start.add(self.offsets.desc as usize).cast::<T>().add((index & self.mask) as usize) }
+        unsafe { self.mapping.start().add(self.offsets.desc as usize).cast::<T>().add((index & self.mask) as usize) }
     }
 
     /// Number of free entries. For rings that we fill.
@@ -219,18 +154,4 @@ pub fn kick(socket: &OwnedFd) -> io::Result<()> {
 /// Counters of the socket since its creation.
 pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
     get_option(socket, libc::SOL_XDP, libc::XDP_STATISTICS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn own_memory_begins_at_a_large_page_and_is_zero() {
-        let mapping = Mapping::own(3 * 4_096).unwrap();
-        assert_eq!((mapping.start().as_ptr() as usize % LARGE_PAGE, mapping.len()), (0, 3 * 4_096));
-        // SAFETY: the mapping is that long, is written, and nobody else reaches it.
-        let bytes = unsafe { std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.len()) };
-        assert!(bytes.iter().all(|b| *b == 0));
-    }
 }

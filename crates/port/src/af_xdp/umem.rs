@@ -1,7 +1,7 @@
 //! Frames in memory shared with the kernel ("UMEM"), the ownership of its chunks, and views of our own chunks.
 
-use super::sys::Mapping;
 use crate::SlotMemory;
+use crate::mapping::Mapping;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;

@@ -1,8 +1,9 @@
 //! The thread in which the kernel generates frames: it makes the blocking calls.
 
 use super::layout::{Maps, state};
-use super::sys;
 use crate::bpf;
+use crate::clock::monotonic_ns;
+use crate::priority::{restrict, take_turns};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -38,15 +39,14 @@ impl Loaded {
     /// True if it will never send another frame.
     fn finished(&self) -> bool {
         let state = |word| self.maps.state.get(0, word);
-        let elapsed = sys::monotonic_ns().checked_sub(state(state::START));
+        let elapsed = monotonic_ns().checked_sub(state(state::START));
         state(state::INDEX) >= state(state::TOTAL) || elapsed.is_some_and(|ns| ns >= state(state::END))
     }
 }
 
 /// Processors of the thread.
-#[derive(Clone, Copy)]
 pub struct Place {
-    pub processors: sys::Processors,
+    pub processors: Vec<usize>,
     /// True if it shares the processor of the packet loop.
     pub shared: bool,
 }
@@ -83,8 +83,8 @@ impl Shared {
                 }
             };
             drop(work);
-            sys::take_turns(TURN_NS, Some(if place.shared { SHARED } else { ALONE }));
-            if let Err(e) = place.processors.take().and_then(|()| self.run(&loaded)) {
+            take_turns(TURN_NS, Some(if place.shared { SHARED } else { ALONE }));
+            if let Err(e) = restrict(&place.processors).and_then(|()| self.run(&loaded)) {
                 self.error.store(e.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
             }
             // Releases the program before the port is notified.

@@ -3,30 +3,55 @@ use crate::{LinkControl, SendAhead};
 use drophammer_wire::frame::Frame;
 use std::time::Duration;
 
-/// Forwards every frame to the next port, after as many ns as its first byte says.
-#[derive(Default)]
-struct Relay(Vec<(Instant, usize, Vec<u8>)>);
+/// A frame on its way out: when, by which port.
+type Leaving = (Instant, usize, Vec<u8>);
+
+/// Sends each frame on after the delay and by the port that `rule` returns for it. Records all frames that reach it. Frames that
+/// begin with 1 may be answered.
+struct Relay {
+    rule: fn(usize, &[u8]) -> (u64, usize),
+    reached: Rc<RefCell<Vec<(u64, usize, u8)>>>,
+    out: Vec<Leaving>,
+}
 
 impl Device for Relay {
     fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
-        self.0.push((now + Duration::from_nanos(frame[0].into()), port ^ 1, frame.to_vec()));
-        self.0.sort();
+        self.reached.borrow_mut().push((now.0, port, frame[1]));
+        let (delay, to) = (self.rule)(port, frame);
+        self.out.push((now + Duration::from_nanos(delay), to, frame.to_vec()));
+        self.out.sort();
     }
 
     fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
-        while self.0.first().is_some_and(|f| f.0 <= now) {
-            let (at, port, frame) = self.0.remove(0);
+        while self.out.first().is_some_and(|f| f.0 <= now) {
+            let (at, port, frame) = self.out.remove(0);
             deliver(at, port, &frame);
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.0.first().map(|f| f.0)
+        self.out.first().map(|f| f.0)
+    }
+
+    fn next_notice(&self) -> Option<Instant> {
+        self.out.iter().filter(|f| f.2[0] == 1).map(|f| f.0).min()
     }
 }
 
+/// A device with this rule between two ports, and the frames that reach it.
+fn world_of(
+    rule: fn(usize, &[u8]) -> (u64, usize),
+) -> (SimulatedClock, Vec<SimulatedPort>, Rc<RefCell<Vec<(u64, usize, u8)>>>) {
+    let reached = Rc::default();
+    let device = Relay { rule, reached: Rc::clone(&reached), out: Vec::new() };
+    let (clock, ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
+    (clock, ports, reached)
+}
+
+/// Forwards every frame to the next port, after as many ns as its first byte says.
 fn relay() -> (SimulatedClock, Vec<SimulatedPort>) {
-    world(Box::new(Relay::default()), &[MacAddr::local(1), MacAddr::local(2)], 1500)
+    let (clock, ports, _) = world_of(|port, frame| (frame[0].into(), port ^ 1));
+    (clock, ports)
 }
 
 fn take(port: &mut SimulatedPort) -> Vec<(u64, Vec<u8>)> {
@@ -76,43 +101,10 @@ fn time_jumps_from_event_to_event_and_never_stands_still() {
     assert!(take(&mut ports[0]).is_empty());
 }
 
-/// Returns frames that begin with 1 at once, and these may be answered; forwards all others 100 ns later without a
-/// notice. Records all frames that reach it.
-#[derive(Default)]
-struct Echo {
-    reached: Rc<RefCell<Vec<(u64, usize, u8)>>>,
-    out: Vec<(Instant, usize, Vec<u8>)>,
-}
-
-impl Device for Echo {
-    fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
-        self.reached.borrow_mut().push((now.0, port, frame[1]));
-        let (delay, to) = if frame[0] == 1 { (0, port) } else { (100, port ^ 1) };
-        self.out.push((now + Duration::from_nanos(delay), to, frame.to_vec()));
-        self.out.sort();
-    }
-
-    fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
-        while self.out.first().is_some_and(|f| f.0 <= now) {
-            let (at, port, frame) = self.out.remove(0);
-            deliver(at, port, &frame);
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.out.first().map(|f| f.0)
-    }
-
-    fn next_notice(&self) -> Option<Instant> {
-        self.out.iter().filter(|f| f.2[0] == 1).map(|f| f.0).min()
-    }
-}
-
 #[test]
 fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_before_them() {
-    let reached = Rc::default();
-    let device = Echo { reached: Rc::clone(&reached), out: Vec::new() };
-    let (mut clock, mut ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
+    // Frames that begin with 1 come back immediately; all others leave 100 ns later without a notice.
+    let (mut clock, mut ports, reached) = world_of(|port, f| if f[0] == 1 { (0, port) } else { (100, port ^ 1) });
     assert!(clock.passes() && ports[0].ahead().is_some());
     for (port, frames) in [(0, [[0, 10], [1, 11], [0, 12]]), (1, [[0, 20], [0, 21], [0, 22]])] {
         frames.iter().enumerate().for_each(|(i, f)| ports[port].slots().put(i, f));

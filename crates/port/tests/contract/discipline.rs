@@ -1,18 +1,14 @@
 //! Whether frames pass through the queueing discipline of a veth link or bypass it.
 
-use crate::{Bench, Checked, check, frame, send};
+use crate::{Bench, Checked, check, ethtool, frame, send};
 use std::process::Command;
 
 const FRAMES: u64 = 1_000;
 
-fn output(program: &str, args: &[&str]) -> Result<Vec<u8>, String> {
-    let output = Command::new(program).args(args).output().map_err(|e| e.to_string())?;
-    check(output.status.success(), || format!("{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
-    Ok(output.stdout)
-}
-
 fn tc(args: &[&str]) -> Result<Vec<u8>, String> {
-    output("tc", args)
+    let output = Command::new("tc").args(args).output().map_err(|e| e.to_string())?;
+    check(output.status.success(), || format!("tc {args:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(output.stdout)
 }
 
 /// Frames that passed the disciplines of `interface`.
@@ -31,7 +27,7 @@ pub fn through(bench: &Bench) -> Checked {
     bench.ip(&["link add m0 numtxqueues 2 numrxqueues 2 type veth peer name m1 numtxqueues 2 numrxqueues 2"])?;
     bench.ip(&["link set m0 up", "link set m1 up"])?;
     // The link accepts frames that the kernel generates only with this setting.
-    ["m0", "m1"].into_iter().try_for_each(|end| output("ethtool", &["-K", end, "gro", "on"]).map(drop))?;
+    ["m0", "m1"].into_iter().try_for_each(|end| ethtool(end, &["gro", "on"]))?;
     add("m0")?;
     for (from, to, wanted) in [("t0", "t1", through), ("m0", "m1", 0)] {
         let before = passed(from)?;

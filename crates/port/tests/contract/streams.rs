@@ -1,8 +1,7 @@
 //! TCP segments that leave together equal those of the slots.
 
-use super::{Bench, Checked, check, frame, take_all};
+use super::{Bench, Checked, check, count_all, ethtool, frame, take_all};
 use drophammer_wire::checksum;
-use std::process::Command;
 
 /// A frame with a TCP segment with correct checksums.
 fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
@@ -37,17 +36,12 @@ pub fn streams(bench: &Bench) -> Checked {
         // `live_frames` uses the packet sockets of this backend, and the others do not send runs.
         return Ok(());
     }
-    let ethtool = |features: &[&str]| {
-        ["t0", "t1"].iter().try_for_each(|interface| {
-            let status = Command::new("ethtool").args(["-K", interface]).args(features).status();
-            check(status.is_ok_and(|s| s.success()), || "ethtool".into())
-        })
-    };
+    let both = |features: &[&str]| ["t0", "t1"].iter().try_for_each(|interface| ethtool(interface, features));
     // With the lab's settings, segments are cut and checksummed before they leave, and are not combined again on
     // receipt.
-    ethtool(&["tx", "off", "gro", "off"])?;
+    both(&["tx", "off", "gro", "off"])?;
     exchange(bench)?;
-    ethtool(&["tx", "on"])
+    both(&["tx", "on"])
 }
 
 fn exchange(bench: &Bench) -> Checked {
@@ -100,12 +94,7 @@ fn exchange(bench: &Bench) -> Checked {
             port.slots().put(i, &segment(false, 1_000 * i as u32, 0x10, if i == 7 { 100 } else { 1_000 }));
         }
         let sent = port.send_stream(8).map_err(|e| e.to_string())?;
-        let mut came = 0;
-        take_all(&bench.clock, ports[1].as_mut(), |_, _| {
-            came += 1;
-            Ok(())
-        })?;
-        Ok::<_, String>((sent.refused_mask, came))
+        Ok::<_, String>((sent.refused_mask, count_all(&bench.clock, ports[1].as_mut())?))
     };
     let all = [send(600)?, send(600)?, send(1_500)?];
     let expected = [(0xff, 1), (0x7f, 1), (0, 8)];

@@ -1,6 +1,6 @@
 //! A VLAN tag is part of the frame, whether the kernel has removed it on the way or the sender has left it to the interface.
 
-use super::{Bench, Checked, check, frame, take_all};
+use super::{Bench, Checked, check, ethtool, frame, take_all};
 use drophammer_port::Port;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::tap::Tap;
@@ -66,9 +66,7 @@ fn pass(bench: &Bench, from: &mut dyn Port, to: &mut dyn Port, frames: &[Vec<u8>
 
 fn features(interface: &str, on: bool) -> Checked {
     let on = if on { "on" } else { "off" };
-    let features = ["txvlan", on, "tx-vlan-stag-hw-insert", on];
-    let status = Command::new("ethtool").args(["-K", interface]).args(features).status();
-    check(status.is_ok_and(|s| s.success()), || format!("ethtool -K {interface} {features:?}"))
+    ethtool(interface, &["txvlan", on, "tx-vlan-stag-hw-insert", on])
 }
 
 /// Over the veth pair, and from it through the kernel, which keeps the outer tag apart from the frame, on to another veth pair and to a

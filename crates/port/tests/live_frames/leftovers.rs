@@ -1,13 +1,12 @@
 //! A process that is killed while the kernel generates frames for it, and the interface counters that show the effect.
 
-use crate::{Bench, Checked, Nobody, check, flow, spec};
+use crate::trial::{Nobody, plan};
+use crate::{Bench, Checked, check, flow, spec};
 use drophammer_model::trial::{Family, Load};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::live_frames::LiveFrames;
 use drophammer_port::{Port, SystemClock};
-use drophammer_traffic::{Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
-use drophammer_wire::signature::TrialKey;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -77,17 +76,7 @@ pub fn send_for_ever() -> ExitCode {
     let Ok(mut ports) = port else { return ExitCode::FAILURE };
     let flows = vec![flow("all", Family::Ipv4, 1_000, 1.0)];
     let spec = spec("64", flows, Load::Constant { rate_pps: 10_000.0 }, 600.0);
-    let mac = MacAddr::local;
-    let neighbours =
-        [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None, vlans: Vec::new() });
-    let timing = Timing {
-        seed: 5,
-        key: TrialKey::new(7, 1),
-        earlier: vec![],
-        max_backlog_ns: 20_000_000,
-        late_ns: 1_000_000_000,
-    };
-    let Ok(plan) = Plan::new(&spec, &neighbours, &timing) else { return ExitCode::FAILURE };
+    let Ok(plan) = plan(&spec, [0, 1].map(MacAddr::local), 1, 20_000_000) else { return ExitCode::FAILURE };
     let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody(None));
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

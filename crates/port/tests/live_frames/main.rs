@@ -4,13 +4,14 @@
 
 #[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;
-mod decode;
 mod leftovers;
+#[path = "../trial/mod.rs"]
+mod trial;
+#[path = "../../../wire/tests/tshark/mod.rs"]
+mod tshark;
 
 use anew::{Case, Checked};
-use decode::{decode, is_whole};
 use drophammer_lab::Lab;
-use drophammer_model::quantity::Instant;
 use drophammer_model::routes::RouteRange;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TimedEvent, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
@@ -18,13 +19,13 @@ use drophammer_port::discard::Discard;
 use drophammer_port::kernel_generator::KernelGenerator;
 use drophammer_port::live_frames::{self, LiveFrames};
 use drophammer_port::priority::HighPriority;
-use drophammer_port::{Arrival, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
-use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_wire::MacAddr;
-use drophammer_wire::signature::{LEN, TrialKey};
+use drophammer_wire::signature::LEN;
 use leftovers::{dropped, killed, send_for_ever};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
+use trial::Nobody;
 
 type Named = (&'static str, fn(&Bench) -> Checked);
 
@@ -46,21 +47,6 @@ const CASES: [Named; 11] = [
 struct Bench<'a> {
     lab: &'a Lab,
     clock: SystemClock,
-}
-
-/// No hosts; may stop the trial at a given time.
-struct Nobody(Option<(SystemClock, Instant)>);
-
-impl Control for Nobody {
-    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
-        Ok(())
-    }
-    fn poll(&mut self, now: Instant, _: &mut drophammer_traffic::SendFrame<'_>) -> Result<Instant, PortError> {
-        Ok(Instant(now.0 + 1_000_000))
-    }
-    fn stop(&self) -> bool {
-        self.0.is_some_and(|(clock, at)| clock.now() >= at)
-    }
 }
 
 type Seen = Arc<Mutex<Vec<Vec<u8>>>>;
@@ -151,21 +137,7 @@ impl Bench<'_> {
         spec: &TrialSpec,
         mut control: Nobody,
     ) -> Result<TrialResult, String> {
-        let mac = MacAddr::local;
-        let neighbours = [0, 1].map(|i| Neighbour {
-            mac: mac(i),
-            device_ipv4: Some(mac(1 - i)),
-            device_ipv6: Some(mac(1 - i)),
-            vlans: Vec::new(),
-        });
-        let timing = Timing {
-            seed: 5,
-            key: TrialKey::new(7, 1),
-            earlier: vec![],
-            max_backlog_ns: 20_000_000,
-            late_ns: 1_000_000_000,
-        };
-        let plan = Plan::new(spec, &neighbours, &timing).map_err(|e| e.to_string())?;
+        let plan = trial::plan(spec, [0, 1].map(MacAddr::local), 1, 20_000_000)?;
         let _priority = HighPriority::new();
         drophammer_traffic::run(plan, ports, &mut { self.clock }, &mut control).map_err(|e| e.to_string())
     }
@@ -272,6 +244,23 @@ fn same_frames(bench: &Bench) -> Checked {
     Ok(())
 }
 
+const FIELDS: [&str; 6] = [
+    "_ws.malformed",
+    "_ws.expert.severity",
+    "ip.checksum.status",
+    "udp.checksum.status",
+    "udp.dstport",
+    "frame.protocols",
+];
+
+/// True with correct checksums ("1"), no malformation, and no error of tshark's expert information.
+fn is_whole(line: &[String]) -> bool {
+    const ERROR: u32 = 0x0080_0000;
+    let severe = line[1].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= ERROR);
+    let ip_good = if line[5].contains(":ipv6") { line[2].is_empty() } else { line[2] == "1" };
+    line[0].is_empty() && !severe && ip_good && line[3] == "1" && line[4] == "9"
+}
+
 fn decoded(bench: &Bench) -> Checked {
     let kept = Seen::default();
     for (i, (family, size)) in [
@@ -297,10 +286,8 @@ fn decoded(bench: &Bench) -> Checked {
         broken[at] ^= 1;
         frames.push(broken);
     }
-    let Some(lines) = decode(&frames)? else {
-        println!("    skipped: tshark is not installed");
-        return Ok(());
-    };
+    let timed: Vec<_> = frames.iter().map(|frame| (0, frame.as_slice())).collect();
+    let Some(lines) = tshark::decode("frames", &timed, &FIELDS) else { return Ok(()) };
     let (whole, broken) = lines.split_at(500);
     for (line, frame) in whole.iter().zip(&frames) {
         check(is_whole(line), || format!("{line:?}: {frame:02x?}"))?;

@@ -1,4 +1,4 @@
-//! Capabilities (RFC 5492), which two speakers exchange in their OPENs. Only those of both are used.
+//! Capabilities (RFC 5492), which two speakers exchange in their OPENs. A session uses those that both sent.
 //!
 //! ```text
 //! +------------------------------+
@@ -9,24 +9,18 @@
 use super::afi::AfiSafi;
 use crate::Malformed;
 
-/// Codes.
-pub mod code {
-    /// Multiprotocol extensions (RFC 4760).
-    pub const MULTIPROTOCOL: u8 = 1;
-    /// Route refresh (RFC 2918).
-    pub const ROUTE_REFRESH: u8 = 2;
-    /// Extended next hop encoding (RFC 8950).
-    pub const EXTENDED_NEXT_HOP: u8 = 5;
-    /// Extended messages (RFC 8654).
-    pub const EXTENDED_MESSAGE: u8 = 6;
-    /// Graceful restart (RFC 4724).
-    pub const GRACEFUL_RESTART: u8 = 64;
-    /// AS numbers of 4 octets (RFC 6793).
-    pub const FOUR_OCTET_AS: u8 = 65;
-    /// Several paths per prefix (RFC 7911).
-    pub const ADD_PATH: u8 = 69;
-    /// Enhanced route refresh (RFC 7313).
-    pub const ENHANCED_ROUTE_REFRESH: u8 = 70;
+numbers! {
+    /// Codes.
+    pub mod code: u8 {
+        MULTIPROTOCOL = 1, "Multiprotocol extensions (RFC 4760).";
+        ROUTE_REFRESH = 2, "Route refresh (RFC 2918).";
+        EXTENDED_NEXT_HOP = 5, "Extended next hop encoding (RFC 8950).";
+        EXTENDED_MESSAGE = 6, "Extended messages (RFC 8654).";
+        GRACEFUL_RESTART = 64, "Graceful restart (RFC 4724).";
+        FOUR_OCTET_AS = 65, "AS numbers of 4 octets (RFC 6793).";
+        ADD_PATH = 69, "Several paths per prefix (RFC 7911).";
+        ENHANCED_ROUTE_REFRESH = 70, "Enhanced route refresh (RFC 7313).";
+    }
 }
 
 /// Use of path identifiers that a speaker announces for a family (RFC 7911).

@@ -12,7 +12,7 @@
 
 use super::notification::{Notification, code, header};
 
-/// Length of the header, which is also that of the shortest message, in bytes.
+/// Length of the header in bytes; the shortest message is a header alone.
 pub const HEADER_LEN: usize = 19;
 /// Longest message without the capability "extended messages". With it, still the longest OPEN and KEEPALIVE.
 pub const MAX_LEN: usize = 4096;
@@ -21,26 +21,23 @@ pub const MAX_LEN_EXTENDED: usize = 65535;
 /// Length of the marker in bytes.
 const MARKER_LEN: usize = 16;
 
-/// Types of messages.
-pub mod kind {
-    /// Opens a session.
-    pub const OPEN: u8 = 1;
-    /// Announces and withdraws routes.
-    pub const UPDATE: u8 = 2;
-    /// Ends a session.
-    pub const NOTIFICATION: u8 = 3;
-    /// Keeps the session alive, and confirms an OPEN.
-    pub const KEEPALIVE: u8 = 4;
-    /// Requests all routes again (RFC 2918).
-    pub const ROUTE_REFRESH: u8 = 5;
+numbers! {
+    /// Types of messages.
+    pub mod kind: u8 {
+        OPEN = 1, "Opens a session.";
+        UPDATE = 2, "Announces and withdraws routes.";
+        NOTIFICATION = 3, "Ends a session.";
+        KEEPALIVE = 4, "Keeps the session alive, and confirms an OPEN.";
+        ROUTE_REFRESH = 5, "Requests all routes again (RFC 2918).";
+    }
 }
 
-/// A whole message: its type and what follows the header.
+/// A whole message: its type and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// One of [`kind`].
     pub kind: u8,
-    /// What follows the header; the message is [`HEADER_LEN`] bytes longer.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 

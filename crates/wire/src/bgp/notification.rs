@@ -10,112 +10,87 @@
 use super::message::{self, HEADER_LEN, kind};
 use std::fmt;
 
-/// Error codes.
-pub mod code {
-    /// The header of a message is wrong.
-    pub const MESSAGE_HEADER: u8 = 1;
-    /// An OPEN is wrong or not acceptable.
-    pub const OPEN: u8 = 2;
-    /// An UPDATE is wrong.
-    pub const UPDATE: u8 = 3;
-    /// No message arrived during the hold time.
-    pub const HOLD_TIMER_EXPIRED: u8 = 4;
-    /// A message that is not allowed in the current state (subcodes: RFC 6608).
-    pub const FINITE_STATE_MACHINE: u8 = 5;
-    /// The speaker ends the session, not because of an error (subcodes: RFC 4486).
-    pub const CEASE: u8 = 6;
-    /// A ROUTE-REFRESH is wrong (RFC 7313).
-    pub const ROUTE_REFRESH: u8 = 7;
-    /// The peer has not read for the send hold time (RFC 9687).
-    pub const SEND_HOLD_TIMER_EXPIRED: u8 = 8;
+/// Tables of codes and subcodes: name, number, its name in IANA's registry (absent if it has none), and meaning.
+macro_rules! registry {
+    ($($(#[$doc:meta])* mod $module:ident of $code:expr => { $($name:ident = $number:literal $([$title:literal])?, $meaning:literal;)* })*) => {
+        $($(#[$doc])* pub mod $module { $(#[doc = $meaning] pub const $name: u8 = $number;)* })*
+
+        /// Name of a subcode; code 0 has the codes themselves.
+        fn title(code: u8, number: u8) -> Option<&'static str> {
+            $($($(if (code, number) == ($code, $number) {
+                return Some($title);
+            })?)*)*
+            None
+        }
+    };
 }
 
-/// Subcodes of [`code::MESSAGE_HEADER`].
-pub mod header {
-    /// The marker is not all ones.
-    pub const NOT_SYNCHRONIZED: u8 = 1;
-    /// The length is invalid for this type; data: the length.
-    pub const BAD_LENGTH: u8 = 2;
-    /// The type is unknown; data: the type.
-    pub const BAD_TYPE: u8 = 3;
-}
+registry! {
+    /// Error codes.
+    mod code of 0 => {
+        MESSAGE_HEADER = 1 ["Message Header Error"], "The header of a message is wrong.";
+        OPEN = 2 ["OPEN Message Error"], "An OPEN is wrong or not acceptable.";
+        UPDATE = 3 ["UPDATE Message Error"], "An UPDATE is wrong.";
+        HOLD_TIMER_EXPIRED = 4 ["Hold Timer Expired"], "No message arrived during the hold time.";
+        FINITE_STATE_MACHINE = 5 ["Finite State Machine Error"], "A message that is not allowed in the current state (subcodes: RFC 6608).";
+        CEASE = 6 ["Cease"], "The speaker ends the session, not because of an error (subcodes: RFC 4486).";
+        ROUTE_REFRESH = 7 ["ROUTE-REFRESH Message Error"], "A ROUTE-REFRESH is wrong (RFC 7313).";
+        SEND_HOLD_TIMER_EXPIRED = 8 ["Send Hold Timer Expired"], "The peer has not read for the send hold time (RFC 9687).";
+    }
 
-/// Subcodes of [`code::OPEN`].
-pub mod open {
-    /// Fields or parameters are inconsistent.
-    pub const UNSPECIFIC: u8 = 0;
-    /// Data: the largest version that is supported (2 bytes).
-    pub const UNSUPPORTED_VERSION: u8 = 1;
-    /// The AS differs from the expected one.
-    pub const BAD_PEER_AS: u8 = 2;
-    /// The identifier is zero, or (RFC 6286) an internal peer has the speaker's own identifier.
-    pub const BAD_IDENTIFIER: u8 = 3;
-    /// An unknown optional parameter.
-    pub const UNSUPPORTED_PARAMETER: u8 = 4;
-    /// A hold time of one or two seconds.
-    pub const UNACCEPTABLE_HOLD_TIME: u8 = 6;
-    /// Data: the required capabilities (RFC 5492).
-    pub const UNSUPPORTED_CAPABILITY: u8 = 7;
-    /// The roles of the speakers do not match (RFC 9234).
-    pub const ROLE_MISMATCH: u8 = 11;
-}
+    /// Subcodes of [`code::MESSAGE_HEADER`].
+    mod header of code::MESSAGE_HEADER => {
+        NOT_SYNCHRONIZED = 1 ["Connection Not Synchronized"], "The marker is not all ones.";
+        BAD_LENGTH = 2 ["Bad Message Length"], "The length is invalid for this type; data: the length.";
+        BAD_TYPE = 3 ["Bad Message Type"], "The type is unknown; data: the type.";
+    }
 
-/// Subcodes of [`code::UPDATE`].
-pub mod update {
-    /// Lengths are inconsistent.
-    pub const MALFORMED_ATTRIBUTE_LIST: u8 = 1;
-    /// Data: the attribute.
-    pub const UNRECOGNIZED_WELL_KNOWN: u8 = 2;
-    /// Data: the type code of the attribute.
-    pub const MISSING_WELL_KNOWN: u8 = 3;
-    /// Data: the attribute.
-    pub const ATTRIBUTE_FLAGS: u8 = 4;
-    /// Data: the attribute.
-    pub const ATTRIBUTE_LENGTH: u8 = 5;
-    /// Data: the attribute.
-    pub const INVALID_ORIGIN: u8 = 6;
-    /// Data: the attribute.
-    pub const INVALID_NEXT_HOP: u8 = 8;
-    /// Data: the attribute.
-    pub const OPTIONAL_ATTRIBUTE: u8 = 9;
-    /// A prefix that is invalid for its length.
-    pub const INVALID_NETWORK_FIELD: u8 = 10;
-    /// The AS path is syntactically wrong.
-    pub const MALFORMED_AS_PATH: u8 = 11;
-}
+    /// Subcodes of [`code::OPEN`].
+    mod open of code::OPEN => {
+        UNSPECIFIC = 0, "Fields or parameters are inconsistent.";
+        UNSUPPORTED_VERSION = 1 ["Unsupported Version Number"], "Data: the largest version that is supported (2 bytes).";
+        BAD_PEER_AS = 2 ["Bad Peer AS"], "The AS differs from the expected one.";
+        BAD_IDENTIFIER = 3 ["Bad BGP Identifier"], "The identifier is zero, or (RFC 6286) an internal peer has the speaker's own identifier.";
+        UNSUPPORTED_PARAMETER = 4 ["Unsupported Optional Parameter"], "An unknown optional parameter.";
+        UNACCEPTABLE_HOLD_TIME = 6 ["Unacceptable Hold Time"], "A hold time of one or two seconds.";
+        UNSUPPORTED_CAPABILITY = 7 ["Unsupported Capability"], "Data: the required capabilities (RFC 5492).";
+        ROLE_MISMATCH = 11 ["Role Mismatch"], "The roles of the speakers do not match (RFC 9234).";
+    }
 
-/// Subcodes of [`code::FINITE_STATE_MACHINE`] (RFC 6608): the state in which an unexpected message arrived.
-pub mod fsm {
-    /// In OpenSent.
-    pub const OPEN_SENT: u8 = 1;
-    /// In OpenConfirm.
-    pub const OPEN_CONFIRM: u8 = 2;
-    /// In Established.
-    pub const ESTABLISHED: u8 = 3;
-}
+    /// Subcodes of [`code::UPDATE`].
+    mod update of code::UPDATE => {
+        MALFORMED_ATTRIBUTE_LIST = 1 ["Malformed Attribute List"], "Lengths are inconsistent.";
+        UNRECOGNIZED_WELL_KNOWN = 2 ["Unrecognized Well-known Attribute"], "Data: the attribute.";
+        MISSING_WELL_KNOWN = 3 ["Missing Well-known Attribute"], "Data: the type code of the attribute.";
+        ATTRIBUTE_FLAGS = 4 ["Attribute Flags Error"], "Data: the attribute.";
+        ATTRIBUTE_LENGTH = 5 ["Attribute Length Error"], "Data: the attribute.";
+        INVALID_ORIGIN = 6 ["Invalid ORIGIN Attribute"], "Data: the attribute.";
+        INVALID_NEXT_HOP = 8 ["Invalid NEXT_HOP Attribute"], "Data: the attribute.";
+        OPTIONAL_ATTRIBUTE = 9 ["Optional Attribute Error"], "Data: the attribute.";
+        INVALID_NETWORK_FIELD = 10 ["Invalid Network Field"], "A prefix that is invalid for its length.";
+        MALFORMED_AS_PATH = 11 ["Malformed AS_PATH"], "The AS path is syntactically wrong.";
+    }
 
-/// Subcodes of [`code::CEASE`] (RFC 4486, RFC 8538, RFC 9384).
-pub mod cease {
-    /// More prefixes than allowed.
-    pub const MAXIMUM_PREFIXES: u8 = 1;
-    /// The operator ends the session; data: a text (RFC 9003).
-    pub const ADMINISTRATIVE_SHUTDOWN: u8 = 2;
-    /// The peer is no longer configured.
-    pub const PEER_DECONFIGURED: u8 = 3;
-    /// The operator restarts the session; data: a text (RFC 9003).
-    pub const ADMINISTRATIVE_RESET: u8 = 4;
-    /// The peer is not allowed to connect.
-    pub const CONNECTION_REJECTED: u8 = 5;
-    /// Another change of the configuration.
-    pub const OTHER_CONFIGURATION_CHANGE: u8 = 6;
-    /// The other connection to this peer is kept (RFC 4271 section 6.8).
-    pub const CONNECTION_COLLISION: u8 = 7;
-    /// Memory or another resource is exhausted.
-    pub const OUT_OF_RESOURCES: u8 = 8;
-    /// No graceful restart; data: code, subcode and data of the real reason (RFC 8538).
-    pub const HARD_RESET: u8 = 9;
-    /// BFD reports that the peer is down.
-    pub const BFD_DOWN: u8 = 10;
+    /// Subcodes of [`code::FINITE_STATE_MACHINE`] (RFC 6608): the state in which an unexpected message arrived.
+    mod fsm of code::FINITE_STATE_MACHINE => {
+        OPEN_SENT = 1 ["Unexpected Message in OpenSent"], "In OpenSent.";
+        OPEN_CONFIRM = 2 ["Unexpected Message in OpenConfirm"], "In OpenConfirm.";
+        ESTABLISHED = 3 ["Unexpected Message in Established"], "In Established.";
+    }
+
+    /// Subcodes of [`code::CEASE`] (RFC 4486, RFC 8538, RFC 9384).
+    mod cease of code::CEASE => {
+        MAXIMUM_PREFIXES = 1 ["Maximum Number of Prefixes Reached"], "More prefixes than allowed.";
+        ADMINISTRATIVE_SHUTDOWN = 2 ["Administrative Shutdown"], "The operator ends the session; data: a text (RFC 9003).";
+        PEER_DECONFIGURED = 3 ["Peer De-configured"], "The peer is no longer configured.";
+        ADMINISTRATIVE_RESET = 4 ["Administrative Reset"], "The operator restarts the session; data: a text (RFC 9003).";
+        CONNECTION_REJECTED = 5 ["Connection Rejected"], "The peer is not allowed to connect.";
+        OTHER_CONFIGURATION_CHANGE = 6 ["Other Configuration Change"], "Another change of the configuration.";
+        CONNECTION_COLLISION = 7 ["Connection Collision Resolution"], "The other connection to this peer is kept (RFC 4271 section 6.8).";
+        OUT_OF_RESOURCES = 8 ["Out of Resources"], "Memory or another resource is exhausted.";
+        HARD_RESET = 9 ["Hard Reset"], "No graceful restart; data: code, subcode and data of the real reason (RFC 8538).";
+        BFD_DOWN = 10 ["BFD Down"], "BFD reports that the peer is down.";
+    }
 }
 
 /// Subcode of [`code::ROUTE_REFRESH`]: the length is wrong; data: the message.
@@ -216,58 +191,17 @@ impl Notification {
 
     /// Name of the code: `Cease`.
     pub fn code_name(&self) -> &'static str {
-        match self.code {
-            code::MESSAGE_HEADER => "Message Header Error",
-            code::OPEN => "OPEN Message Error",
-            code::UPDATE => "UPDATE Message Error",
-            code::HOLD_TIMER_EXPIRED => "Hold Timer Expired",
-            code::FINITE_STATE_MACHINE => "Finite State Machine Error",
-            code::CEASE => "Cease",
-            code::ROUTE_REFRESH => "ROUTE-REFRESH Message Error",
-            code::SEND_HOLD_TIMER_EXPIRED => "Send Hold Timer Expired",
-            _ => "unknown code",
-        }
+        title(0, self.code).unwrap_or("unknown code")
     }
 
     /// Name of the subcode: `Administrative Shutdown`; `None` for an unknown one, and for "not specified".
     pub fn subcode_name(&self) -> Option<&'static str> {
-        Some(match (self.code, self.subcode) {
-            (code::MESSAGE_HEADER, header::NOT_SYNCHRONIZED) => "Connection Not Synchronized",
-            (code::MESSAGE_HEADER, header::BAD_LENGTH) => "Bad Message Length",
-            (code::MESSAGE_HEADER, header::BAD_TYPE) => "Bad Message Type",
-            (code::OPEN, open::UNSUPPORTED_VERSION) => "Unsupported Version Number",
-            (code::OPEN, open::BAD_PEER_AS) => "Bad Peer AS",
-            (code::OPEN, open::BAD_IDENTIFIER) => "Bad BGP Identifier",
-            (code::OPEN, open::UNSUPPORTED_PARAMETER) => "Unsupported Optional Parameter",
-            (code::OPEN, open::UNACCEPTABLE_HOLD_TIME) => "Unacceptable Hold Time",
-            (code::OPEN, open::UNSUPPORTED_CAPABILITY) => "Unsupported Capability",
-            (code::OPEN, open::ROLE_MISMATCH) => "Role Mismatch",
-            (code::UPDATE, update::MALFORMED_ATTRIBUTE_LIST) => "Malformed Attribute List",
-            (code::UPDATE, update::UNRECOGNIZED_WELL_KNOWN) => "Unrecognized Well-known Attribute",
-            (code::UPDATE, update::MISSING_WELL_KNOWN) => "Missing Well-known Attribute",
-            (code::UPDATE, update::ATTRIBUTE_FLAGS) => "Attribute Flags Error",
-            (code::UPDATE, update::ATTRIBUTE_LENGTH) => "Attribute Length Error",
-            (code::UPDATE, update::INVALID_ORIGIN) => "Invalid ORIGIN Attribute",
-            (code::UPDATE, update::INVALID_NEXT_HOP) => "Invalid NEXT_HOP Attribute",
-            (code::UPDATE, update::OPTIONAL_ATTRIBUTE) => "Optional Attribute Error",
-            (code::UPDATE, update::INVALID_NETWORK_FIELD) => "Invalid Network Field",
-            (code::UPDATE, update::MALFORMED_AS_PATH) => "Malformed AS_PATH",
-            (code::FINITE_STATE_MACHINE, fsm::OPEN_SENT) => "Unexpected Message in OpenSent",
-            (code::FINITE_STATE_MACHINE, fsm::OPEN_CONFIRM) => "Unexpected Message in OpenConfirm",
-            (code::FINITE_STATE_MACHINE, fsm::ESTABLISHED) => "Unexpected Message in Established",
-            (code::CEASE, cease::MAXIMUM_PREFIXES) => "Maximum Number of Prefixes Reached",
-            (code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN) => "Administrative Shutdown",
-            (code::CEASE, cease::PEER_DECONFIGURED) => "Peer De-configured",
-            (code::CEASE, cease::ADMINISTRATIVE_RESET) => "Administrative Reset",
-            (code::CEASE, cease::CONNECTION_REJECTED) => "Connection Rejected",
-            (code::CEASE, cease::OTHER_CONFIGURATION_CHANGE) => "Other Configuration Change",
-            (code::CEASE, cease::CONNECTION_COLLISION) => "Connection Collision Resolution",
-            (code::CEASE, cease::OUT_OF_RESOURCES) => "Out of Resources",
-            (code::CEASE, cease::HARD_RESET) => "Hard Reset",
-            (code::CEASE, cease::BFD_DOWN) => "BFD Down",
-            (code::ROUTE_REFRESH, REFRESH_INVALID_LENGTH) => "Invalid Message Length",
-            _ => return None,
-        })
+        match (self.code, self.subcode) {
+            (code::ROUTE_REFRESH, REFRESH_INVALID_LENGTH) => Some("Invalid Message Length"),
+            // Code 0 does not exist.
+            (0, _) => None,
+            (code, subcode) => title(code, subcode),
+        }
     }
 }
 

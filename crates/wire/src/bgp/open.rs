@@ -24,8 +24,7 @@ use std::net::Ipv4Addr;
 
 /// The version.
 pub const VERSION: u8 = 4;
-/// Value of the two-byte field for an AS number that needs four (RFC 6793).
-pub const AS_TRANS: u16 = 23456;
+pub use super::update::attributes::AS_TRANS;
 /// Length of the body without parameters.
 const FIXED_LEN: usize = 10;
 /// The parameter with capabilities (RFC 5492).

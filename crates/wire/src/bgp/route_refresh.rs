@@ -13,14 +13,13 @@ use super::notification::{Notification, REFRESH_INVALID_LENGTH, code};
 /// Length of the message in bytes.
 pub const LEN: usize = HEADER_LEN + 4;
 
-/// Subtypes.
-pub mod subtype {
-    /// Request for all routes of the family.
-    pub const REQUEST: u8 = 0;
-    /// Beginning of the routes.
-    pub const BEGIN: u8 = 1;
-    /// End of the routes.
-    pub const END: u8 = 2;
+numbers! {
+    /// Subtypes.
+    pub mod subtype: u8 {
+        REQUEST = 0, "Request for all routes of the family.";
+        BEGIN = 1, "Beginning of the routes.";
+        END = 2, "End of the routes.";
+    }
 }
 
 /// A ROUTE-REFRESH.

@@ -34,7 +34,7 @@ pub use walker::{Context, Fault, Treatment, Update};
 
 use super::AfiSafi;
 
-/// Families whose routes carry path identifiers (RFC 7911), of the six that are supported.
+/// Families whose routes carry path identifiers (RFC 7911), among the six supported ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathIds(u8);
 

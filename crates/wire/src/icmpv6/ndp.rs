@@ -16,7 +16,7 @@
 //! ```
 
 use super::kind;
-use crate::{MacAddr, Malformed};
+use crate::{MacAddr, Malformed, ipv6_at, mac_at};
 use std::net::Ipv6Addr;
 
 const SOURCE_LINK_LAYER: u8 = 1;
@@ -114,8 +114,8 @@ fn options(mut rest: &[u8]) -> Result<Options, Malformed> {
         let (option, after) = rest.split_at(len);
         rest = after;
         match (kind, len) {
-            (SOURCE_LINK_LAYER, 8) => found.source_mac = Some(mac(option)),
-            (TARGET_LINK_LAYER, 8) => found.target_mac = Some(mac(option)),
+            (SOURCE_LINK_LAYER, 8) => found.source_mac = Some(mac_at(option, 2)),
+            (TARGET_LINK_LAYER, 8) => found.target_mac = Some(mac_at(option, 2)),
             (MTU, 8) => found.mtu = Some(word(option, 4)),
             (PREFIX_INFORMATION, 32) if found.prefix.is_none() => {
                 found.prefix = Some(PrefixInformation {
@@ -124,7 +124,7 @@ fn options(mut rest: &[u8]) -> Result<Options, Malformed> {
                     autonomous: option[3] & 0x40 != 0,
                     valid_s: word(option, 4),
                     preferred_s: word(option, 8),
-                    prefix: address(option, 16),
+                    prefix: ipv6_at(option, 16),
                 });
             }
             _ => {}
@@ -133,20 +133,8 @@ fn options(mut rest: &[u8]) -> Result<Options, Malformed> {
     if rest.is_empty() { Ok(found) } else { Err(Malformed::new("ndp", "a byte after the last option")) }
 }
 
-fn mac(option: &[u8]) -> MacAddr {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(&option[2..8]);
-    MacAddr(mac)
-}
-
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
-    let mut a = [0; 16];
-    a.copy_from_slice(&bytes[at..at + 16]);
-    Ipv6Addr::from(a)
 }
 
 impl Repr {
@@ -154,7 +142,7 @@ impl Repr {
     ///
     /// # Errors
     /// Messages that RFC 4861 sections 6.1 and 7.1 require to be discarded: a code that is not 0, too few bytes, an
-    /// option of length 0 or beyond the end, a multicast target. Other types than these four.
+    /// option of length 0 or beyond the end, a multicast target. Any type other than these four.
     pub fn parse(message: &[u8]) -> Result<Repr, Malformed> {
         let bad = |reason| Err(Malformed::new("ndp", reason));
         if message.len() < 8 {
@@ -187,7 +175,7 @@ impl Repr {
                 prefix: options.prefix,
             }),
             other => {
-                let target = address(message, 8);
+                let target = ipv6_at(message, 8);
                 if target.is_multicast() {
                     return bad("target is multicast");
                 }
@@ -208,7 +196,7 @@ impl Repr {
     }
 
     /// Length of the whole ICMPv6 message in bytes.
-    pub fn len(&self) -> usize {
+    pub fn message_len(&self) -> usize {
         let link_layer = |mac: &Option<MacAddr>| if mac.is_some() { 8 } else { 0 };
         match self {
             Repr::RouterSolicitation { source_mac } => 8 + link_layer(source_mac),
@@ -222,14 +210,9 @@ impl Repr {
         }
     }
 
-    /// Always false: every message has a header.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Writes the message to the front of `buffer`, at least [`Repr::len`] bytes. The checksum stays 0.
+    /// Writes the message to the front of `buffer`, at least [`Repr::message_len`] bytes. The checksum stays 0.
     pub fn emit(&self, buffer: &mut [u8]) {
-        let buffer = &mut buffer[..self.len()];
+        let buffer = &mut buffer[..self.message_len()];
         buffer.fill(0);
         let link_layer = |at: usize, kind: u8, mac: &Option<MacAddr>, buffer: &mut [u8]| {
             let Some(mac) = mac else { return at };
@@ -312,7 +295,7 @@ mod tests {
         let repr = Repr::parse(&bytes).unwrap();
         let mac = MacAddr([0x00, 0x60, 0x97, 0x07, 0x69, 0xea]);
         assert_eq!(repr, Repr::NeighborSolicitation { target: "fe80::1".parse().unwrap(), source_mac: Some(mac) });
-        let mut out = vec![0xff; repr.len()];
+        let mut out = vec![0xff; repr.message_len()];
         repr.emit(&mut out);
         assert_eq!(out, bytes);
     }
@@ -415,7 +398,7 @@ mod tests {
     proptest! {
         #[test]
         fn parse_undoes_emit(repr in any_repr()) {
-            let mut out = vec![0xff; repr.len()];
+            let mut out = vec![0xff; repr.message_len()];
             repr.emit(&mut out);
             prop_assert_eq!(Repr::parse(&out), Ok(repr));
         }

@@ -57,7 +57,7 @@ pub struct Checksum {
     /// What it covers: addresses of the pseudo header in the first two, header and contents in the last. Only the last may
     /// have an odd length; each is summed as if it began at an even offset.
     pub covers: [Span; 3],
-    /// Contribution of the pseudo header in addition to the addresses: protocol and length.
+    /// What the pseudo header adds to the addresses: protocol and length.
     pub constant: u64,
 }
 
@@ -93,8 +93,8 @@ impl Checksum {
 }
 
 impl Layers {
-    /// The checksum of header `index` of `frame`, `None` if it has none. A checksum that the sender left out (UDP over
-    /// IPv4) is described as well.
+    /// The checksum of header `index` of `frame`, `None` if that header has none. A checksum that the sender left out
+    /// (UDP over IPv4) is described too.
     pub fn checksum(&self, frame: &[u8], index: usize) -> Option<Checksum> {
         let layer = self.get(index)?;
         let below = index.checked_sub(1).and_then(|i| self.get(i));

@@ -3,9 +3,8 @@
 use super::checksums::Checksum;
 use super::error::{Cause, StackError};
 use super::extensions;
-use super::layers::{Layer, Layers, Stop, is_ip};
+use super::layers::{Layer, Layers, MAX_LAYERS, Stop, is_ip};
 use super::number::*;
-use super::order;
 use super::place::Place;
 use crate::{ethernet, ipv4, ipv6, signature, udp};
 use drophammer_model::size::FrameSize;
@@ -35,13 +34,13 @@ impl Payload<'_> {
 /// A frame, and the places of its parts. Fields with several values have their first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// The frame without FCS, at least 60 bytes, padded with zeros. All checksums are correct, except those that are
-    /// given.
+    /// The frame without FCS, at least 60 bytes, padded with zeros. All checksums are correct, except given
+    /// ones.
     pub bytes: Vec<u8>,
     /// All fields, header by header. If a tag follows a header, the type of the header is the tag's `tpid`.
     pub fields: Vec<Place>,
     /// The checksums to update when a field changes, the innermost first, so that one that covers another comes after
-    /// it. Checksums that are given are not among them.
+    /// it. Given checksums are left out.
     pub checksums: Vec<Checksum>,
     /// First byte of the signature, which ends the payload of a test frame; zeros until it is written.
     pub signature_at: Option<usize>,
@@ -57,6 +56,83 @@ impl Compiled {
         self.fields.iter().find(|place| place.header == header && place.field == name)
     }
 }
+
+/// Longest options of IPv4 and TCP in bytes: 15 words less the fixed header of 5.
+const MAX_OPTIONS: usize = 40;
+
+/// Checks whether these headers form a valid frame.
+fn check(headers: &[Header]) -> Result<(), StackError> {
+    let Some(first) = headers.first() else {
+        return Err(StackError { header: 0, kind: None, cause: Cause::Empty });
+    };
+    let wrong = |header: usize, cause| Err(StackError { header, kind: Some(headers[header].kind()), cause });
+    if first.kind() != HeaderKind::Ethernet {
+        return wrong(0, Cause::NoEthernet);
+    }
+    // Raw bytes, which come last, are not a layer.
+    if headers.get(MAX_LAYERS).is_some_and(|h| h.kind() != HeaderKind::Raw) {
+        return wrong(MAX_LAYERS, Cause::TooMany);
+    }
+    for (i, pair) in headers.windows(2).enumerate() {
+        let (below, kind) = (pair[0].kind(), pair[1].kind());
+        if below == HeaderKind::Raw {
+            return wrong(i, Cause::RawNotLast);
+        }
+        if !follows(below, kind) {
+            return wrong(i + 1, Cause::Misplaced(below));
+        }
+    }
+    for (i, header) in headers.iter().enumerate() {
+        if let Err(cause) = itself(header, headers.get(i + 1)) {
+            return wrong(i, cause);
+        }
+    }
+    Ok(())
+}
+
+fn follows(below: HeaderKind, kind: HeaderKind) -> bool {
+    use HeaderKind::*;
+    match below {
+        Ethernet | Vlan => matches!(kind, Vlan | Mpls | Ipv4 | Ipv6 | Raw),
+        Mpls => matches!(kind, Mpls | Ipv4 | Ipv6 | Raw),
+        Ipv4 | Ipv6 => matches!(kind, Ipv4 | Ipv6 | Gre | Udp | Tcp | IcmpEcho | Raw),
+        Gre => matches!(kind, Ethernet | Mpls | Ipv4 | Ipv6 | Raw),
+        Udp | Tcp | IcmpEcho => kind == Raw,
+        Raw => false,
+    }
+}
+
+fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
+    for (field, values) in header.fields() {
+        values.map_or(Ok(()), |v| v.check()).map_err(|error| Cause::Field { field, error })?;
+    }
+    let options = match header {
+        Header::Ipv4(ipv4) => ipv4.options.0.len(),
+        Header::Tcp(tcp) => tcp.options.0.len(),
+        _ => 0,
+    };
+    if options > MAX_OPTIONS {
+        return Err(Cause::OptionsTooLong { length: options, most: MAX_OPTIONS });
+    }
+    match header {
+        Header::Ipv6(ipv6) => extensions::check(&ipv6.extensions),
+        Header::Mpls(mpls) => match next {
+            None => Err(Cause::LabelsOnNothing),
+            Some(Header::Mpls(_)) => Ok(()),
+            // Any value of the field may be sent, so all must be true.
+            Some(_) => match &mpls.bottom_of_stack {
+                Some(bottom) if (0..bottom.count().min(MOST_VALUES)).any(|i| !bottom.at(i)) => {
+                    Err(Cause::EndlessLabels)
+                }
+                _ => Ok(()),
+            },
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Most values of a flag that are checked, because lists have no maximum length.
+const MOST_VALUES: u64 = 65_536;
 
 fn length(header: &Header) -> usize {
     match header {
@@ -99,13 +175,13 @@ pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<
 
 /// Offset of the end of the payload in a frame of that size.
 fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<usize, StackError> {
-    order::check(headers)?;
+    check(headers)?;
     let wrong = |header: usize, cause| Err(StackError { header, kind: Some(headers[header].kind()), cause });
     let last = headers.len() - 1;
     let ip_at = ip_at(headers);
     let needed = headers.iter().map(length).sum::<usize>() + payload.smallest();
     if needed + FCS > usize::from(u16::MAX) {
-        return wrong(last, Cause::TooLong { length: needed + FCS });
+        return wrong(last, Cause::TooLong(needed + FCS));
     }
     let (end, counted) = match (size, ip_at) {
         (FrameSize::Frame(n), _) => (usize::from(n).saturating_sub(FCS), needed + FCS),
@@ -116,7 +192,7 @@ fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<u
         return wrong(last, Cause::TooSmall { asked: size, needed: counted });
     }
     if end + FCS > usize::from(u16::MAX) {
-        return wrong(last, Cause::TooLong { length: end + FCS });
+        return wrong(last, Cause::TooLong(end + FCS));
     }
     // Without a length field in any header, padding is payload.
     Ok(if ip_at.is_some() { end } else { end.max(ethernet::MIN_WITHOUT_FCS) })
@@ -124,8 +200,8 @@ fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<u
 
 /// Builds the frame of `size` with these headers.
 ///
-/// A frame size is that of RFC 2544: all headers, payload and FCS. An IP packet size is that of the outermost packet:
-/// tags and labels before it are added, and the frame is padded to 64 bytes.
+/// A frame size counts as in RFC 2544: all headers, payload and FCS. A packet size counts the outermost IP packet:
+/// tags and labels before it come on top, and the frame is padded to 64 bytes.
 ///
 /// # Errors
 /// An invalid stack, with the header, the cause and the remedy. A size that is too small; [`fit`] returns one that is
@@ -220,10 +296,10 @@ fn automatic(kind: HeaderKind, name: FieldName, next: Option<HeaderKind>, layer:
     let contents = layer.end() - layer.offset();
     Ok(match (kind, name) {
         (HeaderKind::Ethernet | HeaderKind::Vlan, FieldName::Ethertype) | (HeaderKind::Gre, FieldName::Protocol) => {
-            ethertype(next).ok_or(Cause::NoType { field: name })?.into()
+            ethertype(next).ok_or(Cause::NoType(name))?.into()
         }
         (HeaderKind::Ipv4 | HeaderKind::Ipv6, FieldName::Protocol | FieldName::NextHeader) => {
-            protocol(kind, next).ok_or(Cause::NoType { field: name })?.into()
+            protocol(kind, next).ok_or(Cause::NoType(name))?.into()
         }
         (_, FieldName::Tpid) => if next == Some(HeaderKind::Vlan) { SERVICE_VLAN } else { VLAN }.into(),
         (_, FieldName::BottomOfStack) => (next != Some(HeaderKind::Mpls)).into(),
@@ -233,7 +309,7 @@ fn automatic(kind: HeaderKind, name: FieldName, next: Option<HeaderKind>, layer:
         (_, FieldName::TotalLength | FieldName::Length) => contents as u128,
         (_, FieldName::PayloadLength) => (contents - ipv6::LEN) as u128,
         (_, FieldName::Checksum | FieldName::HeaderChecksum) => 0,
-        (_, field) => return Err(Cause::NoAddress { field }),
+        (_, field) => return Err(Cause::NoAddress(field)),
     })
 }
 

@@ -25,7 +25,7 @@ pub struct Decoded {
 /// Decodes a frame without FCS. A frame shorter than 60 bytes is treated as if it were padded.
 ///
 /// [`compile`] rebuilds the same bytes from the result, whatever they are: headers that it could not rebuild stay raw
-/// bytes. The exception are frames above 65,531 bytes, which are raw as a whole.
+/// bytes. Frames above 65,531 bytes become raw bytes as a whole.
 pub fn decode(frame: &[u8]) -> Decoded {
     let mut whole = frame.to_vec();
     whole.resize(whole.len().max(ethernet::MIN_WITHOUT_FCS), 0);

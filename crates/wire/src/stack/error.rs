@@ -1,5 +1,6 @@
 //! Errors of stacks of headers.
 
+use super::layers::MAX_LAYERS;
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{FieldError, FieldName, HeaderKind};
 use std::fmt;
@@ -22,27 +23,18 @@ pub enum Cause {
     Empty,
     /// The first header is not Ethernet.
     NoEthernet,
-    /// This header cannot follow that one.
-    Misplaced {
-        /// Kind of the header before it.
-        below: HeaderKind,
-    },
+    /// This header cannot follow one of this kind.
+    Misplaced(HeaderKind),
     /// No header follows the last label.
     LabelsOnNothing,
     /// The last label is not the bottom of its stack.
     EndlessLabels,
     /// Something follows raw bytes.
     RawNotLast,
-    /// No following header determines the type of the payload.
-    NoType {
-        /// The field that needs it.
-        field: FieldName,
-    },
-    /// An address is neither given nor derived.
-    NoAddress {
-        /// Source or destination.
-        field: FieldName,
-    },
+    /// No header follows that determines this field.
+    NoType(FieldName),
+    /// This address is neither given nor derived.
+    NoAddress(FieldName),
     /// A field has invalid values.
     Field {
         /// The field.
@@ -59,11 +51,8 @@ pub enum Cause {
     },
     /// Extension headers in an order that RFC 8200 section 4.1 does not allow.
     ExtensionOrder,
-    /// The data of a routing header is not 4 bytes plus a multiple of 8.
-    RoutingData {
-        /// Length in bytes.
-        length: usize,
-    },
+    /// The data of a routing header has this length, not 4 bytes plus a multiple of 8.
+    RoutingData(usize),
     /// The size of an IP packet is given, but the stack has no IP header.
     NoIp,
     /// The headers, and the signature of a test frame, do not fit the size.
@@ -73,16 +62,10 @@ pub enum Cause {
         /// Required size.
         needed: usize,
     },
-    /// The frame exceeds the largest length.
-    TooLong {
-        /// Length in bytes.
-        length: usize,
-    },
-    /// More headers than the decoder supports.
-    TooMany {
-        /// Largest number.
-        most: usize,
-    },
+    /// The frame has more than 65,535 bytes: this many.
+    TooLong(usize),
+    /// More headers than [`MAX_LAYERS`].
+    TooMany,
 }
 
 impl std::error::Error for StackError {}
@@ -99,11 +82,11 @@ impl fmt::Display for StackError {
         match &self.cause {
             Cause::Empty => write!(f, "there are no headers; begin with `ethernet`"),
             Cause::NoEthernet => write!(f, "a frame begins with `ethernet`; put that header first"),
-            Cause::Misplaced { below } => {
+            Cause::Misplaced(below) => {
                 write!(f, "`{kind}` cannot follow `{below}`; {}", remedy(kind, *below))
             }
             Cause::LabelsOnNothing => {
-                write!(f, "nothing is under the last label; add `ipv4`, `ipv6` or `raw` after it")
+                write!(f, "no header follows the last label; add `ipv4`, `ipv6` or `raw` after it")
             }
             Cause::EndlessLabels => write!(
                 f,
@@ -111,10 +94,10 @@ impl fmt::Display for StackError {
                  the labels as `raw` bytes"
             ),
             Cause::RawNotLast => write!(f, "`raw` must be the last header; write what follows it as `raw` bytes too"),
-            Cause::NoType { field } => {
-                write!(f, "nothing follows that gives its `{field}`; write `{field}`, or add a header")
+            Cause::NoType(field) => {
+                write!(f, "no header follows that determines its `{field}`; write `{field}`, or add a header")
             }
-            Cause::NoAddress { field } => write!(f, "it has no `{field}` address; write `{field}`"),
+            Cause::NoAddress(field) => write!(f, "it has no `{field}` address; write `{field}`"),
             Cause::Field { field, error } => write!(f, "`{field}`: {error}"),
             Cause::OptionsTooLong { length, most } => {
                 write!(f, "its options have {length} bytes; write at most {most}")
@@ -124,27 +107,27 @@ impl fmt::Display for StackError {
                 "its extension headers are not in the order of RFC 8200; write hop_by_hop, destination_options, routing, \
                  fragment, destination_options, each at most once and the first destination_options only before routing"
             ),
-            Cause::RoutingData { length } => {
-                write!(f, "the data of its routing header have {length} bytes; write 4, 12, 20 and so on, 2044 at most")
+            Cause::RoutingData(length) => {
+                write!(f, "its routing header has {length} bytes of data; write 4, 12, 20 and so on, at most 2044")
             }
             Cause::NoIp => {
                 write!(
                     f,
-                    "the size is that of an IP packet, but there is none; write the size of the frame, for instance 64"
+                    "the size is given for an IP packet, but the stack has none; write the size of the frame, for instance 64"
                 )
             }
             Cause::TooSmall { asked: FrameSize::Frame(n), needed } => write!(
                 f,
-                "a frame of {n} bytes does not hold the headers, the payload that is asked for and the FCS; write a size of at \
-                 least {needed}, or take headers away"
+                "a frame of {n} bytes has no room for the headers, the requested payload and the FCS; write a size of at \
+                 least {needed}, or remove headers"
             ),
             Cause::TooSmall { asked: FrameSize::Ip(n), needed } => write!(
                 f,
-                "an IP packet of {n} bytes does not hold the headers and the payload that is asked for; write a size of at \
-                 least ip{needed}, or take headers away"
+                "an IP packet of {n} bytes has no room for the headers and the requested payload; write a size of at \
+                 least ip{needed}, or remove headers"
             ),
-            Cause::TooLong { length } => write!(f, "the frame has {length} bytes; 65535 are the most"),
-            Cause::TooMany { most } => write!(f, "there are too many headers; write at most {most}"),
+            Cause::TooLong(length) => write!(f, "the frame has {length} bytes; the maximum is 65535"),
+            Cause::TooMany => write!(f, "there are too many headers; write at most {MAX_LAYERS}"),
         }
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
                 return Err(Cause::OptionsTooLong { length: options.0.len(), most: MAX_OPTIONS });
             }
             Extension::Routing { data, .. } if data.0.len() % 8 != 4 || data.0.len() > MAX_OPTIONS => {
-                return Err(Cause::RoutingData { length: data.0.len() });
+                return Err(Cause::RoutingData(data.0.len()));
             }
             _ => {}
         }
@@ -138,8 +138,8 @@ pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Writes the headers after the fixed header in `headers`, with their next header fields. That of the last one is not
-/// changed.
+/// Writes the headers after the fixed header in `headers`, with their next header fields. The last field keeps
+/// its value.
 pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
     let (mut at, mut type_at) = (ipv6::LEN, 6);
     for extension in extensions {

@@ -33,7 +33,7 @@ impl Layer {
         self.length.into()
     }
 
-    /// End of the header's contents, according to its length field and those of the headers around it.
+    /// End of the header's contents, according to its own length field and the headers around it.
     #[inline]
     pub fn end(&self) -> usize {
         self.end.into()

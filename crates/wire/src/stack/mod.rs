@@ -14,7 +14,6 @@ mod error;
 mod extensions;
 mod layers;
 mod locate;
-mod order;
 mod place;
 
 pub use checksums::{Checksum, ChecksumKind, Span, is_intact};
@@ -30,29 +29,9 @@ mod tests;
 
 /// Numbers of types and protocols that lead from one header to the next.
 mod number {
-    pub(super) use crate::ethernet::ethertype::{IPV4, IPV6, MPLS, VLAN};
-    pub(super) use crate::ipv4::protocol::{GRE, ICMP, ICMPV6, TCP, UDP};
+    pub(super) use crate::ethernet::ethertype::*;
+    pub(super) use crate::ipv4::protocol::*;
 
-    /// 802.1ad service tag.
-    pub(super) const SERVICE_VLAN: u16 = 0x88a8;
-    /// TPID of a second tag before 802.1ad.
-    pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// MPLS with an upstream-assigned label (RFC 5332).
-    pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
-    /// Transparent Ethernet bridging: an Ethernet frame in GRE.
-    pub(super) const BRIDGING: u16 = 0x6558;
-    /// IPv4 in IP.
-    pub(super) const IPV4_IN_IP: u8 = 4;
-    /// IPv6 in IP.
-    pub(super) const IPV6_IN_IP: u8 = 41;
-    /// Hop-by-hop options of IPv6.
-    pub(super) const HOP_BY_HOP: u8 = 0;
-    /// Routing header of IPv6.
-    pub(super) const ROUTING: u8 = 43;
-    /// Fragment header of IPv6.
-    pub(super) const FRAGMENT: u8 = 44;
-    /// Destination options of IPv6.
-    pub(super) const DESTINATION_OPTIONS: u8 = 60;
     /// Segment routing, a routing type (RFC 8754).
     pub(super) const SEGMENT_ROUTING: u8 = 4;
     /// Echo request and reply of ICMP.

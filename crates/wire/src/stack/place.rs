@@ -67,123 +67,55 @@ pub(super) struct Entry {
     pub(super) automatic: bool,
 }
 
-const fn field(name: FieldName, bit: i32, width: u32, automatic: bool) -> Entry {
-    Entry { name, bit, width, automatic }
+/// Tables of fields: name, first bit, width, and whether the field is automatic.
+macro_rules! entries {
+    (@) => { false };
+    (@ automatic) => { true };
+    ($kind:expr; $($header:ident { $($name:ident $bit:literal, $width:literal $($automatic:ident)?;)* })*) => {
+        match $kind {
+            $(HeaderKind::$header => const {
+                &[$(Entry { name: FieldName::$name, bit: $bit, width: $width, automatic: entries!(@ $($automatic)?) }),*]
+            },)*
+        }
+    };
 }
-
-const GIVEN: bool = false;
-const AUTOMATIC: bool = true;
 
 /// The fields of a header of that kind. [`Layers::place`] finds those without a constant place.
 pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
-    use FieldName::*;
-    match kind {
-        HeaderKind::Ethernet => {
-            const { &[field(Destination, 0, 48, GIVEN), field(Source, 48, 48, GIVEN), field(Ethertype, 96, 16, AUTOMATIC)] }
+    entries! { kind;
+        Ethernet {
+            Destination 0, 48; Source 48, 48; Ethertype 96, 16 automatic;
         }
-        HeaderKind::Vlan => {
-            const {
-                &[
-                    field(Tpid, -16, 16, AUTOMATIC),
-                    field(Pcp, 0, 3, GIVEN),
-                    field(Dei, 3, 1, GIVEN),
-                    field(Vid, 4, 12, GIVEN),
-                    field(Ethertype, 16, 16, AUTOMATIC),
-                ]
-            }
+        Vlan {
+            Tpid -16, 16 automatic; Pcp 0, 3; Dei 3, 1; Vid 4, 12; Ethertype 16, 16 automatic;
         }
-        HeaderKind::Mpls => {
-            const {
-                &[
-                    field(Label, 0, 20, GIVEN),
-                    field(Tc, 20, 3, GIVEN),
-                    field(BottomOfStack, 23, 1, AUTOMATIC),
-                    field(Ttl, 24, 8, GIVEN),
-                ]
-            }
+        Mpls {
+            Label 0, 20; Tc 20, 3; BottomOfStack 23, 1 automatic; Ttl 24, 8;
         }
-        HeaderKind::Ipv4 => {
-            const {
-                &[
-                    field(Version, 0, 4, AUTOMATIC),
-                    field(HeaderLength, 4, 4, AUTOMATIC),
-                    field(Dscp, 8, 6, GIVEN),
-                    field(Ecn, 14, 2, GIVEN),
-                    field(TotalLength, 16, 16, AUTOMATIC),
-                    field(Identification, 32, 16, GIVEN),
-                    field(Reserved, 48, 1, GIVEN),
-                    field(DontFragment, 49, 1, GIVEN),
-                    field(MoreFragments, 50, 1, GIVEN),
-                    field(FragmentOffset, 51, 13, GIVEN),
-                    field(Ttl, 64, 8, GIVEN),
-                    field(Protocol, 72, 8, AUTOMATIC),
-                    field(HeaderChecksum, 80, 16, AUTOMATIC),
-                    field(Source, 96, 32, GIVEN),
-                    field(Destination, 128, 32, GIVEN),
-                ]
-            }
+        Ipv4 {
+            Version 0, 4 automatic; HeaderLength 4, 4 automatic; Dscp 8, 6; Ecn 14, 2; TotalLength 16, 16 automatic;
+            Identification 32, 16; Reserved 48, 1; DontFragment 49, 1; MoreFragments 50, 1; FragmentOffset 51, 13;
+            Ttl 64, 8; Protocol 72, 8 automatic; HeaderChecksum 80, 16 automatic; Source 96, 32; Destination 128, 32;
         }
-        HeaderKind::Ipv6 => {
-            const {
-                &[
-                    field(Version, 0, 4, AUTOMATIC),
-                    field(Dscp, 4, 6, GIVEN),
-                    field(Ecn, 10, 2, GIVEN),
-                    field(FlowLabel, 12, 20, GIVEN),
-                    field(PayloadLength, 32, 16, AUTOMATIC),
-                    field(NextHeader, 48, 8, AUTOMATIC),
-                    field(HopLimit, 56, 8, GIVEN),
-                    field(Source, 64, 128, GIVEN),
-                    field(Destination, 192, 128, GIVEN),
-                ]
-            }
+        Ipv6 {
+            Version 0, 4 automatic; Dscp 4, 6; Ecn 10, 2; FlowLabel 12, 20; PayloadLength 32, 16 automatic;
+            NextHeader 48, 8 automatic; HopLimit 56, 8; Source 64, 128; Destination 192, 128;
         }
-        HeaderKind::Gre => {
-            const {
-                &[
-                    field(Protocol, 16, 16, AUTOMATIC),
-                    field(Checksum, 32, 16, AUTOMATIC),
-                    field(Key, 32, 32, GIVEN),
-                    field(SequenceNumber, 32, 32, GIVEN),
-                ]
-            }
+        Gre {
+            Protocol 16, 16 automatic; Checksum 32, 16 automatic; Key 32, 32; SequenceNumber 32, 32;
         }
-        HeaderKind::Udp => {
-            const {
-                &[
-                    field(SourcePort, 0, 16, GIVEN),
-                    field(DestinationPort, 16, 16, GIVEN),
-                    field(Length, 32, 16, AUTOMATIC),
-                    field(Checksum, 48, 16, AUTOMATIC),
-                ]
-            }
+        Udp {
+            SourcePort 0, 16; DestinationPort 16, 16; Length 32, 16 automatic; Checksum 48, 16 automatic;
         }
-        HeaderKind::Tcp => {
-            const {
-                &[
-                    field(SourcePort, 0, 16, GIVEN),
-                    field(DestinationPort, 16, 16, GIVEN),
-                    field(SequenceNumber, 32, 32, GIVEN),
-                    field(AcknowledgmentNumber, 64, 32, GIVEN),
-                    field(DataOffset, 96, 4, AUTOMATIC),
-                    field(Flags, 100, 12, GIVEN),
-                    field(Window, 112, 16, GIVEN),
-                    field(Checksum, 128, 16, AUTOMATIC),
-                    field(UrgentPointer, 144, 16, GIVEN),
-                ]
-            }
+        Tcp {
+            SourcePort 0, 16; DestinationPort 16, 16; SequenceNumber 32, 32; AcknowledgmentNumber 64, 32;
+            DataOffset 96, 4 automatic; Flags 100, 12; Window 112, 16; Checksum 128, 16 automatic;
+            UrgentPointer 144, 16;
         }
-        HeaderKind::IcmpEcho => {
-            const {
-                &[
-                    field(Code, 8, 8, GIVEN),
-                    field(Checksum, 16, 16, AUTOMATIC),
-                    field(Identifier, 32, 16, GIVEN),
-                    field(SequenceNumber, 48, 16, GIVEN),
-                ]
-            }
+        IcmpEcho {
+            Code 8, 8; Checksum 16, 16 automatic; Identifier 32, 16; SequenceNumber 48, 16;
         }
-        HeaderKind::Raw => &[],
+        Raw {}
     }
 }
 

@@ -142,16 +142,20 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
             frame,
             "header 2 (`ethernet`): `ethernet` cannot follow `ethernet`; a second Ethernet header needs `gre`",
         ),
-        (stack("eth mpls"), frame, "header 2 (`mpls`): nothing is under the last label; add"),
+        (stack("eth mpls"), frame, "header 2 (`mpls`): no header follows the last label; add"),
         (edit("eth mpls ipv4 udp", 1, FieldName::BottomOfStack, 0), frame, "the label stack has no end"),
         (stack("eth mpls udp"), frame, "it needs `ipv4` or `ipv6` before it"),
         (stack("eth udp"), frame, "header 2 (`udp`): `udp` cannot follow `ethernet`; it needs `ipv4` or `ipv6`"),
         (stack("eth gre ipv4"), frame, "GRE needs `ipv4` or `ipv6` before it"),
         (stack("eth ipv4 udp tcp"), frame, "leave one of them out"),
         (stack("eth raw ipv4"), frame, "header 2 (`raw`): `raw` must be the last header"),
-        (stack("eth raw"), frame, "header 1 (`ethernet`): nothing follows that gives its `ethertype`"),
-        (stack("eth ipv4"), frame, "header 2 (`ipv4`): nothing follows that gives its `protocol`; write `protocol`"),
-        (stack("eth ipv6 raw"), frame, "gives its `next_header`"),
+        (stack("eth raw"), frame, "header 1 (`ethernet`): no header follows that determines its `ethertype`"),
+        (
+            stack("eth ipv4"),
+            frame,
+            "header 2 (`ipv4`): no header follows that determines its `protocol`; write `protocol`",
+        ),
+        (stack("eth ipv6 raw"), frame, "determines its `next_header`"),
         (
             with("eth", Header::Ipv4(Ipv4 { protocol: Some(99.into()), ..Ipv4::default() })),
             frame,
@@ -160,9 +164,9 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
         (
             edit("eth vlan raw", 1, FieldName::Ethertype, 9),
             FrameSize::Ip(100),
-            "there is none; write the size of the frame",
+            "the stack has none; write the size of the frame",
         ),
-        (stack("eth ipv4 gre ipv6 tcp"), FrameSize::Frame(64), "header 5 (`tcp`): a frame of 64 bytes does not hold"),
+        (stack("eth ipv4 gre ipv6 tcp"), FrameSize::Frame(64), "header 5 (`tcp`): a frame of 64 bytes has no room"),
         (vec![header("eth"); 20], frame, "at most 16"),
         (
             with("eth", Header::Vlan(Vlan { vid: Field::Values(vec![]), ..Vlan::default() })),
@@ -181,7 +185,7 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
             frame,
             "write 4, 12, 20",
         ),
-        (with("eth ipv4 udp", Header::Raw(Raw { bytes: Octets(vec![0; 70_000]) })), frame, "65535 are the most"),
+        (with("eth ipv4 udp", Header::Raw(Raw { bytes: Octets(vec![0; 70_000]) })), frame, "the maximum is 65535"),
     ] {
         let error = compile(&headers, size, PATTERN).unwrap_err().to_string();
         assert!(error.contains(parts), "{error}\nnot: {parts}");

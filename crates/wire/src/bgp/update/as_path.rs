@@ -80,7 +80,7 @@ impl<'a> AsPath<'a> {
         self.segments().all(|(kind, _)| kind == AS_SEQUENCE)
     }
 
-    /// All ASes in order, those of sets in the order of the message.
+    /// All ASes in order; ASes of a set in the order of the message.
     pub fn ases(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.segments().flat_map(|(_, ases)| ases)
     }
@@ -91,7 +91,7 @@ impl<'a> AsPath<'a> {
     }
 }
 
-/// The ASes of a route's path: AS_PATH, whose end is replaced by AS4_PATH if there is one that is not longer (RFC 6793
+/// The ASes of a route's path: AS_PATH, with its end replaced by AS4_PATH unless that is longer (RFC 6793
 /// section 4.2.3).
 pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<Item = u32> + use<'a> {
     let (all, far) = (path.ases().count(), path4.map_or(0, |p| p.ases().count()));
@@ -110,7 +110,7 @@ pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
     }
 }
 
-/// Appends the bytes of each item. Room for all is allocated at once, because allocation is most of the work.
+/// Appends the bytes of each item. It allocates room for all in one step, because allocation is most of the work.
 #[inline]
 pub(super) fn append_each<T, const N: usize>(out: &mut Vec<u8>, items: &[T], bytes: impl Fn(&T) -> [u8; N]) {
     let start = out.len();

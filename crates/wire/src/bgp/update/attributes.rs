@@ -13,54 +13,37 @@
 use super::as_path::{self, append_each};
 use std::net::Ipv4Addr;
 
-/// Flags of an attribute.
-pub mod flag {
-    /// Well-known attributes do not have this flag; all speakers must support them.
-    pub const OPTIONAL: u8 = 0x80;
-    /// Passed on by speakers that do not support the attribute; always set in well-known ones.
-    pub const TRANSITIVE: u8 = 0x40;
-    /// A speaker that does not support the attribute has passed it on.
-    pub const PARTIAL: u8 = 0x20;
-    /// Its length has two bytes.
-    pub const EXTENDED_LENGTH: u8 = 0x10;
+numbers! {
+    /// Flags of an attribute.
+    pub mod flag: u8 {
+        OPTIONAL = 0x80, "Well-known attributes do not have this flag; all speakers must support them.";
+        TRANSITIVE = 0x40, "Passed on by speakers that do not support the attribute; always set in well-known ones.";
+        PARTIAL = 0x20, "A speaker that does not support the attribute has passed it on.";
+        EXTENDED_LENGTH = 0x10, "Its length has two bytes.";
+    }
 }
 
-/// Types of attributes.
-pub mod kind {
-    /// Origin of the route.
-    pub const ORIGIN: u8 = 1;
-    /// ASes that the route has passed.
-    pub const AS_PATH: u8 = 2;
-    /// Next hop of IPv4 unicast.
-    pub const NEXT_HOP: u8 = 3;
-    /// MED: preference among several links to an AS.
-    pub const MULTI_EXIT_DISC: u8 = 4;
-    /// Preference within the AS.
-    pub const LOCAL_PREF: u8 = 5;
-    /// The path was aggregated, and lacks some of its ASes.
-    pub const ATOMIC_AGGREGATE: u8 = 6;
-    /// AS and identifier of the speaker that aggregated the route.
-    pub const AGGREGATOR: u8 = 7;
-    /// Communities (RFC 1997).
-    pub const COMMUNITIES: u8 = 8;
-    /// Router that originated the route in the AS (RFC 4456).
-    pub const ORIGINATOR_ID: u8 = 9;
-    /// Clusters of the route reflectors that the route has passed (RFC 4456).
-    pub const CLUSTER_LIST: u8 = 10;
-    /// Announced routes of other families (RFC 4760).
-    pub const MP_REACH_NLRI: u8 = 14;
-    /// Withdrawn routes of other families (RFC 4760).
-    pub const MP_UNREACH_NLRI: u8 = 15;
-    /// Extended communities (RFC 4360).
-    pub const EXTENDED_COMMUNITIES: u8 = 16;
-    /// AS_PATH with 4 octets per AS, carried through speakers with 2 (RFC 6793).
-    pub const AS4_PATH: u8 = 17;
-    /// AGGREGATOR with 4 octets per AS (RFC 6793).
-    pub const AS4_AGGREGATOR: u8 = 18;
-    /// IPv6 address specific extended communities (RFC 5701).
-    pub const IPV6_EXTENDED_COMMUNITIES: u8 = 25;
-    /// Large communities (RFC 8092).
-    pub const LARGE_COMMUNITIES: u8 = 32;
+numbers! {
+    /// Types of attributes.
+    pub mod kind: u8 {
+        ORIGIN = 1, "Origin of the route.";
+        AS_PATH = 2, "ASes that the route has passed.";
+        NEXT_HOP = 3, "Next hop of IPv4 unicast.";
+        MULTI_EXIT_DISC = 4, "MED: preference among several links to an AS.";
+        LOCAL_PREF = 5, "Preference within the AS.";
+        ATOMIC_AGGREGATE = 6, "The path was aggregated, and lacks some of its ASes.";
+        AGGREGATOR = 7, "AS and identifier of the speaker that aggregated the route.";
+        COMMUNITIES = 8, "Communities (RFC 1997).";
+        ORIGINATOR_ID = 9, "Router that originated the route in the AS (RFC 4456).";
+        CLUSTER_LIST = 10, "Clusters of the route reflectors that the route has passed (RFC 4456).";
+        MP_REACH_NLRI = 14, "Announced routes of other families (RFC 4760).";
+        MP_UNREACH_NLRI = 15, "Withdrawn routes of other families (RFC 4760).";
+        EXTENDED_COMMUNITIES = 16, "Extended communities (RFC 4360).";
+        AS4_PATH = 17, "AS_PATH with 4 octets per AS, carried through speakers with 2 (RFC 6793).";
+        AS4_AGGREGATOR = 18, "AGGREGATOR with 4 octets per AS (RFC 6793).";
+        IPV6_EXTENDED_COMMUNITIES = 25, "IPv6 address specific extended communities (RFC 5701).";
+        LARGE_COMMUNITIES = 32, "Large communities (RFC 8092).";
+    }
 }
 
 /// Replaces an AS of 4 octets where only 2 are available (RFC 6793).
@@ -89,7 +72,7 @@ pub struct Attributes<'a> {
     pub atomic_aggregate: bool,
     /// AGGREGATOR: AS and identifier.
     pub aggregator: Option<(u32, Ipv4Addr)>,
-    /// Other attributes, ascending by type, as in a message; types of AGGREGATOR and below are not among them.
+    /// Other attributes, ascending by type, as in a message; none has the type of AGGREGATOR or a lower one.
     pub others: &'a [u8],
 }
 
@@ -205,39 +188,41 @@ pub struct Raw<'a> {
     pub kind: u8,
     /// Its value.
     pub value: &'a [u8],
+    /// All its bytes.
+    pub whole: &'a [u8],
 }
 
-/// The attributes in `bytes`, one after the other; `None` in place of one that is cut off, the last then.
+/// The attributes in `bytes`; `None` in place of one that is cut off, which is the last then.
 pub fn raw(bytes: &[u8]) -> impl Iterator<Item = Option<Raw<'_>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let found = next(rest);
+        let found = next(rest).ok();
         rest = found.map_or(&[], |(_, rest)| rest);
         Some(found.map(|(raw, _)| raw))
     })
 }
 
-/// The first attribute, and what follows.
-fn next(bytes: &[u8]) -> Option<(Raw<'_>, &[u8])> {
-    let ([flags, kind], rest) = bytes.split_first_chunk::<2>()?;
-    let (length, rest) = if flags & flag::EXTENDED_LENGTH != 0 {
-        let (length, rest) = rest.split_first_chunk::<2>()?;
-        (u16::from_be_bytes(*length), rest)
-    } else {
-        let (length, rest) = rest.split_first()?;
-        (u16::from(*length), rest)
+/// The first attribute, and what follows; an error if lengths are inconsistent (RFC 7606 section 4).
+#[inline]
+pub(super) fn next(bytes: &[u8]) -> Result<(Raw<'_>, &[u8]), &'static str> {
+    let (head, length) = match *bytes {
+        [flags, _, high, low, ..] if flags & flag::EXTENDED_LENGTH != 0 => {
+            (4, usize::from(u16::from_be_bytes([high, low])))
+        }
+        [flags, _, length, ..] if flags & flag::EXTENDED_LENGTH == 0 => (3, usize::from(length)),
+        _ => return Err("too few bytes for another attribute"),
     };
-    let (value, rest) = rest.split_at_checked(length.into())?;
-    Some((Raw { flags: *flags, kind: *kind, value }, rest))
+    let (whole, rest) = bytes.split_at_checked(head + length).ok_or("an attribute exceeds the others' length")?;
+    Ok((Raw { flags: whole[0], kind: whole[1], value: &whole[head..], whole }, rest))
 }
 
 /// Bytes of the leading attributes whose types are below `kind`.
 fn upto(bytes: &[u8], kind: u8) -> usize {
     let mut rest = bytes;
-    while let Some((raw, after)) = next(rest)
+    while let Ok((raw, after)) = next(rest)
         && raw.kind < kind
     {
         rest = after;

@@ -1,8 +1,8 @@
 //! Checks of each attribute, and the treatment of errors (RFC 7606 sections 3 and 7; RFC 6793 section 6; RFC 8092).
 
 use super::as_path::{AsPath, PathError};
-use super::attributes::{flag, kind};
-use super::walker::{Attribute, Context, Received};
+use super::attributes::{Raw, flag, kind};
+use super::walker::{Context, Received};
 use std::net::Ipv4Addr;
 
 /// Treatment of an invalid attribute.
@@ -50,7 +50,7 @@ fn list(value: &[u8], size: usize) -> Result<&[u8], Error> {
 
 /// Stores one attribute in `received`.
 #[inline]
-pub(super) fn take<'a>(received: &mut Received<'a>, attribute: &Attribute<'a>, context: &Context) -> Result<(), Error> {
+pub(super) fn take<'a>(received: &mut Received<'a>, attribute: &Raw<'a>, context: &Context) -> Result<(), Error> {
     let (kind, value) = (attribute.kind, attribute.value);
     let Some(flags) = flags_of(kind) else {
         if attribute.flags & flag::OPTIONAL == 0 {

@@ -29,7 +29,7 @@ pub const WITHDRAWN_LABEL: [u8; 3] = [0x80, 0, 0];
 pub enum Labels {
     /// All routes have this label.
     Same(u32),
-    /// The first route has this label, each further one the next number.
+    /// The first route has this label, each following one the next number.
     Counting(u32),
     /// The routes are withdrawn, which needs no label.
     Withdrawn,
@@ -54,7 +54,7 @@ impl Labels {
 pub struct Frame {
     /// Family.
     pub family: AfiSafi,
-    /// Path identifier, if they are in use.
+    /// Path identifier, if the session uses them.
     pub path_id: Option<u32>,
     /// Labels, if the family has them.
     pub labels: Labels,
@@ -113,7 +113,7 @@ impl Frame {
 pub struct Nlri<'a> {
     /// Family.
     pub family: AfiSafi,
-    /// Path identifier, if they are in use.
+    /// Path identifier, if the session uses them.
     pub path_id: Option<u32>,
     /// Labels, 3 bytes each; empty if the family has none.
     pub labels: &'a [u8],

@@ -1,7 +1,7 @@
 //! Packs routes into UPDATE messages, straight into a send buffer.
 //!
 //! A message has one group of routes: they share the attributes, which are encoded in advance. IPv4 unicast routes are
-//! in the message's own fields; those of other families are in MP_REACH_NLRI, which is the first of all attributes
+//! in the message's own fields; routes of other families are in MP_REACH_NLRI, which is the first attribute
 //! (RFC 7606 section 5.1).
 
 use super::super::AfiSafi;

@@ -6,7 +6,7 @@
 use super::super::notification::{code, update as sub};
 use super::super::{AfiSafi, Notification, afi};
 use super::as_path::AsPath;
-use super::attributes::{flag, kind};
+use super::attributes::{Raw, flag, kind, next};
 use super::nlri::{Nlri, Routes};
 use super::{PathIds, judge};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -92,7 +92,7 @@ pub struct Multiprotocol<'a> {
 impl<'a> Multiprotocol<'a> {
     /// `None` if lengths are inconsistent, a route cannot be parsed, or the next hop is invalid for the family.
     #[inline]
-    fn read(attribute: &Attribute<'a>, context: &Context) -> Option<Multiprotocol<'a>> {
+    fn read(attribute: &Raw<'a>, context: &Context) -> Option<Multiprotocol<'a>> {
         let ([high, low, safi], rest) = attribute.value.split_first_chunk::<3>()?;
         let family = AfiSafi::new(u16::from_be_bytes([*high, *low]), *safi);
         let is_reach = attribute.kind == kind::MP_REACH_NLRI;
@@ -110,7 +110,7 @@ impl<'a> Multiprotocol<'a> {
         (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })
     }
 
-    /// The address of the next hop: without the distinguisher of VPN routes, and the global one of two.
+    /// The address of the next hop: without the distinguisher of VPN routes, and the global one if there are two.
     pub fn address(&self) -> Option<IpAddr> {
         let skip = if self.family.is_vpn() { 8 } else { 0 };
         let rest = self.next_hop.get(skip..)?;
@@ -152,18 +152,17 @@ pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
 }
 
-/// MP_REACH_NLRI of a body that has no other routes, and whose other attributes are the bytes `around` it: those of a
-/// parsed UPDATE with MP_REACH_NLRI between them. `None` for any other body.
+/// MP_REACH_NLRI of a body that has no other routes, and whose other attributes are exactly the bytes `around` it, as
+/// [`Update::raw`] holds them. `None` for any other body.
 #[inline]
 pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) -> Option<Multiprotocol<'a>> {
     let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
     if attributes.len() != usize::from(u16::from_be_bytes([*high, *low])) {
         return None;
     }
-    let mut walk = Walk { all: attributes.strip_prefix(around[0])?, at: 0 };
-    let attribute = walk.next()?.ok()?;
+    let (attribute, rest) = next(attributes.strip_prefix(around[0])?).ok()?;
     let plain = attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) == flag::OPTIONAL;
-    let fits = attribute.kind == kind::MP_REACH_NLRI && plain && walk.all[walk.at..] == *around[1];
+    let fits = attribute.kind == kind::MP_REACH_NLRI && plain && rest == around[1];
     if fits { Multiprotocol::read(&attribute, context) } else { None }
 }
 
@@ -175,43 +174,6 @@ fn has_routes(multiprotocol: Option<&Multiprotocol<'_>>) -> bool {
 
 fn reset(subcode: u8, data: &[u8]) -> Notification {
     Notification::new(code::UPDATE, subcode, data)
-}
-
-/// Iterates over attributes: flags, type, value, and all of the attribute's bytes.
-struct Walk<'a> {
-    all: &'a [u8],
-    at: usize,
-}
-
-/// One attribute.
-pub(super) struct Attribute<'a> {
-    pub flags: u8,
-    pub kind: u8,
-    pub value: &'a [u8],
-    pub whole: &'a [u8],
-}
-
-impl<'a> Walk<'a> {
-    /// `None` at the end; an error if lengths are inconsistent (RFC 7606 section 4).
-    #[inline]
-    fn next(&mut self) -> Option<Result<Attribute<'a>, &'static str>> {
-        let rest = &self.all[self.at..];
-        if rest.is_empty() {
-            return None;
-        }
-        let (head, length) = match *rest {
-            [flags, _, high, low, ..] if flags & flag::EXTENDED_LENGTH != 0 => {
-                (4, usize::from(u16::from_be_bytes([high, low])))
-            }
-            [flags, _, length, ..] if flags & flag::EXTENDED_LENGTH == 0 => (3, usize::from(length)),
-            _ => return Some(Err("too few bytes for another attribute")),
-        };
-        let Some(whole) = rest.get(..head + length) else {
-            return Some(Err("an attribute exceeds the others' length"));
-        };
-        self.at += whole.len();
-        Some(Ok(Attribute { flags: whole[0], kind: whole[1], value: &whole[head..], whole }))
-    }
 }
 
 impl<'a> Update<'a> {
@@ -252,13 +214,13 @@ impl<'a> Update<'a> {
             return Err(reset(sub::INVALID_NETWORK_FIELD, &[]));
         }
         let mut seen = [0u64; 4];
-        let mut walk = Walk { all: attributes, at: 0 };
+        let mut rest = attributes;
         let mut multiprotocol = 0;
         let mut only_unreach = true;
         let mut set_aside = None;
-        while let Some(next) = walk.next() {
-            let attribute = match next {
-                Ok(attribute) => attribute,
+        while !rest.is_empty() {
+            let (attribute, after) = match next(rest) {
+                Ok(found) => found,
                 Err(reason) => {
                     update.mark(Treatment::TreatAsWithdraw, 0, reason);
                     only_unreach = false;
@@ -275,8 +237,7 @@ impl<'a> Update<'a> {
                 }
                 multiprotocol += 1;
                 if multiprotocol == 1 {
-                    let start = walk.at - attribute.whole.len();
-                    update.raw = [&attributes[..start], &attributes[walk.at..]];
+                    update.raw = [&attributes[..attributes.len() - rest.len()], after];
                 } else {
                     update.raw = [attributes, &[]];
                 }
@@ -295,8 +256,9 @@ impl<'a> Update<'a> {
                     taken => update.treat(&attribute, taken)?,
                 }
             }
+            rest = after;
         }
-        // RFC 4760 section 3: a NEXT_HOP beside MP_REACH_NLRI is ignored if no other route needs it.
+        // RFC 4760 section 3: a NEXT_HOP next to MP_REACH_NLRI is ignored if no other route needs it.
         if let Some(reason) = set_aside.filter(|_| update.reach.is_none()) {
             update.mark(Treatment::TreatAsWithdraw, kind::NEXT_HOP, reason);
         }
@@ -333,7 +295,7 @@ impl<'a> Update<'a> {
 
     /// Treats the message as an attribute at its first occurrence requires.
     #[inline]
-    fn treat(&mut self, attribute: &Attribute<'a>, taken: Result<(), judge::Error>) -> Result<(), Notification> {
+    fn treat(&mut self, attribute: &Raw<'a>, taken: Result<(), judge::Error>) -> Result<(), Notification> {
         match taken {
             Ok(()) => Ok(()),
             Err(judge::Error::Unrecognized) => Err(reset(sub::UNRECOGNIZED_WELL_KNOWN, attribute.whole)),
@@ -349,7 +311,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    fn multiprotocol(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
+    fn multiprotocol(&mut self, attribute: &Raw<'a>, context: &Context) -> Result<(), Notification> {
         if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flag::OPTIONAL {
             self.mark(Treatment::TreatAsWithdraw, attribute.kind, "wrong flags");
         }

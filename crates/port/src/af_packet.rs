@@ -104,7 +104,7 @@ pub(crate) struct Receiver {
     pub memory: Box<[u8]>,
     headers: sys::Headers,
     clock: SystemClock,
-    /// Wall clock minus steady clock at the last sample, the bursts received since, and how many of them are allowed.
+    /// Wall clock minus steady clock at the last sample, the bursts received since, and after how many the next sample is due.
     wall_offset: i128,
     offset_age: u32,
     sample_every: u32,
@@ -160,7 +160,7 @@ impl Receiver {
 struct Link {
     /// True if one of the queues took the link down.
     unplugged: AtomicBool,
-    /// Number of times that one of them took it down or up.
+    /// How often a queue took the link down or up.
     switched: AtomicU32,
 }
 

@@ -30,7 +30,7 @@ use umem::{SendFrames, Umem};
 /// Name and summary.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "af_xdp",
-    summary: "rings shared with the kernel, past its network stack; faster than af_packet; needs root",
+    summary: "rings shared with the kernel, bypassing its network stack; faster than af_packet; needs root",
 };
 
 /// This backend.
@@ -71,7 +71,7 @@ fn frame_room(mtu: u32) -> usize {
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend af_xdp needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of user \
-         namespaces); as an ordinary user take the backend af_packet"
+         namespaces); as an ordinary user, use the backend af_packet"
     )
 }
 
@@ -84,7 +84,7 @@ pub fn usable() -> Result<(), String> {
     loaded.map(drop).map_err(|e| af_packet::explained("bpf()", &e, forbidden))
 }
 
-/// State shared by the queues of an interface. It is dropped with the last of them.
+/// State shared by the queues of an interface, which the last queue drops.
 struct Attached {
     // The link is dropped first, so that no frame is redirected to a closed socket.
     _link: OwnedFd,
@@ -134,7 +134,7 @@ impl AfXdp {
         Ok(AfXdp::open_queues(interface, 1, clock)?.remove(0))
     }
 
-    /// Opens the first `queues` queues of `interface`, at least one. The device decides at which of them a test frame arrives;
+    /// Opens the first `queues` queues of `interface`, at least one. The device decides at which queue a test frame arrives;
     /// the kernel spreads other frames over them by its own hash of the addresses and ports.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl AfXdp {
                     return Ok(());
                 }
                 Err(e) => match e.raw_os_error() {
-                    // The ring of a veth pair is full. Retrying at once would let the router set the pace of the tester.
+                    // The ring of a veth pair is full. Retrying immediately would let the router set the pace of the tester.
                     Some(libc::EAGAIN) if self.drops_are_device_loss => {
                         let before = std::mem::replace(&mut room, self.bound.rings.send.room());
                         if room == before {

@@ -1,9 +1,9 @@
 //! Automatic choice between the backends of an interface.
 //!
-//! `af_xdp` if the driver itself runs the program that separates test frames: it is faster there without a drawback. Not on
-//! virtual links, if the times of arrivals matter: there `af_packet` knows when the kernel received each frame, which
-//! `af_xdp` does not. A test that only counts frames gets `af_xdp` there too, for twice the rate. `af_packet` wherever
-//! `af_xdp` is not available.
+//! It takes `af_xdp` if the driver itself runs the program that separates test frames: there it is faster and has no
+//! drawback. On virtual links it takes `af_packet` if the times of arrivals matter, because only `af_packet` knows when the
+//! kernel received each frame; a test that only counts frames gets `af_xdp` there too, at twice the rate. Without `af_xdp` it
+//! takes `af_packet`.
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
@@ -14,7 +14,7 @@ use drophammer_model::registry::{Arrivals, BackendSpec};
 pub static AUTO: Backend = Backend {
     spec: &BackendSpec {
         name: "auto",
-        summary: "af_xdp where the driver of a network card supports it, and for rates of veth; af_packet otherwise",
+        summary: "af_xdp if a network card's driver supports it, or to count frames on veth; otherwise af_packet",
     },
     usable: || Ok(()),
     begin: |interfaces, queues, clock| choose(interfaces, queues, clock, false),
@@ -25,7 +25,7 @@ pub static AUTO: Backend = Backend {
 pub static COUNTING: Backend =
     Backend { begin: |interfaces, queues, clock| choose(interfaces, queues, clock, true), ..AUTO };
 
-/// The backend of a test that needs to know this of arrivals. Only the automatic choice depends on it.
+/// The backend for a test that needs to know this about arrivals. Only the automatic choice depends on it.
 pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static Backend {
     let counting = backend.spec.name == AUTO.spec.name && arrivals == Arrivals::Counted && af_xdp::usable().is_ok();
     if counting { &COUNTING } else { backend }
@@ -34,7 +34,7 @@ pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static B
 /// Drivers of virtual links.
 const VIRTUAL: [&str; 6] = ["veth", "tun", "dummy", "bridge", "macvlan", "bond"];
 
-/// True if `af_xdp` may be better on an interface with this driver, for a test that only counts frames or not.
+/// True if `af_xdp` may be better on an interface with this driver; `counting` is true for a test that only counts frames.
 fn may_be_better(driver: &str, counting: bool) -> bool {
     !driver.is_empty() && (!VIRTUAL.contains(&driver) || counting && driver == "veth")
 }

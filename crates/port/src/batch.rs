@@ -42,7 +42,7 @@ enum Memory {
 /// and pieces do not overlap. Only the batch reads and writes a piece, except between [`Batch::hand_over`] and
 /// [`Batch::take_back`], when only the backend and its device do.
 pub unsafe trait SlotMemory: Send {
-    /// Number of pieces, at least one per slot. With more of them, a slot can get another one while a device has its own.
+    /// Number of pieces, at least one per slot. With spare ones, a slot can get another piece while a device has its own.
     fn pieces(&self) -> usize;
 
     /// Bytes of a piece.

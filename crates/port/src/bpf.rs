@@ -1,4 +1,4 @@
-//! `bpf()`: maps, programs, links and test runs, as far as the backends and counters need them. Every program is assembled
+//! The parts of `bpf()` that backends and counters need: maps, programs, links and test runs. Every program is assembled
 //! here and attached by a link, so that it is removed with the process, however the process ends.
 
 pub(crate) mod assembler;
@@ -48,11 +48,11 @@ pub enum Mode {
     Generic,
 }
 
-/// `bpf()` with one of the attribute structs below.
+/// `bpf()` with the attributes of a command: its part of `union bpf_attr` (linux/bpf.h), up to the last field that is used.
 fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
     let pointer: *mut T = attributes;
-    // SAFETY: `T` is the attribute struct of `command`, zero-padded; its size is passed, and the pointers in it live
-    // through the call.
+    // SAFETY: `T` has the layout of the attributes of `command`, of which the kernel takes missing ones as zero; its size is passed, and the
+    // pointers in it live through the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, mem::size_of::<T>()) };
     check(result as libc::c_int)
 }
@@ -62,22 +62,18 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Attributes of `BPF_MAP_CREATE`, as far as they are used.
-#[repr(C)]
-struct MapCreate {
-    kind: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    flags: u32,
+/// The 32 bits of a descriptor, and the 32 bits of padding after them.
+fn padded(descriptor: &OwnedFd) -> u64 {
+    let [a, b, c, d] = descriptor.as_raw_fd().to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
 fn create(kind: MapKind, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
-    let mut attributes = MapCreate { kind: kind as u32, key_size: 4, value_size, max_entries: entries, flags };
-    bpf(MAP_CREATE, &mut attributes).map(owned)
+    let key_size = 4;
+    bpf(MAP_CREATE, &mut [kind as u32, key_size, value_size, entries, flags]).map(owned)
 }
 
-/// A map from receive queues, `queues` of them, to sockets.
+/// A map from `queues` receive queues to sockets.
 ///
 /// # Errors
 /// The system's error; `EPERM` without `CAP_BPF`.
@@ -95,15 +91,6 @@ pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-#[repr(C)]
-struct MapUpdate {
-    map: u32,
-    pad: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
 /// Puts `socket` into the map at `queue`.
 ///
 /// # Errors
@@ -113,14 +100,8 @@ pub fn insert(map: &OwnedFd, queue: u32, socket: &OwnedFd) -> io::Result<()> {
 }
 
 fn put(map: &OwnedFd, key: u32, value: i32) -> io::Result<()> {
-    let mut attributes = MapUpdate {
-        map: map.as_raw_fd() as u32,
-        pad: 0,
-        key: (&raw const key) as u64,
-        value: (&raw const value) as u64,
-        flags: 0,
-    };
-    bpf(MAP_UPDATE, &mut attributes).map(drop)
+    let flags = 0;
+    bpf(MAP_UPDATE, &mut [padded(map), (&raw const key) as u64, (&raw const value) as u64, flags]).map(drop)
 }
 
 /// An array of 64-bit words that programs and this process share: `entries` values of `words` words each.
@@ -235,7 +216,7 @@ pub fn load_tracer(code: &[Instruction]) -> io::Result<OwnedFd> {
     load_on(code, Terms { kind: ProgramKind::RawTracepoint, licence: LICENCE, fragments: false })
 }
 
-/// Like [`load`], on other terms.
+/// Like [`load`], with these terms.
 ///
 /// # Errors
 /// Those of [`load`].
@@ -269,14 +250,6 @@ pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
     })
 }
 
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    interface: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
 /// Attaches the program to the interface for as long as the returned link lives: it is removed with the process,
 /// however the process ends. It runs in the driver if supported, otherwise in the generic path.
 ///
@@ -286,13 +259,7 @@ pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> 
     const GENERIC: u32 = 1 << 1;
     const NATIVE: u32 = 1 << 2;
     let attempt = |flags: u32| {
-        let mut attributes = LinkCreate {
-            program: program.as_raw_fd() as u32,
-            interface: interface as u32,
-            attach_type: ATTACH_XDP,
-            flags,
-        };
-        bpf(LINK_CREATE, &mut attributes).map(owned)
+        bpf(LINK_CREATE, &mut [program.as_raw_fd() as u32, interface as u32, ATTACH_XDP, flags]).map(owned)
     };
     match attempt(NATIVE) {
         Ok(link) => Ok((link, Mode::Native)),
@@ -301,22 +268,13 @@ pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> 
     }
 }
 
-#[repr(C)]
-struct RawTracepointOpen {
-    name: u64,
-    program: u32,
-    pad: u32,
-    cookie: u64,
-}
-
 /// Runs the program at this tracepoint of the kernel, on all processors, for as long as the returned link lives.
 ///
 /// # Errors
 /// The system's error; `ENOENT` if the kernel has no such tracepoint.
 pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
-    let mut attributes =
-        RawTracepointOpen { name: tracepoint.as_ptr() as u64, program: program.as_raw_fd() as u32, pad: 0, cookie: 0 };
-    bpf(RAW_TRACEPOINT_OPEN, &mut attributes).map(owned)
+    let cookie = 0;
+    bpf(RAW_TRACEPOINT_OPEN, &mut [tracepoint.as_ptr() as u64, padded(program), cookie]).map(owned)
 }
 
 #[repr(C)]

@@ -84,7 +84,7 @@ impl CaptureStatus {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ended.or_else(|| match self.missed() {
             0 => None,
-            n => Some(format!("{n} frames are missing from the capture: the disk was slower than they came")),
+            n => Some(format!("{n} frames are missing from the capture, because the disk was too slow")),
         })
     }
 }
@@ -117,7 +117,7 @@ impl Recorder {
         if size as u64 > self.left {
             let frames = self.shared.frames.load(Ordering::Relaxed);
             self.shared.end(format!(
-                "the capture of {} ended after {frames} frames, when its file had reached its limit",
+                "the capture of {} ended after {frames} frames, when its file reached the size limit",
                 self.interface
             ));
             return self.close();
@@ -190,7 +190,7 @@ pub struct Capture<P, N, F> {
     recorder: Recorder,
     /// Beginnings of the frames of a burst that is being sent, one after the other.
     sending: Vec<u8>,
-    /// For each of them `(slot, length of the frame, end in sending)`.
+    /// For each beginning: `(slot, length of the frame, end in sending)`.
     spans: Vec<(usize, usize, usize)>,
 }
 

@@ -19,7 +19,7 @@ pub trait Clock {
     }
 
     /// True if [`Clock::pass`] differs from [`Clock::wait`], so that it pays to hand over frames ahead of time
-    /// ([`crate::Port::send_at`]).
+    /// ([`crate::SendAhead`]).
     fn passes(&self) -> bool {
         false
     }

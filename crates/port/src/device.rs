@@ -10,7 +10,7 @@ use std::path::Path;
 /// Where the system describes its interfaces.
 const CLASS: &str = "/sys/class/net";
 
-/// Counters of frames that found the ring of a card full. Drivers may count the same frame in two of them.
+/// Counters of frames that found the ring of a card full. Drivers may count the same frame twice.
 const DROPS: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
 
 /// True if no card receives the frames of an interface with this driver: they come from a program or another interface.
@@ -18,7 +18,7 @@ fn is_virtual(driver: &str) -> bool {
     matches!(driver, "veth" | "tun")
 }
 
-/// The interfaces by which `interface` receives: those at the bottom of a VLAN interface, a bond or a bridge, or itself.
+/// The interfaces through which `interface` receives: the ones at the bottom of a VLAN interface, bond or bridge, or itself.
 fn lowest(class: &Path, interface: &str) -> Vec<String> {
     let entries = std::fs::read_dir(class.join(interface)).into_iter().flatten().flatten();
     let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("lower_")?.to_owned());
@@ -84,7 +84,7 @@ impl CardDrops {
 
     /// Frames dropped since it was opened.
     pub fn update(&mut self) -> u64 {
-        self.dropped += self.cards.iter_mut().map(Card::further).sum::<u64>();
+        self.dropped += self.cards.iter_mut().map(Card::new_drops).sum::<u64>();
         self.dropped
     }
 }
@@ -97,25 +97,25 @@ impl Card {
     }
 
     /// Frames dropped since the last call: the largest increase of a counter. An interface that is gone drops no more.
-    fn further(&mut self) -> u64 {
+    fn new_drops(&mut self) -> u64 {
         let increase = |(file, last): &mut (File, u64)| {
             let Some(now) = number(file) else { return 0 };
             let before = std::mem::replace(last, now);
-            // Some drivers begin again at 0 when the link comes up.
+            // Some drivers start again at 0 when the link comes up.
             now.checked_sub(before).unwrap_or(now)
         };
         self.0.iter_mut().map(increase).max().unwrap_or(0)
     }
 }
 
-/// The number that a file of the system consists of at the moment.
+/// The number that a file of the system contains now.
 pub(crate) fn number(file: &File) -> Option<u64> {
     let mut text = [0; 24];
     let length = file.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
 }
 
-/// A description of interfaces as the system gives it, for tests. It is removed with the value.
+/// A folder that describes interfaces like `/sys/class/net`, for tests. Dropping the value removes it.
 #[cfg(test)]
 pub(crate) struct Described(std::path::PathBuf);
 
@@ -186,7 +186,7 @@ mod tests {
         assert!(merges("eth1", 1) && merges("eth1", 3) && !merges("eth1", 4));
         assert!(!merges("eth2", 1), "one processor feeds the port");
         assert!(!merges("t0", 1) && !merges("p0", 1) && !merges("br0", 1), "no card");
-        assert!(merges("eth1.7", 1), "the queues are those of the card below");
+        assert!(merges("eth1.7", 1), "the queues of the card below count");
         assert!(!merges("bond0", 1) && !merges("bond0.8", 1), "a bond has queues of its own that receive nothing");
         assert!(!merges("gone", 1));
         assert_eq!(["eth1", "bond0", "gone"].map(|name| queues(system.class(), name)), [4, 16, 1]);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(drops.update(), 0, "what was dropped before does not count");
         system.drops("eth1", [1_005, 5, 70]);
         assert_eq!(drops.update(), 5, "two counters have the same frames");
-        // A counter that is far below another one counts all the same.
+        // A counter far below another one still counts.
         system.drops("eth1", [1_005, 5, 72]);
         system.drops("eth2", [0, 0, 3]);
         assert_eq!((drops.update(), drops.update()), (10, 10));

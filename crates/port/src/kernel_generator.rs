@@ -4,7 +4,7 @@ use crate::PortError;
 use drophammer_model::quantity::Instant;
 
 /// Addresses of a range in pseudo-random order: a Feistel network of three rounds over `2 * half_bits` bits, repeated
-/// until it gives a number below `count`. The order is that of `drophammer_traffic::permutation`.
+/// until it gives a number below `count`. It is the order of `drophammer_traffic::permutation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamAddresses {
     /// First address; IPv4 in the low 32 bits.
@@ -22,7 +22,7 @@ pub struct StreamAddresses {
 /// Bytes of the headers of a test frame that are the same in all frames of a flow; enough for Ethernet, IPv6 and UDP.
 pub const HEAD: usize = 64;
 
-/// The data of a flow that distinguishes its frames from those of other flows.
+/// What distinguishes the frames of a flow from the frames of other flows.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamFlow {
     /// Flow number in the signature.
@@ -60,9 +60,9 @@ pub struct Stream {
     pub interval: u128,
     /// Nominal departure of the last frame, in ns after the start.
     pub last_departure_ns: u64,
-    /// Nothing is sent from this time after the start on, in ns.
+    /// No frame leaves this long after the start or later, in ns.
     pub end_ns: Option<u64>,
-    /// How a late generator catches up. If absent, everything that is due is sent at once.
+    /// How a late generator catches up. If absent, all due frames leave immediately.
     pub lag: Option<Lag>,
     /// Time bins: width in ns and number.
     pub bins: Option<(u64, usize)>,
@@ -100,8 +100,8 @@ pub struct StreamReport {
     pub sent: u64,
     /// Position in the schedule: frames sent or skipped.
     pub index: u64,
-    /// Skipped parts of the schedule: frames sent before each, and frames skipped up to and including it; the first ones,
-    /// as far as there is room.
+    /// Skipped parts of the schedule: frames sent before each, and frames skipped up to and including it. If there are too
+    /// many, only the first ones.
     pub skips: Vec<(u64, u64)>,
     /// Departure errors.
     pub lateness: LatenessBuckets,
@@ -113,8 +113,8 @@ pub struct StreamReport {
 
 /// Generates frames in the kernel and sends them by the port's interface while the process does other work.
 pub trait KernelGenerator {
-    /// Sets where frames are generated from now on: on this processor, or (`None`, as after opening) on that of the
-    /// thread that starts a stream, which then yields to it with [`KernelGenerator::give_way`]. Loads below `slowest_pps`
+    /// Sets the processor that generates frames from now on. `None`, as after opening, is the processor of the
+    /// thread that starts a stream, which then yields to the generator with [`KernelGenerator::give_way`]. Loads below `slowest_pps`
     /// frames per second are not generated in the kernel: if both share a processor, user space sends loads that it can
     /// handle more evenly.
     fn place(&mut self, processor: Option<usize>, slowest_pps: f64);
@@ -138,14 +138,14 @@ pub trait KernelGenerator {
     /// Starts the prepared stream, with the first frame at `start`.
     fn start(&mut self, start: Instant);
 
-    /// Progress of the stream. Not to be read in every pass of a loop: it takes the cache lines with the counts away
+    /// Progress of the stream. Do not read it in every pass of a loop: reading takes the cache lines with the counts away
     /// from the processor that writes them.
     ///
     /// # Errors
     /// [`PortError::Lost`] if the kernel refuses to continue.
     fn progress(&self) -> Result<StreamProgress, PortError>;
 
-    /// Yields the processor to the generator for a moment if both share one; otherwise returns at once.
+    /// Yields the processor to the generator for a moment if both share one; otherwise returns immediately.
     fn give_way(&mut self);
 
     /// Stops the stream and waits until it has ended.

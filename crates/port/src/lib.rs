@@ -86,7 +86,7 @@ pub struct Backend {
     /// Whether this process may use it at all; the error gives the reason and the remedy.
     pub usable: fn() -> Result<(), String>,
     /// Opens the named interfaces of the current network namespace together, each with this number of queues, at least one.
-    /// Returns the ports of the queues of the first interface, then those of the second, and so on. Each frame arrives at one
+    /// Returns a port per queue: all queues of the first interface, then all of the second, and so on. Each frame arrives at one
     /// queue; if the device guarantees it (RSS), all frames with the same addresses and ports arrive at the same one, in
     /// order. Fails if there are fewer queues.
     pub begin: fn(&[&str], u32, SystemClock) -> Opened,

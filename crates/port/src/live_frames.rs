@@ -33,7 +33,7 @@ use thread::{Loaded, Place, Runner};
 /// Name and summary.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "live_frames",
-    summary: "af_packet, but the kernel makes the test frames, millions per second; veth only; needs root",
+    summary: "like af_packet, but the kernel generates the test frames, millions per second; veth only; needs root",
 };
 
 /// This backend.
@@ -77,7 +77,7 @@ fn note_behind(before: &mut bool, is: bool) {
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend live_frames needs root (CAP_BPF and CAP_NET_ADMIN outside of user \
-         namespaces); as an ordinary user take the backend af_packet"
+         namespaces); as an ordinary user, use the backend af_packet"
     )
 }
 
@@ -132,8 +132,8 @@ impl LiveFrames {
         usable().map_err(fail)?;
         if packets.info().driver != "veth" {
             return Err(fail(format!(
-                "its driver is {}; the backend live_frames works on veth only, because no other driver tells what it \
-                 drops; take the backend af_xdp or af_packet",
+                "its driver is {}; the backend live_frames works on veth only, because no other driver reports what it \
+                 drops; use the backend af_xdp or af_packet",
                 if packets.info().driver.is_empty() { "not known" } else { &packets.info().driver }
             )));
         }
@@ -142,15 +142,15 @@ impl LiveFrames {
             Ok(true) => {}
             Ok(false) => {
                 return Err(fail(
-                    "the other end of this veth pair takes no frames that the kernel makes, because it receives without \
-                     NAPI; `ethtool -K PEER gro on` at that end while it is up, or take the backend af_packet"
+                    "the other end of this veth pair accepts no frames generated in the kernel, because it receives \
+                     without NAPI; `ethtool -K PEER gro on` at that end while it is up, or use the backend af_packet"
                         .into(),
                 ));
             }
             Err(e) => {
                 return Err(fail(format!(
-                    "the kernel does not tell whether the other end takes frames that it makes ({e}); the backend \
-                     live_frames needs Linux 6.3 or newer; take the backend af_packet"
+                    "the kernel does not report whether the other end accepts frames generated in the kernel ({e}); the backend \
+                     live_frames needs Linux 6.3 or newer; use the backend af_packet"
                 )));
             }
         }

@@ -40,8 +40,8 @@ impl Mapping {
         // SAFETY: the first multiple of a large page is less than one from the start, and the mapping is that much longer.
         let start = unsafe { whole.add(whole.align_offset(LARGE_PAGE)) };
         let mapping = Mapping { start, len, whole: (whole, whole_len) };
-        // SAFETY: both name memory of this mapping alone. Whether there are large pages is of no consequence; memory that is not
-        // there yet would be looked for during a trial.
+        // SAFETY: both calls get memory of this mapping alone. The first may fail without harm. The second makes the kernel provide
+        // all pages now, not during a trial.
         unsafe {
             libc::madvise(start.as_ptr().cast(), len.next_multiple_of(LARGE_PAGE), libc::MADV_HUGEPAGE);
             start.write_bytes(0, len);

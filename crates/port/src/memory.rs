@@ -163,17 +163,18 @@ impl Port for MemoryPort {
     }
 }
 
-/// One queue of an end. Different queues may be used by different threads.
+/// One queue of an end. Different threads may use different queues. A ring has one writer and one reader, so there is one ring from
+/// each queue to each queue of the other end; addresses and ports determine the queue at which a frame arrives.
 pub struct MemoryQueue {
     info: PortInfo,
     slots: Batch,
     /// One port to each queue of the other end.
     ways: Vec<MemoryPort>,
-    /// The one of them that is read first at the next call.
+    /// The port that the next call reads first.
     turn: usize,
 }
 
-/// The queues, at least one, of two joined interfaces with these addresses, `m0` and `m1`; they behave like those of
+/// The queues, at least one, of two joined interfaces with these addresses, `m0` and `m1`; they behave like the ports of
 /// [`pair`]. Frames with the same addresses and ports that are sent by one queue arrive at one queue, in order.
 pub fn queues(macs: [MacAddr; 2], mtu: u32, clock: SystemClock, queues: [u32; 2]) -> [Vec<MemoryQueue>; 2] {
     let counts = queues.map(|count| count.max(1));
@@ -236,7 +237,7 @@ impl Port for MemoryQueue {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let count = self.ways.len();
         let from = self.turn;
-        // If no frame waits, any of them returns none.
+        // If no frame waits, any port returns none.
         let found = (0..count).map(|n| (from + n) % count).find(|way| self.ways[*way].waits());
         let way = found.unwrap_or(from);
         self.turn = (way + 1) % count;

@@ -3,8 +3,8 @@
 use crate::af_packet::sys::check;
 use std::io;
 
-/// While it lives, the calling thread runs at high priority (nice -20), if the user is permitted; dropped, it runs as
-/// before. It does not live between trials, because processes started then would inherit the priority.
+/// While it lives, the calling thread runs at high priority (nice -20), if permitted; dropping it restores the old priority.
+/// Nobody keeps one between trials, because processes started then would inherit the priority.
 #[derive(Debug)]
 pub struct HighPriority {
     before: Option<libc::c_int>,
@@ -69,7 +69,7 @@ pub fn pin(processor: usize) -> io::Result<()> {
 /// Restricts the calling thread to these processors.
 ///
 /// # Errors
-/// The system's error if there is no such processor or this process may not use any of them.
+/// The system's error if there is no such processor or this process may use none.
 pub(crate) fn restrict(processors: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -21,7 +21,7 @@ use std::rc::Rc;
 /// This backend.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "simulated",
-    summary: "virtual time against the reference device; proves the tester, never a result",
+    summary: "virtual time against the reference device; checks the tester, never a router",
 };
 
 /// A device in virtual time.
@@ -138,7 +138,7 @@ pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedC
     world_of_queues(device, macs, mtu, 1)
 }
 
-/// Like [`world`], with `queues` queues, at least one, per tester port: the ports of the queues of port 0, then those of port
+/// Like [`world`], with `queues` queues, at least one, per tester port: a port per queue, all queues of port 0 first, then all of port
 /// 1, and so on. Addresses and ports determine the queue at which a frame arrives.
 pub fn world_of_queues(
     device: Box<dyn Device>,

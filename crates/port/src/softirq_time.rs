@@ -1,7 +1,7 @@
 //! How long softirqs that receive and send frames (types NET_RX and NET_TX) hold up the threads of a processor, to the nanosecond.
 //!
-//! `/proc/stat` cannot say it on most kernels: they look what the processor does at each timer tick. Frames that leave in step with the
-//! ticks are then always or never seen at work. With 100,000 frames per second, 14 to 56 % were counted where 32 % were true.
+//! `/proc/stat` cannot tell on most kernels, because they sample at each timer tick what the processor does. Samples see work in step with
+//! the ticks always or never: at 100,000 frames per second, they showed 14 to 56 % where 32 % was true.
 
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};
 use crate::bpf::{self, SharedArray};
@@ -21,10 +21,10 @@ const COUNTED: Register = 6;
 const START: Register = 7;
 const STACK: Register = 10;
 const NAME_BYTES: i16 = 16;
-/// Threads whose softirqs hold up nobody, by the first eight bytes of their names: the kernel's own and the idle thread.
+/// Threads whose softirqs delay nobody: the kernel's own and the idle thread, by the first eight bytes of their names.
 const NOBODY: [&[u8; 8]; 2] = [b"ksoftirq", b"swapper/"];
 
-/// Counts the time of a processor for as long as it lives. Needs `CAP_BPF` and `CAP_PERFMON`.
+/// While it lives, counts the time of a processor. Needs `CAP_BPF` and `CAP_PERFMON`.
 #[derive(Debug)]
 pub struct SoftirqTime {
     counted: SharedArray,
@@ -32,7 +32,7 @@ pub struct SoftirqTime {
 }
 
 impl SoftirqTime {
-    /// Begins to count on the processor with this number.
+    /// Starts to count on the processor with this number.
     ///
     /// # Errors
     /// The system's error: `EPERM` without the privilege.
@@ -40,7 +40,7 @@ impl SoftirqTime {
         let counted = SharedArray::new(1, 2)?;
         let processor = i32::try_from(processor).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let map = counted.descriptor();
-        // The end first: a start that it does not see would count until the next softirq ends.
+        // The end first: a start without its end would count until the next softirq ends.
         let ends = bpf::trace(&bpf::load_tracer(&at_end(processor, map))?, c"softirq_exit")?;
         let begins = bpf::trace(&bpf::load_tracer(&at_start(processor, map))?, c"softirq_entry")?;
         Ok(SoftirqTime { counted, _links: [begins, ends] })
@@ -77,7 +77,7 @@ fn at_start(processor: i32, map: i32) -> Vec<Instruction> {
     let mut p = Program::default();
     let end = p.label();
     only_on(&mut p, processor, end);
-    // First, so that the rest counts as the softirq's.
+    // First, so that the rest of this program counts as the softirq's time.
     p.call(Helper::TimeNs);
     p.set(START, Is(0));
     p.set(1, Is(STACK));

@@ -1,7 +1,7 @@
 //! The far end of a tap interface: frames that the kernel sends by the interface are received here, and frames sent here
 //! arrive at the interface. For a device in a separate process; the tester uses the interface itself, with `af_packet`.
 //!
-//! The interface is not persistent: it is removed with the port, or with the process at the latest. One system call per
+//! The interface is not persistent: it disappears with the port, or with the process at the latest. One system call per
 //! frame.
 
 use crate::af_packet::{slot_size, sys};
@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// This backend.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "tap",
-    summary: "the far end of a tap interface, for the reference device in a process of its own; needs /dev/net/tun",
+    summary: "the far end of a tap interface, for the reference device in its own process; needs /dev/net/tun",
 };
 
 /// Device file for the creation of taps.
@@ -61,9 +61,9 @@ impl Tap {
         let fail = |reason: String| PortError::open(name, reason);
         let device = OwnedFd::from(open().map_err(&fail)?);
         sys::make_tap(&device, name).map_err(|e| match e.raw_os_error() {
-            Some(libc::EPERM) => fail("not permitted to make a tap; run as root, or use veth".into()),
-            Some(libc::EBUSY) => fail("there is an interface of this name".into()),
-            _ => fail(format!("cannot make a tap: {e}")),
+            Some(libc::EPERM) => fail("not permitted to create a tap; run as root, or use veth".into()),
+            Some(libc::EBUSY) => fail("an interface with this name exists already".into()),
+            _ => fail(format!("cannot create a tap: {e}")),
         })?;
         let mac = sys::interface_mac(&device, name).map_err(|e| fail(format!("hardware address: {e}")))?;
         let slot = slot_size(mtu);
@@ -125,7 +125,7 @@ impl Port for Tap {
         Ok(Received::new(&self.memory, slot, &self.arrived))
     }
 
-    /// The sender is informed of frames that do not fit into the queue of the tap, so none is lost here unnoticed.
+    /// The tap tells the sender which frames do not fit into its queue, so it loses none unnoticed.
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         Ok(PortCounters::default())
     }

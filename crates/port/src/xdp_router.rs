@@ -11,61 +11,37 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-/// Counters of the frames of an interface, by result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counter {
-    /// IPv4 packets sent to the interface of their route.
-    ForwardedIpv4,
-    /// IPv6 packets sent to the interface of their route.
-    ForwardedIpv6,
-    /// Passed to the kernel: neither IPv4 nor IPv6, too short, or for another station or a group.
-    PassedOther,
-    /// Passed to the kernel: options, hop-by-hop options, or an invalid header.
-    PassedHeader,
-    /// Passed to the kernel: a TTL or hop limit of 1 or 0.
-    PassedTtl,
-    /// Passed to the kernel: unknown address of the neighbour.
-    PassedNoNeighbour,
-    /// Passed to the kernel: longer than the MTU of the output port.
-    PassedTooBig,
-    /// Passed to the kernel: no route that forwards, including packets to the router itself.
-    PassedNoRoute,
-}
+macro_rules! counters {
+    ($($counter:ident = $name:literal, $meaning:literal;)*) => {
+        /// Counters of the frames of an interface, by result.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $(#[doc = $meaning] $counter,)* }
 
-impl Counter {
-    /// All counters.
-    pub const ALL: [Counter; 8] = [
-        Counter::ForwardedIpv4,
-        Counter::ForwardedIpv6,
-        Counter::PassedOther,
-        Counter::PassedHeader,
-        Counter::PassedTtl,
-        Counter::PassedNoNeighbour,
-        Counter::PassedTooBig,
-        Counter::PassedNoRoute,
-    ];
-    /// Counters of frames passed to the kernel.
-    const PASSED: &[Counter] = Counter::ALL.split_at(2).1;
+        impl Counter {
+            /// All counters, in the order of the map.
+            pub const ALL: [Counter; [$($name),*].len()] = [$(Counter::$counter),*];
 
-    /// Its index in the map.
-    const fn word(self) -> usize {
-        self as usize
-    }
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Counter::ForwardedIpv4 => "forwarded_ipv4",
-            Counter::ForwardedIpv6 => "forwarded_ipv6",
-            Counter::PassedOther => "passed_other",
-            Counter::PassedHeader => "passed_header",
-            Counter::PassedTtl => "passed_ttl",
-            Counter::PassedNoNeighbour => "passed_no_neighbour",
-            Counter::PassedTooBig => "passed_too_big",
-            Counter::PassedNoRoute => "passed_no_route",
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Counter::$counter => $name,)* }
+            }
         }
-    }
+    };
 }
+
+counters! {
+    ForwardedIpv4 = "forwarded_ipv4", "IPv4 packets sent to the interface of their route.";
+    ForwardedIpv6 = "forwarded_ipv6", "IPv6 packets sent to the interface of their route.";
+    PassedOther = "passed_other", "Passed to the kernel: neither IPv4 nor IPv6, too short, or for another station or a group.";
+    PassedHeader = "passed_header", "Passed to the kernel: options, hop-by-hop options, or an invalid header.";
+    PassedTtl = "passed_ttl", "Passed to the kernel: a TTL or hop limit of 1 or 0.";
+    PassedNoNeighbour = "passed_no_neighbour", "Passed to the kernel: unknown address of the neighbour.";
+    PassedTooBig = "passed_too_big", "Passed to the kernel: longer than the MTU of the output port.";
+    PassedNoRoute = "passed_no_route", "Passed to the kernel: no route that forwards, including packets to the router itself.";
+}
+
+/// Counters of frames passed to the kernel.
+const PASSED: &[Counter] = Counter::ALL.split_at(2).1;
 
 /// The helper function for route look-ups requires a program with terms compatible with the kernel's: this program may be used under the
 /// MIT licence, like all of this project, or under the GPL.
@@ -91,7 +67,7 @@ impl XdpRouter {
         let program = bpf::load_on(&assemble(mac, counters.descriptor()), TERMS)?;
         let (link, mode) = bpf::attach(&program, index)?;
         if mode == Mode::Generic {
-            let why = "its driver has no place for a program that forwards";
+            let why = "its driver cannot run a program that forwards";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         Ok(XdpRouter { _link: link, counters })
@@ -99,7 +75,7 @@ impl XdpRouter {
 
     /// Number of frames counted by `counter` since it was attached.
     pub fn count(&self, counter: Counter) -> u64 {
-        self.counters.get(0, counter.word())
+        self.counters.get(0, counter as usize)
     }
 }
 
@@ -152,7 +128,7 @@ impl Ends {
 /// The program for an interface with this MAC address, which counts in this map.
 fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     let mut p = Program::default();
-    let ends = Ends(Counter::PASSED.iter().map(|counter| (*counter, p.label())).collect());
+    let ends = Ends(PASSED.iter().map(|counter| (*counter, p.label())).collect());
     let ipv6 = p.label();
     p.set(CONTEXT, Is(1));
     p.load(Width::Word, FRAME, CONTEXT, DATA);
@@ -329,7 +305,7 @@ fn leave(p: &mut Program, ttl: i16, counter: Counter, map: i32) {
 fn count(p: &mut Program, counter: Counter, map: i32) {
     p.set_map_value(1, map);
     p.set(2, Value(1));
-    p.add_shared(1, counter.word() as i16 * 8, 2);
+    p.add_shared(1, counter as i16 * 8, 2);
 }
 
 #[cfg(test)]
@@ -339,9 +315,9 @@ mod tests {
     #[test]
     fn counters_have_names_and_places_of_their_own() {
         let mut names: Vec<_> = Counter::ALL.iter().map(|c| c.name()).collect();
-        assert!(Counter::ALL.iter().enumerate().all(|(place, counter)| counter.word() == place));
+        assert!(Counter::ALL.iter().enumerate().all(|(place, counter)| *counter as usize == place));
         assert!(names[..2].iter().all(|n| n.starts_with("forwarded_")));
-        assert!(Counter::PASSED.iter().all(|c| c.name().starts_with("passed_")));
+        assert!(PASSED.iter().all(|c| c.name().starts_with("passed_")));
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Counter::ALL.len());

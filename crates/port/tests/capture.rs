@@ -181,7 +181,7 @@ fn the_file_ends_at_its_limit_and_the_port_goes_on() {
     let (_, frames) = read(&place.0);
     assert_eq!((frames.len(), status.frames(), status.missed()), (10, 10, 0));
     let note = status.note().unwrap();
-    assert_eq!(note, "the capture of m0 ended after 10 frames, when its file had reached its limit");
+    assert_eq!(note, "the capture of m0 ended after 10 frames, when its file reached the size limit");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_full_disk_ends_the_capture_and_not_the_trial() {
     let clock = SystemClock::start();
     let [a, mut b] = memory::pair([MacAddr::local(1), MacAddr::local(2)], 1_500, clock);
     let full = Path::new("/dev/full");
-    // Every write to /dev/full fails for lack of space, including that of the file header.
+    // Every write to /dev/full fails for lack of space, even the file header.
     let refused = Capture::start(Box::new(a), full, CaptureLimits::default(), 0, move || clock.now(), is_test);
     assert_eq!(refused.err().unwrap().kind(), std::io::ErrorKind::StorageFull);
     // A reader that closes the pipe after the header acts like a disk that fails during the run.
@@ -250,7 +250,7 @@ fn a_disk_that_stands_still_holds_nothing_up() {
     drop(captured);
     assert_eq!(status.frames() + status.missed(), sent);
     assert_eq!(reader.join().unwrap() as u64, 24 + status.frames() * (16 + 1_514));
-    assert!(status.note().unwrap().ends_with("the disk was slower than they came"));
+    assert!(status.note().unwrap().ends_with("because the disk was too slow"));
 }
 
 /// Returns each frame a microsecond later.

@@ -7,7 +7,7 @@ use drophammer_model::traffic::HeaderKind;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Frames that agree in all of these fields.
+/// Frames that agree in all fields of this struct.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conversation {
     /// VLAN identifiers, the outer one first.

@@ -13,21 +13,7 @@ pub const LEN: usize = 14;
 /// Smallest frame without its FCS.
 pub const MIN_WITHOUT_FCS: usize = 60;
 
-numbers! {
-    /// EtherType values.
-    pub mod ethertype: u16 {
-        IPV4 = 0x0800, "IPv4.";
-        ARP = 0x0806, "ARP.";
-        VLAN = 0x8100, "802.1Q VLAN tag.";
-        IPV6 = 0x86dd, "IPv6.";
-        SERVICE_VLAN = 0x88a8, "802.1ad service tag.";
-        OLD_SERVICE_VLAN = 0x9100, "TPID of a second tag before 802.1ad.";
-        MPLS = 0x8847, "MPLS unicast.";
-        MPLS_UPSTREAM = 0x8848, "MPLS with an upstream-assigned label (RFC 5332).";
-        BRIDGING = 0x6558, "Transparent Ethernet bridging: an Ethernet frame in GRE.";
-        LLDP = 0x88cc, "LLDP.";
-    }
-}
+pub use crate::numbers::ethertype;
 
 /// The header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,15 +17,7 @@ use crate::{Malformed, checksum};
 /// Length of the header that all messages share, in bytes.
 pub const LEN: usize = 8;
 
-numbers! {
-    /// Codes of "destination unreachable" (type 3).
-    pub mod unreachable: u8 {
-        NET = 0, "No route to the network.";
-        HOST = 1, "The host is unreachable.";
-        PORT = 3, "No listener at the port.";
-        FRAGMENTATION_NEEDED = 4, "The packet exceeds the MTU of the next link, and must not be fragmented.";
-    }
-}
+pub use crate::numbers::icmpv4_unreachable as unreachable;
 
 /// A message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

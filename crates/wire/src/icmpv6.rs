@@ -18,29 +18,9 @@ use crate::icmpv4::{Parts, seal};
 
 pub use crate::icmpv4::LEN;
 
-numbers! {
-    /// Types.
-    pub mod kind: u8 {
-        DESTINATION_UNREACHABLE = 1, "Destination unreachable.";
-        PACKET_TOO_BIG = 2, "Packet too big.";
-        TIME_EXCEEDED = 3, "Time exceeded.";
-        ECHO_REQUEST = 128, "Echo request.";
-        ECHO_REPLY = 129, "Echo reply.";
-        ROUTER_SOLICITATION = 133, "Router solicitation.";
-        ROUTER_ADVERTISEMENT = 134, "Router advertisement.";
-        NEIGHBOR_SOLICITATION = 135, "Neighbor solicitation.";
-        NEIGHBOR_ADVERTISEMENT = 136, "Neighbor advertisement.";
-    }
-}
+pub use crate::numbers::icmpv6_kind as kind;
 
-numbers! {
-    /// Codes of "destination unreachable".
-    pub mod unreachable: u8 {
-        NO_ROUTE = 0, "No route.";
-        ADDRESS = 3, "The address is unreachable.";
-        PORT = 4, "No listener at the port.";
-    }
-}
+pub use crate::numbers::icmpv6_unreachable as unreachable;
 
 /// A message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

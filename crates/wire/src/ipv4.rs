@@ -21,23 +21,7 @@ use std::net::Ipv4Addr;
 /// Length of a header without options.
 pub const LEN: usize = 20;
 
-numbers! {
-    /// Protocol numbers (shared with IPv6 next header).
-    pub mod protocol: u8 {
-        HOP_BY_HOP = 0, "Hop-by-hop options of IPv6.";
-        ICMP = 1, "ICMP.";
-        IPV4_IN_IP = 4, "IPv4 in IP.";
-        TCP = 6, "TCP.";
-        UDP = 17, "UDP.";
-        IPV6_IN_IP = 41, "IPv6 in IP.";
-        ROUTING = 43, "Routing header of IPv6.";
-        FRAGMENT = 44, "Fragment header of IPv6.";
-        GRE = 47, "GRE.";
-        ICMPV6 = 58, "ICMPv6.";
-        DESTINATION_OPTIONS = 60, "Destination options of IPv6.";
-        OSPF = 89, "OSPF.";
-    }
-}
+pub use crate::numbers::protocol;
 
 /// A header without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,30 +23,9 @@
 //! `compile` (`port/src/bpf/plain.rs`). `model::Medium` knows what a line adds to each frame (20 bytes for Ethernet;
 //! PPP over SONET).
 //!
-//! Every test frame has a signature in the last 12 bytes of its UDP payload, which fits into an IP packet of 40 bytes:
-//!
-//! ```text
-//!  0                   1                   2                   3
-//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
-//! +---------------------------------------+-----------------------+
-//! |              Flow (20)                |  Sequence, high (12)  |
-//! +-------------------------------+-------+-----------------------+
-//! |      Sequence, low (16)       |           Check (16)          |
-//! +-------------------------------+-------------------------------+
-//! |                 Departure time, ns (32)                       |
-//! +---------------------------------------------------------------+
-//! ```
-//!
-//! Sequence and time wrap; the analyzer unwraps them. The check is keyed by the secret of the run and the number of the
-//! trial, so frames of other runs and earlier trials are not counted. `traffic/src/recognize.rs` selects candidates by
-//! UDP port or signature under any headers; the analyzer then verifies the signature.
-
-/// Modules of numbers from a registry, as tables of name, number and meaning.
-macro_rules! numbers {
-    ($($(#[$doc:meta])* pub mod $module:ident: $kind:ty { $($name:ident = $number:literal, $meaning:literal;)* })*) => {
-        $($(#[$doc])* pub mod $module { $(#[doc = $meaning] pub const $name: $kind = $number;)* })*
-    };
-}
+//! Every test frame has a signature in the last 12 bytes of its UDP payload ([`mod@signature`]), which fits into an IP packet of 40
+//! bytes. `traffic/src/recognize.rs` selects candidates by UDP port or signature under any headers; the analyzer then
+//! verifies the signature.
 
 pub mod arp;
 pub mod bgp;
@@ -58,6 +37,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+mod numbers;
 pub mod pcap;
 pub mod signature;
 pub mod stack;

@@ -59,7 +59,7 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
     /// Length of the frame on the line; larger than the captured bytes if the capture truncated it.
     pub length: usize,
-    /// Link type: what the bytes begin with. [`ethernet`] makes an Ethernet frame of them.
+    /// Link type: what the bytes begin with. [`ethernet()`] turns them into an Ethernet frame.
     pub link: u32,
 }
 

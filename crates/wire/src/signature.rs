@@ -14,7 +14,7 @@
 //!
 //! It fits a 40-byte IP packet (IPv4 20 + UDP 8 + 12). Sequence (28 bits) and time (32 bits of nanoseconds, 4.29 s)
 //! wrap. The analyzer unwraps them ([`unwrap_sequence`], [`unwrap_time`]), so a run may last for hours at 100 Gbit/s.
-//! The check is keyed by run and trial, so frames of other runs and trials are recognised as such.
+//! The check is keyed by the secret of the run and the number of the trial, so frames of other runs and earlier trials do not count.
 
 /// Length in bytes.
 pub const LEN: usize = 12;

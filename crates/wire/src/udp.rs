@@ -23,7 +23,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is that of the IP header. A checksum field of
+    /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is the IP header's. A checksum field of
     /// zero (IPv4: none sent) is refused, because test traffic always has a checksum and IPv6 requires one.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Performance of `live_frames` on one veth pair: frames per second that the kernel generates on one processor (without a
-//! reader); departure errors at several rates, on a separate processor and on that of the packet loop, compared with a loop
+//! reader); departure errors at several rates, on a separate processor and on the packet loop's own, compared with a loop
 //! that only reads the clock; and frames received when one processor generates and receives.
 //!
 //! `cargo bench -p drophammer-port --bench live_frames` (as root); `-- capacity`, `-- pacing` or `-- both` for a part.
@@ -68,11 +68,11 @@ fn packets(interface: &str, clock: SystemClock) -> Box<dyn Port> {
     Box::new(AfPacket::open(interface, clock).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// Departure errors at several rates, compared with those of a loop that only checks whether a frame is due.
+/// Departure errors at several rates, compared with a loop that only checks whether a frame is due.
 fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
     let _far = Discard::attach("t1").unwrap_or_else(|e| panic!("{e}"));
     println!(
-        "how late frames leave, ns, median of {TRIALS} x 0.2 s, the other end lets go of frames at once: p50, p99, largest (of \
+        "departure errors, ns, median of {TRIALS} x 0.2 s, the other end drops frames immediately: p50, p99, maximum (for \
          frames: upper ends of powers of two); share unsent"
     );
     let print = |rate_pps: f64, who: &str, late: &[[u64; 3]], unsent: f64| {
@@ -103,7 +103,7 @@ fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
             };
             scope.spawn(looks).join().expect("a loop that ends")
         });
-        print(rate_pps, "nothing but a clock, there", &late, 0.0);
+        print(rate_pps, "only a clock, its own processor", &late, 0.0);
     }
 }
 
@@ -132,7 +132,7 @@ fn clock_only(clock: SystemClock, rate_pps: f64) -> [u64; 3] {
 /// Frames per second that the kernel generates, without a reader.
 fn capacity(clock: SystemClock, other: Option<usize>) {
     println!(
-        "made on processor {}, read by nobody, median of {ROUNDS} x 1 s: frames per second, frames per second of \
+        "generated on processor {}, without a reader, median of {ROUNDS} x 1 s: frames per second, frames per second of \
          processor time; the other end's receive work on",
         other.map_or("of the packet loop".into(), |cpu| cpu.to_string())
     );
@@ -141,8 +141,8 @@ fn capacity(clock: SystemClock, other: Option<usize>) {
         [("64", 1, 1), ("64", 1, 1_000_000), ("64", 10_000, 1_000_000), ("512", 1, 1_000_000), ("1518", 1, 1_000_000)];
     let ends = [
         ("0", false, "the same processor"),
-        ("1", false, "a thread of its own"),
-        ("0", true, "the same processor, lets go of frames at once (XDP)"),
+        ("1", false, "its own thread"),
+        ("0", true, "the same processor, which drops frames immediately (XDP)"),
     ];
     for (threaded, discards, place) in ends {
         std::fs::write("/sys/class/net/t1/threaded", threaded).unwrap_or_else(|e| panic!("{e}"));
@@ -171,7 +171,7 @@ fn capacity(clock: SystemClock, other: Option<usize>) {
 /// One processor generates and receives.
 fn made_and_received(clock: SystemClock) {
     println!(
-        "made and received on one processor, 64 bytes, 1 s: intended, offered, received, lateness p99, longest gap"
+        "generated and received on one processor, 64 bytes, 1 s: intended, offered, received, lateness p99, longest gap"
     );
     for rate_pps in [100e3, 200e3, 400e3, 600e3] {
         for live_frames in [true, false] {

@@ -8,7 +8,7 @@ pub const FROM: &str = "t0";
 pub const TO: &str = "t1";
 /// Length of a 64-byte frame without FCS.
 pub const LEN: usize = 60;
-/// Addresses of no interface: the receiving kernel drops such a frame at once.
+/// Addresses of no interface: the receiving kernel drops such a frame immediately.
 pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// Result of one run of a row.

@@ -6,7 +6,7 @@
 //! `--seconds S` per row and round, `--json FILE`, and words: only rows whose title and name contain all of them are measured.
 //!
 //! The sending end has no address; the receiving end is up with ARP off, and the frames have a MAC address of no
-//! interface, so that the receiving kernel drops them at once. In rows that receive, a socket of the row takes them
+//! interface, so that the receiving kernel drops them immediately. In rows that receive, a socket of the row takes them
 //! before that.
 
 mod bare;
@@ -41,10 +41,10 @@ fn rows() -> Vec<(Kind, String, Run)> {
             }
         }
     }
-    // One thread that sends without a pause does the receive work of each frame at once, between two frames that it
-    // sends. Behind a router, which sends many at a time, the receive work is batched.
+    // One thread that sends without a pause does the receive work of each frame immediately, between two frames that
+    // it sends. Behind a router, which sends many at a time, the receive work is batched.
     for backend in INTERFACE_BACKENDS.iter().filter(|backend| backend.spec.name == af_xdp::SPEC.name) {
-        let name = format!("drophammer {}, far end gathers frames", backend.spec.name);
+        let name = format!("drophammer {}, far end collects frames", backend.spec.name);
         rows.push((Kind::Both, name, Box::new(move |_, seconds| trial::both_gathered(backend, 1_000_000, seconds))));
     }
     rows
@@ -109,7 +109,7 @@ fn main() {
     );
     println!(
         "k/s: thousand frames per second; k/cpu-s: per second of processor time that the sender got, with least and most.\n\
-         Ratios are of k/cpu-s within a round. All are medians. What is sent is what the interface counts.\n"
+         Ratios compare k/cpu-s within a round. All numbers are medians. The interface counts the sent frames.\n"
     );
     print!("{}", table::text(&lines));
     if let Some(file) = json {

@@ -124,7 +124,7 @@ fn process(name: &str) -> Result<String, String> {
 pub fn pktgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     const FOLDER: &str = "/proc/net/pktgen";
     if fs::metadata(FOLDER).is_err() {
-        return Err("not there; a kernel with CONFIG_NET_PKTGEN has it, after `modprobe pktgen`".into());
+        return Err("not available; needs a kernel with CONFIG_NET_PKTGEN, and `modprobe pktgen`".into());
     }
     let write = |file: &str, line: &str| {
         let path = format!("{FOLDER}/{file}");

@@ -58,7 +58,7 @@ fn send_from_kernel(backend: &Backend, destinations: u32, seconds: f64) -> Resul
     let sent = count() - before;
     drop(far);
     if result.health.kernel_generators != 1 {
-        return Err("the frames were not made in the kernel".into());
+        return Err("the kernel did not generate the frames".into());
     }
     if sent > result.offered() {
         return Err(format!("{} frames offered, but the far end has seen {sent}", result.offered()));
@@ -80,7 +80,7 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     drop(ports);
     let [sent, dropped] = count();
     let (sent, dropped) = (sent - before[0], dropped - before[1]);
-    // The count of the trial must equal that of the interface.
+    // The trial and the interface must count the same.
     if sent + dropped != result.offered() {
         return Err(format!(
             "{} frames offered, but the interface counts {sent} and {dropped} dropped",
@@ -91,7 +91,7 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
 }
 
 /// Makes the kernel collect received frames at the far end for up to this many µs before it processes them, like network
-/// cards with interrupt moderation; 0: it processes each frame at once.
+/// cards with interrupt moderation; 0: it processes each frame immediately.
 fn gather(us: u32) -> Result<(), String> {
     let files = [("gro_flush_timeout", us * 1_000), ("napi_defer_hard_irqs", us.min(1) * 100)];
     let put = |(name, value): (&str, u32)| {
@@ -121,7 +121,10 @@ pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     let (result, cpu) = run(plan, &mut ports, clock)?;
     let wrong = result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered);
     if wrong > 0 || result.received() == 0 {
-        return Err(format!("{wrong} frames came wrong, {} came", result.received()));
+        return Err(format!(
+            "{wrong} frames arrived damaged, astray, twice or out of order; {} arrived",
+            result.received()
+        ));
     }
     if result.health.receive_drops > 0 {
         return Err(format!("the tester lost {} frames", result.health.receive_drops));

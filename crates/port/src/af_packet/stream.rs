@@ -2,7 +2,7 @@
 //! segments.
 //!
 //! A call per segment costs more than the segment; and if the far end of a veth pair receives on the sender's processor, it would
-//! receive them one by one. The frames on the link are those of the slots, except for the IPv4 identification, which counts up within a
+//! receive them one by one. The link carries the frames of the slots, except for the IPv4 identification, which counts up within a
 //! run: it has no meaning when fragmentation is forbidden (RFC 6864 section 4.1), and other packets are not combined.
 
 use super::sys;

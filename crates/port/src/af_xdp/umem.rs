@@ -14,8 +14,8 @@ pub(super) struct Umem {
     shift: u32,
 }
 
-// SAFETY: a shared `Umem` gives raw pointers only. Whoever makes references of them owns the chunk: the batch its frames that are not with
-// the kernel, the port what came in and was not yet put into the fill ring.
+// SAFETY: a shared `Umem` gives raw pointers only. References are made only by the owner of a chunk: the batch for frames to send that
+// the kernel does not have, the port for received frames that it has not yet returned to the fill ring.
 unsafe impl Sync for Umem {}
 
 impl Umem {
@@ -91,8 +91,8 @@ impl SendFrames {
     }
 }
 
-// SAFETY: frames are in chunks of their own, which `umem` keeps where they are. They are zero at first. The kernel writes to none of them, and
-// reads a frame only between the send ring and the completion ring.
+// SAFETY: each frame is in its own chunk of `umem`, which does not move, and is zero at first. The kernel never writes to these chunks, and reads
+// a frame only between the send ring and the completion ring.
 unsafe impl SlotMemory for SendFrames {
     fn pieces(&self) -> usize {
         self.chunks.len()

@@ -5,81 +5,76 @@ use crate::kernel_generator::{HEAD, Lag, LatenessBuckets, Stream, StreamAddresse
 use std::io;
 use std::os::fd::OwnedFd;
 
+/// Tables of words: name, place, and meaning if the name does not say it.
+macro_rules! words {
+    ($($name:ident = $place:literal $(, $meaning:literal)?;)*) => {
+        $($(#[doc = $meaning])? pub const $name: usize = $place;)*
+    };
+}
+
 /// Words of the only value with settings and counts. The settings come first, in their own cache lines.
 pub mod state {
-    /// Start of the trial by `CLOCK_MONOTONIC`, in ns; all other times count from here.
-    pub const START: usize = 0;
-    /// Start of the run's clock by `CLOCK_MONOTONIC`, in ns.
-    pub const CLOCK: usize = 1;
-    /// No frame leaves from this time on.
-    pub const END: usize = 2;
-    /// Number of frames in the schedule; lowered to stop.
-    pub const TOTAL: usize = 3;
-    /// Interval between departures: ns, and units of 2^-32 ns.
-    pub const INTERVAL: usize = 4;
-    pub const INTERVAL_FRACTION: usize = 5;
-    pub const KEY: usize = 6;
-    /// Not zero: a late generator skips frames and catches up slowly.
-    pub const BOUNDED: usize = 7;
-    pub const MAX_BACKLOG: usize = 8;
-    /// Token bucket for catching up, in ns / 256: its size, the tokens per frame, the tokens per nanosecond.
-    pub const BUCKET: usize = 9;
-    pub const COST: usize = 10;
-    pub const SPEED: usize = 11;
-    /// Departure of the last frame of the schedule.
-    pub const LAST_DUE: usize = 12;
-    /// Interval between departures in 2^-16 ns, for divisions.
-    pub const INTERVAL_16: usize = 13;
-    /// Width of a time bin; zero without bins.
-    pub const BIN: usize = 14;
-    /// Number of places in the round.
-    pub const ROUND: usize = 15;
+    words! {
+        START = 0, "Start of the trial by `CLOCK_MONOTONIC`, in ns; all other times count from here.";
+        CLOCK = 1, "Start of the run's clock by `CLOCK_MONOTONIC`, in ns.";
+        END = 2, "No frame leaves from this time on.";
+        TOTAL = 3, "Number of frames in the schedule; lowered to stop.";
+        INTERVAL = 4, "Interval between departures: ns, and units of 2^-32 ns.";
+        INTERVAL_FRACTION = 5;
+        KEY = 6;
+        BOUNDED = 7, "Not zero: a late generator skips frames and catches up slowly.";
+        MAX_BACKLOG = 8;
+        BUCKET = 9, "Token bucket for catching up, in ns / 256: its size, the tokens per frame, the tokens per nanosecond.";
+        COST = 10;
+        SPEED = 11;
+        LAST_DUE = 12, "Departure of the last frame of the schedule.";
+        INTERVAL_16 = 13, "Interval between departures in 2^-16 ns, for divisions.";
+        BIN = 14, "Width of a time bin; zero without bins.";
+        ROUND = 15, "Number of places in the round.";
 
-    /// Next index in the schedule.
-    pub const INDEX: usize = 16;
-    pub const SENT: usize = 17;
-    pub const SKIPPED: usize = 18;
-    pub const SKIPS: usize = 19;
-    /// Departure of the next frame: ns, and units of 2^-32 ns.
-    pub const DUE: usize = 20;
-    pub const DUE_FRACTION: usize = 21;
-    pub const TOKENS: usize = 22;
-    /// Time at which tokens were last added.
-    pub const FILLED: usize = 23;
-    /// Next place in the round.
-    pub const PLACE: usize = 24;
-    /// Departure of the last frame that left.
-    pub const LAST: usize = 25;
-    /// The current bin and its end.
-    pub const BIN_AT: usize = 26;
-    pub const BIN_END: usize = 27;
-    pub const LATENESS: usize = 32;
-    pub const WORDS: usize = 72;
+        INDEX = 16, "Next index in the schedule.";
+        SENT = 17;
+        SKIPPED = 18;
+        SKIPS = 19;
+        DUE = 20, "Departure of the next frame: ns, and units of 2^-32 ns.";
+        DUE_FRACTION = 21;
+        TOKENS = 22;
+        FILLED = 23, "Time at which tokens were last added.";
+        PLACE = 24, "Next place in the round.";
+        LAST = 25, "Departure of the last frame that left.";
+        BIN_AT = 26, "The current bin and its end.";
+        BIN_END = 27;
+        LATENESS = 32;
+        WORDS = 72;
+    }
 }
 
 /// Words of a flow.
 pub mod flow {
-    pub const HEAD: usize = 0;
-    pub const IP_SUM: usize = 8;
-    pub const UDP_SUM: usize = 9;
-    pub const ID: usize = 10;
-    pub const NEXT: usize = 11;
-    pub const SOURCES: usize = 12;
-    pub const DESTINATIONS: usize = 22;
-    pub const WORDS: usize = 32;
+    words! {
+        HEAD = 0;
+        IP_SUM = 8;
+        UDP_SUM = 9;
+        ID = 10;
+        NEXT = 11;
+        SOURCES = 12;
+        DESTINATIONS = 22;
+        WORDS = 32;
+    }
 }
 
 /// Words of a range of addresses within a flow.
 pub mod addresses {
-    pub const FIRST_HIGH: usize = 0;
-    pub const FIRST_LOW: usize = 1;
-    pub const STEP: usize = 2;
-    pub const COUNT: usize = 3;
-    /// Next place in the order.
-    pub const NEXT: usize = 4;
-    pub const HALF_BITS: usize = 5;
-    pub const MASK: usize = 6;
-    pub const KEYS: usize = 7;
+    words! {
+        FIRST_HIGH = 0;
+        FIRST_LOW = 1;
+        STEP = 2;
+        COUNT = 3;
+        NEXT = 4, "Next place in the order.";
+        HALF_BITS = 5;
+        MASK = 6;
+        KEYS = 7;
+    }
 }
 
 /// Number of skips that are stored.

@@ -365,7 +365,7 @@ impl Writer<'_> {
             self.low_half(0);
             self.p.alu(Alu::Or, 2, Is(0));
             self.p.big_endian(2, 64);
-            // Both addresses at once: the destination follows the source.
+            // Both addresses in one store: the destination follows the source.
             self.p.store(Width::Long, FRAME, source, 2);
             self.p.set(5, Value(0));
             self.add_halves(5, 2, 4);

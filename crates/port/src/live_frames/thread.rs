@@ -21,8 +21,8 @@ const STOP: Duration = Duration::from_secs(5);
 /// loop.
 const ALONE: i32 = -20;
 const SHARED: i32 = -10;
-/// Time slice of such threads, in ns, if several share a processor. It is longer than that of the packet loop
-/// ([`super::TURN_NS`]), so that the packet loop runs first whenever it wakes up.
+/// Time slice of such threads, in ns, if several share a processor. It is longer than the time slice of the packet
+/// loop ([`super::TURN_NS`]), so that the packet loop runs first whenever it wakes up.
 const TURN_NS: u64 = 300_000;
 
 /// A program that is ready to run.

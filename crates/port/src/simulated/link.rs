@@ -101,7 +101,7 @@ impl Link {
         self.out.push_back(burst);
     }
 
-    /// Recycles bursts that have left. Not at once, because the last frame may still be in use.
+    /// Recycles bursts that have left: later, because the last frame may still be in use.
     fn retire(&mut self) {
         while let Some(burst) = self.out.pop_front_if(|b| b.next == b.at.len()) {
             self.out_spare.push(burst);

@@ -141,7 +141,7 @@ pub fn other_frames(bench: &Bench) -> Checked {
     check(came == wanted, || format!("{} of {} frames came", came.len(), wanted.len()))
 }
 
-/// Frames that one queue has lost are counted there.
+/// A queue counts the frames that it has lost.
 pub fn overflow(bench: &Bench) -> Checked {
     const COUNT: u64 = 200_000;
     let Some([mut near, mut far]) = both_ends(bench)? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! TCP segments that leave together equal those of the slots.
+//! TCP segments that leave together equal the segments in the slots.
 
 use super::{Bench, Checked, check, count_all, ethtool, frame, take_all};
 use drophammer_wire::checksum;
@@ -85,8 +85,8 @@ fn exchange(bench: &Bench) -> Checked {
             }
         }
     }
-    // Frames that the link drops are refused together with the rest of their run, of which the last one passes; later
-    // all arrive.
+    // The port refuses frames that the link drops together with the rest of their run, although the last one passes; later all
+    // arrive.
     let mut send = |mtu: u32| {
         bench.ip(&[&format!("link set t1 mtu {mtu}")])?;
         let port = ports[0].as_mut();

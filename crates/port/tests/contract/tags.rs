@@ -14,7 +14,7 @@ const PRIORITY: [u8; 4] = [0x81, 0x00, 0xe0, 0x00];
 /// The full-size frame without tag.
 const FULL: usize = 1_514;
 
-/// `frame` with `tags` behind its addresses.
+/// `frame` with `tags` after its addresses.
 fn tagged(frame: &[u8], tags: &[[u8; 4]]) -> Vec<u8> {
     [&frame[..12], &tags.concat(), &frame[12..]].concat()
 }
@@ -84,7 +84,7 @@ pub fn tags(bench: &Bench) -> Checked {
         return Ok(());
     }
     longest(bench)?;
-    let made = further(bench);
+    let made = redirected(bench);
     let removed = bench.ip(&["link delete t2"]);
     made.and(removed)
 }
@@ -112,7 +112,7 @@ fn longest(bench: &Bench) -> Checked {
     bench.ip(&["link set t0 mtu 1500", "link set t1 mtu 1500"])
 }
 
-fn further(bench: &Bench) -> Checked {
+fn redirected(bench: &Bench) -> Checked {
     bench.ip(&[
         "link add t2 type veth peer name t3",
         "link set t2 arp off multicast off addrgenmode none up",

@@ -9,19 +9,7 @@
 use super::afi::AfiSafi;
 use crate::Malformed;
 
-numbers! {
-    /// Codes.
-    pub mod code: u8 {
-        MULTIPROTOCOL = 1, "Multiprotocol extensions (RFC 4760).";
-        ROUTE_REFRESH = 2, "Route refresh (RFC 2918).";
-        EXTENDED_NEXT_HOP = 5, "Extended next hop encoding (RFC 8950).";
-        EXTENDED_MESSAGE = 6, "Extended messages (RFC 8654).";
-        GRACEFUL_RESTART = 64, "Graceful restart (RFC 4724).";
-        FOUR_OCTET_AS = 65, "AS numbers of 4 octets (RFC 6793).";
-        ADD_PATH = 69, "Several paths per prefix (RFC 7911).";
-        ENHANCED_ROUTE_REFRESH = 70, "Enhanced route refresh (RFC 7313).";
-    }
-}
+pub use crate::numbers::bgp_capability as code;
 
 /// Use of path identifiers that a speaker announces for a family (RFC 7911).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,16 +21,7 @@ pub const MAX_LEN_EXTENDED: usize = 65535;
 /// Length of the marker in bytes.
 const MARKER_LEN: usize = 16;
 
-numbers! {
-    /// Types of messages.
-    pub mod kind: u8 {
-        OPEN = 1, "Opens a session.";
-        UPDATE = 2, "Announces and withdraws routes.";
-        NOTIFICATION = 3, "Ends a session.";
-        KEEPALIVE = 4, "Keeps the session alive, and confirms an OPEN.";
-        ROUTE_REFRESH = 5, "Requests all routes again (RFC 2918).";
-    }
-}
+pub use crate::numbers::bgp_message as kind;
 
 /// A whole message: its type and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

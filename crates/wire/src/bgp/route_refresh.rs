@@ -13,14 +13,7 @@ use super::notification::{Notification, REFRESH_INVALID_LENGTH, code};
 /// Length of the message in bytes.
 pub const LEN: usize = HEADER_LEN + 4;
 
-numbers! {
-    /// Subtypes.
-    pub mod subtype: u8 {
-        REQUEST = 0, "Request for all routes of the family.";
-        BEGIN = 1, "Beginning of the routes.";
-        END = 2, "End of the routes.";
-    }
-}
+pub use crate::numbers::bgp_refresh as subtype;
 
 /// A ROUTE-REFRESH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

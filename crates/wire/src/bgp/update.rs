@@ -21,7 +21,6 @@
 
 pub mod as_path;
 pub mod attributes;
-mod judge;
 pub mod nlri;
 pub mod packer;
 pub mod walker;

@@ -1,8 +1,7 @@
 //! The checksums of a frame: their places, and the bytes that they cover.
 
 use super::extensions::final_destination_at;
-use super::layers::{Layer, Layers, Stop};
-use super::locate::locate;
+use super::locate::{Layer, Layers, Stop, locate};
 use super::number::*;
 use crate::{checksum, udp};
 use drophammer_model::traffic::{FieldName, HeaderKind};

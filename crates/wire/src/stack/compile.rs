@@ -3,7 +3,7 @@
 use super::checksums::Checksum;
 use super::error::{Cause, StackError};
 use super::extensions;
-use super::layers::{Layer, Layers, MAX_LAYERS, Stop, is_ip};
+use super::locate::{Layer, Layers, MAX_LAYERS, Stop, is_ip};
 use super::number::*;
 use super::place::Place;
 use crate::{ethernet, ipv4, ipv6, signature, udp};
@@ -104,7 +104,7 @@ fn follows(below: HeaderKind, kind: HeaderKind) -> bool {
 
 fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
     for (field, values) in header.fields() {
-        values.map_or(Ok(()), |v| v.check()).map_err(|error| Cause::Field { field, error })?;
+        values.map_or(Ok(()), |v| v.check()).map_err(|error| Cause::Field(field, error))?;
     }
     let options = match header {
         Header::Ipv4(ipv4) => ipv4.options.0.len(),

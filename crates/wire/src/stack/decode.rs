@@ -1,11 +1,10 @@
 //! Decodes bytes to a stack of headers with their values, for display.
 
 use super::compile::{Payload, compile};
-use super::layers::{Layer, Layers};
-use super::locate::locate;
+use super::extensions;
+use super::locate::{Layer, Layers, is_ip, locate};
 use super::number::{ECHO, ECHO6, GRE_CHECKSUM};
 use super::place::entries;
-use super::{extensions, layers};
 use crate::{ethernet, ipv4};
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{
@@ -18,7 +17,7 @@ pub struct Decoded {
     /// Its headers, followed by the payload as raw bytes. A type, length or checksum is `None` if it has the value that
     /// [`compile`] would write.
     pub headers: Vec<Header>,
-    /// Its size: that of the outermost IP packet if only padding follows it, otherwise that of the frame.
+    /// The size of the outermost IP packet if only padding follows it, otherwise the size of the frame.
     pub size: FrameSize,
 }
 
@@ -40,7 +39,7 @@ pub fn decode(frame: &[u8]) -> Decoded {
 /// The description with the outermost `keep` headers, if it rebuilds the same frame.
 fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     let last = layers.get(keep - 1)?;
-    let packet_end = layers[..keep].iter().find(|l| layers::is_ip(l.kind)).map(|ip| (ip.offset(), ip.end()));
+    let packet_end = layers[..keep].iter().find(|l| is_ip(l.kind)).map(|ip| (ip.offset(), ip.end()));
     let (size, end) = match packet_end {
         Some((at, end))
             if frame.len() == end.max(ethernet::MIN_WITHOUT_FCS) && frame[end..].iter().all(|b| *b == 0) =>

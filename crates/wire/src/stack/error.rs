@@ -1,6 +1,6 @@
 //! Errors of stacks of headers.
 
-use super::layers::MAX_LAYERS;
+use super::locate::MAX_LAYERS;
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{FieldError, FieldName, HeaderKind};
 use std::fmt;
@@ -36,12 +36,7 @@ pub enum Cause {
     /// This address is neither given nor derived.
     NoAddress(FieldName),
     /// A field has invalid values.
-    Field {
-        /// The field.
-        field: FieldName,
-        /// The cause.
-        error: FieldError,
-    },
+    Field(FieldName, FieldError),
     /// Options do not fit.
     OptionsTooLong {
         /// Length in bytes.
@@ -98,7 +93,7 @@ impl fmt::Display for StackError {
                 write!(f, "no header follows that determines its `{field}`; write `{field}`, or add a header")
             }
             Cause::NoAddress(field) => write!(f, "it has no `{field}` address; write `{field}`"),
-            Cause::Field { field, error } => write!(f, "`{field}`: {error}"),
+            Cause::Field(field, error) => write!(f, "`{field}`: {error}"),
             Cause::OptionsTooLong { length, most } => {
                 write!(f, "its options have {length} bytes; write at most {most}")
             }

@@ -1,7 +1,7 @@
 //! The extension headers of IPv6 (RFC 8200 section 4).
 
 use super::error::Cause;
-use super::layers::Stop;
+use super::locate::Stop;
 use super::number::*;
 use crate::ipv6;
 use drophammer_model::traffic::{Bits, Extension, Octets};
@@ -44,8 +44,8 @@ pub(super) fn skip(packet: &[u8]) -> (usize, Result<u8, Stop>) {
     (at, Err(Stop::Depth))
 }
 
-/// Iterates over the extension headers in `headers`, which are the fixed header and all of them: `(type, offset,
-/// length)` each.
+/// Iterates over the extension headers in `headers`, which begin with the fixed header: `(type, offset, length)`
+/// each.
 pub(super) fn each(headers: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     let mut at = ipv6::LEN;
     let mut number = headers.get(6).copied().unwrap_or_default();

@@ -12,7 +12,6 @@ mod compile;
 mod decode;
 mod error;
 mod extensions;
-mod layers;
 mod locate;
 mod place;
 
@@ -20,8 +19,7 @@ pub use checksums::{Checksum, ChecksumKind, Span, is_intact};
 pub use compile::{Compiled, Payload, compile, fit};
 pub use decode::{Decoded, decode};
 pub use error::{Cause, StackError};
-pub use layers::{Layer, Layers, MAX_LAYERS, Stop};
-pub use locate::locate;
+pub use locate::{Layer, Layers, MAX_LAYERS, Stop, locate};
 pub use place::Place;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Places of the fields of a header.
 
 use super::extensions;
-use super::layers::Layers;
+use super::locate::Layers;
 use super::number::{GRE_CHECKSUM, GRE_KEY, GRE_SEQUENCE};
 use drophammer_model::traffic::{FieldName, HeaderKind};
 

@@ -13,38 +13,9 @@
 use super::as_path::{self, append_each};
 use std::net::Ipv4Addr;
 
-numbers! {
-    /// Flags of an attribute.
-    pub mod flag: u8 {
-        OPTIONAL = 0x80, "Well-known attributes do not have this flag; all speakers must support them.";
-        TRANSITIVE = 0x40, "Passed on by speakers that do not support the attribute; always set in well-known ones.";
-        PARTIAL = 0x20, "A speaker that does not support the attribute has passed it on.";
-        EXTENDED_LENGTH = 0x10, "Its length has two bytes.";
-    }
-}
+pub use crate::numbers::bgp_attribute_flag as flag;
 
-numbers! {
-    /// Types of attributes.
-    pub mod kind: u8 {
-        ORIGIN = 1, "Origin of the route.";
-        AS_PATH = 2, "ASes that the route has passed.";
-        NEXT_HOP = 3, "Next hop of IPv4 unicast.";
-        MULTI_EXIT_DISC = 4, "MED: preference among several links to an AS.";
-        LOCAL_PREF = 5, "Preference within the AS.";
-        ATOMIC_AGGREGATE = 6, "The path was aggregated, and lacks some of its ASes.";
-        AGGREGATOR = 7, "AS and identifier of the speaker that aggregated the route.";
-        COMMUNITIES = 8, "Communities (RFC 1997).";
-        ORIGINATOR_ID = 9, "Router that originated the route in the AS (RFC 4456).";
-        CLUSTER_LIST = 10, "Clusters of the route reflectors that the route has passed (RFC 4456).";
-        MP_REACH_NLRI = 14, "Announced routes of other families (RFC 4760).";
-        MP_UNREACH_NLRI = 15, "Withdrawn routes of other families (RFC 4760).";
-        EXTENDED_COMMUNITIES = 16, "Extended communities (RFC 4360).";
-        AS4_PATH = 17, "AS_PATH with 4 octets per AS, carried through speakers with 2 (RFC 6793).";
-        AS4_AGGREGATOR = 18, "AGGREGATOR with 4 octets per AS (RFC 6793).";
-        IPV6_EXTENDED_COMMUNITIES = 25, "IPv6 address specific extended communities (RFC 5701).";
-        LARGE_COMMUNITIES = 32, "Large communities (RFC 8092).";
-    }
-}
+pub use crate::numbers::bgp_attribute as kind;
 
 /// Replaces an AS of 4 octets where only 2 are available (RFC 6793).
 pub const AS_TRANS: u16 = 23456;

@@ -181,7 +181,7 @@ pub struct Routes<'a> {
     rest: &'a [u8],
 }
 
-/// A route that cannot be parsed: it exceeds the end, or its length exceeds that of an address (RFC 7606 section 5.3).
+/// A route that cannot be parsed: it exceeds the end, or is longer than an address (RFC 7606 section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 

@@ -5,10 +5,10 @@
 
 use super::super::notification::{code, update as sub};
 use super::super::{AfiSafi, Notification, afi};
-use super::as_path::AsPath;
+use super::PathIds;
+use super::as_path::{AsPath, PathError};
 use super::attributes::{Raw, flag, kind, next};
 use super::nlri::{Nlri, Routes};
-use super::{PathIds, judge};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Negotiated properties of the session that affect the parsing of an UPDATE.
@@ -247,10 +247,8 @@ impl<'a> Update<'a> {
                 update.mark(Treatment::AttributeDiscard, attribute.kind, "occurs twice");
                 update.discarded += 1;
             } else {
-                match judge::take(&mut update.attributes, &attribute, context) {
-                    Err(judge::Error::Withdraw(reason))
-                        if attribute.kind == kind::NEXT_HOP && update.announced.is_empty() =>
-                    {
+                match take(&mut update.attributes, &attribute, context) {
+                    Err(Error::Withdraw(reason)) if attribute.kind == kind::NEXT_HOP && update.announced.is_empty() => {
                         set_aside = Some(reason);
                     }
                     taken => update.treat(&attribute, taken)?,
@@ -295,16 +293,16 @@ impl<'a> Update<'a> {
 
     /// Treats the message as an attribute at its first occurrence requires.
     #[inline]
-    fn treat(&mut self, attribute: &Raw<'a>, taken: Result<(), judge::Error>) -> Result<(), Notification> {
+    fn treat(&mut self, attribute: &Raw<'a>, taken: Result<(), Error>) -> Result<(), Notification> {
         match taken {
             Ok(()) => Ok(()),
-            Err(judge::Error::Unrecognized) => Err(reset(sub::UNRECOGNIZED_WELL_KNOWN, attribute.whole)),
-            Err(judge::Error::Discard(reason)) => {
+            Err(Error::Unrecognized) => Err(reset(sub::UNRECOGNIZED_WELL_KNOWN, attribute.whole)),
+            Err(Error::Discard(reason)) => {
                 self.discarded += 1;
                 self.mark(Treatment::AttributeDiscard, attribute.kind, reason);
                 Ok(())
             }
-            Err(judge::Error::Withdraw(reason)) => {
+            Err(Error::Withdraw(reason)) => {
                 self.mark(Treatment::TreatAsWithdraw, attribute.kind, reason);
                 Ok(())
             }
@@ -394,6 +392,133 @@ fn next_hop_fits(family: AfiSafi, length: usize) -> bool {
         (true, afi::AFI_IPV4, true) => length == 12,
         (true, _, false) => [16, 32].contains(&length),
         (true, _, true) => [24, 48].contains(&length),
+    }
+}
+
+// Checks of each attribute (RFC 7606 sections 3 and 7; RFC 6793 section 6; RFC 8092).
+
+/// Treatment of an invalid attribute.
+enum Error {
+    /// The session ends: an unknown attribute claims to be well-known.
+    Unrecognized,
+    /// The attribute counts as absent.
+    Discard(&'static str),
+    /// All routes of the message count as withdrawn.
+    Withdraw(&'static str),
+}
+
+const LENGTH: &str = "wrong length";
+
+/// Required flags of an attribute of this type; `None` for an unknown type.
+const fn flags_of(kind: u8) -> Option<u8> {
+    Some(match kind {
+        kind::ORIGIN | kind::AS_PATH | kind::NEXT_HOP | kind::LOCAL_PREF | kind::ATOMIC_AGGREGATE => flag::TRANSITIVE,
+        kind::MULTI_EXIT_DISC
+        | kind::ORIGINATOR_ID
+        | kind::CLUSTER_LIST
+        | kind::MP_REACH_NLRI
+        | kind::MP_UNREACH_NLRI => flag::OPTIONAL,
+        kind::AGGREGATOR
+        | kind::COMMUNITIES
+        | kind::EXTENDED_COMMUNITIES
+        | kind::AS4_PATH
+        | kind::AS4_AGGREGATOR
+        | kind::IPV6_EXTENDED_COMMUNITIES
+        | kind::LARGE_COMMUNITIES => flag::OPTIONAL | flag::TRANSITIVE,
+        _ => return None,
+    })
+}
+
+fn number(value: &[u8]) -> Result<u32, Error> {
+    value.try_into().map(u32::from_be_bytes).map_err(|_| Error::Withdraw(LENGTH))
+}
+
+/// Checks that a value is a list of members of `size` bytes, at least one.
+fn list(value: &[u8], size: usize) -> Result<&[u8], Error> {
+    if value.is_empty() || !value.len().is_multiple_of(size) { Err(Error::Withdraw(LENGTH)) } else { Ok(value) }
+}
+
+/// Stores one attribute in `received`.
+#[inline]
+fn take<'a>(received: &mut Received<'a>, attribute: &Raw<'a>, context: &Context) -> Result<(), Error> {
+    let (kind, value) = (attribute.kind, attribute.value);
+    let Some(flags) = flags_of(kind) else {
+        if attribute.flags & flag::OPTIONAL == 0 {
+            return Err(Error::Unrecognized);
+        }
+        received.unknown += 1;
+        return Ok(());
+    };
+    if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flags {
+        return Err(Error::Withdraw("wrong flags"));
+    }
+    match kind {
+        kind::ORIGIN => match value {
+            [origin @ 0..=2] => received.origin = Some(*origin),
+            [_] => return Err(Error::Withdraw("undefined value")),
+            _ => return Err(Error::Withdraw(LENGTH)),
+        },
+        kind::AS_PATH => {
+            let path = AsPath::new(value, context.four_octet_as);
+            path.check().map_err(|e| Error::Withdraw(path_reason(e)))?;
+            received.as_path = Some(path);
+        }
+        kind::NEXT_HOP => {
+            let address = Ipv4Addr::from(number(value)?);
+            // RFC 4271 section 6.3: a valid host address.
+            if address.is_unspecified() || address.is_loopback() || address.octets()[0] >= 224 {
+                return Err(Error::Withdraw("no host address"));
+            }
+            received.next_hop = Some(address);
+        }
+        kind::MULTI_EXIT_DISC => received.med = Some(number(value)?),
+        kind::LOCAL_PREF | kind::ORIGINATOR_ID | kind::CLUSTER_LIST if !context.ibgp => {
+            return Err(Error::Discard("from an external peer"));
+        }
+        kind::LOCAL_PREF => received.local_pref = Some(number(value)?),
+        kind::ORIGINATOR_ID => received.originator_id = Some(number(value)?.into()),
+        kind::CLUSTER_LIST => received.cluster_list = list(value, 4)?,
+        kind::ATOMIC_AGGREGATE if value.is_empty() => received.atomic_aggregate = true,
+        kind::ATOMIC_AGGREGATE => return Err(Error::Discard(LENGTH)),
+        kind::AGGREGATOR => {
+            let octets = if context.four_octet_as { 4 } else { 2 };
+            received.aggregator = Some(aggregator(value, octets)?);
+        }
+        kind::COMMUNITIES => received.communities = list(value, 4)?,
+        kind::EXTENDED_COMMUNITIES => received.extended_communities = list(value, 8)?,
+        kind::IPV6_EXTENDED_COMMUNITIES => _ = list(value, 20)?,
+        kind::LARGE_COMMUNITIES => received.large_communities = list(value, 12)?,
+        kind::AS4_PATH | kind::AS4_AGGREGATOR if context.four_octet_as => {
+            return Err(Error::Discard("from a speaker of 4 octets"));
+        }
+        kind::AS4_PATH => {
+            let path = AsPath::new(value, true);
+            path.check().map_err(|e| Error::Discard(path_reason(e)))?;
+            if value.is_empty() {
+                return Err(Error::Discard(LENGTH));
+            }
+            received.as4_path = Some(path);
+        }
+        kind::AS4_AGGREGATOR => _ = aggregator(value, 4)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn path_reason(error: PathError) -> &'static str {
+    match error {
+        PathError::Syntax => "segments do not add up",
+        PathError::Confederation => "segments of a confederation",
+        PathError::Zero => "AS 0",
+    }
+}
+
+/// AS and identifier of an aggregator.
+fn aggregator(value: &[u8], octets: usize) -> Result<&[u8], Error> {
+    match value.len() == octets + 4 {
+        false => Err(Error::Discard(LENGTH)),
+        true if value[..octets].iter().all(|byte| *byte == 0) => Err(Error::Discard("AS 0")),
+        true => Ok(value),
     }
 }
 

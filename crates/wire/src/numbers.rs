@@ -1,0 +1,124 @@
+//! Numbers of IANA's registries, as tables of name, number and meaning. The module of each protocol re-exports its own.
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* pub mod $module:ident: $kind:ty { $($name:ident = $number:literal, $meaning:literal;)* })*) => {
+        $($(#[$doc])* pub mod $module { $(#[doc = $meaning] pub const $name: $kind = $number;)* })*
+    };
+}
+
+numbers! {
+    /// EtherType values.
+    pub mod ethertype: u16 {
+        IPV4 = 0x0800, "IPv4.";
+        ARP = 0x0806, "ARP.";
+        VLAN = 0x8100, "802.1Q VLAN tag.";
+        IPV6 = 0x86dd, "IPv6.";
+        SERVICE_VLAN = 0x88a8, "802.1ad service tag.";
+        OLD_SERVICE_VLAN = 0x9100, "TPID of a second tag before 802.1ad.";
+        MPLS = 0x8847, "MPLS unicast.";
+        MPLS_UPSTREAM = 0x8848, "MPLS with an upstream-assigned label (RFC 5332).";
+        BRIDGING = 0x6558, "Transparent Ethernet bridging: an Ethernet frame in GRE.";
+        LLDP = 0x88cc, "LLDP.";
+    }
+
+    /// Protocol numbers (shared with IPv6 next header).
+    pub mod protocol: u8 {
+        HOP_BY_HOP = 0, "Hop-by-hop options of IPv6.";
+        ICMP = 1, "ICMP.";
+        IPV4_IN_IP = 4, "IPv4 in IP.";
+        TCP = 6, "TCP.";
+        UDP = 17, "UDP.";
+        IPV6_IN_IP = 41, "IPv6 in IP.";
+        ROUTING = 43, "Routing header of IPv6.";
+        FRAGMENT = 44, "Fragment header of IPv6.";
+        GRE = 47, "GRE.";
+        ICMPV6 = 58, "ICMPv6.";
+        DESTINATION_OPTIONS = 60, "Destination options of IPv6.";
+        OSPF = 89, "OSPF.";
+    }
+
+    /// Codes of "destination unreachable" (type 3) of ICMP.
+    pub mod icmpv4_unreachable: u8 {
+        NET = 0, "No route to the network.";
+        HOST = 1, "The host is unreachable.";
+        PORT = 3, "No listener at the port.";
+        FRAGMENTATION_NEEDED = 4, "The packet exceeds the MTU of the next link, and must not be fragmented.";
+    }
+
+    /// Types of ICMPv6 messages (RFC 4443, RFC 4861).
+    pub mod icmpv6_kind: u8 {
+        DESTINATION_UNREACHABLE = 1, "Destination unreachable.";
+        PACKET_TOO_BIG = 2, "Packet too big.";
+        TIME_EXCEEDED = 3, "Time exceeded.";
+        ECHO_REQUEST = 128, "Echo request.";
+        ECHO_REPLY = 129, "Echo reply.";
+        ROUTER_SOLICITATION = 133, "Router solicitation.";
+        ROUTER_ADVERTISEMENT = 134, "Router advertisement.";
+        NEIGHBOR_SOLICITATION = 135, "Neighbor solicitation.";
+        NEIGHBOR_ADVERTISEMENT = 136, "Neighbor advertisement.";
+    }
+
+    /// Codes of "destination unreachable" of ICMPv6.
+    pub mod icmpv6_unreachable: u8 {
+        NO_ROUTE = 0, "No route.";
+        ADDRESS = 3, "The address is unreachable.";
+        PORT = 4, "No listener at the port.";
+    }
+
+    /// Types of BGP messages.
+    pub mod bgp_message: u8 {
+        OPEN = 1, "Opens a session.";
+        UPDATE = 2, "Announces and withdraws routes.";
+        NOTIFICATION = 3, "Ends a session.";
+        KEEPALIVE = 4, "Keeps the session alive, and confirms an OPEN.";
+        ROUTE_REFRESH = 5, "Requests all routes again (RFC 2918).";
+    }
+
+    /// Codes of BGP capabilities.
+    pub mod bgp_capability: u8 {
+        MULTIPROTOCOL = 1, "Multiprotocol extensions (RFC 4760).";
+        ROUTE_REFRESH = 2, "Route refresh (RFC 2918).";
+        EXTENDED_NEXT_HOP = 5, "Extended next hop encoding (RFC 8950).";
+        EXTENDED_MESSAGE = 6, "Extended messages (RFC 8654).";
+        GRACEFUL_RESTART = 64, "Graceful restart (RFC 4724).";
+        FOUR_OCTET_AS = 65, "AS numbers of 4 octets (RFC 6793).";
+        ADD_PATH = 69, "Several paths per prefix (RFC 7911).";
+        ENHANCED_ROUTE_REFRESH = 70, "Enhanced route refresh (RFC 7313).";
+    }
+
+    /// Subtypes of ROUTE-REFRESH (RFC 7313).
+    pub mod bgp_refresh: u8 {
+        REQUEST = 0, "Request for all routes of the family.";
+        BEGIN = 1, "Beginning of the routes.";
+        END = 2, "End of the routes.";
+    }
+
+    /// Flags of a BGP attribute.
+    pub mod bgp_attribute_flag: u8 {
+        OPTIONAL = 0x80, "Well-known attributes do not have this flag; all speakers must support them.";
+        TRANSITIVE = 0x40, "Passed on by speakers that do not support the attribute; always set in well-known ones.";
+        PARTIAL = 0x20, "A speaker that does not support the attribute has passed it on.";
+        EXTENDED_LENGTH = 0x10, "Its length has two bytes.";
+    }
+
+    /// Types of BGP attributes.
+    pub mod bgp_attribute: u8 {
+        ORIGIN = 1, "Origin of the route.";
+        AS_PATH = 2, "ASes that the route has passed.";
+        NEXT_HOP = 3, "Next hop of IPv4 unicast.";
+        MULTI_EXIT_DISC = 4, "MED: preference among several links to an AS.";
+        LOCAL_PREF = 5, "Preference within the AS.";
+        ATOMIC_AGGREGATE = 6, "The path was aggregated, and lacks some of its ASes.";
+        AGGREGATOR = 7, "AS and identifier of the speaker that aggregated the route.";
+        COMMUNITIES = 8, "Communities (RFC 1997).";
+        ORIGINATOR_ID = 9, "Router that originated the route in the AS (RFC 4456).";
+        CLUSTER_LIST = 10, "Clusters of the route reflectors that the route has passed (RFC 4456).";
+        MP_REACH_NLRI = 14, "Announced routes of other families (RFC 4760).";
+        MP_UNREACH_NLRI = 15, "Withdrawn routes of other families (RFC 4760).";
+        EXTENDED_COMMUNITIES = 16, "Extended communities (RFC 4360).";
+        AS4_PATH = 17, "AS_PATH with 4 octets per AS, carried through speakers with 2 (RFC 6793).";
+        AS4_AGGREGATOR = 18, "AGGREGATOR with 4 octets per AS (RFC 6793).";
+        IPV6_EXTENDED_COMMUNITIES = 25, "IPv6 address specific extended communities (RFC 5701).";
+        LARGE_COMMUNITIES = 32, "Large communities (RFC 8092).";
+    }
+}

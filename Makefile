@@ -38,7 +38,7 @@ bench: ## measure the packet path of the tester
 	@scripts/setup bench
 	cargo bench --workspace --locked --bench '*'
 
-bench-ports: ## measure the ports beside bare system calls and trafgen; writes target/bench-ports.json too
+bench-ports: ## compare the ports with bare system calls and trafgen; writes target/bench-ports.json too
 	@scripts/setup bench
 	@mkdir -p target
 	cargo bench --locked -p drophammer-port --bench ports -- --json $(CURDIR)/target/bench-ports.json $(ARGS)

@@ -263,8 +263,8 @@ impl AfPacket {
         })
     }
 
-    /// Drops frames received between opening and binding of the socket, which come from every interface, and those received before
-    /// it shared them with the other queues.
+    /// Drops frames that the socket received before it was bound, when it listened on every interface, and before it shared frames
+    /// with the other queues.
     fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
@@ -374,13 +374,7 @@ pub(crate) fn driver(interface: &str) -> String {
 }
 
 impl Port for AfPacket {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();
@@ -434,8 +428,8 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
-        // Every trial begins with this call. A clock step before the trial does not make it invalid, so none of its times
-        // may depend on an older sample.
+        // Every trial begins with this call. A clock step before the trial does not make the trial invalid, so its times
+        // must not depend on an older sample.
         self.receiver.sample_offset();
         let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
         // Reading resets the kernel's counters, so they are added up here.

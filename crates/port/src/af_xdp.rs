@@ -323,13 +323,7 @@ impl Bound {
 }
 
 impl Port for AfXdp {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         self.slots.expect_own(self.send_frames.start(), &self.info.interface);

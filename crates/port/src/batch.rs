@@ -1,6 +1,6 @@
 //! Slots for a burst of frames to send, and the view of received frames.
 //!
-//! Neither knows any backend. A backend chooses where its frames are: in a memory of its own ([`Batch::new`]), in a memory
+//! Neither knows any backend. A backend chooses where its frames are: in its own memory ([`Batch::new`]), in a memory
 //! that it shares with a device ([`Batch::within`]), or each in an owned [`Frame`] ([`Batch::of_frames`]).
 
 use drophammer_model::quantity::Instant;
@@ -113,7 +113,7 @@ fn padded<T: Clone>(len: usize, value: T) -> Vec<T> {
 }
 
 impl Batch {
-    /// `slots` slots of `slot_size` bytes in a memory of its own.
+    /// `slots` slots of `slot_size` bytes in its own memory.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
         let memory = NonNull::from(Box::leak(vec![0; slots * slot_size].into_boxed_slice()));
         Batch::within(Row { memory, size: slot_size }, slots)
@@ -253,7 +253,7 @@ impl Batch {
         }
     }
 
-    /// Forgets the content of the slots, before a new trial numbers its frames anew.
+    /// Forgets the content of the slots, before a new trial numbers its frames from the start.
     pub fn forget(&mut self) {
         self.tags.fill(u32::MAX);
         self.generation += 1;
@@ -325,7 +325,7 @@ pub struct Received<'a> {
 enum Frames<'a> {
     /// In slots of this many bytes that follow each other.
     Row(&'a [u8], usize),
-    /// Each by itself.
+    /// Each in its own memory.
     Owned(&'a [Frame]),
     /// Anywhere.
     Scattered(&'a [NonNull<[u8]>]),

@@ -201,7 +201,7 @@ where
     N: Fn() -> Instant,
     F: Fn(&[u8]) -> bool,
 {
-    /// Captures the frames that pass `port` into the file `path`, which is created anew. `now` returns the time at which a burst is sent;
+    /// Captures the frames that pass `port` into the file `path`, which it creates or truncates. `now` returns the time at which a burst is sent;
     /// `origin_ns` is the wall clock at instant 0 in ns since 1970. Frames for which `is_test` returns true are left out; it is called once
     /// per frame.
     ///

@@ -46,7 +46,7 @@ fn queues(class: &Path, interface: &str) -> u32 {
 }
 
 /// True if frames of several receive queues of a card come together at a port of `interface` that reads at most `read`
-/// queues. Each queue may have a processor of its own, so one frame may overtake another one before the port gets them.
+/// queues. Each queue may have its own processor, so one frame may overtake another one before the port gets them.
 pub(crate) fn merges_queues(interface: &str, read: u32) -> bool {
     merges(Path::new(CLASS), interface, read, driver)
 }

@@ -50,7 +50,7 @@ pub struct Stream {
     pub signature_at: usize,
     /// The flows.
     pub flows: Vec<StreamFlow>,
-    /// The order of flows, by index, repeated for ever.
+    /// The order of flows, by index, repeated endlessly.
     pub round: Vec<u32>,
     /// Key of the trial's signatures.
     pub key: u64,

@@ -37,6 +37,19 @@
 //! `lab` reads the system clock only to wait for processes; `testbed` and `cli` only to estimate the remaining time and
 //! to name files.
 
+/// [`Port::info`] and [`Port::slots`] of a port with fields of these names.
+macro_rules! info_and_slots {
+    () => {
+        fn info(&self) -> &PortInfo {
+            &self.info
+        }
+
+        fn slots(&mut self) -> &mut Batch {
+            &mut self.slots
+        }
+    };
+}
+
 pub mod af_packet;
 pub mod af_xdp;
 pub mod auto;

@@ -124,13 +124,7 @@ impl MemoryPort {
 }
 
 impl Port for MemoryPort {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let now = self.clock.now();
@@ -203,13 +197,7 @@ impl MemoryQueue {
 }
 
 impl Port for MemoryQueue {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut all = Sent::default();

@@ -40,8 +40,8 @@ pub trait Device {
         let _ = (now, port, up);
     }
 
-    /// Like [`Device::next_deadline`], but without frames at their output port that nobody answers: until then it makes
-    /// no difference whether the device is polled at each event or once.
+    /// Like [`Device::next_deadline`], but ignoring frames at their output port that nobody will answer: until then
+    /// it does not matter whether the device is polled at each event or once.
     fn next_notice(&self) -> Option<Instant> {
         self.next_deadline()
     }

@@ -83,13 +83,7 @@ impl Tap {
 }
 
 impl Port for Tap {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();

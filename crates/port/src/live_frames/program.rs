@@ -1,7 +1,7 @@
 //! The program that generates frames: it checks whether one is due, writes it, and redirects it to the interface.
 //!
 //! The kernel runs it over recycled pages: after the headers a page still has its initial contents, but in the headers
-//! those left by the device. So all headers are written anew in every frame.
+//! it has what the device left there. So every frame writes all headers.
 
 use super::layout::{Maps, addresses, flow, state};
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};

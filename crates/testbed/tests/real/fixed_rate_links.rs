@@ -109,7 +109,7 @@ pub fn cases() -> Vec<Case> {
             if links == "tap" && backend.spec.name == "live_frames" {
                 // Only on veth does it know the device's drops.
                 return match twice(lab, links, backend) {
-                    Err(why) if why.contains("take the backend af_xdp or af_packet") => Ok(()),
+                    Err(why) if why.contains("use the backend af_xdp or af_packet") => Ok(()),
                     other => Err(format!("not refused: {other:?}")),
                 };
             }

@@ -1,5 +1,5 @@
-//! Frames beside the measurement: single frames that a test sends on purpose, and all received frames that are not test
-//! frames.
+//! Frames outside the measurement: single frames that a test sends on purpose, and all received frames that are not
+//! test frames.
 
 use crate::size::FrameSize;
 use crate::traffic::Header;
@@ -8,23 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// A frame that a test sends beside the traffic of a trial, usually a malformed one.
+/// A frame that a test sends in addition to the traffic of a trial, usually a malformed one.
 ///
-/// Ethernet addresses that are not given are those of the port and of the DUT. The identification of the outermost IPv4
-/// header, or the flow label of the outermost IPv6 header, is the number of the frame: it matches an ICMP error with
-/// the frame that the error quotes. The payload repeats a mark that identifies the frame even if its headers have
-/// changed.
+/// Missing Ethernet addresses are those of port and DUT. The identification of the outermost IPv4 header, or the flow
+/// label of the outermost IPv6 header, is the number of the frame: it tells which frame an ICMP error quotes. The
+/// payload repeats a mark that identifies the frame even if its headers have changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtraFrame {
     /// Port that sends it.
     pub port: PortIndex,
     /// Departure, relative to the start of the trial.
     pub at: Duration,
-    /// Its headers. Given lengths and checksums are sent unchanged.
+    /// Its headers. Lengths and checksums are sent as given.
     pub headers: Vec<Header>,
     /// Its size.
     pub size: FrameSize,
-    /// Offsets of bytes in which one bit is inverted after all checksums are written.
+    /// Offsets of bytes with one inverted bit, inverted after all checksums are written.
     pub inverted: Vec<usize>,
     /// True if the frame ends with its packet, without the padding to 64 bytes.
     pub unpadded: bool,
@@ -42,7 +41,7 @@ pub struct IcmpError {
 }
 
 impl IcmpError {
-    /// What it says, in words, with its code: `host unreachable`, `fragmentation needed` (RFC 792, RFC 1812 section 5.2.7, RFC 4443).
+    /// The error in words, with type and code: `host unreachable (3/1)` (RFC 792, RFC 1812 section 5.2.7, RFC 4443).
     pub fn words(&self) -> String {
         let words = match (self.family, self.kind, self.code) {
             (Family::Ipv4, 3, 0) => "network unreachable",
@@ -76,13 +75,13 @@ impl fmt::Display for IcmpError {
     }
 }
 
-/// A difference between the sent and the returned frame, apart from what a router must change: the addresses of the
-/// link, the padding, the TTL or hop limit, which each router lowers by one, and the header checksum.
+/// A difference between the sent and the returned frame, other than what a router must change: the addresses of the
+/// link, the padding, the header checksum, and the TTL or hop limit, which each router lowers by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alteration {
     /// TTL or hop limit is not lower by exactly one for each router on the way.
     Ttl,
-    /// The header checksum was sent wrong and arrived right.
+    /// The header checksum was sent wrong, and arrived right.
     ChecksumMended,
     /// Another field of the IP header.
     Header,
@@ -111,7 +110,7 @@ pub struct ExtraFate {
     pub sent: bool,
     /// Number of arrivals, at any port.
     pub arrived: u32,
-    /// Differences found in any of these arrivals.
+    /// Differences found in any arrival.
     pub altered: BTreeSet<Alteration>,
     /// ICMP errors that quote it.
     pub errors: BTreeMap<IcmpError, u32>,
@@ -131,7 +130,7 @@ pub struct ErrorCount {
     pub port: PortIndex,
     /// The error.
     pub error: IcmpError,
-    /// MTU of the link that the packet did not fit, in bytes, if the error tells it (RFC 1191 section 4, RFC 4443 section 3.2).
+    /// MTU of the link that was too small, in bytes, if the error says it (RFC 1191 section 4, RFC 4443 section 3.2).
     pub mtu: Option<u32>,
     /// Frames.
     pub frames: u64,
@@ -150,7 +149,7 @@ pub struct ProtocolCount {
     pub answers: u64,
     /// Bytes with FCS, at least 64 per frame.
     pub bytes: u64,
-    /// The most within one second; seconds are counted from the start.
+    /// The most frames in one second, with seconds counted from the start.
     pub most_per_second: u64,
 }
 
@@ -159,15 +158,14 @@ pub struct ProtocolCount {
 pub struct OtherTraffic {
     /// Length of that time.
     pub time: Duration,
-    /// Counts ordered by port, then by name of the protocol. Extra frames that came back are not among them.
+    /// Counts ordered by port, then by name of the protocol, without returned extra frames.
     pub protocols: Vec<ProtocolCount>,
     /// Results of the extra frames, in their order.
     pub extra: Vec<ExtraFate>,
     /// ICMP errors that quote no extra frame.
     pub unmatched_errors: u64,
-    /// The same errors by port and kind, at most 16 kinds at a port.
+    /// The same errors by port and kind, at most 16 kinds per port.
     pub errors: Vec<ErrorCount>,
-    /// Frames that the kernel received in that time, by its own counters of the interface at each port; `None` if they
-    /// are not known.
+    /// Frames received in that time by the kernel's own counters, for the interface at each port; `None` if unknown.
     pub received_by_kernel: Option<Vec<u64>>,
 }

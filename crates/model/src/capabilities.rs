@@ -8,7 +8,7 @@ pub const INSTALL_ROUTES: Param<bool> = Param::new(
     "install_routes",
     "true",
     "true",
-    "BGP routes go into the forwarding plane; `false` leaves them out, so that the control plane works alone",
+    "put BGP routes into the forwarding plane; with `false`, the control plane works alone",
 );
 
 /// A capability that a role or a test needs.
@@ -20,7 +20,7 @@ pub enum Need {
     Ipv6,
     /// BGP-4 (RFC 4271).
     Bgp,
-    /// Forwarding by BGP routes, not only by static ones.
+    /// Forwarding by BGP routes, not only by static routes.
     BgpForwarding,
     /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
     BgpProtection,
@@ -32,7 +32,7 @@ pub enum Need {
     Mpls,
     /// GRE tunnels (RFC 2784).
     Tunnels,
-    /// Policy routing: by incoming interface instead of by routes.
+    /// Policy routing: by incoming interface instead of routes.
     PolicyRouting,
     /// Packet filters that can be changed at run time.
     Filters,
@@ -86,14 +86,14 @@ impl fmt::Display for Need {
     }
 }
 
-/// Location of the tester's interfaces to a DUT.
+/// Where the tester's interfaces to a DUT are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The lab creates them, veth or tap, together with the DUT.
+    /// In the lab, which creates them (veth or tap) together with the DUT.
     Lab,
-    /// The user's own interfaces on the host.
+    /// On the host: the user's own interfaces.
     Host,
-    /// None: the DUT runs in virtual time.
+    /// Nowhere: the DUT runs in virtual time.
     Virtual,
 }
 
@@ -138,7 +138,7 @@ pub struct Capabilities {
     pub bgp_protection: bool,
     /// Who creates VLAN sub-interfaces.
     pub vlans: Vlans,
-    /// Most tags of a sub-interface; 0 without VLANs.
+    /// Most tags of a sub-interface; 0 if there are no VLANs.
     pub vlan_tags: usize,
     /// Static label entries.
     pub mpls: bool,
@@ -152,16 +152,16 @@ pub struct Capabilities {
     pub classes: bool,
     /// Several routers of this kind can form one DUT.
     pub systems: bool,
-    /// Location of the tester's interfaces, unless a parameter of the DUT overrides it.
+    /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// Counters that it provides.
     pub counters: &'static [Counters],
-    /// True if Drophammer simulates the device: its figures are no results.
+    /// True if Drophammer simulates the device; its figures are not results.
     pub simulated: bool,
 }
 
 impl Capabilities {
-    /// A router of the lab: both IP versions and static routes, nothing more.
+    /// A router of the lab: both IP versions, static routes, nothing else.
     pub const ROUTER: Capabilities = Capabilities {
         ipv4: true,
         ipv6: true,
@@ -181,7 +181,7 @@ impl Capabilities {
         simulated: false,
     };
 
-    /// True if it meets this need. For VLANs made by the kernel, the lab checks whether this machine supports them.
+    /// True if it meets this need. Whether this machine's kernel supports VLANs is up to the lab to check.
     pub const fn has(&self, need: Need) -> bool {
         match need {
             Need::Ipv4 => self.ipv4,
@@ -200,8 +200,8 @@ impl Capabilities {
         }
     }
 
-    /// The first of `needs` that prevents it from playing a role. A router without BGP plays the role without BGP
-    /// sessions, so it needs no protection for them.
+    /// The first of `needs` that it does not meet. A router without BGP plays a role without BGP sessions, so it does
+    /// not need protection for them.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         let lacks = |need: &Need| !self.has(*need) && (*need != Need::BgpProtection || self.bgp);
         needs.iter().copied().find(lacks)

@@ -1,14 +1,13 @@
-//! Classes of service as data: the packets of each class, and its share of an output port that is congested.
+//! Classes of service as data: the packets of each class, and its share of a congested output port.
 //!
 //! # Classes of service
 //!
-//! Classes go the same way: `model::classes`, `methods::Setting::Classes`, `Classes::set_classes`, `Record::Classes`,
-//! `TrialRecord::classed`. A way out (`WayOut`) is a port or a `CoreWay`; `System::classes_of` gives each router its
-//! own, at interfaces of its role, so that routers know ports only. `lab/src/traffic_classes.rs` puts them into HTB of
-//! `tc`, or into prio in guests with `scheduler: prio` (`lab/src/system/links.rs` restores the queue of a link behind
-//! them), `reference/src/class_line.rs` into the line of a port. The names of their counters are in `model::classes`,
-//! because a test reads them. The trials of such a test raise no doubt: a way out that is too narrow drops frames
-//! beside an idle processor.
+//! A test sets classes with `methods::Setting::Classes`, and a DUT applies them in `Classes::set_classes`. The bench
+//! records them (`Record::Classes`) and marks trials with classes (`TrialRecord::classed`); their loss raises no doubt,
+//! because a narrow output drops frames while the processor is idle. `System::classes_of` gives each router of a system
+//! its own, numbered by its interfaces. `lab/src/traffic_classes.rs` makes HTB classes of `tc` from them, or prio in
+//! guests with `scheduler: prio` (`lab/src/system/links.rs` restores the queue of a link afterwards),
+//! `reference/src/class_line.rs` the line of a port.
 
 use crate::quantity::Bandwidth;
 use crate::topology::CoreWay;
@@ -22,7 +21,7 @@ pub const MOST_WEIGHT: u32 = 10_000;
 /// Largest codepoint (RFC 2474: six bits).
 const MOST_DSCP: u8 = 63;
 
-/// A class of service of a test: its packets have one codepoint, and its weight is relative to those of the others.
+/// A class of service: its packets have one codepoint, and its weight is relative to the other classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceClass {
@@ -38,7 +37,7 @@ pub struct ServiceClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WayOut {
-    /// The port of this number; for a router of a system, its interface of this number.
+    /// The port with this number; for a router of a system, its interface with this number.
     Port(usize),
     /// The link from one router of a system to another.
     Core(CoreWay),
@@ -59,16 +58,16 @@ crate::choice! {
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Scheduling {
-        /// All of them, in turns: they share the rate by weight.
+        /// All in turn: they share the rate by weight.
         #[default]
         Weights = "weights",
-        /// Only the first of them in the order of [`by_priority`]: strict priority.
+        /// Only the first one in the order of [`by_priority`]: strict priority.
         Priority = "priority",
     }
 }
 
-/// The classes with these weights in the order of their priority, by index: the highest weight first. Among equal
-/// weights, the one listed first.
+/// Indices of classes with these weights in order of priority: the highest weight first, and of equal weights the one
+/// listed first.
 pub fn by_priority(weights: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by_key(|class| Reverse(weights[*class]));
@@ -79,37 +78,34 @@ fn is_by_weights(scheduling: &Scheduling) -> bool {
     *scheduling == Scheduling::Weights
 }
 
-/// The classes of one output port of a router. If several have waiting packets, its scheduling says which one is
-/// served. A packet that matches no class belongs to the last one.
+/// The classes of one output port of a router. A packet that matches no class belongs to the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressClasses {
     /// The output port. Records of earlier versions call it `port`.
     #[serde(alias = "port")]
     pub at: WayOut,
-    /// Its rate. Each frame takes its size with FCS plus 20 bytes, as on an Ethernet line.
+    /// Its rate. A frame takes its size with FCS plus 20 bytes, as on an Ethernet line.
     pub rate: Bandwidth,
     /// Queue length of each class, in frames.
     pub queue: u32,
-    /// Which class is served. Earlier versions only know weights and do not record it.
+    /// Which class is served. Earlier versions know only weights and do not record it.
     #[serde(default, skip_serializing_if = "is_by_weights")]
     pub scheduling: Scheduling,
     /// The classes.
     pub classes: Vec<ServiceClass>,
 }
 
-/// Why these classes cannot be combined; `None` if they can.
+/// Why these classes do not go together; `None` if they do.
 pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
-        return Some(format!("there are 2 to {MOST_CLASSES} classes, not {}", classes.len()));
+        return Some(format!("write 2 to {MOST_CLASSES} classes, not {}", classes.len()));
     }
     for (i, class) in classes.iter().enumerate() {
         let ServiceClass { name, dscp, weight } = class;
         let usable = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if name.is_empty() || name.len() > 32 || !name.chars().all(usable) {
-            return Some(format!(
-                "`{name}` cannot be the name of a class: letters, digits and `-` can, 32 of them at most"
-            ));
+            return Some(format!("`{name}` cannot be the name of a class; write at most 32 letters, digits and `-`"));
         }
         if *dscp > MOST_DSCP {
             return Some(format!("class `{name}` has codepoint {dscp}, but the highest is {MOST_DSCP}"));
@@ -124,23 +120,23 @@ pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     None
 }
 
-/// The lists of a router with this number of ports, each with its port.
+/// The lists of a router with this many ports, each with its port.
 ///
 /// # Errors
-/// A message that says why the router cannot have them.
+/// Why the router cannot have them.
 pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &EgressClasses)>, String> {
     let mut found: Vec<(usize, &EgressClasses)> = Vec::with_capacity(lists.len());
     for list in lists {
         let port = match list.at {
             WayOut::Port(port) if port < ports => port,
-            WayOut::Port(port) => return Err(format!("classes are for port {port}, but there are {ports}")),
-            WayOut::Core(way) => return Err(format!("classes are for {way}, but this is one router")),
+            WayOut::Port(port) => return Err(format!("there are classes for port {port}, but only {ports} ports")),
+            WayOut::Core(way) => return Err(format!("there are classes for {way}, but this is a single router")),
         };
         if found.iter().any(|(other, _)| *other == port) {
             return Err(format!("port {port} has classes twice"));
         }
         if list.rate.0 == 0 || list.queue == 0 {
-            return Err(format!("port {port}: classes need a rate and room for a frame"));
+            return Err(format!("port {port}: classes need a rate and a queue of at least one frame"));
         }
         if let Some(why) = refuse_classes(&list.classes) {
             return Err(why);
@@ -150,7 +146,7 @@ pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &Egr
     Ok(found)
 }
 
-/// Prefix of the counters of a class at the output port `port`: `d1.gold`. `.served` and `.dropped` follow it.
+/// Prefix of the counters of a class at output port `port`: `d1.gold`, followed by `.served` or `.dropped`.
 pub fn counter_name(port: usize, class: &str) -> String {
     format!("d{port}.{class}")
 }
@@ -193,7 +189,7 @@ mod tests {
             (vec![list(0, 1), list(0, 1)], "port 0 has classes twice"),
             (vec![list(2, 1)], "for port 2"),
             (vec![list(1, 0)], "need a rate"),
-            (vec![core.clone()], "for r1 to r2, but this is one router"),
+            (vec![core.clone()], "for r1 to r2, but this is a single router"),
         ] {
             assert!(by_port(&lists, 2).unwrap_err().contains(why), "{why}");
         }

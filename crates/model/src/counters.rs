@@ -1,9 +1,9 @@
-//! Counters of a DUT whose meaning is known: those of the Linux kernel, and of IF-MIB (RFC 2863) and IP-MIB (RFC 4293).
+//! Counters of a DUT with a known meaning: from the Linux kernel, IF-MIB (RFC 2863) and IP-MIB (RFC 4293).
 
 use crate::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 
-/// Counter of the packets that the filters of a test dropped, where this machine's kernel filters.
+/// Counter of packets dropped by the filters of a test, if this machine's kernel filters.
 pub const DENIED: &str = "filter.denied";
 
 /// What a counter counts.
@@ -19,7 +19,7 @@ pub enum Counts {
     InBroadcast,
     /// Bytes of the received frames.
     InOctets,
-    /// Received frames that were dropped without an error.
+    /// Received frames dropped without an error.
     InDiscards,
     /// Received frames with an error.
     InErrors,
@@ -33,13 +33,13 @@ pub enum Counts {
     OutBroadcast,
     /// Bytes of the sent frames.
     OutOctets,
-    /// Outgoing frames that were dropped without an error.
+    /// Outgoing frames dropped without an error.
     OutDiscards,
-    /// Outgoing frames that were not sent because of an error.
+    /// Outgoing frames not sent because of an error.
     OutErrors,
-    /// Received IP packets, of one IP version or of both together.
+    /// Received IP packets, of one IP version or of both.
     IpReceived(Option<Family>),
-    /// IP packets that were forwarded.
+    /// Forwarded IP packets.
     IpForwarded(Option<Family>),
     /// IP packets that the DUT originated.
     IpOriginated(Option<Family>),
@@ -47,8 +47,8 @@ pub enum Counts {
     IpHeaderErrors(Option<Family>),
     /// IP packets dropped for other reasons.
     IpDiscards(Option<Family>),
-    /// IPv4 packets that the DUT received and sent, but over no port: from itself to itself, and questions over a
-    /// management link with their answers. They count in its IP counters.
+    /// IPv4 packets in the DUT's IP counters that passed no port: from itself to itself, and questions over a
+    /// management link with their answers.
     Loopback,
 }
 
@@ -57,8 +57,7 @@ use Counts::*;
 const V4: Option<Family> = Some(Family::Ipv4);
 const V6: Option<Family> = Some(Family::Ipv6);
 
-/// Counters of a port by name: first those of the kernel, then those of IF-MIB. IF-MIB counters without `HC` in their
-/// name have 32 bits, except those that exist in only one form.
+/// Counters of a port by name: first the kernel's, then those of IF-MIB.
 const OF_A_PORT: &[(&str, Counts)] = &[
     ("rx_packets", InFrames),
     ("rx_bytes", InOctets),
@@ -131,17 +130,17 @@ const OF_ALL: &[(&str, Counts)] = &[
 ];
 
 impl Counts {
-    /// What the counter of a port with this name counts; `None` if that is unknown.
+    /// What a port's counter with this name counts; `None` if unknown.
     pub fn at_port(name: &str) -> Option<Counts> {
         OF_A_PORT.iter().find(|(known, _)| *known == name).map(|(_, counts)| *counts)
     }
 
-    /// What the counter of the whole device with this name counts; `None` if that is unknown.
+    /// What the device's counter with this name counts; `None` if unknown.
     pub fn of_device(name: &str) -> Option<Counts> {
         OF_ALL.iter().find(|(known, _)| *known == name).map(|(_, counts)| *counts)
     }
 
-    /// True if it counts dropped packets, except those that an interface dropped because of an error.
+    /// True if it counts dropped packets, but not packets that an interface dropped because of an error.
     pub fn is_discard(self) -> bool {
         matches!(self, InDiscards | OutDiscards | IpHeaderErrors(_) | IpDiscards(_))
     }
@@ -152,7 +151,7 @@ impl Counts {
     }
 }
 
-/// Name of the kernel's counter `counter` of the tester's interface at `port`, among the counters of a DUT:
+/// Name of the kernel's counter `counter` for the tester's interface at `port`, among the counters of a DUT:
 /// `t0.rx_packets`.
 pub fn tester_counter(port: PortIndex, counter: &str) -> String {
     format!("t{port}.{counter}")
@@ -161,45 +160,45 @@ pub fn tester_counter(port: PortIndex, counter: &str) -> String {
 /// The port if `name` is a [`tester_counter`] of `counter`.
 pub fn tester_port(name: &str, counter: &str) -> Option<PortIndex> {
     let port = name.strip_prefix('t')?.strip_suffix(counter)?.strip_suffix('.')?;
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if port.bytes().all(|byte| byte.is_ascii_digit()) { port.parse().ok() } else { None }
 }
 
 /// A counter at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DutCounter {
-    /// Source of the counter: `kernel`, `SNMP`.
+    /// Source: `kernel`, `SNMP`.
     pub source: String,
     /// Name at the source: `rx_packets`, `ifHCInOctets`.
     pub name: String,
-    /// Port of the tester that faces the interface of the counter; absent for the whole device.
+    /// Port of the tester that faces the counter's interface; absent for the whole device.
     pub port: Option<PortIndex>,
     /// What it counts.
     pub counts: Counts,
-    /// Width in bits: the counter wraps to 0 after 2 to this power.
+    /// Width in bits: the counter wraps to 0 at 2 to this power.
     pub bits: u32,
     /// The count.
     pub value: u64,
 }
 
 impl DutCounter {
-    /// A counter of a port by its name; `None` if the meaning of the name is unknown.
+    /// A port's counter by name; `None` if its meaning is unknown.
     pub fn of_port(source: &str, name: &str, port: PortIndex, value: u64) -> Option<DutCounter> {
         let counts = Counts::at_port(name)?;
-        // RFC 2863: 64-bit counters have `HC` in their names; the others are Counter32.
+        // RFC 2863: 64-bit counters have `HC` in their names; all others are Counter32.
         let bits = if name.starts_with("if") && !name.starts_with("ifHC") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: Some(port), counts, bits, value })
     }
 
-    /// A counter of the whole device by its name; `None` if the meaning of the name is unknown.
+    /// A counter of the whole device by name; `None` if its meaning is unknown.
     pub fn of_device(source: &str, name: &str, value: u64) -> Option<DutCounter> {
         let counts = Counts::of_device(name)?;
         let bits = if name.starts_with("ipSystemStats") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: None, counts, bits, value })
     }
 
-    /// The counters in `counters` with a known meaning: `d0.rx_packets` belongs to port 0 of the DUT, `ip.InReceives`
-    /// to the whole device.
+    /// The `counters` with a known meaning: `d0.rx_packets` belongs to port 0 of the DUT, `ip.InReceives` to the whole
+    /// device.
     pub fn all_of(source: &str, counters: &BTreeMap<String, u64>) -> Vec<DutCounter> {
         let known = |(name, value): (&String, &u64)| {
             DutCounter::of_device(source, name, *value).or_else(|| {
@@ -211,12 +210,12 @@ impl DutCounter {
         counters.iter().filter_map(known).collect()
     }
 
-    /// True if both are the same counter, possibly at different times.
+    /// True if both are readings of the same counter.
     pub fn is(&self, other: &DutCounter) -> bool {
         (&self.source, &self.name, self.port) == (&other.source, &other.name, other.port)
     }
 
-    /// Growth since it was `before`.
+    /// Growth since the count was `before`.
     pub fn grown(&self, before: u64) -> u64 {
         let by = self.value.wrapping_sub(before);
         if self.bits < 64 { by & ((1 << self.bits) - 1) } else { by }

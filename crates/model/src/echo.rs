@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Destination of an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchoTarget {
-    /// The router, at its address on the link of the port.
+    /// The router, at its address on the port's link.
     Router,
     /// The tester's own device behind this port, through the router.
     Port(PortIndex),
@@ -16,7 +16,7 @@ pub enum EchoTarget {
 /// An echo request of the first emulated device of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoRequest {
-    /// When, after the start of the trial.
+    /// Time after the start of the trial.
     pub at: Duration,
     /// Port that sends it.
     pub from: PortIndex,
@@ -24,7 +24,7 @@ pub struct EchoRequest {
     pub to: EchoTarget,
     /// IP version.
     pub family: Family,
-    /// Size of its frame and of the reply's, with FCS and without tags; [`smallest`] or more.
+    /// Frame size of request and reply, with FCS and without tags; [`smallest`] or more.
     pub frame_bytes: u16,
 }
 
@@ -39,25 +39,24 @@ const fn header(family: Family) -> u16 {
     }
 }
 
-/// The smallest frame of an echo request, with FCS: 64 bytes, of IPv6 66.
+/// The smallest frame of an echo request, with FCS: 64 bytes, for IPv6 66.
 pub fn smallest(family: Family) -> u16 {
     (header(family) + ICMP + ETHERNET_OVERHEAD).max(MIN_FRAME)
 }
 
 impl EchoRequest {
-    /// Bytes of data in it.
+    /// Bytes of data.
     pub fn data(&self) -> u16 {
         self.frame_bytes.max(smallest(self.family)) - ETHERNET_OVERHEAD - header(self.family) - ICMP
     }
 }
 
-/// Times of a request that was answered.
+/// Times of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoTimes {
     /// From the departure of the request to the arrival of the reply.
     pub round_trip: Duration,
-    /// Part of the round trip from the arrival of the request at the tester's own device to the departure of the reply;
-    /// zero if the router answers.
+    /// The part of it that the tester's own device took to reply; zero if the router answers.
     pub own: Duration,
 }
 

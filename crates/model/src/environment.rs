@@ -1,4 +1,4 @@
-//! The conditions of a run. Every result is stored with them.
+//! The conditions of a run, stored with every result.
 
 use crate::medium::Medium;
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,9 @@ pub struct Environment {
     pub distribution: String,
     /// Processor model.
     pub cpu_model: String,
-    /// Processors online, and which of them the tester and the DUT use.
+    /// Processors online, and the ones that tester and DUT use.
     pub cpus: String,
-    /// Threads of the tester's packet loop. Earlier runs do not record it; they had one.
+    /// Threads of the tester's packet loop. Earlier runs had one and do not record it.
     #[serde(default = "one")]
     pub tester_threads: u32,
     /// Memory in bytes.
@@ -48,28 +48,27 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// What the author of the suite states: facts by name, in the order of the suite.
+/// What the author of the suite says about the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Facts about the run: by whom, where.
+    /// Facts about the run by name, in the order of the suite: who, where.
     pub facts: Vec<(String, String)>,
-    /// Facts about single DUTs, by DUT name: serial number, year.
+    /// Facts about DUTs, by DUT name: serial number, year.
     pub duts: Vec<(String, Vec<(String, String)>)>,
-    /// Figures that others have published, for comparison.
+    /// Figures published by others, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// Tables that the report makes out of the tables of several tests.
+    /// Tables that the report makes from the tables of several tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<Digest>,
 }
 
-/// A table out of the tables of several tests: a row for each DUT, or for each DUT and value of a column.
+/// A table made from the tables of several tests: a row for each DUT, or for each DUT and value of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
     /// Heading.
     pub title: String,
-    /// Key of the column whose values have a row each, a column of the tables of all `columns`; absent for one row per
-    /// DUT.
+    /// Key of a column, present in the tables of all `columns`, with one row per value; absent for one row per DUT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The columns in order.
@@ -83,49 +82,49 @@ pub struct DigestColumn {
     pub title: String,
     /// The test.
     pub test: String,
-    /// The id in the suite of the one test of this name that is meant; absent for all of them.
+    /// Id in the suite, if only one test of this name is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Cells of a table of the test ([`crate::suite::Cells`]).
+    /// Cells in a table of the test ([`crate::suite::Cells`]).
     pub key: String,
 }
 
-/// Figures that others have published, as the suite gives them: a table of its own (`columns` and `rows`), or figures of
-/// the test by router (`routers` and `figures`), which stand beside those of the run.
+/// Figures published by others, as the suite gives them: a separate table (`columns` and `rows`), or figures of the test by router (`routers` and
+/// `figures`), shown next to the run's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
-    /// Test whose figures it is shown with.
+    /// Test with the figures to compare.
     pub test: String,
-    /// The id in the suite of the one test of this name that is meant ([`crate::suite::TestConfig::id`]); absent for all of them.
+    /// Id in the suite ([`crate::suite::TestConfig::id`]), if only one test of this name is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Heading.
     pub title: String,
     /// Source of the figures.
     pub source: String,
-    /// Meaning of the figures, if it differs from what the test measures.
+    /// What the figures mean, if the test measures something else.
     pub meaning: Option<String>,
     /// Headings of the columns.
     pub columns: Vec<String>,
     /// Rows, each as long as `columns`.
     pub rows: Vec<Vec<String>>,
-    /// The routers whose figures these are.
+    /// The routers with these figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routers: Vec<String>,
-    /// Figures: the key of a figure of the test, or of cells of its tables ([`crate::suite::Cells`]), and a number or
-    /// words for each of `routers`.
+    /// Key of a figure of the test, or of cells in its tables ([`crate::suite::Cells`]), with a number or words for
+    /// each of `routers`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<(String, Vec<String>)>,
-    /// Unit of the values of `figures`, if it is not that of the test.
+    /// Unit of `figures`, if it differs from the test's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
 
 impl Published {
-    /// Stands in `figures` where nothing was published.
+    /// In `figures`: nothing was published.
     pub const NOTHING: &'static str = "-";
 
-    /// What it says of the figure with this key: the router and its value, where there is one.
+    /// The published values of the figure with this key, with their routers.
     pub fn values(&self, key: &str) -> impl Iterator<Item = (&str, &str)> {
         let of_key = self.figures.iter().filter(move |(known, _)| known == key);
         let pairs = of_key.flat_map(|(_, values)| self.routers.iter().zip(values));
@@ -134,12 +133,12 @@ impl Published {
 }
 
 impl About {
-    /// True if nothing is stated.
+    /// True if it says nothing.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty() && self.digests.is_empty()
     }
 
-    /// The facts of the DUT of this name.
+    /// Facts about the DUT with this name.
     pub fn dut(&self, name: &str) -> &[(String, String)] {
         self.duts.iter().find(|(dut, _)| dut == name).map_or(&[], |(_, facts)| facts)
     }
@@ -154,26 +153,26 @@ pub struct DutRecord {
     pub kind: String,
     /// Version as the DUT reports it.
     pub version: String,
-    /// How it is confined and reached: processors, threads, interfaces.
+    /// Processors, threads and interfaces that it uses.
     pub confinement: String,
-    /// Configuration files as rendered: file name to text.
+    /// Rendered configuration files: file name to text.
     pub config: BTreeMap<String, String>,
-    /// True for simulated devices: their figures test the tester and are no results.
+    /// True for simulated devices: their figures test the tester and are not results.
     pub simulated: bool,
-    /// True if its BGP routes enter its forwarding plane; `None` without BGP, or if the tester does not know.
+    /// True if BGP routes enter its forwarding plane; `None` without BGP, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installs_routes: Option<bool>,
-    /// Port backend and what each port of the tester is: name, driver, MTU, speed.
+    /// The tester's ports.
     pub ports: Vec<PortRecord>,
 }
 
-/// Name of the tester's own loop, without a router, in the records.
+/// Name in records of the tester's own loop, without a router.
 pub const TESTER: &str = "tester";
 /// [`DutRecord::kind`] of the tester's own loop.
 pub const TESTER_KIND: &str = "loop";
 
 impl DutRecord {
-    /// True if this is the tester's own loop rather than a router. `suite` has the names of the DUTs of the suite.
+    /// True if this is the tester's own loop rather than a router. `suite` has the names of the suite's DUTs.
     pub fn is_tester(&self, suite: &[String]) -> bool {
         self.kind == TESTER_KIND && !suite.contains(&self.name)
     }
@@ -190,15 +189,15 @@ pub struct PortRecord {
     pub backend: String,
     /// Driver (`veth`).
     pub driver: String,
-    /// Queues that the tester sends and receives with. Earlier runs do not record it; they had one.
+    /// Queues that the tester uses. Earlier runs had one and do not record it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Speed for which loads are computed, in bit/s.
+    /// Speed that loads refer to, in bit/s.
     pub speed_bps: u64,
-    /// What the line carries beside frames. Earlier runs do not record it: they had Ethernet, or their rates in bits
-    /// are not exact.
+    /// What the line carries in addition to frames. Earlier runs do not record it: they had Ethernet, or their rates in
+    /// bits are not exact.
     #[serde(default, skip_serializing_if = "is_ethernet")]
     pub medium: Medium,
     /// MAC address of the tester's host on this port.

@@ -1,16 +1,15 @@
-//! The figure of one round, how figures are compared, and the reasons to doubt one. Crate `judge` draws the
-//! conclusions.
+//! The figure of one round, how to compare figures, and reasons to doubt one. Crate `judge` draws the conclusions.
 
 use serde::{Deserialize, Serialize};
 
-/// The result of one round for a figure.
+/// What one round says about a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RoundFigure {
     /// The DUT's figure.
     Measured(Figure),
     /// The DUT failed, so there is no figure.
     Failed,
-    /// Not measured, or not applicable; this says nothing about the DUT.
+    /// Not measured or not applicable, which says nothing about the DUT.
     NotMeasured,
 }
 
@@ -24,7 +23,7 @@ impl RoundFigure {
     }
 }
 
-/// A figure of one round: a value, or bounds between which it lies.
+/// A figure of one round: a value, or bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// Lower bound.
@@ -45,7 +44,7 @@ impl Figure {
         Figure { low: value, high: value }
     }
 
-    /// A limit was reached first: the figure is `value` or more.
+    /// Some other limit came first: the figure is `value` or more.
     pub fn at_least(value: f64) -> Figure {
         Figure { low: value, high: f64::INFINITY }
     }
@@ -60,7 +59,7 @@ impl Figure {
         Figure { low: f64::NEG_INFINITY, high: f64::INFINITY }
     }
 
-    /// True if it was measured, false if it is only bounded.
+    /// True if it was measured, false if there are only bounds.
     pub fn is_exact(self) -> bool {
         self.low == self.high
     }
@@ -71,14 +70,14 @@ impl Figure {
     }
 }
 
-/// How figures are compared.
+/// How to compare figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
+    /// By ratio: rates, latencies, times, table sizes. Figures are above 0.
     #[default]
     Ratio,
-    /// By their difference: loss, and all figures that may be 0.
+    /// By difference: loss, and all figures that may be 0.
     Difference,
 }
 
@@ -90,7 +89,7 @@ pub enum Decision {
     Met,
     /// No part of the interval meets it.
     Missed,
-    /// A part of the interval meets it.
+    /// Part of the interval meets it.
     Undecided,
 }
 
@@ -105,23 +104,23 @@ pub struct Doubt {
     pub text: String,
 }
 
-/// What the figure of a search implies for other loads. Rates are frames per second and sending port.
+/// What the result of a search implies for other loads. Rates are frames per second per sending port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// Name of the goal: `NDR(0)`.
     pub goal: String,
-    /// A trial of the search. The claim is compared with trials of the same frame sizes and flows.
+    /// A trial of the search. Only trials with the same frame sizes and flows can contradict the claim.
     pub trial: u64,
-    /// Trials that the search has repeated and no longer counts.
+    /// Trials that the search repeated, and that no longer count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<u64>,
     /// Every load up to this one meets the goal; absent if the search found none.
     pub met_pps: Option<f64>,
     /// No load from this one on meets the goal; absent if the search found none.
     pub missed_pps: Option<f64>,
-    /// Distance of the two at which the search ended, as a share.
+    /// Relative distance of the two bounds at which the search ended.
     pub width: f64,
-    /// A trial with a larger share of lost frames is lossy, 0 to 1.
+    /// A trial that loses a larger share of its frames (0 to 1) is lossy.
     pub loss_ratio: f64,
     /// Share of the trial time at a load that may be lossy, 0 to 1.
     pub exceed_ratio: f64,
@@ -131,12 +130,12 @@ pub struct Claim {
     pub duration_sum_s: f64,
 }
 
-/// A contradiction.
+/// A trial that contradicts a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refutation {
     /// Round of the run.
     pub round: u32,
-    /// The trial with the clearest contradiction.
+    /// The trial that contradicts it most clearly.
     pub trial: u64,
     /// True if the DUT can do more than the figure says, false if less.
     pub more: bool,
@@ -144,5 +143,5 @@ pub struct Refutation {
     pub text: String,
 }
 
-/// Text between the goal and the trial in the mark of a refuted row.
+/// Text between goal and trial in the mark of a refuted row.
 pub const REFUTED: &str = " refuted by ";

@@ -1,14 +1,12 @@
-//! Packet filters as data: lists of rules that a router applies to the packets that it forwards.
+//! Packet filters as data: lists of rules for the packets that a router forwards.
 //!
 //! # Filters
 //!
-//! A test gives the DUT packet filters as data (`model::filter`: lists of rules, each at some interfaces, on ingress or
-//! egress) by `methods::Setting::Filters`. `Filters::set_filter` translates them for the DUT: `lab/src/packet_filter.rs` into
-//! nftables for all routers that forward with this machine's kernel, `reference/src/filter.rs` for the reference
-//! device. The bench records every change (`Record::Filter`). It marks trials with filters (`TrialRecord::filtered`),
-//! so that they contradict no figure without filters or with another number of rules (`filter_rules`). It removes the
-//! filters when the test ends, however it ends (`Bench::end_test`). Flows that must be denied say so
-//! (`FlowSpec::denied`): their loss raises no doubt.
+//! A test sets filters with `methods::Setting::Filters`. `Filters::set_filter` translates them for the DUT: into nftables for all routers that
+//! forward with this machine's kernel (`lab/src/packet_filter.rs`), or for the reference device (`reference/src/filter.rs`). The bench records every
+//! change (`Record::Filter`), and removes the filters when the test ends, however it ends (`Bench::end_test`). It marks trials with filters
+//! (`TrialRecord::filtered`, `filter_rules`), so that they do not contradict figures without filters or with another number of rules. Flows that
+//! filters must drop say so (`FlowSpec::denied`): their loss raises no doubt.
 
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
@@ -16,13 +14,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 crate::choice! {
-    /// Interface at which a filter applies to a packet.
+    /// Where a filter applies to a packet.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum FilterDirection {
-        /// The interface at which the packet arrives.
+        /// At the interface where the packet arrives.
         Ingress = "ingress",
-        /// The interface at which it leaves.
+        /// At the interface where it leaves.
         Egress = "egress",
     }
 }
@@ -31,34 +29,33 @@ crate::choice! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterRule {
-    /// Drop matching packets, without an ICMP message; otherwise permit them.
+    /// Drop matching packets without an ICMP message, rather than permit them.
     pub deny: bool,
-    /// Prefix of the source address, with its length.
+    /// Prefix of the source address: address and length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<(IpAddr, u8)>,
-    /// Prefix of the destination address, with its length.
+    /// Prefix of the destination address: address and length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<(IpAddr, u8)>,
     /// IPv4 protocol or IPv6 next header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<u8>,
-    /// First and last destination port. Packets without ports (of other protocols than TCP and UDP, later fragments) do not
-    /// match.
+    /// First and last destination port. Packets without ports (neither TCP nor UDP, later fragments) do not match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_ports: Option<(u16, u16)>,
 }
 
-/// A list of rules at some interfaces, in one direction. The first rule that matches a packet decides; a packet that no rule
-/// matches is permitted. An interface has at most one list in each direction.
+/// A list of rules at some interfaces, in one direction. The first matching rule decides; packets without a matching rule are permitted. An interface
+/// has at most one list in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterList {
     /// Where it applies.
     pub direction: FilterDirection,
-    /// The interfaces, by their index in the DUT's role, VLAN sub-interfaces included; empty for all of them.
+    /// Indices of the interfaces in the DUT's role, VLAN sub-interfaces included; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<usize>,
-    /// The rules, in the order of evaluation.
+    /// The rules in order.
     pub rules: Vec<FilterRule>,
 }
 
@@ -67,8 +64,8 @@ impl FilterRule {
     pub const DENY_ALL: FilterRule =
         FilterRule { deny: true, source: None, destination: None, protocol: None, destination_ports: None };
 
-    /// The IP version of the packets that the rule can match; `None` for both. A rule with prefixes of both versions
-    /// matches nothing; it is assigned the version of its source.
+    /// The IP version of packets that the rule can match; `None` for both. A rule with prefixes of both versions
+    /// matches nothing, and has the version of its source.
     pub fn family(&self) -> Option<Family> {
         let (address, _) = self.source.or(self.destination)?;
         Some(if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 })
@@ -100,14 +97,14 @@ impl fmt::Display for FilterRule {
     }
 }
 
-/// Why a router cannot have these lists; `None` when it can. `interfaces` is the number of its interfaces.
+/// Why a router with this many interfaces cannot have these lists; `None` if it can.
 pub fn refuse(lists: &[FilterList], interfaces: usize) -> Option<String> {
     let mut taken = std::collections::BTreeSet::new();
     for list in lists {
         let all: Vec<usize> = (0..interfaces).collect();
         for interface in if list.interfaces.is_empty() { &all } else { &list.interfaces } {
             if *interface >= interfaces {
-                return Some(format!("a filter names interface {interface}, but there are {interfaces}"));
+                return Some(format!("a filter names interface {interface}, but there are only {interfaces}"));
             }
             if !taken.insert((list.direction, *interface)) {
                 return Some(format!("interface {interface} has two filters on {}", list.direction));
@@ -115,7 +112,7 @@ pub fn refuse(lists: &[FilterList], interfaces: usize) -> Option<String> {
         }
         let prefixes = || list.rules.iter().flat_map(|rule| [rule.source, rule.destination]).flatten();
         if let Some((address, length)) = prefixes().find(|(a, length)| *length > if a.is_ipv4() { 32 } else { 128 }) {
-            return Some(format!("a filter has the prefix {address}/{length}: no prefix of this family is so long"));
+            return Some(format!("a filter has the prefix {address}/{length}, which is too long for this family"));
         }
     }
     None

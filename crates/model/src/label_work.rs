@@ -2,12 +2,12 @@
 //!
 //! # Labels
 //!
-//! A port's `labels` entries are `LabelConfig` (packets with a label) and `FecConfig` (packets to a network get
-//! labels); the role has them as `LabelRoute` and `PushedRoute`. The TTL model of labels (RFC 3443) is a parameter of
+//! The entries of a port's `labels` are `LabelConfig` (packets with a label) and `FecConfig` (packets to a network get
+//! labels); in the role they are `LabelRoute` and `PushedRoute`. The TTL model of labels (RFC 3443) is a parameter of
 //! the kind (`lab/src/ttl_model.rs`).
 
-/// What is done for these labels, the outermost first, in the words of RFC 3031: `swap to 300, push 200`, or `pop`. The
-/// innermost one takes the place of the label that came, if one `came`.
+/// How a router gets from one incoming label (if `came`) or none to these outgoing ones, the outermost first, in the
+/// words of RFC 3031: `swap to 300, push 200`, or `pop`. The innermost one replaces the incoming label.
 pub fn label_work(came: bool, out: &[u32]) -> String {
     if out.is_empty() {
         return "pop".to_owned();

@@ -9,7 +9,7 @@ pub struct LatencySummary {
     pub frames: u64,
     /// Smallest.
     pub min_ns: u64,
-    /// Arithmetic mean (exact sum / frames, not from the histogram).
+    /// Arithmetic mean (from the exact sum, not from the histogram).
     pub mean_ns: f64,
     /// Largest.
     pub max_ns: u64,
@@ -17,14 +17,14 @@ pub struct LatencySummary {
     pub percentiles: Vec<(f64, u64)>,
 }
 
-/// The percentiles that every summary carries.
+/// The percentiles of every summary.
 pub const PERCENTILES: [f64; 14] =
     [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
 
-/// Inter-packet delay variation of the frames of one group in one trial (RFC 8219 section 7.3.2): the latency of a frame minus
-/// that of the frame before it in its flow. It is negative if the later frame had the shorter latency.
+/// Inter-packet delay variation of the frames of one group in one trial (RFC 8219 section 7.3.2): the latency of a frame minus the latency of the
+/// frame before it in its flow.
 ///
-/// A pair counts if both frames arrived, the later one directly after the earlier one as far as their flow is concerned.
+/// A pair counts if the second frame arrived directly after the first; frames of other flows may be in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpdvSummary {
     /// Pairs measured; 0 means that every other field is 0.

@@ -1,9 +1,8 @@
-//! The vocabulary of Drophammer: quantities, suite and testbed configuration, trials, results.
+//! The shared types of Drophammer: quantities, suite and testbed configuration, trials, results.
 //!
 //! Nothing here does I/O, reads a clock or knows frame formats: [`traffic`] names headers and their fields, crate
-//! `wire` knows their positions. All other crates use these types.
-//! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
-//! field names (`rate_pps`, `duration_s`, `latency_ns`).
+//! `wire` knows their positions. Units are in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in
+//! serialised fields, in the field names (`rate_pps`, `duration_s`, `latency_ns`).
 
 pub mod beside;
 pub mod capabilities;

@@ -12,7 +12,7 @@ impl MacAddr {
     /// All ones.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
-    /// True if the group bit of the first octet is set: broadcast or multicast.
+    /// True for broadcast and multicast: the group bit of the first octet is set.
     pub fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }

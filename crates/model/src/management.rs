@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 crate::choice! {
-    /// How a router is asked.
+    /// How to ask a router.
     pub enum Question {
         /// An ICMP echo request to one of its addresses.
         Ping = "ping",
-        /// A connection to its SSH server at one of its addresses, until the server's banner (RFC 4253 section 4.2).
+        /// A connection to its SSH server, until the server's banner arrives (RFC 4253 section 4.2).
         Ssh = "ssh",
         /// A GET of sysUpTime.
         Snmp = "snmp",
@@ -15,24 +15,24 @@ crate::choice! {
 }
 
 impl Question {
-    /// What a router lacks if it cannot be asked in this way.
+    /// What a router lacks that cannot be asked this way.
     pub const fn lacks(self) -> &'static str {
         match self {
             Question::Ping => "it has no address at the first port",
-            Question::Ssh => "it has no SSH server that the tester knows of: `ssh: true` of the kinds that have it",
-            Question::Snmp => "it has no SNMP agent that the tester knows of: `snmp: true` of the kinds that have it",
+            Question::Ssh => "the tester knows of no SSH server; set `ssh: true` if its kind has that parameter",
+            Question::Snmp => "the tester knows of no SNMP agent; set `snmp: true` if its kind has that parameter",
         }
     }
 }
 
-/// How a router is asked during a trial and after it.
+/// How to ask a router during a trial and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inquiry {
     /// The kinds of questions.
     pub questions: Vec<Question>,
     /// Time between two questions of a kind.
     pub interval: Duration,
-    /// How long the router is asked after the trial.
+    /// How long to ask after the trial.
     pub afterwards: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct Answers {
 pub struct Answered {
     /// Kind of question.
     pub question: Question,
-    /// The way that it takes: `port p1`.
+    /// The way it takes: `port p1`.
     pub over: String,
     /// While the trial sent.
     pub during: Answers,

@@ -1,9 +1,9 @@
-//! What a line carries beside frames (layer 1).
+//! What a line carries in addition to frames (layer 1).
 
 use crate::quantity::{Bandwidth, FrameRate};
 use serde::{Deserialize, Serialize};
 
-/// The kind of a line. Its speed is the gross bit rate: 2,488,320,000 bit/s for OC-48.
+/// The kind of a line. The speed of a line is its gross bit rate: 2,488,320,000 bit/s for OC-48.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
@@ -11,16 +11,16 @@ pub enum Medium {
     #[default]
     Ethernet,
     /// PPP in HDLC-like framing (RFC 1662) over SONET or SDH (RFC 2615), as in core routers of 2001. Consecutive frames
-    /// share a flag (1). Escaped bytes are not counted: they lengthen random payload by 1/128.
+    /// share a flag (1). Ignores escaped bytes, which lengthen random payload by 1/128.
     PppOverSonet {
-        /// The FCS has 32 bits, as RFC 2615 recommends; else 16.
+        /// True if the FCS has 32 bits, as RFC 2615 recommends; false for 16.
         fcs32: bool,
     },
 }
 
 impl Medium {
-    /// Bytes of a frame that are no part of its packet. Ethernet: addresses, EtherType (14) and FCS (4). PPP: address,
-    /// control, protocol (4) and FCS (2 or 4).
+    /// Bytes of a frame around its packet. Ethernet: addresses, EtherType (14) and FCS (4). PPP: address, control,
+    /// protocol (4) and FCS (2 or 4).
     pub const fn encapsulation(self) -> u32 {
         match self {
             Medium::Ethernet => 18,
@@ -29,7 +29,7 @@ impl Medium {
         }
     }
 
-    /// Bytes on the line that belong to a frame but not to its size, which includes the FCS.
+    /// Bytes that a frame takes on the line in addition to its size, which includes the FCS.
     pub const fn overhead(self) -> u32 {
         match self {
             Medium::Ethernet => 20,
@@ -37,8 +37,8 @@ impl Medium {
         }
     }
 
-    /// Bytes on the line for an IP packet of `packet_bytes`, all overhead included, if its Ethernet frame has
-    /// `frame_bytes` with FCS. Ethernet pads short packets, PPP does not.
+    /// Bytes on the line, overhead included, for an IP packet of `packet_bytes` whose Ethernet frame has `frame_bytes`
+    /// with FCS. Ethernet pads short packets, PPP does not.
     pub fn line_bytes(self, packet_bytes: f64, frame_bytes: f64) -> f64 {
         match self {
             Medium::Ethernet => frame_bytes + f64::from(self.overhead()),
@@ -46,8 +46,8 @@ impl Medium {
         }
     }
 
-    /// Bit rate that a line of this gross speed has for frames and their overhead. SONET: 260 of 270 columns (STS-3c
-    /// and its multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
+    /// Bit rate for frames and their overhead on a line of this gross speed. SONET: 260 of 270 columns (STS-3c and its
+    /// multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
     pub fn payload_rate(self, speed: Bandwidth) -> f64 {
         match self {
             Medium::Ethernet => speed.0 as f64,

@@ -1,10 +1,10 @@
-//! Modifiers of RFC 2544 section 11: additional load on a router beside the frames of a test.
+//! Modifiers of RFC 2544 section 11: load on a router in addition to the frames of a test.
 
 use crate::param::ChoiceWord;
 use crate::trial::TrialSpec;
 use std::fmt;
 
-/// What a test runs beside, or through (RFC 2544 section 11).
+/// Additional load on a router during a test (RFC 2544 section 11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Modifier {
     /// Nothing.
@@ -16,14 +16,14 @@ pub enum Modifier {
     Management,
     /// Changes of routes that no test frame uses (section 11.3).
     RoutingUpdate,
-    /// Packet filters that permit the test frames by the last of so many conditions (section 11.4).
+    /// Packet filters; only the last condition permits the test frames (section 11.4).
     Filters {
         /// Number of conditions, including the one that permits the frames.
         conditions: u64,
     },
 }
 
-/// Conditions of the larger of the two filters of RFC 2544 section 11.4.
+/// Conditions of the larger filter of RFC 2544 section 11.4.
 pub const RFC_CONDITIONS: u64 = 25;
 
 impl fmt::Display for Modifier {
@@ -69,13 +69,13 @@ impl Modifier {
         self.word() == other.word()
     }
 
-    /// The modifier of a trial, as far as its frames show it. Queries and changes of routes are events of a trial; a
+    /// The modifier of a trial, as far as its flows show it. Queries and route changes are events of the trial, and the
     /// record of a trial says whether there were filters.
     pub fn of_frames(spec: &TrialSpec) -> Modifier {
         if spec.flows.iter().any(|flow| flow.background) { Modifier::Broadcast } else { Modifier::None }
     }
 
-    /// The key of a figure with this modifier, from its `key` without: `throughput_64_broadcast_pps`.
+    /// Adds the modifier to the `key` of a figure: `throughput_64_broadcast_pps`.
     pub fn figure_key(self, key: &str, size: &str) -> String {
         match self {
             Modifier::None => key.to_owned(),
@@ -83,13 +83,13 @@ impl Modifier {
         }
     }
 
-    /// A frame size with the modifier, as in keys of figures: `64_broadcast`.
+    /// Adds the modifier to a frame size, as in keys of figures: `64_broadcast`.
     pub fn size_word(self, size: &str) -> String {
         if self == Modifier::None { size.to_owned() } else { format!("{size}_{self}") }
     }
 
-    /// The modifier of the figure with this key. It follows the frame size, so it is not the second word of the key, as
-    /// in `latency_filters_64_25_percent`.
+    /// The modifier in the key of a figure. It follows the frame size, so it is never the second word, as in
+    /// `latency_filters_64_25_percent`.
     pub fn of_figure(key: &str) -> Modifier {
         let has = |modifier: &Modifier| {
             key.split_once(&format!("_{modifier}_")).is_some_and(|(before, _)| before.contains('_'))

@@ -2,9 +2,9 @@
 //!
 //! # Missing figures
 //!
-//! A figure without a value says why and who is to blame (`outcome::Missing`): the DUT failed, an attempt was spoilt,
-//! or this tester or user cannot measure it at all. Only spoilt figures change the exit code. Times without traffic are
-//! watched like trials (`Routing::watch_host`): disturbed, they are measured again or become bounds.
+//! A figure without a value says why, and who is to blame ([`Missing`]): the DUT failed, an attempt was spoilt, or this
+//! tester or user cannot measure it at all. Only spoilt figures change the exit code. The testbed watches periods
+//! without traffic like trials (`Routing::watch_host`): disturbed, they are measured again or become bounds.
 
 use crate::figure::Doubt;
 use crate::figure::{Claim, REFUTED, Refutation};
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 /// The outcome of one test on one DUT.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Tables; the report puts the same table of several DUTs into one, with the DUT as first column.
+    /// Tables; the report merges the same table of several DUTs into one, with the DUT as first column.
     pub tables: Vec<Table>,
     /// Plots; the report merges plots of several DUTs with the same `key` into one.
     pub plots: Vec<Plot>,
-    /// Figures by which routers are ranked, in order of importance.
+    /// Figures to rank routers by, in order of importance.
     pub ranks: Vec<RankFigure>,
     /// Verdicts on the suite's criteria.
     pub verdicts: Vec<Verdict>,
-    /// Remarks on these figures for the reader ("tester-limited", "irregular: no upper bound", "not conformant").
+    /// Remarks for the reader ("tester-limited", "irregular: no upper bound", "not conformant").
     pub notes: Vec<String>,
-    /// Deviations of the test as it was done from its source;
-    /// [`Started::deviations`](crate::record::Started::deviations) has those of the suite.
+    /// How this test deviated from its source; for the suite see
+    /// [`Started::deviations`](crate::record::Started::deviations).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
 }
@@ -73,13 +73,13 @@ pub struct Row {
     pub marks: Vec<String>,
 }
 
-/// Start of the mark of a row whose figures the tester limited.
+/// Start of the mark of a row if the tester limited its figures.
 pub const TESTER_LIMITED: &str = "tester-limited";
-/// Unit of a figure that is a rate of frames per sending port.
+/// Unit of frame rates per sending port.
 pub const FPS_PER_PORT: &str = "fps per port";
-/// Mark of a row whose figures are limited by the suite.
+/// Mark of a row if the suite limited its figures.
 pub const CAPPED: &str = "limited by max_load";
-/// Start of the mark of a row with a doubt (`judge::doubt`).
+/// Start of the mark of a doubtful row (`judge::doubt`).
 pub const DOUBTFUL: &str = "doubtful: ";
 
 impl Row {
@@ -88,7 +88,7 @@ impl Row {
         self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED) || mark == CAPPED)
     }
 
-    /// True if something else than the DUT may have lost frames.
+    /// True if something other than the DUT may have lost frames.
     pub fn is_doubtful(&self) -> bool {
         self.marks.iter().any(|mark| mark.starts_with(DOUBTFUL))
     }
@@ -103,7 +103,7 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// No value; shown as a dash, never as 0.
+    /// No value; a dash, never 0.
     None,
     /// A whole number.
     Count(u64),
@@ -142,7 +142,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 /// A plot of the outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// Key, the same on every DUT: plots with the same key are drawn into one.
+    /// Key, the same on every DUT; plots with the same key are drawn as one.
     pub key: String,
     /// Heading.
     pub title: String,
@@ -156,7 +156,7 @@ pub struct Plot {
     pub log_y: bool,
     /// Series of this DUT.
     pub series: Vec<Series>,
-    /// Vertical marks: (x, text), for kinds whose x is a number. The same text at almost the same x on several DUTs is
+    /// Vertical marks: (x, text), for kinds with a numeric x. The same text at almost the same x on several DUTs is
     /// drawn once.
     pub events: Vec<(f64, String)>,
 }
@@ -165,7 +165,7 @@ pub struct Plot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlotKind {
-    /// Bars by category ([`Point::label`]); reference series (same on all DUTs) are drawn as a line.
+    /// Bars by category ([`Point::label`]); a reference series is a line.
     Bars,
     /// Bars from minimum to maximum with a mark at the average, by category.
     Ranges,
@@ -173,16 +173,16 @@ pub enum PlotKind {
     Line,
     /// Single points, unconnected.
     Dots,
-    /// Latency by percentile: x is the percentile 0 to 100, drawn on an axis of nines: log(1/(1-p)).
+    /// Latency by percentile: x is the percentile 0 to 100, on an axis of nines, log(1/(1-p)).
     Percentiles,
-    /// A skyline, filled: y holds from a point's x to the x of the next one (routes present over time).
+    /// A filled skyline: y holds from a point's x to the next one's (routes present over time).
     Area,
-    /// Stairs: y holds from the x of the previous point up to the point's own, the first from the beginning of the
-    /// axis. A point is thus a step: x is what was reached (routes), y what that took (time, memory).
+    /// Stairs: y holds from the previous point's x, or the beginning of the axis, up to the point's own. So a point is
+    /// a step: x is what was reached (routes), y what that took (time, memory).
     Steps,
     /// A sorted curve: x is a share in %, 0 to 100, y the value that this share does not exceed (convergence times of
-    /// all routes, ascending). Minimum, median, 99 % and maximum are marked. A curve that ends before 100 % shows that
-    /// the rest never arrived.
+    /// all routes, ascending), with marks at minimum, median, 99 % and maximum. If the curve ends before 100 %, the
+    /// rest never arrived.
     Sorted,
 }
 
@@ -191,9 +191,9 @@ pub enum PlotKind {
 pub struct Series {
     /// Name without the DUT ("64 bytes", "theoretical"); the report prepends the DUT.
     pub name: String,
-    /// True for a series that is the same on all DUTs (the theoretical line rate): drawn once.
+    /// True for a series that is the same on all DUTs (the theoretical line rate); drawn once.
     pub reference: bool,
-    /// Dots behind a curve: every trial, not the result. Drawn faint, unconnected.
+    /// True for dots behind a curve, faint and unconnected: every trial, not the result.
     pub dots: bool,
     /// The points.
     pub points: Vec<Point>,
@@ -202,7 +202,7 @@ pub struct Series {
 /// One point of a series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// x; for categories their order.
+    /// x; for categories, their order.
     pub x: f64,
     /// y (the average for ranges).
     pub y: f64,
@@ -212,12 +212,12 @@ pub struct Point {
     /// Lower and upper end, for [`PlotKind::Ranges`] and error bars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// The trial that this point shows, if it is one.
+    /// The trial behind this point, if it is a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<u64>,
 }
 
-/// A figure by which DUTs are ranked.
+/// A figure to rank DUTs by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankFigure {
     /// Key, the same on every DUT, machine name with unit: `throughput_64_pps`.
@@ -226,55 +226,53 @@ pub struct RankFigure {
     pub title: String,
     /// Unit for people.
     pub unit: String,
-    /// The figure; absent when the DUT could not be measured (it then ranks last).
+    /// The figure; absent if the DUT could not be measured, which then ranks last.
     pub value: Option<f64>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,
     /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// The limit was set by the tester, not by the DUT: the figure is a bound.
+    /// True if the tester, not the DUT, was the limit: the figure is a bound.
     pub tester_limited: bool,
-    /// A limit of the suite (`max_load`, `max_routes`) was reached before the DUT's: the figure is a bound, which is no fault.
+    /// True if a limit of the suite (`max_load`, `max_routes`) came first: the figure is a bound, and nobody's fault.
     #[serde(default, skip_serializing_if = "is_false")]
     pub capped: bool,
-    /// Step of the measurement: a share of the figure (the width of the search), or a number in its unit if it is
-    /// compared by difference.
+    /// Resolution of the measurement: a share of the figure (the width of the search), or a number in its unit if
+    /// figures are compared by difference.
     pub resolution: f64,
-    /// How figures of this kind are compared.
+    /// How to compare such figures.
     #[serde(default, skip_serializing_if = "is_ratio")]
     pub scale: Scale,
     /// Smallest difference of practical relevance: a share, or a number in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
-    /// Load at which it was measured, in frames per second per sending port, if it depends on the load. Figures at
-    /// different loads are not compared.
+    /// Load of the measurement, in frames per second per sending port, if the figure depends on the load. Only figures
+    /// at the same load are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
     /// What the figure implies for other loads, if other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// Lost frames do not change it, whatever lost them: they raise no doubt (`judge::doubt`).
+    /// True if lost frames cannot change it, so that they raise no doubt (`judge::doubt`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub independent_of_loss: bool,
-    /// The figure in each trial, in order, if all DUTs were measured in the same instants: sample i of one DUT pairs with
-    /// sample i of another.
+    /// The figure in each trial, in order, if all DUTs were measured simultaneously: sample i of one DUT pairs with sample i of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
-    /// The trials that contradict it. Not stored, because they may come after the test.
+    /// Trials that contradict it. Not stored, because they may come after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,
-    /// The trials that make it doubtful. Not stored, because they follow from the stored trials.
+    /// Trials that make it doubtful. Not stored, because they follow from the stored trials.
     #[serde(skip)]
     pub doubts: Vec<Doubt>,
-    /// The figure of each round, in order, if rounds have been combined. Not stored, because each round has its own
-    /// record.
+    /// The figure of each round, in order, for combined rounds. Not stored, because each round has its own record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
-    /// [`RankFigure::samples`] of each round, in order, if rounds have been combined. Not stored either.
+    /// [`RankFigure::samples`] of each round, likewise.
     #[serde(skip)]
     pub round_samples: Vec<Vec<f64>>,
-    /// [`RankFigure::load_pps`] of each round, in order, if rounds have been combined. Not stored either.
+    /// [`RankFigure::load_pps`] of each round, likewise.
     #[serde(skip)]
     pub round_loads: Vec<Option<f64>>,
 }
@@ -294,18 +292,19 @@ pub struct Missing {
 pub enum Blame {
     /// The DUT, which failed.
     Dut,
-    /// The tester or its host spoilt every attempt, so nothing is known of the DUT. A better moment may give the figure.
+    /// The tester or its host, which spoilt every attempt. At a better moment it may work.
     Spoilt,
-    /// This tester or user cannot measure it at all: it needs root, or a load that the tester cannot offer.
+    /// The environment: this tester or user cannot measure it at all, because it needs root, or a load that the tester
+    /// cannot offer.
     Beyond,
     /// Nobody: there is nothing to measure, because the DUT is as fast as the line or the tester.
     Nothing,
 }
 
-/// Loads that differ by at most this share count as the same.
+/// Loads count as the same if they differ by at most this share.
 pub const SAME_LOAD: f64 = 0.05;
 
-/// True if two loads are the same (within [`SAME_LOAD`]), or there are none.
+/// True if two loads are the same (within [`SAME_LOAD`]), or one is absent.
 pub fn are_same_load(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
@@ -313,7 +312,7 @@ pub fn are_same_load(a: Option<f64>, b: Option<f64>) -> bool {
     }
 }
 
-/// [`RankFigure::least`] of figures that are compared by ratio, unless a test has reason to choose another value.
+/// Default of [`RankFigure::least`].
 pub const LEAST_RATIO: f64 = 0.03;
 
 fn three_percent() -> f64 {
@@ -331,9 +330,9 @@ fn is_ratio(scale: &Scale) -> bool {
 }
 
 impl RankFigure {
-    /// The result of one round: the value, or a bound if the tester or the test's own maximum was the limit. `None`
-    /// without a value. Rates and sizes are at least the value, times at most. Loss is also at least the value: at the
-    /// load that the tester could not offer it may be higher.
+    /// The result of one round: the value, or a bound if the tester or the suite was the limit. `None` without a value.
+    /// Rates and sizes are at least the value, times at most. Loss is also at least the value: it may be higher at the
+    /// load that the tester could not offer.
     pub fn figure(&self) -> Option<Figure> {
         let value = self.value.filter(|value| value.is_finite())?;
         Some(match (self.tester_limited || self.capped, self.higher_is_better, self.scale) {
@@ -343,7 +342,7 @@ impl RankFigure {
         })
     }
 
-    /// As [`RankFigure::figure`]; a figure without a value means that the DUT failed, unless [`Missing`] blames somebody else.
+    /// Like [`RankFigure::figure`]. Without a value the DUT failed, unless [`Missing`] blames somebody else.
     pub fn round(&self) -> RoundFigure {
         match (self.figure(), &self.missing) {
             (Some(figure), _) => RoundFigure::Measured(figure),
@@ -354,7 +353,7 @@ impl RankFigure {
         }
     }
 
-    /// A figure for which less is better, compared by ratio, with nothing said against it.
+    /// A figure compared by ratio, for which less is better.
     pub fn new(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
         RankFigure {
             key: key.into(),
@@ -405,8 +404,8 @@ impl RankFigure {
         RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Nothing }), ..self }
     }
 
-    /// As [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
-    /// unknown amount. So is a doubtful one: the DUT may be better.
+    /// Like [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
+    /// unknown amount. So is a doubtful figure: the DUT may be better.
     pub fn judged(&self) -> RoundFigure {
         let (refuted, doubtful) = (|more| self.refuted.iter().any(|r| r.more == more), !self.doubts.is_empty());
         let more = refuted(true) || doubtful && self.higher_is_better;
@@ -421,25 +420,25 @@ impl RankFigure {
         }
     }
 
-    /// True if both were measured at the same load (within [`SAME_LOAD`]), or do not depend on a load.
+    /// True if both were measured at the same load (within [`SAME_LOAD`]), or one does not depend on a load.
     pub fn same_load(&self, other: &RankFigure) -> bool {
         are_same_load(self.load_pps, other.load_pps)
     }
 }
 
-/// The result of a criterion of the suite.
+/// The result of a criterion in the suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The criterion: `throughput_64_pps >= 100000`.
     pub criterion: String,
     /// True if it is met for certain.
     pub pass: bool,
-    /// True if it is neither met nor missed for certain; `pass` is then false.
+    /// True if it is neither met nor missed for certain; `pass` is false then.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undecided: bool,
     /// What was found.
     pub found: String,
-    /// The criterion in parsed form, to be judged again over all rounds; absent if it is not about a figure.
+    /// The parsed criterion, to judge it again over all rounds; absent if it is not about a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expectation>,
 }

@@ -1,8 +1,7 @@
-//! Parameters of tests. Each is declared once, with its type.
+//! Parameters of tests, each declared once with its type.
 //!
-//! A [`Param`] is the only place that knows key, type, defaults and help of a parameter. Registry, schema and help use
-//! its [`ParamSpec`]; the suite reader fills in the default; the test reads the value by [`Param::get`], which has no
-//! second default.
+//! Only a [`Param`] knows key, type, defaults and help of a parameter. Registry, schema and help use its [`ParamSpec`],
+//! the suite reader fills in the default, and the test reads the value with [`Param::get`].
 
 use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate};
@@ -23,7 +22,7 @@ pub trait ParamType: Sized {
     /// The value as this type; `None` for a value of another kind.
     fn read(value: &ParamValue) -> Option<Self>;
 
-    /// The value as the suite reader returns it; `None` for no value.
+    /// The value in the form of the suite reader; `None` for no value.
     fn value(self) -> Option<ParamValue>;
 
     /// The value of an absent parameter; `None` if it must be present.
@@ -66,7 +65,7 @@ param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
 param_type!(Duration, ParamKind::Duration, Duration);
 param_type!(u64, ParamKind::Count, Count);
 param_type!(Vec<u64>, ParamKind::Counts, Counts);
-// A count for loops: values beyond 32 bits are practically endless.
+// For loops, values beyond 32 bits are as good as endless.
 param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(Bandwidth, ParamKind::Speed, Speed);
@@ -76,7 +75,7 @@ param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
 
-/// A value that is a word in a suite file. [`choice!`](crate::choice) implements it.
+/// A value written as a word in suite files. [`choice!`](crate::choice) implements it.
 pub trait ChoiceWord: Sized {
     /// All words.
     const WORDS: &'static [&'static str];
@@ -128,7 +127,7 @@ impl ParamType for GroupSizes {
     }
 }
 
-/// The number in a text; `None` inside if the text is `word`.
+/// The number in a text; `Some(None)` for `word`.
 fn count_or(value: &ParamValue, word: &str) -> Option<Option<u16>> {
     match value {
         ParamValue::Text(text) if text == word => Some(None),
@@ -173,7 +172,7 @@ impl<T: ParamType> Param<T> {
         Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help), of: PhantomData }
     }
 
-    /// The same parameter, whose numbers are at most `most`.
+    /// The same parameter, limited to numbers up to `most`.
     pub const fn at_most(&self, most: u64) -> Self {
         Param { spec: self.spec.at_most(most), of: PhantomData }
     }
@@ -186,8 +185,8 @@ impl<T: ParamType> Param<T> {
     /// The value.
     ///
     /// # Panics
-    /// If `params` has no value for it. The suite reader fills in the defaults of all parameters that a test declares,
-    /// so this is a bug.
+    /// If `params` has no value for it. That is a bug, because the suite reader fills in the defaults of all declared
+    /// parameters.
     pub fn get(&self, params: &Params) -> T {
         let key = self.spec.key;
         self.find(params).unwrap_or_else(|| {
@@ -198,7 +197,7 @@ impl<T: ParamType> Param<T> {
         })
     }
 
-    /// The value if the test has this parameter, for code that handles the parameters of any test.
+    /// The value, if the test has this parameter.
     pub fn find(&self, params: &Params) -> Option<T> {
         params.0.get(self.spec.key).map_or_else(T::absent, T::read)
     }
@@ -229,7 +228,7 @@ impl Param<Duration> {
     }
 }
 
-/// Declares an enum whose values are words in a suite file, so that it can be the type of a [`Param`].
+/// Declares an enum written as words in suite files, for use as the type of a [`Param`].
 ///
 /// ```
 /// drophammer_model::choice! {

@@ -1,4 +1,4 @@
-//! Identity of a traffic pattern: frame size, IP versions, direction, distribution over the ports, destinations.
+//! Traffic patterns: frame size, IP versions, direction, distribution over the ports, destinations.
 
 use crate::modifier::Modifier;
 use crate::size::PacketSize;
@@ -13,22 +13,22 @@ crate::choice! {
     pub enum Direction {
         /// Both ports of each pair, at the same rate (RFC 2544 section 14).
         Bidirectional = "bidirectional",
-        /// The first port of each pair.
+        /// Only the first port of each pair.
         Unidirectional = "unidirectional",
     }
 }
 
 crate::choice! {
-    /// Between which ports frames go (RFC 2285 section 3.3).
+    /// Which ports send to which (RFC 2285 section 3.3).
     #[derive(Default)]
     pub enum Distribution {
-        /// Between the ports of pairs (RFC 2285 section 3.3.1).
+        /// The two ports of each pair, to each other (RFC 2285 section 3.3.1).
         #[default]
         NonMeshed = "non_meshed",
-        /// Between each port of the first half and the port at the same place of the second half. Where neighbouring
-        /// ports are on one card, this is traffic between cards.
+        /// Each port of the first half and the port at the same place in the second half. If neighbouring ports are on
+        /// one card, this is traffic between cards.
         Crossed = "crossed",
-        /// From every port to every other one, the same number of frames to each (RFC 2285 section 3.3.3).
+        /// Every port to every other port, with the same number of frames to each (RFC 2285 section 3.3.3).
         FullyMeshed = "fully_meshed",
     }
 }
@@ -36,19 +36,19 @@ crate::choice! {
 crate::choice! {
     /// What the DUT does with the outermost label of each frame (RFC 3031 section 3.10, RFC 5695 section 6.1).
     pub enum LabelOperation {
-        /// Nothing: frames arrive as they were sent. A loop without DUT does that.
+        /// Nothing: frames arrive as sent, for instance in a loop without DUT.
         Keep = "keep",
-        /// Labels are replaced.
+        /// Replaces it.
         Swap = "swap",
-        /// The label is removed.
+        /// Removes it.
         Pop = "pop",
-        /// Packets arrive without labels and leave with labels.
+        /// Adds labels to packets without any.
         Push = "push",
     }
 }
 
 crate::choice! {
-    /// An extension header of IPv6 (RFC 8200 section 4) with the length of RFC 5180 section 5.3.
+    /// An extension header of IPv6 (RFC 8200 section 4), with the length of RFC 5180 section 5.3.
     pub enum ExtensionHeader {
         /// Hop-by-hop options, 8 bytes of padding: the only header that routers on the path may process.
         HopByHop = "hop_by_hop",
@@ -73,7 +73,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// The header as it is sent.
+    /// The header to send.
     pub fn header(self) -> Extension {
         match self {
             ExtensionHeader::HopByHop => Extension::HopByHop { options: Octets::default() },
@@ -112,12 +112,12 @@ pub const MAX_LABELS: u8 = 8;
 /// Bytes of a label.
 pub const LABEL_BYTES: u16 = 4;
 
-/// The MPLS labels of a pattern's frames. They come on top of the frame size (RFC 5695 section 4.1.5).
+/// The MPLS labels of a pattern's frames, which come on top of the frame size (RFC 5695 section 4.1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
     /// What the DUT does with the outermost label.
     pub operation: LabelOperation,
-    /// Labels of each sent frame, 1 to [`MAX_LABELS`]; 0 if the DUT pushes the labels.
+    /// Labels of each sent frame, 1 to [`MAX_LABELS`]; 0 if the DUT pushes labels.
     pub sent: u8,
 }
 
@@ -163,13 +163,12 @@ impl fmt::Display for Labels {
     }
 }
 
-/// Shares of IPv4 and IPv6 frames, for patterns with both, unless each has half of the frames and they have the same
-/// size.
+/// Shares of IPv4 and IPv6 frames in patterns with both, unless they have the same share and size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyMix {
-    /// Share of the frames that are IPv6, in thousandths of a per cent, above 0 and below 100,000.
+    /// Share of IPv6 frames in thousandths of a per cent, above 0 and below 100,000.
     pub ipv6_milli_percent: u32,
-    /// Size of IPv6 frames, or their mix.
+    /// Size or mix of the IPv6 frames.
     pub ipv6_size: PacketSize,
 }
 
@@ -180,17 +179,17 @@ impl FamilyMix {
         (1.0..100_000.0).contains(&milli).then_some(FamilyMix { ipv6_milli_percent: milli as u32, ipv6_size })
     }
 
-    /// Share of the frames of this family, in per cent.
+    /// Share of this family's frames, in per cent.
     pub fn percent(&self, family: Family) -> f64 {
         let ipv6 = f64::from(self.ipv6_milli_percent) / 1e3;
         if family == Family::Ipv6 { ipv6 } else { 100.0 - ipv6 }
     }
 }
 
-/// Identity of a traffic pattern: what is measured with one pattern holds for every trial of it.
+/// Identifies a traffic pattern: trials with the same key can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PatternKey {
-    /// Size or mix; that of the IPv4 frames if IPv6 frames differ.
+    /// Size or mix of the frames; of the IPv4 frames if IPv6 frames differ.
     pub size: PacketSize,
     /// IP versions, in the order of the suite.
     pub families: Vec<Family>,
@@ -198,22 +197,22 @@ pub struct PatternKey {
     pub mix: Option<FamilyMix>,
     /// Direction.
     pub direction: Direction,
-    /// Between which ports frames go.
+    /// Which ports send to which.
     pub distribution: Distribution,
-    /// BGP routes that the destinations are in, over all ports; 0 if the destinations are hosts of the networks behind
-    /// the ports.
+    /// Number of BGP routes with destinations, over all ports; 0 if destinations are hosts in the networks behind the
+    /// ports.
     pub routes: u32,
     /// MPLS labels of the frames.
     pub labels: Option<Labels>,
     /// Extension headers of the IPv6 frames, included in their size.
     pub extensions: Vec<ExtensionHeader>,
-    /// What is sent beside the frames of the test.
+    /// Load in addition to the frames of the test.
     pub modifier: Modifier,
 }
 
 impl PatternKey {
-    /// The pattern that measures the tester's own ceiling. A loop joins ports in pairs and has no routers. Neither
-    /// changes the tester's work per frame, and neither does the modifier.
+    /// The pattern that measures the tester's own ceiling. A loop joins ports in pairs and has no routers; this, and
+    /// the modifier, does not change the tester's work per frame.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
         // A loop pushes no labels.
@@ -228,7 +227,7 @@ impl PatternKey {
         }
     }
 
-    /// The pattern that a trial offers. Fully meshed traffic between two ports has the same key as traffic of one pair.
+    /// The pattern of a trial. Fully meshed traffic between two ports has the same key as traffic of one pair.
     pub fn of(spec: &TrialSpec) -> PatternKey {
         let tested: Vec<&FlowSpec> = spec.flows.iter().filter(|flow| !flow.background).collect();
         let mut families: Vec<Family> = Vec::new();
@@ -241,7 +240,7 @@ impl PatternKey {
         let both = tested.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
         let labels = tested.first().copied().and_then(Labels::of);
-        // Labelled flows always have a size, to make room for the labels.
+        // Labelled flows always have a size of their own, with room for the labels.
         let own_size = |flow: &&FlowSpec| flow.family == Family::Ipv6 && flow.size.is_some() && labels.is_none();
         let ipv6 = tested.iter().copied().find(own_size);
         let mix = ipv6.and_then(|flow| {
@@ -250,7 +249,7 @@ impl PatternKey {
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
         let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
-        // Ports of crossed pairs are all equally far apart, and no neighbours.
+        // The ports of crossed pairs are all equally far apart, and not neighbours.
         let apart = |flow: &&FlowSpec| flow.from.abs_diff(flow.to);
         let distance = tested.first().map_or(0, apart);
         let crossed = distance > 1 && tested.iter().all(|flow| apart(flow) == distance);

@@ -7,13 +7,13 @@ use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Nanoseconds since the start of a run, as counted by the port's clock.
+/// Nanoseconds since the start of a run, on the port's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// Time since `earlier`; zero when `earlier` is later.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -49,7 +49,7 @@ impl FrameRate {
         FrameRate(self.0 * factor)
     }
 
-    /// Whole frames that fall into `duration` at this rate, rounded down.
+    /// Whole frames in `duration` at this rate, rounded down.
     pub fn frames_in(self, duration: Duration) -> u64 {
         (self.0 * duration.as_secs_f64() + 1e-9) as u64
     }
@@ -110,7 +110,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((grouped_number(&text[..split])?, text[split..].trim()))
 }
 
-/// `1500`, `1,500`, `1_500.25`. A comma is accepted only between groups of three digits: `1,5` is refused, because some
+/// `1500`, `1,500`, `1_500.25`. Accepts commas only between groups of three digits: `1,5` is refused, because some
 /// readers take it for one and a half.
 pub fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -126,7 +126,7 @@ pub fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// What one of these letters in front of a unit multiplies it by; 1 for none.
+/// The factor of a unit prefix; 1 for none.
 fn prefix(letter: &str) -> Option<f64> {
     Some(match letter {
         "" => 1.0,
@@ -138,7 +138,7 @@ fn prefix(letter: &str) -> Option<f64> {
     })
 }
 
-/// The factor of `unit`, which ends with one of `names`, or is a letter alone: `Gbit/s`, `G`.
+/// The factor of `unit`, which ends with one of `names`, or is a prefix alone: `Gbit/s`, `G`.
 fn factor(unit: &str, names: &[&str]) -> Option<f64> {
     let unit = unit.to_ascii_lowercase();
     let letter = names.iter().find_map(|name| unit.strip_suffix(name)).unwrap_or(&unit);
@@ -148,8 +148,8 @@ fn factor(unit: &str, names: &[&str]) -> Option<f64> {
 impl FromStr for Bandwidth {
     type Err = QuantityError;
 
-    /// `10 Gbit/s`, `2.5G`, `100M`; a number without unit is refused, because bit/s and Gbit/s are too far apart to
-    /// guess. So are bytes (`GB/s`).
+    /// `10 Gbit/s`, `2.5G`, `100M`. Refuses numbers without unit, because bit/s and Gbit/s are too far apart to guess,
+    /// and bytes (`GB/s`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = |why: &str| {
             let range = "write 1 bit/s to 1000 Tbit/s, for instance `10G`, `10 Gbit/s` or `100M`";
@@ -174,7 +174,7 @@ impl FromStr for Bandwidth {
 /// Reads a count: `1000000`, `1,000,000`, `1M`, `1.5k`.
 ///
 /// # Errors
-/// What is no whole number of at least 0, or has more digits than 2^53.
+/// If it is not a whole number of at least 0, or above 2^53.
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let bad = || QuantityError(format!("`{text}` is not a whole number; write for instance `1000`, `1,000` or `1k`"));
     if let Ok(number) = text.trim().parse() {
@@ -235,7 +235,7 @@ pub fn show_duration(d: Duration) -> String {
     }
 }
 
-/// Fastest frame rate that is read, in frames per second.
+/// Fastest accepted frame rate, in frames per second.
 const MOST_FRAMES: f64 = 1e12;
 
 /// Reads a frame rate: `100 kfps`, `100k`, `1.5 Mpps`, `250000`.

@@ -1,6 +1,6 @@
-//! The records of a run folder, one JSON object per line, in the order of events.
+//! The records of a run folder, one JSON object per line, in order of time.
 //!
-//! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
+//! `run.jsonl` grows during the run and is readable after a crash: a run without [`Record::Ended`] was cut off.
 
 use crate::classes::EgressClasses;
 use crate::environment::{About, DutRecord, Environment};
@@ -39,15 +39,15 @@ pub enum Record {
     Dut(DutRecord),
     /// A trial ended.
     Trial(Box<TrialRecord>),
-    /// A DUT got packet filters, or they were removed.
+    /// A DUT got or lost packet filters.
     Filter(FilterRecord),
-    /// A DUT got classes of service, or they were removed.
+    /// A DUT got or lost classes of service.
     Classes(ClassRecord),
-    /// Links between the routers of a DUT were taken down, or all were brought up again.
+    /// Links between the routers of a DUT went down, or all are up again.
     CoreLinks(CoreLinkRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
-    /// Something the reader must know: a DUT did not come up, a trial was repeated, a warning.
+    /// Something the reader should know: a DUT did not come up, a trial was repeated, a warning.
     Note(Note),
     /// Last line of a run that was not cut off.
     Ended(Ended),
@@ -56,7 +56,7 @@ pub enum Record {
 /// Start of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Started {
-    /// Format of the folder; readers refuse a larger number than theirs.
+    /// Format of the folder; readers refuse larger numbers than their own.
     pub format: u32,
     /// UTC, RFC 3339.
     pub time: String,
@@ -64,13 +64,13 @@ pub struct Started {
     pub suite: String,
     /// Title of the suite.
     pub title: String,
-    /// Information of the suite about itself and its DUTs.
+    /// What the suite says about itself and its DUTs.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
     /// Profile used.
     pub profile: String,
-    /// True if everything that the suite asks for follows the RFCs. The tests as done may still deviate
-    /// ([`Outcome::deviations`]); both put a visible mark into every report.
+    /// True if everything in the suite follows the RFCs. Tests may still deviate ([`Outcome::deviations`]); either puts
+    /// a visible mark on every report.
     pub conformant: bool,
     /// Reasons if it is not conformant: `trials of 1 s instead of 60 s`.
     pub deviations: Vec<String>,
@@ -80,24 +80,23 @@ pub struct Started {
     pub duts: Vec<String>,
     /// Tests in order: (name, title).
     pub tests: Vec<(String, String)>,
-    /// Number of times that each DUT is brought up and runs through all tests.
+    /// How often each DUT is brought up and runs through all tests.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
-    /// Digest of the suite with the changes by command line and profile, to check that a continued run is the same;
-    /// empty if the run cannot be continued.
+    /// Digest of the suite with all changes by command line and profile, to check that a resumed run is the same; empty
+    /// if the run cannot be resumed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// The machine.
     pub environment: Environment,
-    /// The earlier run to which bounds of the suite refer.
+    /// The earlier run that bounds of the suite refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
 }
 
-/// The command line that resumes the run in `dir`, which `command` began: without options that only say where results and messages
-/// go.
+/// The command line that resumes the run in `dir` begun by `command`, without options that only say where results and messages go.
 pub fn resumed(command: &[String], dir: &str) -> String {
     const VALUED: [&str; 2] = ["--out", "--resume"];
     const FLAGS: [&str; 5] = ["--plain", "--json", "--detach", "--detached", "--live"];
@@ -122,11 +121,11 @@ pub fn resumed(command: &[String], dir: &str) -> String {
     words.join(" ")
 }
 
-/// An earlier run to which bounds of a suite refer. Its figures are in the criteria
+/// An earlier run that bounds of a suite refer to. Its figures are in the criteria
 /// ([`Expectation::baseline`](crate::suite::Expectation::baseline)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Its folder, as named by the user.
+    /// Its folder, as given by the user.
     pub folder: String,
     /// Start, UTC, RFC 3339; empty until the run has been read.
     pub started: String,
@@ -138,7 +137,7 @@ pub struct Baseline {
     pub duts: Vec<(String, Vec<(String, String)>)>,
 }
 
-/// [`Started::profile`] of a self-test, which no RFC covers.
+/// [`Started::profile`] of a self-test, which no RFC describes.
 pub const SELF_TEST: &str = "self-test";
 
 /// The current [`Started::format`].
@@ -154,23 +153,23 @@ pub struct TrialRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// Attempt at this trial, from 1; above 1 because an earlier attempt was invalid.
+    /// Attempt at this trial, from 1; above 1 if earlier attempts were invalid.
     pub attempt: u32,
-    /// The DUT had packet filters, those of the last [`Record::Filter`] before: it forwards differently than without.
+    /// True if the DUT had packet filters, which change how it forwards: see the last [`Record::Filter`] before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub filtered: bool,
-    /// Number of rules of these filters, at all interfaces together. Absent without filters, and in older runs.
+    /// Number of filter rules, at all interfaces together. Absent without filters, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_rules: Option<u64>,
-    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they limit output ports and decide
-    /// which frames are lost.
+    /// True if the DUT had classes of service, which limit output ports and decide which frames are lost: see the last
+    /// [`Record::Classes`] before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub classed: bool,
-    /// Links between the routers of the DUT were down, those of the last [`Record::CoreLinks`] before: frames took
-    /// other paths.
+    /// True if links between the routers of the DUT were down, so that frames took other paths: see the last
+    /// [`Record::CoreLinks`] before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub links_down: bool,
-    /// Other DUTs took part in the same instants, and had their shares of the processor.
+    /// True if other DUTs took part simultaneously, and shared the processor.
     #[serde(default, skip_serializing_if = "is_false")]
     pub joint: bool,
     /// End of the trial, UTC, RFC 3339.
@@ -181,7 +180,7 @@ pub struct TrialRecord {
     pub result: TrialResult,
 }
 
-/// The packet filters of a DUT from here on, until the next record of this kind or the end of the test.
+/// The packet filters of a DUT until the next such record, or the end of the test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilterRecord {
     /// DUT.
@@ -191,20 +190,19 @@ pub struct FilterRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The lists; empty if they were removed. Of a long list only the first [`FilterRecord::MOST_RULES`] rules are
-    /// kept.
+    /// The lists, each with up to [`FilterRecord::MOST_RULES`] rules; empty if the DUT has no filters any more.
     pub lists: Vec<FilterList>,
-    /// Rules that are not kept.
+    /// Number of rules that were left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
 }
 
 impl FilterRecord {
-    /// Most rules of a list that are kept.
+    /// Most recorded rules of a list.
     pub const MOST_RULES: usize = 1_000;
 }
 
-/// The classes of service of a DUT from here on, until the next record of this kind or the end of the test.
+/// The classes of service of a DUT until the next such record, or the end of the test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassRecord {
     /// DUT.
@@ -214,11 +212,11 @@ pub struct ClassRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The classes of each output port; empty if they were removed.
+    /// The classes of each output port; empty if the DUT has no classes any more.
     pub lists: Vec<EgressClasses>,
 }
 
-/// The links between the routers of a DUT that are down from here on, until the next record of this kind or the end of the test.
+/// The links between the routers of a DUT that are down until the next such record, or the end of the test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreLinkRecord {
     /// DUT.
@@ -247,13 +245,13 @@ pub struct TestRecord {
     pub round: u32,
     /// Title for people.
     pub title: String,
-    /// Parameters as used, defaults filled in.
+    /// Parameters, with defaults filled in.
     pub parameters: serde_json::Value,
     /// Duration in seconds.
     pub elapsed_s: f64,
     /// How it ended.
     pub status: TestStatus,
-    /// Its results, partial after an error.
+    /// Its results; partial after an error.
     pub outcome: Outcome,
 }
 
@@ -263,19 +261,17 @@ pub struct TestRecord {
 pub enum TestStatus {
     /// It ran to its end.
     Completed,
-    /// It could not run to its end: the cause.
+    /// It stopped early, for this cause.
     Failed(String),
-    /// It ran to its end in some rounds, but not in all: in how many it did, and why not in the others. Only for combined rounds;
-    /// never stored.
+    /// It ran to its end in some rounds only: how many, and why not in the others. Only for combined rounds; never stored.
     Partly(String),
-    /// It ran to its end in some rounds; the tester spoilt the others, or it did not apply in them. Only for combined rounds;
-    /// never stored.
+    /// Like `Partly`, but the tester spoilt the other rounds, or the test did not apply in them.
     FewerRounds(String),
-    /// The tester spoilt it: the reasons. Nothing is known of the DUT.
+    /// The tester spoilt it, for these reasons. It says nothing about the DUT.
     Unfit(String),
     /// The user stopped it.
     Interrupted,
-    /// It does not apply to this DUT: the reason.
+    /// It does not apply to this DUT, for this reason.
     Skipped(String),
 }
 
@@ -284,11 +280,11 @@ pub enum TestStatus {
 pub struct Note {
     /// UTC, RFC 3339.
     pub time: String,
-    /// The DUT that it is about, if any.
+    /// The DUT it is about, if any.
     pub dut: Option<String>,
     /// The remark.
     pub text: String,
-    /// True when something went wrong.
+    /// True if something went wrong.
     pub problem: bool,
 }
 
@@ -297,6 +293,6 @@ pub struct Note {
 pub struct Ended {
     /// UTC, RFC 3339.
     pub time: String,
-    /// True when the user stopped it.
+    /// True if the user stopped it.
     pub interrupted: bool,
 }

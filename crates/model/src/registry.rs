@@ -1,12 +1,12 @@
-//! Descriptions in the registries: tests, DUT kinds, port backends, and their parameters.
+//! Descriptions of tests, DUT kinds, port backends, and their parameters.
 //!
-//! `drophammer list`, `check`, `schema` and the docs index are generated from these, so that a new test needs one file
-//! and one line in a list.
+//! `drophammer list`, `check`, `schema` and the index of the docs are generated from them, so that a new test needs one
+//! file and one line in a list.
 
 use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
 use crate::suite::Params;
 
-/// Type of a parameter, which decides how its YAML is read.
+/// Type of a parameter, which decides how to read its YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// List of frame sizes and mixes: `[64, ip40, imix]`.
@@ -15,7 +15,7 @@ pub enum ParamKind {
     Percents,
     /// One frame size, or a mix: `imix`.
     Size,
-    /// One percentage, 0 to 100; `0.5` is half of one per cent.
+    /// One percentage, 0 to 100; `0.5` is half a per cent.
     Percent,
     /// Duration with unit: `60 s`.
     Duration,
@@ -45,11 +45,11 @@ pub enum ParamKind {
     Text,
     /// A shell command.
     Command,
-    /// Path of a file; one that is not absolute is relative to the folder of the suite file.
+    /// Path of a file; a relative one starts in the folder of the suite file.
     File,
     /// List of interface names.
     Interfaces,
-    /// List of names of the DUT's own interfaces, one for each port: `[ge-0/0/0, ge-0/0/1]`.
+    /// List of the DUT's own interface names, one for each port: `[ge-0/0/0, ge-0/0/1]`.
     DutInterfaces,
     /// List of names of the suite's ports: `[p1, p2]`.
     Ports,
@@ -64,15 +64,15 @@ pub struct ParamSpec {
     pub key: &'static str,
     /// Type.
     pub kind: ParamKind,
-    /// Default as YAML text, for the profile `quick`; absent if the parameter must be given or may have no value.
+    /// Default as YAML text, for the profile `quick`; absent for a required or optional parameter.
     pub quick: Option<&'static str>,
     /// Default as YAML text, for the profile `conformant` (RFC durations).
     pub conformant: Option<&'static str>,
-    /// True if it must be given.
+    /// True if it is required.
     pub required: bool,
-    /// One line of help; names the RFC section of the default.
+    /// One line of help, with the RFC section of the default.
     pub help: &'static str,
-    /// Roles that a DUT must support if this parameter has a value.
+    /// What a DUT must support if this parameter has a value.
     pub needs: &'static [Need],
     /// Largest value of a [`ParamKind::Count`], and of each item of [`ParamKind::Counts`].
     pub most: u64,
@@ -99,17 +99,17 @@ impl ParamSpec {
         }
     }
 
-    /// A parameter that may be left out and then has no value.
+    /// A parameter that may be left out.
     pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
         ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[], most: u64::MAX }
     }
 
-    /// A parameter that must be given.
+    /// A parameter that must be present.
     pub const fn required(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
         ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[], most: u64::MAX }
     }
 
-    /// The same parameter, with needs that it adds to those of the test.
+    /// The same parameter, with its own needs in addition to the test's.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
     }
@@ -154,7 +154,7 @@ pub struct TestSpec {
     pub name: &'static str,
     /// Title for people: `Throughput`.
     pub title: &'static str,
-    /// One line: what the test finds.
+    /// What the test finds, in one line.
     pub summary: &'static str,
     /// Source of the procedure: `RFC 2544 section 26.1, RFC 9971`.
     pub source: &'static str,
@@ -162,9 +162,9 @@ pub struct TestSpec {
     pub params: &'static [ParamSpec],
     /// Figures to rank by.
     pub figures: &'static [FigureShape],
-    /// Tables that the test returns; none if they are known only after it has run.
+    /// Tables that the test returns; none if nobody knows them before it has run.
     pub tables: &'static [TableShape],
-    /// Required capabilities of a DUT. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.
+    /// Required capabilities of a DUT. [`Need::Bgp`] also requires the section `bgp` in the suite.
     pub needs: &'static [Need],
 }
 
@@ -186,7 +186,7 @@ impl TestSpec {
         self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
     }
 
-    /// True if any of its figures is a time, or rests on one.
+    /// True if any figure is a time, or is based on one.
     pub fn measures_times(&self) -> bool {
         let is_time =
             |key: &str| key.contains("latency") || ["_s", "_ms", "_us", "_ns"].iter().any(|unit| key.ends_with(unit));
@@ -194,12 +194,12 @@ impl TestSpec {
     }
 }
 
-/// What a test must know of the frames that arrive.
+/// What a test must know about arriving frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
     /// How many.
     Counted,
-    /// Also when each of them arrived.
+    /// Also when each one arrived.
     Stamped,
 }
 
@@ -208,13 +208,13 @@ pub enum Arrivals {
 pub struct KindSpec {
     /// Name in suite files: `frr`.
     pub name: &'static str,
-    /// One line: what the kind is.
+    /// What the kind is, in one line.
     pub summary: &'static str,
     /// What it can do.
     pub capabilities: Capabilities,
     /// Required programs: `(program, Debian package)`.
     pub needs: &'static [(&'static str, &'static str)],
-    /// Parameters beside `name` and `kind`.
+    /// Parameters other than `name` and `kind`.
     pub params: &'static [ParamSpec],
 }
 
@@ -231,12 +231,12 @@ impl KindSpec {
 pub struct BackendSpec {
     /// Name: `af_packet`.
     pub name: &'static str,
-    /// One line: what it is and what it needs.
+    /// What it is and what it needs, in one line.
     pub summary: &'static str,
 }
 
-/// What a suite may name: the tests and DUT kinds of this program. The specs are in the crates that implement them, so
-/// the reader of a suite gets them as an argument.
+/// The tests and DUT kinds that a suite may name. Their specs are in the crates that implement them, so the suite
+/// reader gets them as an argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry<'a> {
     /// Tests.
@@ -246,7 +246,7 @@ pub struct Registry<'a> {
 }
 
 impl<'a> Registry<'a> {
-    /// The test of this name.
+    /// The test with this name.
     pub fn test(&self, name: &str) -> Option<&'a TestSpec> {
         self.tests.iter().copied().find(|t| t.name == name)
     }
@@ -257,7 +257,7 @@ impl<'a> Registry<'a> {
         self.kinds.iter().filter(able).map(|k| k.name).collect()
     }
 
-    /// The DUT kind of this name.
+    /// The DUT kind with this name.
     pub fn kind(&self, name: &str) -> Option<&'a KindSpec> {
         self.kinds.iter().copied().find(|k| k.name == name)
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 crate::choice! {
     /// What is reset.
     pub enum ResetKind {
-        /// The router's daemons are asked to terminate, and started again (RFC 6201 section 4.2.1).
+        /// Asks the router's daemons to terminate, and starts them again (RFC 6201 section 4.2.1).
         Software = "software",
-        /// The daemons are killed, and started again (RFC 6201 section 4.2.2).
+        /// Kills the daemons, and starts them again (RFC 6201 section 4.2.2).
         Process = "process",
-        /// The link to the receiver goes down and comes up again (compare RFC 6201 section 4.1).
+        /// Takes the link to the receiver down and up again (compare RFC 6201 section 4.1).
         Link = "link",
     }
 }
@@ -32,7 +32,7 @@ pub struct Reset {
 pub struct ResetDone {
     /// Beginning of the reset, relative to the request.
     pub began: Duration,
-    /// Time at which everything that was stopped runs again, relative to the request.
+    /// When everything that was stopped ran again, relative to the request.
     pub ended: Duration,
     /// What was stopped and started.
     pub what: String,
@@ -40,21 +40,21 @@ pub struct ResetDone {
     pub problem: Option<String>,
 }
 
-/// A reset as the tester observed it. Times are seconds from its beginning.
+/// A reset as the tester observed it, with times in seconds after its beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResetSeen {
     /// What was stopped and started.
     pub what: String,
     /// Beginning, on the clock of the emulated routers.
     pub began_s: f64,
-    /// Beginning, in seconds after the first departure. It may differ from [`Reset::at_s`]: a router whose daemons are
-    /// reset has a clock of its own, which starts before the traffic.
+    /// Beginning, in seconds after the first departure. It may differ from [`Reset::at_s`], because a reset of daemons
+    /// follows a clock of its own, which starts before the traffic.
     pub at_s: f64,
     /// Time until everything that was stopped ran again; `None` if the limit passed first.
     pub restarted_s: Option<f64>,
     /// Established BGP sessions that ended.
     pub sessions_lost: u64,
-    /// Time until all of these were established again; `None` if none ended or the limit passed first.
+    /// Time until all lost sessions were established again; `None` if none ended or the limit passed first.
     pub sessions_s: Option<f64>,
     /// What did not come back, with the reason.
     pub problem: Option<String>,

@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The configuration of a DUT. Every kind receives the same role and translates it into its own configuration.
+/// The configuration of a DUT. Every kind gets the same role, and translates it into its own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterRole {
-    /// Its interfaces: entry i faces port i of the tester. In a system, the interfaces to other routers follow.
+    /// Its interfaces: interface i faces port i of the tester. In a system, interfaces to other routers follow.
     pub interfaces: Vec<Interface>,
-    /// Static routes, IPv4 before IPv6, in the order of the interfaces. In a system, those to other routers follow in
+    /// Static routes, IPv4 before IPv6, in the order of the interfaces. In a system, routes to other routers follow in
     /// each family.
     pub routes: Vec<StaticRoute>,
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<LabelRoute>,
-    /// Networks to which packets leave with labels.
+    /// Networks that packets leave for with labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pushed: Vec<PushedRoute>,
     /// GRE tunnels to other routers of its system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
-    /// Policy routing: packets that leave by another way than the routes, by their source. Each source occurs once.
+    /// Policy routing: packets that do not follow the routes, by source. Each source occurs once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<Policy>,
     /// BGP, if the router speaks it.
@@ -41,20 +41,20 @@ pub struct Member {
     pub number: usize,
     /// Number of routers in the system.
     pub routers: usize,
-    /// Number of interfaces that face the tester; they are the first ones.
+    /// Number of interfaces that face the tester; these come first.
     pub edges: usize,
     /// Its BGP identifier (RFC 4271 section 4.2), unique in the system.
     pub router_id: Ipv4Addr,
-    /// Its loopback addresses, one of each family that the suite uses, IPv4 before IPv6.
+    /// Its loopback addresses, one per family in use, IPv4 before IPv6.
     pub loopbacks: Vec<IpAddr>,
 }
 
 /// An interface of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// MTU in bytes of IP packet.
+    /// MTU in bytes, for IP packets.
     pub mtu: u32,
-    /// Addresses of untagged frames.
+    /// Addresses for untagged frames.
     pub addresses: Vec<InterfaceAddress>,
     /// VLAN sub-interfaces.
     pub vlans: Vec<SubInterface>,
@@ -69,7 +69,7 @@ pub struct SubInterface {
     pub addresses: Vec<InterfaceAddress>,
 }
 
-/// An address and the length of the prefix on its link.
+/// An address, and the length of its link's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {
     /// Address of the DUT.
@@ -81,7 +81,7 @@ pub struct InterfaceAddress {
 /// An interface or a sub-interface of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// Index of the interface, which is that of the port.
+    /// Index of the interface, the same as the port's.
     pub port: usize,
     /// Index of the sub-interface; `None` for the interface itself.
     pub vlan: Option<usize>,
@@ -96,8 +96,8 @@ pub struct StaticRoute {
     pub via: IpAddr,
     /// Where the next hop is.
     pub at: Place,
-    /// Preference: 0 for the route in use while its link is up. While it is down the route of the next rank takes over,
-    /// and so on.
+    /// Preference: 0 for the route in use while its link is up. While the link is down, the route with the next rank
+    /// takes over, and so on.
     #[serde(default, skip_serializing_if = "is_first")]
     pub rank: u32,
 }
@@ -105,7 +105,7 @@ pub struct StaticRoute {
 /// A static label entry (RFC 3031 section 3.10): how packets with this outermost label are forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelRoute {
-    /// Label with which packets arrive, at any interface.
+    /// Label of arriving packets, at any interface.
     pub label: u32,
     /// Labels that replace it, the outermost first; empty to pop it.
     pub out: Vec<u32>,
@@ -136,8 +136,7 @@ pub struct Tunnel {
     pub local: Ipv4Addr,
     /// Remote end.
     pub remote: Ipv4Addr,
-    /// Largest packet that fits without fragmentation, in bytes: [`TUNNEL_OVERHEAD`] less than the MTU of the link
-    /// below.
+    /// Largest packet that fits without fragmentation, in bytes: the MTU of the link below minus [`TUNNEL_OVERHEAD`].
     pub mtu: u32,
 }
 
@@ -171,8 +170,8 @@ pub enum PolicyTarget {
     Tunnel(usize),
 }
 
-/// Policy routing by incoming interface: every IPv4 packet from `from` that is not addressed to the router itself goes
-/// to `to`.
+/// Policy routing by incoming interface: every IPv4 packet from `from` goes to `to`, unless it is addressed to the
+/// router itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Where the packets arrive.
@@ -181,40 +180,40 @@ pub struct Policy {
     pub to: PolicyTarget,
 }
 
-/// BGP-4 (RFC 4271) of the DUT. It advertises every peer's routes to every other peer.
+/// BGP-4 (RFC 4271) of the DUT, which advertises every peer's routes to every other peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
     /// AS number of the DUT.
     pub asn: u32,
-    /// Hold Time that it proposes, in whole seconds.
+    /// Hold Time it proposes, in whole seconds.
     pub hold: Duration,
-    /// It sets itself as next hop of external routes that it advertises to internal peers (RFC 4271 section 5.1.3).
+    /// True if it is the next hop of external routes it advertises to internal peers (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
     /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
     /// Its peers at the tester.
     pub groups: Vec<PeerGroup>,
-    /// Its peers among the routers of its system: a full mesh, so none is a client of a route reflector.
+    /// Its peers among the routers of its system: a full mesh, without route reflector clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core: Vec<CorePeer>,
 }
 
 /// Another router of the same system. Sessions are internal, between loopback addresses, without protection, and either
-/// side may connect. The router advertises the routes of its tester-facing peers to it, and does not pass its routes on
-/// to other core peers (RFC 4271 section 9.2).
+/// side may connect. They carry the routes of peers at the tester, but no routes of other core peers (RFC 4271 section
+/// 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorePeer {
     /// Its number in the system, from 1.
     pub number: usize,
-    /// IP version of the session and of the routes that it carries.
+    /// IP version of the session and of its routes.
     pub family: Family,
     /// Own loopback address.
     pub local: IpAddr,
     /// Its loopback address.
     pub peer: IpAddr,
-    /// External routes are advertised to it with the own loopback address as next hop; otherwise with the original next
-    /// hop.
+    /// True if external routes are advertised to it with the own loopback address as next hop, false for the original
+    /// next hop.
     pub next_hop_self: bool,
 }
 
@@ -223,11 +222,11 @@ pub struct CorePeer {
 pub struct PeerGroup {
     /// Where they are.
     pub at: Place,
-    /// IP version of the sessions and of the routes that they carry.
+    /// IP version of the sessions and of their routes.
     pub family: Family,
     /// AS number of the peers.
     pub asn: u32,
-    /// The peers are in the DUT's AS: clients of the DUT as route reflector (RFC 4456).
+    /// True if the peers are in the DUT's AS, as clients of the DUT as route reflector (RFC 4456).
     pub internal: bool,
     /// Address of the DUT.
     pub local: IpAddr,
@@ -257,8 +256,8 @@ impl RouterRole {
         }
     }
 
-    /// Capabilities that a router needs to play this role. BGP is not included: a router without BGP plays the rest of
-    /// the role, and tests that need BGP declare it.
+    /// Capabilities that a router needs for this role, without BGP: a router without BGP plays the rest of the role,
+    /// and tests that need BGP declare it.
     pub fn needs(&self) -> Vec<Need> {
         let addresses = || self.places().flat_map(|(_, _, addresses)| addresses);
         let tags = self.interfaces.iter().flat_map(|i| &i.vlans).map(|v| v.tags.len()).max().unwrap_or(0);
@@ -350,7 +349,7 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
 
 fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
     let of_port = |(port, config): (usize, &PortConfig)| {
-        // The label entry does not depend on the packet's family: either address of the router will do.
+        // A label entry does not depend on the packet's family: either address of the router will do.
         let via = config.ipv4.as_ref().or(config.ipv6.as_ref()).map(|a| a.host);
         let route = move |entry: &LabelConfig| {
             let (label, out) = (entry.label, entry.out.clone());

@@ -23,11 +23,10 @@ impl fmt::Display for InterfaceOf {
     }
 }
 
-/// Counters of one router at one interface since the router was brought up. Only the difference of two readings
-/// describes a trial.
+/// Counters of one router at one interface since the router came up; take the difference of two readings.
 ///
-/// All packets that pass the interface count, including the router's own and ARP. A packet in a tunnel counts at the
-/// tunnel and at the interface that carries the tunnel's packets.
+/// All packets that pass the interface count, including ARP and the router's own. A packet in a tunnel counts at the
+/// tunnel, and at the interface that carries the tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterInterface {
     /// Index of the router in its system, from 0.
@@ -38,10 +37,9 @@ pub struct RouterInterface {
     pub in_packets: u64,
     /// Packets that were sent.
     pub out_packets: u64,
-    /// Octets that arrived: at a tunnel those of the IP packets inside, at an interface those of frames without FCS.
-    /// Some interfaces (veth pairs) leave out the 14 octets of Ethernet as well, so compute bit rates from packets and
-    /// their sizes.
+    /// Octets that arrived: of the inner IP packets at a tunnel, of frames without FCS at an interface. Some interfaces
+    /// (veth pairs) also leave out the 14 octets of Ethernet, so compute bit rates from packets and their sizes.
     pub in_bytes: u64,
-    /// Octets that were sent, counted in the same way.
+    /// Octets that were sent, in the same way.
     pub out_bytes: u64,
 }

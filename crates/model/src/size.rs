@@ -18,21 +18,21 @@ pub const MAX_FRAME: u16 = 9_216;
 
 /// Most parts of a mix.
 pub const MAX_MIX_PARTS: usize = 64;
-/// Most frames in one round of a mix; keeps the arithmetic of [`PacketSize::round`] within 32 bits.
+/// Most frames in one round of a mix, so that [`PacketSize::round`] can compute with 32 bits.
 pub const MAX_MIX_FRAMES: u64 = 10_000;
 
 /// Size of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameSize {
-    /// Frame size as RFC 2544 counts it: header, payload and FCS.
+    /// Frame size as in RFC 2544: header, payload and FCS.
     Frame(u16),
-    /// Size of the IP packet, as in the 2001 router test ("40-byte packets"); the frame around it is padded to 64.
+    /// Size of the IP packet, as in the 2001 router test ("40-byte packets"); its frame is padded to 64 bytes.
     Ip(u16),
 }
 
 impl FrameSize {
-    /// Bytes on the line including FCS, excluding preamble and gap; IPv6 packets below 60 bytes grow to 60, because
-    /// IPv6, UDP and signature need them (78-byte frame).
+    /// Bytes on the line including FCS, without preamble and gap. Shorter IPv6 packets grow to 60 bytes (78-byte
+    /// frame), which IPv6, UDP and signature need.
     pub fn frame_bytes(self, ipv6: bool) -> u16 {
         (self.ip_bytes(ipv6) + ETHERNET_OVERHEAD).max(MIN_FRAME)
     }
@@ -82,18 +82,18 @@ impl FromStr for FrameSize {
 /// Size of the frames in a test row: one size, or a mix.
 ///
 /// Written `64`, `ip40`, `imix` (RFC 6985 genome `aaaaaaaddddg`), `imix-2001` (the mix of the 2001 core router test),
-/// any other genome (`imix:aaaaaaadddg`), counts (`imix:7x64,4x570,1x1518`) or weights
-/// (`imix:58.33x64,33.33x570,8.33x1518`), which may have a `%`.
+/// or `imix:` with any other genome (`imix:aaaaaaadddg`), counts (`imix:7x64,4x570,1x1518`) or weights, with or without
+/// `%` (`imix:58.33x64,33.33x570,8.33x1518`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SizeText", into = "String")]
 pub enum PacketSize {
     /// All frames have the same size.
     Fixed(FrameSize),
-    /// A repeating sequence; each count is the number of frames of that size in one round.
+    /// A repeating sequence.
     Mix {
         /// As the user wrote it.
         name: String,
-        /// Size and frames of that size in each round; never empty, counts never 0.
+        /// Each size with its number of frames per round; never empty, counts never 0.
         parts: Vec<(FrameSize, u16)>,
     },
 }
@@ -130,8 +130,7 @@ impl fmt::Display for PacketSize {
     }
 }
 
-/// Letters of RFC 6985 section 4 and the frame size each stands for. `z` (the MTU) is left out because it is not a
-/// fixed size.
+/// Letters of RFC 6985 section 4 with their frame sizes, without `z` (the MTU), which is not a fixed size.
 const GENOME: [(char, u16); 9] =
     [('a', 64), ('b', 128), ('c', 256), ('d', 512), ('e', 1024), ('f', 1280), ('g', 1518), ('h', 2112), ('i', 9000)];
 
@@ -184,12 +183,12 @@ fn genome(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     Ok(parts)
 }
 
-/// Decimals of a weight that are read.
+/// Most decimals of a weight.
 const DECIMALS: i32 = 6;
 
-/// Sizes with weights: counts, per cent or any other numbers. Weights are reduced to the smallest whole numbers in the
-/// same ratio, or to [`MAX_MIX_FRAMES`] frames if those are more; then no share is wrong by more than 0.01 per cent of
-/// all frames.
+/// Sizes with weights: counts, per cent or any other numbers. Reduces weights to the smallest whole numbers in the same
+/// ratio, or to [`MAX_MIX_FRAMES`] frames if that is less; then no share is wrong by more than 0.01 per cent of all
+/// frames.
 fn weights(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     let limits = format!(
         "write weight x size, for instance `7x64`, `58.33x64` or `7xip40`, with weights above 0 and at most {MOST_WEIGHT} and \
@@ -235,7 +234,7 @@ fn reduced(text: &str, parts: &[(FrameSize, u64)]) -> Result<Vec<(FrameSize, u16
     fn divisor(a: u64, b: u64) -> u64 {
         if b == 0 { a } else { divisor(b, a % b) }
     }
-    // As counts they are taken as they are: `2x64,2x570` sends two of each in a round.
+    // Counts stay as they are: `2x64,2x570` sends two of each in a round.
     let unit = 10u64.pow(DECIMALS as u32);
     let sum: u64 = parts.iter().map(|(_, weight)| weight).sum();
     let whole = parts.iter().all(|(_, weight)| weight.is_multiple_of(unit)) && sum / unit <= MAX_MIX_FRAMES;
@@ -246,7 +245,7 @@ fn reduced(text: &str, parts: &[(FrameSize, u64)]) -> Result<Vec<(FrameSize, u16
     if total <= most {
         return Ok(parts.iter().zip(frames).map(|((size, _), n)| (*size, n as u16)).collect());
     }
-    // The frames that rounding down leaves go to the parts with the largest remainders.
+    // Frames left over by rounding down go to the parts with the largest remainders.
     let mut counts: Vec<u128> = frames.iter().map(|n| n * most / total).collect();
     let mut order: Vec<usize> = (0..frames.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(frames[*i] * most % total));
@@ -261,8 +260,7 @@ fn reduced(text: &str, parts: &[(FrameSize, u64)]) -> Result<Vec<(FrameSize, u16
 }
 
 impl PacketSize {
-    /// The frame sizes of one round, interleaved so that large frames are spread out, as [`FrameSize`] in sending order.
-    /// Length 1 for a fixed size; the sum of all counts for a mix.
+    /// The frame sizes of one round in sending order, interleaved so that large frames are spread out.
     pub fn round(&self) -> Vec<FrameSize> {
         match self {
             PacketSize::Fixed(size) => vec![*size],
@@ -284,8 +282,8 @@ impl PacketSize {
         }
     }
 
-    /// The same frames with `bytes` more for tags or labels. IP packet sizes stay as they are, because they do not
-    /// count the headers before the packet.
+    /// The same frames with `bytes` more for tags or labels. Sizes of IP packets stay the same, because they do not
+    /// count headers before the packet.
     #[must_use]
     pub fn with_tags(&self, bytes: u16) -> PacketSize {
         let longer = |size: FrameSize| match size {
@@ -320,7 +318,7 @@ impl PacketSize {
         round.iter().map(|size| f64::from(size.ip_bytes(ipv6))).sum::<f64>() / round.len() as f64
     }
 
-    /// Largest IP packet in this size or mix, in bytes: what the MTU must hold.
+    /// Largest IP packet in this size or mix, in bytes, for which the MTU must be large enough.
     pub fn largest_ip_bytes(&self, ipv6: bool) -> u16 {
         self.round().into_iter().map(|s| s.ip_bytes(ipv6)).max().unwrap_or(MIN_FRAME)
     }

@@ -1,8 +1,8 @@
-//! A DUT that consists of several routers: the ports of each router, the links between them, and the role of each.
+//! A DUT that consists of several routers: ports and role of each router, and the links between them.
 //!
-//! Together the routers play the role that one router would play between the same ports. They have static routes to the
-//! networks behind each other's ports, and internal BGP among themselves. BGP is the only routing protocol: see
-//! [`System`] for the failures that a system survives.
+//! Together the routers play the role of one router between the same ports. They have static routes to the networks
+//! behind each other's ports, and internal BGP among themselves, but no other routing protocol: [`System`] says which
+//! failures they survive.
 
 mod core;
 mod cycle;
@@ -27,53 +27,53 @@ use std::time::Duration;
 /// Most routers of a system.
 pub const MOST_ROUTERS: usize = 64;
 
-/// How the routers of a system are joined.
+/// How the routers of a system are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// Each router has a link to every other one. All have the same number of ports, in the order of the suite.
+    /// Each router has a link to every other router. All have the same number of ports, in the order of the suite.
     Mesh,
-    /// Each router has a link to the one before it and the one after it. The first router has the first half of the
-    /// ports, the last one the second half.
+    /// Each router has links to the previous and the next one. The first router has the first half of the ports, the
+    /// last router the second half.
     Chain,
-    /// Four routers in a row. Two links join the first two, and two links the last two. A route to [`LOOP_PREFIX`]
-    /// leads packets in a circle: see [`System::cycle`]. Ports are as in a chain.
+    /// Four routers in a row, with two links between the first two, and two between the last two. A route to
+    /// [`LOOP_PREFIX`] sends packets in circles: see [`System::cycle`]. Ports are as in a chain.
     Loop,
 }
 
 /// A link over a long distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wan {
-    /// Speed in each direction; absent for that of the other links.
+    /// Speed in each direction; absent for the speed of the other links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Bandwidth>,
     /// Delay in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// Share of the frames that it loses in each direction.
+    /// Share of frames it loses in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LinkLoss>,
 }
 
 impl Wan {
-    /// True if the link does not differ from the others.
+    /// True if it does not differ from other links.
     pub fn is_plain(&self) -> bool {
         let lossless = self.loss.is_none_or(LinkLoss::is_none);
         self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero()) && lossless
     }
 }
 
-/// A DUT that is several routers: the key `topology` of a DUT.
+/// The key `topology` of a DUT that consists of several routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// How they are joined.
+    /// How they are connected.
     pub shape: Shape,
     /// Number of routers, 2 to [`MOST_ROUTERS`].
     pub routers: usize,
     /// Speed of each link between two routers, in each direction; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_speed: Option<Bandwidth>,
-    /// The link between the second and the third router of a [`Shape::Loop`]; absent for one like the others.
+    /// The link between the second and the third router of a [`Shape::Loop`], if it differs from the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wan: Option<Wan>,
 }
@@ -113,7 +113,7 @@ pub struct Unsuited {
 }
 
 impl Topology {
-    /// Divides `ports` ports among the routers.
+    /// Divides this many ports among the routers.
     ///
     /// # Errors
     /// [`Unsuited`] if they cannot be divided into equal parts.
@@ -156,7 +156,7 @@ impl Topology {
         Ok((0..self.routers).map(of).collect())
     }
 
-    /// Pairs of routers that are joined, the lower index first, in order; one entry per link.
+    /// The links in order: the two routers that each connects, the lower index first.
     fn joined(&self) -> Vec<(usize, usize)> {
         if self.shape == Shape::Loop {
             return cycle::JOINED.to_vec();
@@ -165,7 +165,7 @@ impl Topology {
         pairs.filter(|(a, b)| self.shape == Shape::Mesh || a + 1 == *b).collect()
     }
 
-    /// Routers that a packet passes from router `a` to router `b`, both included, while all links are up.
+    /// Routers on the way from router `a` to router `b`, both included, while all links are up.
     pub fn hops(&self, a: usize, b: usize) -> usize {
         match self.shape {
             Shape::Mesh => 1 + usize::from(a != b),
@@ -176,9 +176,9 @@ impl Topology {
     /// The neighbours to which router `at` may send packets for router `to`, the best first.
     ///
     /// In a mesh the alternatives follow in the order of a ring through all routers: up the ring if router `to` has an
-    /// odd number, down if it has an even number. So a packet that avoids a link moves on along the ring and does not
-    /// return to a router that it has passed. The two directions spread the diverted traffic: in a mesh of four without
-    /// two links that have no router in common, all other links carry the same load.
+    /// odd number, down if it has an even number. So a packet that avoids a link moves along the ring and never returns
+    /// to a router. The two directions spread the diverted traffic: in a mesh of four without two links that have no
+    /// router in common, all other links carry the same load.
     fn next(&self, at: usize, to: usize) -> Vec<usize> {
         match self.shape {
             Shape::Chain | Shape::Loop if at == to => Vec::new(),
@@ -198,8 +198,8 @@ pub const ALTERNATIVES: usize = 3;
 /// One router of a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemRouter {
-    /// Its role. Interfaces to the tester come first, in the order of the ports; those to other routers follow, in the
-    /// order of the links.
+    /// Its role. Interfaces to the tester come first, in the order of the ports, then interfaces to other routers, in
+    /// the order of the links.
     pub role: RouterRole,
     /// Its ports of the suite: interface i of its role faces port `ports.start + i`.
     pub ports: Range<usize>,
@@ -208,15 +208,14 @@ pub struct SystemRouter {
 /// A system of routers between the ports of a suite.
 ///
 /// # Failures that it survives
-/// Routes between routers are static, and a router detects only failures of its own links. In a mesh of three and more,
-/// it sends packets around a link that is down, by one of [`ALTERNATIVES`] other routers. So all traffic is still
-/// forwarded while one link is down, while several links without a common router are down, and while up to
-/// [`ALTERNATIVES`] links of one router are down, if it has another one. With other sets of broken links, packets may
-/// be lost, or circle until their TTL expires. There is no alternative in a chain, in a mesh of two, or for packets
-/// with a label.
+/// Routes between routers are static, and a router detects only failures of its own links. In a mesh of three or more,
+/// it sends packets around a broken link, by one of [`ALTERNATIVES`] other routers. So all traffic still arrives if one
+/// link is down, if several links without a common router are down, and if up to [`ALTERNATIVES`] links of one router
+/// are down and it has another one. With other sets of broken links, packets may be lost, or circle until their TTL
+/// expires. There is no alternative in a chain, in a mesh of two, or for packets with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
-    /// How the routers are joined.
+    /// How the routers are connected.
     pub topology: Topology,
     /// The routers, `r1` first.
     pub routers: Vec<SystemRouter>,
@@ -228,8 +227,8 @@ impl System {
     /// Builds the system for `topology` between `ports`.
     ///
     /// # Errors
-    /// [`Unsuited`] if the ports cannot be divided, if they use addresses of the links between the routers, or if peers
-    /// of the tester are internal.
+    /// [`Unsuited`] if the ports cannot be divided, if they use addresses of the links between the routers, if peers of
+    /// the tester are internal, or if a loop has no IPv4.
     pub fn of(ports: &[PortConfig], topology: &Topology) -> Result<System, Unsuited> {
         let dealt = topology.deal(ports.len())?;
         core::refuse_addresses(ports)?;
@@ -249,14 +248,14 @@ impl System {
         Ok(System { topology: *topology, routers, links })
     }
 
-    /// Indices of the router and of its interface that face a port; `None` if there is no such port.
+    /// Index of the router that faces a port, and of its interface; `None` if there is no such port.
     pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
         let router = self.routers.iter().position(|router| router.ports.contains(&port))?;
         Some((router, port - self.routers[router].ports.start))
     }
 
-    /// The routers that a packet passes from one port to another while the links in `down` are down. `None` if the
-    /// packet is lost on the way, or if there are no such ports.
+    /// The routers on the way from one port to another while the links in `down` are down. `None` if the packet is lost
+    /// on the way, or there are no such ports.
     pub fn route(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<usize>> {
         let (mut at, end) = (self.edge(from)?.0, self.edge(to)?.0);
         let mut path = vec![at];
@@ -271,7 +270,7 @@ impl System {
         Some(path)
     }
 
-    /// Routers that a packet passes from one port to another while all links are up; 1 where both are at the same router.
+    /// Number of routers on the way from one port to another while all links are up; 1 if both are at the same router.
     pub fn hops(&self, from: usize, to: usize) -> Option<usize> {
         Some(self.topology.hops(self.edge(from)?.0, self.edge(to)?.0))
     }

@@ -1,14 +1,14 @@
-//! Computes loss, order and latency from received frames. It takes every frame that arrives at the test ports; frames
-//! that are not test frames go back to the caller.
+//! Computes loss, order and latency from received frames. It takes every frame that arrives at the test ports, and
+//! gives frames back to the caller that are not test frames.
 //!
 //! # What is counted once
 //!
-//! What only some flows need stands apart from the path of each frame (`traffic/src/analyzer/extras.rs`): counts by
-//! destination, further ports, and the delay variation from frame to frame (`ipdv.rs`).
+//! State that only some flows need is apart from the path of each frame (`analyzer/extras.rs`): counts by destination,
+//! alternate ports, and delay variation from frame to frame.
 //!
-//! A sent frame counts once: as received if any of its arrivals is as `Arriving` says, otherwise as lost. A lost frame
-//! that arrived in another encapsulation is also in `deviations`, under the difference of its first arrival
-//! (`traffic/src/analyzer/deviating.rs`). All further such arrivals are `deviating_copies`.
+//! A sent frame counts once: as received if it ever arrives as `Arriving` says, otherwise as lost. A lost frame that
+//! arrived in another encapsulation is also in `deviations`, under the difference of its first arrival
+//! (`analyzer/deviating.rs`). All other such arrivals are `deviating_copies`.
 
 mod awaited;
 mod burst;
@@ -45,22 +45,22 @@ use received::{Arrivals, Bins};
 /// Classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Test traffic of this trial, counted.
+    /// Test traffic of this trial; counted.
     Test,
-    /// Test traffic of an earlier trial, counted as stale.
+    /// Test traffic of an earlier trial; counted as stale.
     Stale,
-    /// Sent to the test port, but neither intact nor of a known trial; counted as corrupted.
+    /// Sent to the test port, but neither intact nor from a known trial; counted as corrupted.
     Corrupted,
-    /// Not a test frame; left to the caller.
+    /// Not a test frame; for the caller.
     Other,
 }
 
-/// Receiver state of a flow, used for frames out of order. Frames in order need only [`Awaited`].
+/// Receiver state of a flow, for frames out of order. Frames in order need only [`Awaited`].
 #[repr(align(64))]
 struct ReceiveFlow {
-    /// Port that the flow is sent to.
+    /// Port the flow is sent to.
     to: u16,
-    /// Queue of that port at which its last frame arrived.
+    /// Queue of that port where its last frame arrived.
     queue: u16,
     group: u32,
     frames: u64,
@@ -68,14 +68,14 @@ struct ReceiveFlow {
 }
 
 impl ReceiveFlow {
-    /// Updates the state with the frames that `awaited` has counted.
+    /// Adds the frames that `awaited` has counted.
     #[cold]
     fn take_note(&mut self, awaited: &mut Awaited) {
         awaited.settle(&mut self.state);
         awaited.follow(&self.state, self.frames, self.queue.into());
     }
 
-    /// Counts an intact frame, in the form of [`awaited::frame`], that is not the awaited one. `None` if it arrived at
+    /// Counts an intact frame, in the form of [`awaited::frame`], other than the awaited one. `None` if it arrived at
     /// another queue than the frame before it, or was never sent.
     #[inline(never)]
     fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
@@ -95,21 +95,21 @@ impl ReceiveFlow {
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
-/// The analyzer of one trial or of one lane of it. A lane has states of the flows to ports of which it has a queue. Callers
-/// pass frames with the number of their queue ([`QueueIndex`]), which is the port number if every port has one queue.
+/// The analyzer of a trial, or of one lane of it. A lane has the state of a flow if it has a queue of the flow's port. Callers pass frames with the
+/// number of their queue ([`QueueIndex`]), which is the port number if every port has one queue.
 #[repr(align(128))]
 pub struct Analyzer {
     key: TrialKey,
     earlier: Vec<TrialKey>,
     pattern: Pattern,
     flows: Vec<ReceiveFlow>,
-    /// Next frame of each flow; counts frames in order, ahead of `flows`.
+    /// Next frame of each flow. Counts frames in order, ahead of `flows`.
     awaited: Vec<Awaited>,
     /// Frames of a burst between its two passes.
     looked: Box<Burst>,
-    /// True if `flows` include all frames counted in `awaited`.
+    /// True if `flows` have all frames that `awaited` has counted.
     settled: bool,
-    /// Number of each of these flows in the trial.
+    /// Number of each flow in the trial.
     ids: Vec<u32>,
     /// Additional state of each flow; empty if no flow needs it.
     extras: Vec<FlowExtras>,
@@ -123,11 +123,11 @@ pub struct Analyzer {
     deviating: Vec<Option<Box<Deviating>>>,
     home: Home,
     groups: Vec<GroupReceived>,
-    /// Group that a corrupted frame without readable flow is counted for, by port.
+    /// Group of corrupted frames whose flow cannot be read, by port.
     port_groups: Vec<usize>,
     /// Port of each queue.
     ports: Vec<PortIndex>,
-    /// Whether frames of each flow have arrived at several queues, or may have changed places in the card. Empty if that is impossible.
+    /// Whether frames of each flow have arrived at several queues, or may have changed places in the card; empty if that is impossible.
     spread: Vec<bool>,
     /// Time bins of departures and of arrivals.
     bins: [Bins; 2],
@@ -240,8 +240,7 @@ impl Analyzer {
         if found.fragment && found.sums_hold {
             return self.take_fragment(queue, signature, signature.belongs_to(self.key, check), arrival);
         }
-        // Background frames may have a protocol in which no signature is looked for: they are recognised by the check
-        // of the signature alone.
+        // Background frames may have a protocol without a known signature: the check of the signature alone must do.
         let looks_ours = found.looks_ours(&self.pattern) || (self.background && signature.belongs_to(self.key, check));
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
@@ -266,7 +265,7 @@ impl Analyzer {
         self.take_of_flow(queue, place, signature, intact, deviation, arrival)
     }
 
-    /// How `found`, a frame of the flow at `place`, differs from the expected encapsulation.
+    /// How `found`, a frame of the flow at `place`, differs from its expected encapsulation.
     fn deviation(&self, place: usize, found: &Candidate<'_>, frame: &[u8]) -> Option<Deviation> {
         match self.encapsulations.get(place) {
             Some(encapsulation) => encapsulation.deviation(frame, &found.layers),
@@ -274,7 +273,7 @@ impl Analyzer {
         }
     }
 
-    /// Counts a frame of the flow at `place` with `signature`, which differs by `deviation` from the expected
+    /// Counts a frame of the flow at `place`. It has `signature`, and differs by `deviation` from its expected
     /// encapsulation.
     fn take_of_flow(
         &mut self,
@@ -312,7 +311,7 @@ impl Analyzer {
         let first = flow.state.next_expected() == 0;
         let verdict = flow.state.arrive(sequence);
         // Frames at an alternate port are counted here, one by one; the next frame at the flow's own port can take the
-        // fast path.
+        // fast path again.
         if !elsewhere && usize::from(flow.queue) != queue {
             flow.queue = queue as u16;
             if let Some(spread) = self.spread.get_mut(place) {
@@ -345,7 +344,7 @@ impl Analyzer {
         Class::Test
     }
 
-    /// A frame of this trial whose flow, if it exists, is sent to a port of another lane.
+    /// A frame of this trial whose flow, if it exists, goes to a port of another lane.
     #[cold]
     fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
         let entry = self.home.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
@@ -357,7 +356,7 @@ impl Analyzer {
         }
     }
 
-    /// A frame of this trial at a port that its flow is not sent to.
+    /// A frame of this trial at a port where its flow does not go.
     #[cold]
     fn astray(&mut self, port: PortIndex, group: usize, intact: bool) -> Class {
         if !intact {
@@ -370,7 +369,7 @@ impl Analyzer {
 
     #[cold]
     fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16, intact: bool) -> Class {
-        // A damaged signature may look like one of an earlier trial; its checksum decides.
+        // A damaged signature may look like one of an earlier trial; the checksum decides.
         if intact && self.earlier.iter().any(|key| signature.belongs_to(*key, check)) {
             self.stale += 1;
             return Class::Stale;
@@ -398,7 +397,7 @@ impl Analyzer {
         self.stale
     }
 
-    /// Time from the first to the last counted arrival plus one mean interval, in ns, of the port where it is longest.
+    /// Time from the first to the last counted arrival plus one mean interval, in ns, at the port where it is longest.
     pub fn receiving_ns(&self) -> u64 {
         self.arrivals().iter().map(PortArrivals::ns).max().unwrap_or(0)
     }
@@ -415,10 +414,10 @@ impl Analyzer {
         &self.groups
     }
 
-    /// Frames of each group that arrived in another encapsulation than expected. Only flows to ports for which `whole` is true, which
-    /// means that this lane has all queues of the port. Flows must be settled.
+    /// Frames of each group that arrived in an unexpected encapsulation, for flows to ports where `whole` is true: this lane has all queues of the
+    /// port. Flows must be settled.
     pub(crate) fn deviations(&self, whole: impl Fn(PortIndex) -> bool) -> Vec<Deviations> {
-        assert!(self.settled, "deviations are counted when it is known which frames were received");
+        assert!(self.settled, "flows are settled before deviations are counted");
         let mut groups = vec![Deviations::default(); self.groups.len()];
         for (flow, deviating) in self.flows.iter().zip(&self.deviating) {
             if let Some(deviating) = deviating
@@ -430,12 +429,13 @@ impl Analyzer {
         groups
     }
 
-    /// Frames of the flow at `place` of [`Analyzer::flows`] that arrived in another encapsulation; `None` if none did.
+    /// Frames that arrived in another encapsulation, of the flow at `place` of [`Analyzer::flows`]; `None` if there are
+    /// none.
     pub(crate) fn deviating(&self, place: usize) -> Option<DeviatingReport> {
         self.deviating.get(place)?.as_ref().map(|deviating| deviating.report())
     }
 
-    /// Updates [`Analyzer::flows`] with all counted frames.
+    /// Brings [`Analyzer::flows`] up to date.
     pub fn settle(&mut self) {
         self.flows.iter_mut().zip(&self.awaited).for_each(|(flow, awaited)| awaited.settle(&mut flow.state));
         self.settled = true;
@@ -446,22 +446,22 @@ impl Analyzer {
         self.flows.len()
     }
 
-    /// `(flow, group, state)` of every flow that is received here.
+    /// `(flow, group, state)` of every flow received here.
     ///
     /// # Panics
     /// If a frame was counted after the last [`Analyzer::settle`].
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
-        assert!(self.settled, "states of flows are read while frames in order are counted beside them");
+        assert!(self.settled, "flows are settled before their states are read");
         self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
     }
 
-    /// Port that each of [`Analyzer::flows`] is sent to, in their order.
+    /// The port each of [`Analyzer::flows`] is sent to, in their order.
     pub(crate) fn to(&self) -> impl Iterator<Item = PortIndex> {
         self.flows.iter().map(|f| f.to.into())
     }
 
-    /// True if frames of the flow at `place` of [`Analyzer::flows`] have arrived at several queues, or may have changed places in the card.
-    /// Their order is unknown then.
+    /// True if the order of the flow at `place` of [`Analyzer::flows`] is unknown: its frames have arrived at several queues, or may have changed
+    /// places in the card.
     pub(crate) fn is_spread(&self, place: usize) -> bool {
         self.spread.get(place).copied().unwrap_or(false)
     }
@@ -472,7 +472,7 @@ impl Analyzer {
     }
 }
 
-/// True if the variation of latency from frame to frame is measured in this group.
+/// True if this group measures the variation of latency from frame to frame.
 fn varies(spec: &TrialSpec, group: &str) -> bool {
     spec.flows.iter().any(|flow| flow.ipdv && flow.group == group)
 }
@@ -484,8 +484,8 @@ pub(crate) fn destination(frame: &[u8]) -> u64 {
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// Full departure time. Send and receive times are two readings of one clock and may be reversed by less than a
-/// millisecond. The departure then comes after the arrival, and the latency is 0 rather than 4.29 s.
+/// Full departure time. Send and receive times are two readings of one clock, and may be reversed by less than a
+/// millisecond. The departure is then after the arrival, and the latency 0 rather than 4.29 s.
 #[inline]
 fn departure(time: u32, at: Instant) -> u64 {
     let departure = unwrap_time(time, at.0);

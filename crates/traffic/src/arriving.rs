@@ -10,7 +10,7 @@ use drophammer_wire::signature::Signature;
 use drophammer_wire::stack::{Layer, Layers};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Number of eight-byte words, from the first EtherType on, that are compared at once: three tags or five labels.
+/// Eight-byte words, from the first EtherType on, that are compared in one go: three tags or five labels.
 const COMPARED: usize = 3;
 /// Offset of these bytes.
 const TYPE_AT: usize = 12;
@@ -18,20 +18,20 @@ const TYPE_AT: usize = 12;
 /// Bytes to compare, as little-endian words.
 type Words = [u64; COMPARED];
 
-/// The encapsulation in which the frames of one flow are expected, in two forms: bytes under a mask for frames with one
-/// IP packet, and a description for all others.
+/// The encapsulation that the frames of one flow are expected in. It has two forms: bytes under a mask for frames with
+/// one IP packet, and a description for all others.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Encapsulation {
-    /// Bytes from the first EtherType to the IP header. Any tag protocol identifier is accepted for a tag; the bytes hold those
-    /// of the last frame that matched.
+    /// Bytes from the first EtherType to the IP header. A tag may have any tag protocol identifier; the bytes have those of the last frame that
+    /// matched.
     value: Words,
     mask: Words,
-    /// Offset of the IP header. 0 if only the description applies; no frame matches the bytes then.
+    /// Offset of the IP header; 0 if only the description applies, and no frame matches the bytes.
     packet_at: u8,
     /// True if `class` or `ttl` is compared.
     judges_packet: bool,
-    /// Type of service or traffic class, and TTL or hop limit, each as value and mask.
+    /// Type of service or traffic class, as value and mask.
     class: (u8, u8),
     ttl: (u8, u8),
     described: Box<Described>,
@@ -106,13 +106,13 @@ impl Encapsulation {
         }
     }
 
-    /// True if frames are expected in plain Ethernet, with any class and TTL.
+    /// True for plain Ethernet, any class and any TTL.
     pub(crate) fn is_plain(&self) -> bool {
         self.described.arriving == Arriving::default()
     }
 
-    /// Returns true if `frame` has this encapsulation, and stores its tag protocol identifiers. Its packet is at `packet_at`,
-    /// behind tags and labels only.
+    /// Returns true if `frame` has this encapsulation, and remembers its tag protocol identifiers. Its packet is at `packet_at`, behind tags and
+    /// labels only.
     fn learn(&mut self, frame: &[u8], packet_at: usize) -> bool {
         let Some(found) = compared(frame).map(words) else { return false };
         if usize::from(self.packet_at) != packet_at || !self.is_under(&self.described.without_tpid, frame) {
@@ -124,12 +124,11 @@ impl Encapsulation {
         true
     }
 
-    /// True if `frame` has this encapsulation as far as `mask` covers it. False if only the description applies.
+    /// True if `frame` has this encapsulation where `mask` is set. False if only the description applies.
     #[inline(always)]
     fn is_under(&self, mask: &Words, frame: &[u8]) -> bool {
         let Some(found) = compared(frame) else { return false };
-        // The words are read one by one: if they were combined first, they would be read from memory that was written
-        // just before.
+        // Reads the words one by one. Combined first, they would be read back from memory just written.
         let word = |at: usize| u64::from_le_bytes(*found[8 * at..].first_chunk().expect("there are three"));
         let differs = |at: usize| (word(at) ^ self.value[at]) & mask[at];
         differs(0) | differs(1) | differs(2) == 0 && (!self.judges_packet || self.is_class_and_ttl(frame))
@@ -146,7 +145,7 @@ impl Encapsulation {
         (class ^ self.class.0) & self.class.1 | (ttl ^ self.ttl.0) & self.ttl.1 == 0
     }
 
-    /// The outermost difference of `frame`, whose headers are `layers`.
+    /// The outermost difference of `frame` with the headers `layers`.
     pub(crate) fn deviation(&self, frame: &[u8], layers: &Layers) -> Option<Deviation> {
         let words = &self.described.arriving;
         let read = |index: usize, name: FieldName| layers.place(frame, index, name)?.read(frame);
@@ -175,10 +174,10 @@ fn compared(frame: &[u8]) -> Option<&[u8; 8 * COMPARED]> {
     frame.get(TYPE_AT..)?.first_chunk()
 }
 
-/// Finds intact frames of flows with encapsulations, and the place of the flow.
+/// Finds the signature of an intact frame, and the place of its flow.
 ///
-/// Most frames end with their signature. The signature names the flow, the encapsulation of the flow gives the offset of the
-/// packet, and the checks of the packet confirm both.
+/// Most frames end with their signature. It names the flow, the flow's encapsulation gives the offset of the packet, and the checks of the packet
+/// confirm both.
 #[inline(always)]
 pub(crate) fn find(
     encapsulations: &mut [Encapsulation],
@@ -195,7 +194,7 @@ pub(crate) fn find(
     {
         let at = usize::from(arrives.packet_at);
         if at + BARE == frame.len() {
-            // The shortest frames, which have the highest frame rates.
+            // The shortest frames have the highest frame rates.
             let found = expected.if_home(frame, expected.short::<_, false>(end, || read));
             if !found.is_nothing() {
                 return (found, claimed);
@@ -211,7 +210,7 @@ pub(crate) fn find(
     find_anywhere(encapsulations, expected, frame, place)
 }
 
-/// Like [`find`], for a frame that is padded or has other tag protocol identifiers than the frames before it.
+/// Like [`find`], for frames with padding or with new tag protocol identifiers.
 #[cold]
 #[inline(never)]
 fn find_anywhere(
@@ -239,8 +238,8 @@ fn indices(layers: &Layers, range: std::ops::Range<usize>, kind: HeaderKind) -> 
     range.filter(|index| layers[*index].kind == kind).collect()
 }
 
-/// Tags of VLAN 0 carry a priority and name no VLAN (IEEE 802.1Q section 9.6): they may come and be missing, unless a
-/// priority is expected in one of them.
+/// Tags of VLAN 0 carry a priority and name no VLAN (IEEE 802.1Q section 9.6), so they may be present or missing unless
+/// one of them is expected to have a priority.
 fn tags(wanted: &[ArrivingTag], found: &[usize], read: Read<'_>) -> Option<Deviation> {
     let vid = |index: usize| read(index, FieldName::Vid);
     let judged = wanted.iter().any(|tag| tag.vid.get() == 0 && tag.pcp.is_some());
@@ -366,7 +365,7 @@ mod tests {
         (compiled.bytes, arriving)
     }
 
-    /// The same result as [`find`], computed step by step.
+    /// The same result as [`find`], step by step.
     fn at_length(encapsulations: &[Encapsulation], expected: &Expected<'_>, frame: &[u8]) -> Option<(u32, Signature)> {
         let found = candidate(frame).filter(|found| found.whole && found.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -389,7 +388,7 @@ mod tests {
             (vec![pcp(5, None)], vec![tag(0)], Some(Deviation::VlanMissing)),
             (vec![pcp(0, None)], vec![], None),
             (vec![pcp(0, None)], vec![tag(0)], None),
-            // A priority that must arrive needs its tag.
+            // An expected priority needs its tag.
             (vec![pcp(0, Some(3))], vec![], Some(Deviation::VlanMissing)),
             (vec![pcp(0, Some(3))], vec![tag(0)], Some(Deviation::VlanPriority)),
             (vec![pcp(0, Some(0))], vec![tag(0)], None),
@@ -428,7 +427,7 @@ mod tests {
                     Encapsulation::new(arriving, family),
                 ];
                 let mut found = |frame: &[u8]| {
-                    // Twice: the state that the first call leaves must not change the result of the second.
+                    // Twice: the first call must not change the result of the second.
                     let both = [(); 2].map(|()| {
                         let (found, place) = find(&mut encapsulations, &expected, frame, |flow| flow);
                         let (flow, sequence, time) = (found.flow(), found.sequence(), found.time());
@@ -445,8 +444,8 @@ mod tests {
                     right += usize::from(found(&frame));
                     frame[bit / 8] ^= 1 << (bit % 8);
                 }
-                // Bits that no check covers: the source address; of each tag the priority and one bit that turns one tag protocol
-                // identifier into another; of each label the class; of IPv6 everything but lengths, next header and addresses.
+                // Bits that no check covers: the source address; the priority of each tag, and one bit that turns its protocol identifier into
+                // another; the class of each label; in IPv6 everything but lengths, next header and addresses.
                 let open = 48 + 5 * front.len() + if v6 { 28 + 8 } else { 0 };
                 assert!(right >= 48 && right <= open, "{front:?}, {size}: {right} of {}", whole * 8);
                 // Another tag protocol identifier may announce the same tag.

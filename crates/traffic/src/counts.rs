@@ -1,4 +1,4 @@
-//! Counts of a trial under way.
+//! Counts of a running trial.
 
 use crate::plan::Part;
 use crate::transmit::Transmit;
@@ -7,19 +7,19 @@ use drophammer_model::trial::PortIndex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one lane has counted until an instant.
+/// Counts of one lane at an instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneCounts {
     /// Time of the counts, on the clock of the lane's ports.
     pub at: Instant,
-    /// Flows that the lane sends: `(flow, group, frames offered)`.
+    /// Flows the lane sends: `(flow, group, frames offered)`.
     pub sent: Vec<(u32, usize, u64)>,
-    /// Those of these flows that do not send at the moment.
+    /// The ones that do not send at the moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<(u32, Transmit)>,
-    /// Frames that the tester's own ring refused, by flow.
+    /// Frames that the tester's own ring refused: `(flow, frames)`.
     pub never_left: Vec<(u32, u64)>,
-    /// Flows that the lane receives.
+    /// Flows the lane receives.
     pub received: Vec<(usize, Received)>,
     /// Groups of the trial.
     pub groups: Vec<GroupCounts>,
@@ -32,13 +32,13 @@ pub struct LaneCounts {
 pub struct Received {
     /// Distinct intact frames.
     pub frames: u64,
-    /// Frames below the highest sequence number that have not arrived.
+    /// Frames below the highest arrived sequence number that have not arrived.
     pub missing: u64,
     /// Further copies.
     pub duplicated: u64,
     /// Frames that are RFC 4737 type-P-reordered.
     pub reordered: u64,
-    /// Number of frames if they arrived at several queues, so that their order is unknown; otherwise 0.
+    /// All frames, if they arrived at several queues and their order is unknown; otherwise 0.
     pub order_unknown: u64,
 }
 
@@ -58,18 +58,18 @@ impl Received {
     }
 }
 
-/// Counts of a group that are not kept by flow.
+/// Counts kept by group rather than by flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCounts {
     /// Frames offered that the device's receive ring refused.
     pub refused: u64,
     /// Frames that arrived but were not intact.
     pub corrupted: u64,
-    /// Frames that arrived at a port that their flow is not sent to.
+    /// Frames that arrived at a wrong port.
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub bytes: u64,
-    /// Latencies: `(smallest of the histogram's step in ns, frames)`, ascending.
+    /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending.
     pub latencies: Vec<(u64, u64)>,
     /// Largest latency so far in ns.
     pub latency_max_ns: u64,
@@ -88,10 +88,10 @@ pub struct FlowCounts {
     pub received: Received,
 }
 
-/// Counts of all lanes. Each lane counts at its own moment, so a frame in flight may be counted as received but not yet as offered.
+/// Counts of all lanes. Lanes count at slightly different times, so a frame may count as received but not yet as offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Time at which the last lane counted.
+    /// When the last lane counted.
     pub at: Instant,
     /// By flow.
     pub flows: BTreeMap<usize, FlowCounts>,

@@ -1,5 +1,5 @@
-//! Runs a planned trial: one loop that sends due frames, takes received ones, and measures its own gaps. A trial on
-//! several threads runs several of these loops ([`crate::lanes`]).
+//! Runs a planned trial in a loop that sends due frames, takes received ones, and measures how long it was held up. A
+//! trial on several threads runs one loop per thread ([`crate::lanes`]).
 
 use crate::gaps::Watch;
 use crate::generator::PortGenerator;
@@ -15,12 +15,11 @@ use drophammer_port::{Arrival, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Sends one frame that is not a test frame from a port. Returns false if the port has no room for it, and the error of the
-/// port if it fails.
+/// Sends one frame that is not a test frame from a port. Returns false if the port has no room.
 pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<bool, PortError> + 'a;
 
-/// Handles the frames that are not test frames: the emulated hosts and routers. In a trial on several lanes each lane
-/// has one, for its own ports.
+/// Handles all frames other than test frames: the emulated hosts and routers. Each lane of a trial has one, for its own
+/// ports.
 pub trait Control {
     /// A frame that is not a test frame arrived at `port`; answers are sent when [`Control::poll`] is called.
     ///
@@ -28,16 +27,15 @@ pub trait Control {
     /// Errors of the port.
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError>;
 
-    /// Does what is due at `now` (requests, waiting answers), sends with `send`, and returns when it is to be called
-    /// again.
+    /// Does what is due at `now` (requests, waiting answers), sends with `send`, and returns when to call it again.
     ///
     /// # Errors
     /// Errors of the port.
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError>;
 
-    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`. Its
-    /// frames may be sent with `send`, or wait for [`Control::poll`], which is called at once. Every lane is called; returns
-    /// whether the event concerns this lane. The default does nothing.
+    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`. It may send frames with
+    /// `send`, or leave them to [`Control::poll`], which follows immediately. Every lane gets the call; returns whether the event concerns this lane.
+    /// The default does nothing.
     ///
     /// # Errors
     /// Errors of the port.
@@ -45,52 +43,51 @@ pub trait Control {
         Ok(false)
     }
 
-    /// The next link that an event takes down or up; called after each event until it returns `None`. The default returns
-    /// `None`.
+    /// The next link that an event takes down or up. Called after each event until it returns `None`.
     fn link(&mut self) -> Option<(PortIndex, bool)> {
         None
     }
 
-    /// True to stop the trial early because the user asked for it. One such lane stops all.
+    /// True if the user asked to stop the trial. One lane stops all.
     fn stop(&self) -> bool;
 }
 
 /// How long the loop waits for duplicates after the last frame is accounted for.
 const QUIET_NS: u64 = 2_000_000;
-/// How long the loop does not sleep after the last departure, while frames are awaited at a port that gives them the time
-/// of their reading. The latency of a later frame is above this time, of which a nap of the clock is 5 % at most.
+/// How long the loop stays awake after the last departure if a port stamps frames when they are read, not when they arrive. Frames that arrive later
+/// have a latency above this time, and a nap of the clock adds 5 % at most.
 const AWAKE_NS: u64 = 20_000_000;
-/// Time, in addition to twice the drain, for taking frames that wait at the ports.
+/// Time, in addition to twice the drain, to take frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
-/// Bursts taken from one port before the other ports.
+/// Bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;
 
 /// A queue of a lane.
 pub(crate) struct LanePort<'a> {
-    /// Its port, by the port numbers of the trial.
+    /// Port of the trial.
     pub(crate) index: PortIndex,
-    /// Its queue, by the numbers of the queues of all ports.
+    /// Queue, counted over all ports.
     pub(crate) queue: QueueIndex,
     pub(crate) port: &'a mut dyn Port,
 }
 
 /// The generators of one queue.
 pub(crate) struct Sender {
-    /// Index of the queue among those of the lane.
+    /// Index of the queue within the lane.
     place: usize,
     generators: Range<usize>,
-    /// With several generators: when each of them is due.
+    /// When each generator is due, if there are several.
     merge: Option<Merge>,
 }
 
-/// True if the time for late frames is over, `since_done_ns` after the last departure. Frames that wait at the ports arrived in time,
-/// perhaps while the loop was held up, so they are taken first; but this has a limit, because a device may send for ever.
+/// True if the time for late frames is over, `since_done_ns` after the last departure. Frames that still wait at a port (`behind`) arrived in time,
+/// perhaps while the loop was held up, so the loop takes them first, up to a limit: a device may send for ever.
 fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
     since_done_ns >= if behind { drain_ns.saturating_mul(2).saturating_add(BEHIND_NS) } else { drain_ns }
 }
 
-/// How long the drain is: `drain_ns` after the last departure. A frame that arrives within it, `arrived_ns` after the last departure,
-/// extends it, because more frames may wait in the same queue of the router. A short drain must not turn these into losses.
+/// Length of the drain after the last departure: `drain_ns`, counted anew from the last frame that arrived, `arrived_ns` after the last departure.
+/// More frames may wait in the same queue of the router, and a short drain must not turn them into losses.
 fn extended(drain_ns: u64, arrived_ns: Option<u64>) -> u64 {
     arrived_ns.unwrap_or(0).saturating_add(drain_ns).min(longest_drain(drain_ns))
 }
@@ -115,7 +112,7 @@ fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
 pub(crate) struct LaneState {
     /// For each generator, the index of its queue among the lane's queues.
     places: Vec<usize>,
-    /// Generators of each queue that sends, with the index of the queue.
+    /// Generators of each queue that sends.
     senders: Vec<Sender>,
     drops_before: u64,
     /// Frames that the tester lost in its own receive path; set when the lane has finished.
@@ -123,19 +120,19 @@ pub(crate) struct LaneState {
     pub(crate) watch: Watch,
     /// When the trial started.
     pub(crate) start: Instant,
-    /// Events carried out so far; they are the first ones of the plan.
+    /// Events carried out so far, the first ones of the plan.
     pub(crate) events: Vec<EventReport>,
     control_due: Instant,
     /// When the last lane finished sending.
     done_at: Option<Instant>,
-    /// True if the other lanes have been notified that this one has finished sending.
+    /// True once the other lanes know that this one has finished sending.
     announced: bool,
     quiet_since: Option<Instant>,
-    /// Frames that had arrived when the loop last looked, and when that number grew last.
+    /// Frames of all lanes that had arrived at the last look, and when that number last grew.
     arrived: (u64, Option<Instant>),
     /// Requests that this lane has handled.
     seen: Requests,
-    /// True if its part of the trial is over.
+    /// True once its part of the trial is over.
     pub(crate) over: bool,
 }
 
@@ -151,7 +148,7 @@ impl LaneState {
         LaneState { watch, receive_drops, over: true, ..LaneState::default() }
     }
 
-    /// Prepares lane `part` over its `ports`: does all look-ups and allocations.
+    /// Prepares lane `part` over its `ports`, with all look-ups and allocations.
     pub(crate) fn new(
         part: &mut Part,
         ports: &mut [LanePort<'_>],
@@ -180,7 +177,7 @@ impl LaneState {
         })
     }
 
-    /// Starts the trial at `start`, with the commands that `lane` has received before.
+    /// Starts the trial at `start`, and carries out the commands that `lane` received before.
     pub(crate) fn begin(
         &mut self,
         part: &mut Part,
@@ -218,7 +215,7 @@ impl LaneState {
         }
         self.over = true;
         self.watch.close(clock.now());
-        // However the loop ended, the kernel must not continue to send.
+        // The kernel must stop sending, however the loop ended.
         let mut stopped = Ok(());
         for (generator, place) in part.generators.iter_mut().zip(&self.places) {
             stopped = stopped.and(generator.stop_in_kernel(&mut *ports[*place].port));
@@ -256,17 +253,17 @@ impl LaneState {
         // The next event, or the end of this call.
         let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
-        // In this case a burst is handed over at once, each frame with its own departure time, and time advances in one
+        // Then the loop hands over a whole burst, each frame with its own departure time, and time advances in one
         // step.
         let ahead = clock.passes()
             && ports.iter_mut().all(|at| at.port.ahead().is_some())
             && senders.iter().all(|s| s.merge.is_none());
-        // In virtual time, all frames that have arrived are taken at that instant, however many there are.
+        // In virtual time, the loop takes all frames that have arrived by that instant, however many.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
         let at_reading = !virtual_time && ports.iter().any(|at| !at.port.info().stamps_arrivals);
-        // In this case the loop does not sleep although everything is sent, because it would make latencies too large.
+        // True if the loop must not sleep although everything is sent, because a nap would make latencies too large.
         let mut awake = false;
-        // Requests made between two calls or by an event take effect before anything is sent.
+        // Requests made between two calls, or by an event, take effect before the loop sends anything.
         let mut follow = live.requests() != *seen;
 
         loop {
@@ -274,7 +271,7 @@ impl LaneState {
             if now >= start && (done_at.is_none() || awake) && !virtual_time {
                 watch.look(now);
             }
-            // Events come before the frames that are due at the same instant.
+            // Events come before frames that are due at the same instant.
             while now >= wake {
                 if now >= until {
                     return Ok(false);
@@ -327,14 +324,14 @@ impl LaneState {
                     }
                 }
             }
-            // Whether frames may still wait at a port after this look.
+            // Whether frames may still wait at a port after this pass.
             let mut behind = false;
             for LanePort { index, queue, port } in ports.iter_mut() {
                 for round in 1..=rounds {
                     let frames = port.receive()?;
                     let count = frames.len();
                     behind |= count == drophammer_port::BURST && round == rounds;
-                    // The time of reading would hide a silence behind frames that waited at the port.
+                    // Frames stamped when they are read would hide a silence.
                     if !at_reading && !virtual_time {
                         watch.arrivals(count, |i| frames.get(i).at);
                     }
@@ -368,13 +365,13 @@ impl LaneState {
             if let Some(done) = *done_at {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
-                // The drain of all lanes goes on while frames arrive at one of them.
+                // All lanes go on draining while frames arrive at any of them.
                 let distinct = live.distinct();
                 if distinct != arrived.0 {
                     *arrived = (distinct, Some(now));
                 }
                 let drain_ns = extended(drain_ns, arrived.1.map(|at| at.0.saturating_sub(done.0)));
-                // Until the pass after the last frame, because a hold-off before that frame was read is noticed there.
+                // Until the pass after the last frame, which notices if the loop was held up before it read that frame.
                 awake = at_reading && quiet_since.is_none() && since_done_ns < AWAKE_NS;
                 if accounted {
                     if now.since(*quiet_since.get_or_insert(now)).as_nanos() as u64 >= QUIET_NS {
@@ -403,7 +400,7 @@ impl LaneState {
             }
             if busy == 0 || virtual_time {
                 if (done_at.is_none() || awake) && !virtual_time {
-                    // A departure or an arrival may be due within a microsecond: look again at once.
+                    // The next departure or arrival may be less than a microsecond away.
                     std::hint::spin_loop();
                 } else {
                     let next = next.min((*control_due).max(now + Duration::from_nanos(1)));
@@ -414,7 +411,7 @@ impl LaneState {
     }
 }
 
-/// Carries out the requests since `before`: start or stop of flows, end of sending, counts.
+/// Carries out the requests made since `before`: start or stop flows, end sending, return counts.
 #[cold]
 pub(crate) fn follow_requests(
     part: &mut Part,
@@ -426,7 +423,7 @@ pub(crate) fn follow_requests(
     before: Requests,
 ) -> Result<(), PortError> {
     let requests = live.requests();
-    // Commands are behind a lock, which other requests must not wait for.
+    // A lock guards the commands; other requests must not wait for it.
     let commands = if requests.commands_more_than(before) { live.commands(lane) } else { Vec::new() };
     let ends = requests.is_end_of_sending() && !before.is_end_of_sending();
     if ends || !commands.is_empty() {
@@ -458,14 +455,14 @@ pub(crate) struct Course<'a> {
     pub(crate) until: Instant,
     /// Number of the lane.
     pub(crate) lane: usize,
-    /// What the lanes share.
+    /// State shared by all lanes.
     pub(crate) live: &'a Board,
     pub(crate) events: &'a [PlannedEvent],
     pub(crate) drain_ns: u64,
 }
 
-/// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns all
-/// measured counts; the caller fills in trial number, elapsed time, validity and DUT load.
+/// Runs `plan`, made for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns the measured counts; the
+/// caller fills in trial number, elapsed time, validity and DUT load.
 ///
 /// # Errors
 /// If a port stopped working.
@@ -480,8 +477,8 @@ pub fn run(
     Ok(merge(&traffic.reports()))
 }
 
-/// Time from the decision to start to the first departure; in it, frames that waited at the ports from before the trial
-/// are taken.
+/// Time from the decision to start until the first departure. The loop uses it to take frames that waited at the ports
+/// since before the trial.
 pub(crate) fn lead(clock: &dyn Clock) -> Duration {
     Duration::from_micros(if clock.is_virtual() { 1 } else { 200 })
 }

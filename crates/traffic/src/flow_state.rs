@@ -33,31 +33,31 @@ struct Jump {
     arrival: u64,
 }
 
-/// Jumps remembered per flow. Extents of packets that arrive more than that many further jumps later are lower bounds.
+/// Jumps remembered per flow. The extent of a packet that arrives after more jumps is a lower bound.
 const JUMPS: usize = 64;
 
-/// Places by which a frame may be late for its sequence number to be told from that of a frame behind a gap. Routers lose more
-/// frames in a row than they hold back, so most of the numbers are left for frames to come.
+/// How many places late a frame may be before its sequence number is taken for one after a gap. Routers lose more frames in a row than they hold
+/// back, so most numbers stand for frames to come.
 const LATE: u64 = 1 << 24;
 
-/// State of one flow. Sequence numbers are unwrapped and start at 0.
+/// State of one flow. Sequence numbers start at 0 and do not wrap.
 ///
-/// A frame in order touches these 48 bytes and nothing else; the state for loss, duplicates and reordering is kept apart.
-/// The analyzer counts such frames in even less (`analyzer::awaited`), so that thousands of flows stay in the cache.
+/// A frame in order touches these 48 bytes and nothing else; the state for loss, duplicates and reordering is elsewhere. The analyzer needs even less
+/// for such frames (`analyzer::awaited`), so that thousands of flows stay in the cache.
 #[derive(Clone, Debug)]
 pub struct FlowState {
     /// RFC 4737 NextExp: highest sequence number so far plus one.
     next_expected: u64,
     /// The number that follows the last arrival; 0 before the first.
     follows_last: u64,
-    /// The window covers the numbers below this one; those from here up to NextExp have all arrived.
+    /// The window covers numbers below this one. All numbers from here up to NextExp have arrived.
     noted: u64,
     /// One bit per sequence number: a ring whose length is a power of two.
     window: Box<[Line]>,
     out_of_order: Box<OutOfOrder>,
 }
 
-/// Bits of a window, in a cache line that no other flow, and so no other thread, writes.
+/// Bits of a window, in a cache line of their own: no other flow, and so no other thread, writes it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u64; WORDS]);
@@ -65,8 +65,8 @@ struct Line([u64; WORDS]);
 /// Words of a line.
 const WORDS: usize = 8;
 
-/// Frames in order are entered in the window after this many, or when a frame out of order arrives: with thousands of
-/// flows, the windows are not in the cache, and a gap after millions of frames must not cost the time to enter them all.
+/// Frames in order enter the window in runs of this length, or when a frame arrives out of order. With thousands of flows the windows are not in the
+/// cache, so single frames would be slow; and a gap must not take the time to enter millions of frames.
 pub(crate) const RUN: u64 = 4_096;
 
 /// State for frames out of order.
@@ -75,7 +75,7 @@ pub(crate) const RUN: u64 = 4_096;
 struct OutOfOrder {
     /// Frames of the flow.
     frames: u64,
-    /// Distinct frames whose number does not follow that of the frame before.
+    /// Distinct frames whose number is not the one after the last arrival's.
     breaks: u64,
     /// Numbers below NextExp that have not arrived.
     missing: u64,
@@ -83,17 +83,17 @@ struct OutOfOrder {
     reordered: u64,
     reordered_3: u64,
     max_extent: u64,
-    /// First number of the run of consecutive frames that the last arrival belongs to.
+    /// First number of the run of consecutive frames that ends with the last arrival.
     run_start: u64,
-    /// The three sequence numbers before that run in order of arrival, newest first; `None` before they exist.
+    /// The last three arrivals before that run, newest first; `None` if there were fewer.
     before_run: [Option<u64>; 3],
     jump_count: u64,
     jumps: [Jump; JUMPS],
 }
 
 impl FlowState {
-    /// For a flow of `frames` frames, of which at most `window_limit`, but no fewer than 512, can be distinguished from
-    /// duplicates.
+    /// For a flow of `frames` frames. The window covers `window_limit` of them, at least 512: only these can be told
+    /// from duplicates.
     pub fn new(frames: u64, window_limit: u64) -> FlowState {
         let lines = frames.min(window_limit).div_ceil(64 * WORDS as u64).next_power_of_two();
         FlowState {
@@ -129,15 +129,14 @@ impl FlowState {
         self.follows_last == self.next_expected
     }
 
-    /// Full sequence number of a frame with these lower 28 bits: at most [`LATE`] below NextExp, or above it.
+    /// Full sequence number of a frame with these lower 28 bits: above NextExp, or at most [`LATE`] below it.
     #[inline]
     pub(crate) fn unwrap(&self, sequence: u32) -> u64 {
         let full = unwrap_sequence(sequence, self.next_expected + SEQUENCES / 2 - LATE);
         if full < self.next_expected + RUN { full } else { self.far_ahead(full) }
     }
 
-    /// Full sequence number of a frame that seems to be `full`, far above NextExp. If the flow has no such frame, it is one that is
-    /// later than [`LATE`].
+    /// Full sequence number of a frame that seems to be `full`, far above NextExp. If the flow has no such frame, it is more than [`LATE`] late.
     #[cold]
     fn far_ahead(&self, full: u64) -> u64 {
         if full < self.out_of_order.frames { full } else { full.checked_sub(SEQUENCES).unwrap_or(full) }
@@ -168,12 +167,12 @@ impl FlowState {
         self.out_of_order.max_extent
     }
 
-    /// Frames whose number follows that of the frame before (2001 core router test).
+    /// Frames whose number is the one after the previous arrival's (2001 core router test).
     pub fn in_sequence(&self) -> u64 {
         self.received() - self.out_of_order.breaks
     }
 
-    /// Number of sequence numbers that the window covers; a multiple of 64.
+    /// Sequence numbers that the window covers; a multiple of 64.
     pub(crate) fn window_bits(&self) -> u64 {
         (self.window.len() * WORDS) as u64 * 64
     }
@@ -209,8 +208,7 @@ impl FlowState {
         Arrival::New
     }
 
-    /// Counts `frames` arrivals in order, of which only the last may be the end of a run. Equivalent to as many calls of
-    /// [`FlowState::arrive`] with the next expected number.
+    /// Counts `frames` arrivals in order; only the last may end a run. Equivalent to as many calls of [`FlowState::arrive`].
     pub(crate) fn arrive_in_order(&mut self, frames: u64) {
         debug_assert!(self.is_in_order() && self.next_expected % RUN + frames <= RUN);
         self.next_expected += frames;
@@ -232,7 +230,7 @@ impl FlowState {
         self.noted = self.next_expected;
     }
 
-    /// Counts an arrival that skips numbers, was skipped itself, is a duplicate, or follows one of these.
+    /// Counts an arrival that skips numbers, was skipped itself, is a duplicate, or follows such a frame.
     #[cold]
     fn arrive_out_of_order(&mut self, sequence: u64) -> Arrival {
         self.note();
@@ -280,7 +278,7 @@ impl FlowState {
         })
     }
 
-    /// The highest number moves past missing ones: their bits, left from one ring length ago, are cleared.
+    /// The highest number moves past missing ones: clears their bits, which are one ring length old.
     fn jump(&mut self, sequence: u64) {
         let jump = Jump { from: self.next_expected, arrival: self.received() };
         let state = &mut self.out_of_order;
@@ -294,7 +292,7 @@ impl FlowState {
         }
     }
 
-    /// A skipped number arrives after all.
+    /// A skipped number arrived after all.
     fn reorder(&mut self, sequence: u64) {
         let received = self.received();
         let last = self.last_three();
@@ -304,8 +302,8 @@ impl FlowState {
         if last.iter().all(|l| l.is_some_and(|l| l > sequence)) {
             state.reordered_3 += 1;
         }
-        // The earliest arrival with a higher number is the one that skipped this one. Jumps are ascending, so it is the
-        // last jump that started at or below it.
+        // The earliest arrival with a higher number is the one that skipped this number. Jumps are ascending, so it is
+        // the last jump that started at or below it.
         let kept = state.jump_count.min(JUMPS as u64);
         let earliest = (0..kept)
             .map(|back| state.jumps[((state.jump_count - 1 - back) % JUMPS as u64) as usize])
@@ -316,7 +314,7 @@ impl FlowState {
         }
     }
 
-    /// True if the frame with this number has arrived, or has left the window.
+    /// True if the frame has arrived, or has left the window.
     pub(crate) fn may_have(&self, sequence: u64) -> bool {
         let word = self.word_of(sequence);
         let bits = self.window[word / WORDS].0[word % WORDS];
@@ -343,8 +341,7 @@ impl FlowState {
         self.missing(sent, never_left).next_back()
     }
 
-    /// The sequence numbers below NextExp that have not arrived, as ranges, ascending: those within the window, the highest `most`
-    /// ranges of them.
+    /// Missing sequence numbers below NextExp within the window, as ranges, ascending. If there are more than `most` ranges, only the highest.
     pub fn gaps(&self, most: usize) -> Vec<Range<u64>> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         let mut left = self.out_of_order.missing;
@@ -374,8 +371,8 @@ impl FlowState {
         gaps
     }
 
-    /// Passes words of 64 sequence numbers below NextExp, ascending, with the bits of those that have not arrived, to `take`, as far as
-    /// the window covers them. Words without a missing number may be left out.
+    /// Calls `take(first, missing)` for words of 64 sequence numbers within the window, ascending: the first number, and a bit for each number below
+    /// NextExp that has not arrived. May leave out words without a missing number.
     pub(crate) fn each_missing(&self, mut take: impl FnMut(u64, u64)) {
         let mut left = self.out_of_order.missing;
         let mut first = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
@@ -395,7 +392,7 @@ impl FlowState {
         }
     }
 
-    /// Which frames within the window have arrived.
+    /// Frames within the window that have arrived.
     pub fn arrived(&self) -> Arrived {
         // The window may begin and end in the same line of the ring.
         let from = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);

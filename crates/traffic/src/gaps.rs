@@ -1,4 +1,4 @@
-//! Gaps in which the loop of a lane did not check its ports, and periods in which nothing arrived there.
+//! Gaps in which a lane's loop did not look at its ports, and silences in which nothing arrived there.
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Held, Silences};
@@ -6,35 +6,35 @@ use drophammer_model::trial::{Held, Silences};
 /// Shortest gap of the loop, and shortest silence, that is recorded.
 const LONG_GAP_NS: u64 = 1_000_000;
 
-/// Number of gaps whose times are kept.
+/// Most gaps whose times are kept.
 const LONGEST_GAPS: usize = 16;
 
-/// Number of silences whose times are kept.
+/// Most silences whose times are kept.
 const LONGEST_SILENCES: usize = 64;
 
-/// Measures the gaps of the loop.
+/// Measures gaps and silences.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) last: Option<Instant>,
-    /// Longest time between two passes of the loop in ns, and the sum of those above 1 ms.
+    /// Longest gap between two passes of the loop in ns, and the sum of all gaps above 1 ms.
     pub(crate) max_gap_ns: u64,
     pub(crate) long_gaps_ns: u64,
-    /// The longest of these gaps.
+    /// The longest gaps.
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
     /// Arrival of the last frame, or the start of the trial before the first one.
     pub(crate) silent_since: Instant,
-    /// Whether a frame has arrived whose time of arrival is known.
+    /// Whether a frame has arrived with a known time of arrival.
     pub(crate) heard: bool,
     /// The longest periods without an arrival.
     pub(crate) silences: Vec<(Instant, u64)>,
-    /// The longest of the other ones in ns.
+    /// Longest silence that is not in `silences`, in ns.
     pub(crate) other_silences_ns: u64,
     /// Frames that are not test traffic.
     pub(crate) other: u64,
 }
 
 impl Watch {
-    /// The first gap begins at `start`, so that a loop that was held off before it and beyond it is noticed.
+    /// The first gap begins at `start`, so a loop that was held up across the start is noticed.
     pub(crate) fn begin(&mut self, start: Instant) {
         self.last = Some(start);
         self.silent_since = start;
@@ -55,13 +55,13 @@ impl Watch {
         self.last = Some(now);
     }
 
-    /// Frames of one port arrived, in this order of time.
+    /// Frames of one port arrived, in order of time.
     #[inline]
     pub(crate) fn arrivals(&mut self, count: usize, at: impl Fn(usize) -> Instant) {
         let Some(last) = count.checked_sub(1) else { return };
         self.heard = true;
         let last = at(last);
-        // Usually no frame of the burst is far from the one before.
+        // Usually all frames of a burst are close together.
         if last.0.saturating_sub(self.silent_since.0) > LONG_GAP_NS {
             (0..count).for_each(|i| self.arrival(at(i)));
         }
@@ -96,7 +96,7 @@ impl Watch {
         self.other_silences_ns = self.other_silences_ns.max(ns);
     }
 
-    /// Periods without an arrival, for a trial that started at `start`; `None` if nothing arrived, or the times of arrivals are not known.
+    /// Silences of a trial that started at `start`; `None` if nothing arrived or times of arrival are unknown.
     pub(crate) fn silences(&self, start: Instant) -> Option<Silences> {
         self.heard.then(|| Silences {
             longest: held(self.silences.iter(), start),
@@ -113,13 +113,13 @@ impl Watch {
         }
     }
 
-    /// The longest gaps above 1 ms, in order of time, for a trial that started at `start`.
+    /// The longest gaps above 1 ms of a trial that started at `start`, in order of time.
     pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
         held(self.longest.iter().filter(|(_, ns)| *ns > 0), start)
     }
 }
 
-/// Periods in order of time, for a trial that started at `start`.
+/// Periods of a trial that started at `start`, in order of time.
 fn held<'p>(periods: impl Iterator<Item = &'p (Instant, u64)>, start: Instant) -> Vec<Held> {
     let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
     let mut all: Vec<Held> = periods.map(held).collect();
@@ -133,7 +133,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Silences of a trial from 100 ms to 400 ms with these bursts, in ms; their beginnings are counted from the start.
+    /// Silences of a trial from 100 ms to 400 ms with these bursts: beginning after the start, and length, in ms.
     fn silences(bursts: &[&[u64]]) -> Option<Vec<(i64, u64)>> {
         let mut watch = Watch::default();
         watch.begin(Instant(100 * MS));
@@ -149,16 +149,16 @@ mod tests {
         assert_eq!(silences(&[]), None);
         assert_eq!(silences(&[&[]]), None);
         assert_eq!(silences(&[&[130], &[131], &[200]]), Some(vec![(0, 30), (31, 69), (100, 200)]));
-        assert_eq!(silences(&[&[101], &[399]]), Some(vec![(1, 298)]), "a millisecond is none");
+        assert_eq!(silences(&[&[101], &[399]]), Some(vec![(1, 298)]), "a millisecond is no silence");
     }
 
     #[test]
     fn frames_that_waited_at_the_port_count_when_they_arrived() {
-        // The loop was held off from 110 ms to 200 ms, and the router stood still from 150 ms to 190 ms.
+        // The loop was held up from 110 ms to 200 ms, and the router stood still from 150 ms to 190 ms.
         let burst: Vec<u64> = (110..=150).chain(190..=200).collect();
         let end: Vec<u64> = (200..=400).collect();
         assert_eq!(silences(&[&[101], &burst, &end]), Some(vec![(1, 9), (50, 40)]));
-        // Frames of another port that were read later do not shorten it: it is an upper bound.
+        // Frames of another port that were read later do not shorten the silence: it is an upper bound.
         assert_eq!(silences(&[&[101], &burst, &[120, 160], &end]), Some(vec![(1, 9), (50, 40)]));
     }
 
@@ -172,7 +172,7 @@ mod tests {
             watch.arrivals(1, |_| Instant(at));
         }
         let found = watch.silences(Instant(0)).unwrap();
-        assert_eq!((found.longest.len(), found.others_ns), (64, 6 * MS), "those of 2 ms to 6 ms are left out");
+        assert_eq!((found.longest.len(), found.others_ns), (64, 6 * MS), "silences of 2 ms to 6 ms are left out");
         assert_eq!(found.longest.iter().map(|held| held.ns).min(), Some(7 * MS));
         assert!(found.longest.is_sorted_by_key(|held| held.from_ns));
     }

@@ -1,5 +1,5 @@
-//! Sends the flows of one port that share a schedule, each frame on time. A port with flows that have their own schedules
-//! has several generators, which [`merge`] combines.
+//! Sends flows of one port that share a schedule, each frame on time. If flows have schedules of their own, the port has several generators, which
+//! [`merge`] combines.
 
 mod ahead;
 mod aims;
@@ -38,7 +38,7 @@ struct SendFlow {
     next: u64,
     sources: Addresses,
     destinations: Aim,
-    /// One template per distinct size, and the order of sizes in one round of the mix.
+    /// One template per distinct size; `sizes` has their order in one round of the mix.
     templates: Vec<Template>,
     sizes: Vec<u8>,
     size_at: usize,
@@ -65,19 +65,18 @@ impl GroupSent {
     }
 }
 
-/// A part of the schedule that was not sent because its time had passed.
+/// A part of the schedule that was skipped because its time had passed.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     /// Frames sent before it.
     sent: u64,
-    /// Frames skipped up to and including it.
+    /// Frames skipped so far, including it.
     total: u64,
 }
 
-/// Number of skips, and of runs of own refusals, that the generators of a queue store together. Departures after further
-/// skips are computed from the last one stored.
+/// Most skips, and most runs of refusals, that the generators of a queue store together. Later departures are computed from the last stored skip.
 const SKIPS: usize = 65_536;
-/// Number that each of many generators stores at least.
+/// The least that each of many generators stores.
 const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
@@ -104,7 +103,7 @@ pub struct PortGenerator {
     catch_up: CatchUp,
     /// Sends all due frames, however late (burst, maximum).
     never_skip: bool,
-    /// Stops at the end of the schedule's time, whatever was sent by then (maximum).
+    /// Stops when the schedule's time is over, whatever was sent by then (maximum).
     stop_on_time: bool,
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
@@ -113,18 +112,18 @@ pub struct PortGenerator {
     bin_ns: Option<u64>,
     lateness: LatenessBuckets,
     refused_by_tester: u64,
-    /// The same frames by flow.
+    /// The frames of `refused_by_tester`, by flow.
     refusals: Refusals,
     last_departure: Instant,
-    /// True if the kernel can generate these frames.
+    /// True if the kernel could generate these frames.
     fits_kernel: bool,
     /// State of the kernel's generator, if it generates the frames.
     kernel: Option<kernel::Following>,
-    /// Present once flows were started or stopped; then `schedule`, `round` and `index` are those of the current stretch.
+    /// Present once flows were started or stopped; then `schedule`, `round` and `index` belong to the current stretch.
     control: Option<Box<controlled::Controlled>>,
 }
 
-/// The kernel generates only addresses of a range, and its report does not identify the frames that its ring refused.
+/// The kernel generates only addresses of a range, and does not report which frames its ring refused.
 fn fits_kernel(flow: &FlowSpec) -> bool {
     matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination
 }
@@ -133,9 +132,9 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
     seed ^ ((id as u64 + 1) << 32)
 }
 
-/// Order of the destinations of flow `id` in a run of `seed`: the frame with sequence number s goes to the destination at
-/// place s modulo their count. Flows to the same routes behind a port share one order, in which flow k of n begins at place
-/// count * k / n: if all send equally many frames, they reach each route once per count frames together.
+/// Order of the destinations of flow `id` in a run with this seed: frame s goes to the destination at place s modulo `count`, their number. Flows to
+/// the same routes behind a port share one order, in which flow k of n begins at place count * k / n. If all send equally many frames, together they
+/// reach each route once per `count` frames.
 pub(crate) fn destination_order(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
     let order = Permutation::new(flows[id].destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
     if matches!(flows[id].destinations, Targets::Addresses(_)) {
@@ -174,8 +173,7 @@ impl PortGenerator {
                 .map(|size| Template::new(&headers, flow.family, *size, pattern))
                 .collect::<Result<_, _>>()
                 .map_err(|e| {
-                    // The Ethernet header may be one that the flow does not give; the index counts only the headers
-                    // that it gives.
+                    // The index counts only headers that the flow has; the Ethernet header may have been added.
                     let header = (e.header + flow.headers.len()).saturating_sub(headers.len());
                     let reason = StackError { header, ..e }.to_string();
                     PlanError::Headers { flow: id, group: flow.group.clone(), reason }
@@ -195,7 +193,7 @@ impl PortGenerator {
             tag += distinct.len() as u32;
         }
         let peak = schedule.peak_pps();
-        // Many generators share the memory that a single one may use.
+        // Many generators share the memory that one alone may use.
         let remembered = (SKIPS / (beside + 1)).max(FEW_SKIPS);
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let kernel = beside == 0 && schedule.is_whole() && spec.events.is_empty();
@@ -245,17 +243,17 @@ impl PortGenerator {
         self.last_departure = start;
     }
 
-    /// Port that it sends from.
+    /// Port it sends from.
     pub fn port(&self) -> PortIndex {
         self.port
     }
 
-    /// Queue that it sends by.
+    /// Queue it sends by.
     pub(crate) fn queue(&self) -> QueueIndex {
         self.queue
     }
 
-    /// True if it has nothing more to send at `now` and all sent frames have left.
+    /// True if at `now` it has nothing more to send and all sent frames have left.
     #[inline]
     pub fn done(&self, now: Instant) -> bool {
         if let Some(following) = &self.kernel {
@@ -266,7 +264,7 @@ impl PortGenerator {
             && self.is_last_stretch(now)
     }
 
-    /// Time of the next due frame, or of the next start or stop of flows; `None` when all are finished.
+    /// When the next frame is due, or flows start or stop next; `None` when all are finished.
     pub fn next_departure(&self) -> Option<Instant> {
         if self.index < self.schedule.total() {
             Some(Instant(self.start.0 + self.schedule.departure(self.index)))
@@ -295,7 +293,7 @@ impl PortGenerator {
         Ok(frames)
     }
 
-    /// Number of frames that may leave at `now`. Frames that are too late to be sent at all are skipped.
+    /// Number of frames that may leave at `now`. Skips frames that are too late to be sent at all.
     #[inline]
     fn due(&mut self, now: Instant) -> usize {
         let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
@@ -402,7 +400,7 @@ impl PortGenerator {
             if refusal_is_device_loss {
                 group.refused += 1;
             } else {
-                // The tester's own ring was full: the frame counts as not offered, so it is never counted as lost.
+                // The tester's own ring was full: the frame counts as not offered, so it cannot count as lost.
                 self.refused_by_tester += 1;
                 let (place, sequence) = self.slot_frames[i];
                 self.refusals.add(place as usize, sequence);
@@ -414,8 +412,7 @@ impl PortGenerator {
         }
     }
 
-    /// Ends sending: frames due after `now` do not leave, and no frames at all if the schedule is over. If the kernel generates the
-    /// frames, it stops at once.
+    /// Ends sending: frames due after `now` do not leave, and if the schedule is over, no frames at all. A generator in the kernel stops immediately.
     ///
     /// # Errors
     /// Errors of the port.
@@ -452,14 +449,14 @@ impl PortGenerator {
         }
     }
 
-    /// Frames that the tester's own ring refused, by flow: `(flow, frames)`, for flows with any.
+    /// Frames that the tester's own ring refused: `(flow, frames)`, without flows that have none.
     pub(crate) fn refused_by_flow(&self) -> impl Iterator<Item = (u32, u64)> {
         let counts = self.flows.iter().zip(self.refusals.frames()).filter(|(_, frames)| **frames > 0);
         counts.map(|(flow, frames)| (flow.id, *frames))
     }
 
-    /// Frames offered so far by flow, with the number of its group: `(flow, group, frames)`. Frames that the tester's own ring
-    /// refused are included. While the kernel generates the frames, the counts are computed from the round.
+    /// Frames offered so far: `(flow, group, frames)`, including frames that the tester's own ring refused. While the kernel generates the frames,
+    /// the counts are computed from the round.
     pub(crate) fn offered(&self) -> Vec<(u32, usize, u64)> {
         let following = self.kernel.is_some_and(|k| !k.finished).then(|| self.shares(self.sent));
         let next = |i: usize, flow: &SendFlow| following.as_ref().map_or(flow.next, |shares| shares[i]);

@@ -13,7 +13,7 @@ use drophammer_wire::MacAddr;
 /// First port and size of the dynamic port range (RFC 6335).
 const DYNAMIC: (u16, u32) = (49_152, 16_384);
 
-/// VLAN identifiers of the leading tags, the outermost first; for a field that varies, its first value.
+/// VLAN identifiers of the leading tags, the outermost first; of a field that varies, the first value.
 pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
     let behind_ethernet = headers.iter().skip_while(|h| h.kind() == HeaderKind::Ethernet);
     let tags = behind_ethernet.map_while(|header| match header {
@@ -23,7 +23,7 @@ pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
     tags.collect()
 }
 
-/// True if the device's address is needed to complete `headers`.
+/// True if `headers` lack the device's address.
 pub(crate) fn needs_device(headers: &[Header]) -> bool {
     match headers.first() {
         Some(Header::Ethernet(ethernet)) => ethernet.destination.is_none(),
@@ -31,7 +31,7 @@ pub(crate) fn needs_device(headers: &[Header]) -> bool {
     }
 }
 
-/// True if the port's address is needed to complete `headers`.
+/// True if `headers` lack the port's address.
 pub(crate) fn needs_source(headers: &[Header]) -> bool {
     match headers.first() {
         Some(Header::Ethernet(ethernet)) => ethernet.source.is_none(),
@@ -39,8 +39,8 @@ pub(crate) fn needs_source(headers: &[Header]) -> bool {
     }
 }
 
-/// The headers of flow `id` in a run of `seed`, from Ethernet on. Only the addresses of the outermost IP header may
-/// still be absent.
+/// The headers of flow `id` in a run with this seed, from Ethernet on. Only the outermost IP header may still lack its
+/// addresses.
 pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) -> Vec<Header> {
     let mut headers = flow.headers.clone();
     if headers.is_empty() {
@@ -69,15 +69,15 @@ pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
     let outermost = flow.headers.iter().find(|h| matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6))?;
     let family = if outermost.kind() == HeaderKind::Ipv4 { Family::Ipv4 } else { Family::Ipv6 };
     if family != flow.family {
-        Some("its addresses are not of the family of its outermost IP header")
+        Some("its addresses and its outermost IP header are of different families")
     } else if [FieldName::Source, FieldName::Destination].iter().any(|name| outermost.field(*name).is_some()) {
-        Some("its outermost IP header gives addresses, which are those of the flow")
+        Some("its outermost IP header sets addresses, but those of the flow go there")
     } else {
         None
     }
 }
 
-/// The expected encapsulation: as the flow says, otherwise no tags, no labels, and the tunnel in which it was sent.
+/// The expected encapsulation: what the flow says, otherwise no tags, no labels, and the tunnel it was sent in.
 pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     flow.arrives.clone().unwrap_or_else(|| {
         let kinds: Vec<_> = flow.headers.iter().map(Header::kind).collect();
@@ -88,19 +88,19 @@ pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     })
 }
 
-/// Checks that received frames of a flow are exempt from, because the flow sets their fields.
+/// Checks that do not apply to received frames of a flow, because the flow sets the fields itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unjudged {
     /// True if the flow sets a checksum, right or wrong.
     pub(crate) checksums: bool,
     /// True if there is no transport header.
     pub(crate) transport: bool,
-    /// Number of payload bytes at the front that the flow sets.
+    /// Number of leading payload bytes that the flow sets.
     pub(crate) raw: usize,
 }
 
 impl Unjudged {
-    /// The exemptions of `flow`.
+    /// For the frames of `flow`.
     pub(crate) fn of(flow: &FlowSpec) -> Unjudged {
         let names = [FieldName::Checksum, FieldName::HeaderChecksum];
         let is_transport = |h: &Header| matches!(h.kind(), HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho);
@@ -114,7 +114,7 @@ impl Unjudged {
         }
     }
 
-    /// True if `found`, a frame with a valid signature, is as it was sent.
+    /// True if `found`, a frame with a valid signature, arrived as it was sent.
     pub(crate) fn is_intact(self, found: &Candidate<'_>, pattern: &Pattern) -> bool {
         (found.whole || self.transport && found.without_transport)
             && (found.sums_hold || self.checksums)

@@ -3,25 +3,24 @@
 use crate::plan::spaced;
 use hdrhistogram::Histogram;
 
-/// Latencies up to 10 s are resolved, and those up to the next power of two, 17.18 s, at no further cost. Longer ones are
-/// recorded as 10 s.
+/// Latencies up to 10 s are resolved; up to the next power of two, 17.18 s, that costs nothing more. Longer ones are recorded as 10 s.
 const MAX_NS: u64 = 10_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
-/// Number of leading bits that are distinguished: 2^11 is the power of two that covers 2 * 10^3 values.
+/// Leading bits that count: 2^11 is the power of two that covers 2 * 10^3 values.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
 /// Counts of latencies with three significant digits. Recording is a shift and an addition; the bookkeeping of the HDR
 /// histogram (smallest, largest, total) is done when it is requested.
 pub struct Latencies {
-    /// Lower halves of the counts, so that those in use stay in the cache.
+    /// Lower halves of the counts, so that the used ones stay in the cache.
     counts: Vec<u32>,
     /// Upper halves of the counts: number of overflows of the lower half.
     wraps: Vec<u32>,
 }
 
-/// Index of the count for `ns`: a row of 2^10 for every doubling; the first row is twice as long.
+/// Index of the count for `ns`. Each doubling has a row of 2^10; the first row is twice as long.
 #[inline]
 fn place(ns: u64) -> usize {
     let shift = u64::BITS - BITS - (ns | ((1 << BITS) - 1)).leading_zeros();
@@ -72,7 +71,7 @@ impl Latencies {
         self.add_at(if place < self.counts.len() { place } else { self::place(MAX_NS) }, frames);
     }
 
-    /// The counts: `(smallest value of a step in ns, number)`, ascending.
+    /// The counts: `(lower end of a bucket in ns, number)`, ascending.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
         (0..self.counts.len()).map(|place| (smallest_at(place), self.at(place))).filter(|(_, count)| *count > 0)
     }

@@ -1,15 +1,15 @@
 //! The fast check that a frame belongs to this trial and is intact: headers, checksums, signature, payload and
 //! destination in one pass.
 //!
-//! Every frame that it accepts is also accepted by the full check ([`crate::recognize`] and the analyzer). A frame that
-//! it does not accept is not counted as lost or corrupted: the full check then decides.
+//! The full check ([`crate::recognize`] and the analyzer) also accepts every frame that this one accepts, and decides
+//! about all others.
 
 use crate::payload::Pattern;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::signature::{self, Signature, TrialKey};
 use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
-/// What the fast check compares a frame with.
+/// What the fast check expects of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected<'a> {
     /// Address of the host at the port, in the form of [`crate::analyzer::destination`].
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// No signature: its flow is not valid in any signature.
+    /// No signature: no signature has this flow.
     pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
 
     #[inline(always)]
@@ -62,7 +62,7 @@ impl Found {
 
 /// Length of the shortest Ethernet frame without FCS. 64-byte frames have the highest frame rates.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
-/// IPv4, UDP and signature without payload: the packet of the shortest frames behind two or more tags.
+/// IPv4, UDP and signature without payload: the packet of the shortest frames with two or more tags.
 pub(crate) const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
 /// Packet length of frames of [`SHORTEST`] bytes, without and with one tag or label.
 const NO_TAG: usize = SHORTEST - ethernet::LEN;
@@ -83,8 +83,8 @@ const fn bytes(bytes: [u8; 8]) -> u64 {
 }
 
 impl Expected<'_> {
-    /// The signature of an intact frame without tags and labels. [`Found::NOTHING`] for any other frame, and for some
-    /// intact ones that only the full check accepts.
+    /// The signature of an intact frame without tags and labels. [`Found::NOTHING`] for any other frame, and for a few
+    /// that only the full check accepts.
     #[inline(always)]
     pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
@@ -96,8 +96,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Like [`Expected::signature`], for a frame whose IP packet begins at `at` and ends with the frame, behind tags and
-    /// labels that have been compared.
+    /// Like [`Expected::signature`], for a frame with an IP packet from `at` to the end. The caller has compared tags and labels.
     #[inline(never)]
     pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
         let packet = frame.get(at..).unwrap_or_default();
@@ -126,9 +125,8 @@ impl Expected<'_> {
         if home { found } else { Found::NOTHING }
     }
 
-    /// The signature of an IPv4 packet without options and with less than eight bytes before its signature. `read` returns the
-    /// signature and its check; it is called last, which costs less if the signature has not been read yet. `FULL`: the caller has
-    /// checked version, header length and total length.
+    /// The signature of an IPv4 packet without options, with less than eight bytes before the signature. `read` returns the signature and its check;
+    /// calling it last is cheaper if the signature has not been read yet. `FULL`: the caller has checked version, header length and total length.
     #[inline(always)]
     pub(crate) fn short<const N: usize, const FULL: bool>(
         &self,
@@ -136,7 +134,7 @@ impl Expected<'_> {
         read: impl FnOnce() -> (Signature, u16),
     ) -> Found {
         const { assert!(N >= BARE && N < BARE + 8) };
-        // More fragments and fragment offset; version, header length and total length, unless they are known to be right.
+        // More fragments and fragment offset; also version, header length and total length unless the caller has checked them.
         let known = if FULL { 0 } else { 0xff };
         let mask = bytes([known, 0, known, known, 0, 0, 0x3f, 0xff]);
         let ip = bytes([0x45, 0, 0, N as u8, 0, 0, 0, 0]);
@@ -174,7 +172,7 @@ impl Expected<'_> {
         if whole { Found::of(signature) } else { Found::NOTHING }
     }
 
-    /// The signature of a frame of any length and family without tags and labels, except for one priority tag.
+    /// The signature of a frame of any length and family, without labels and tags except one priority tag.
     #[inline(never)]
     fn plain(&self, frame: &[u8]) -> Found {
         let Some((head, mut packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
@@ -184,7 +182,7 @@ impl Expected<'_> {
             ethertype::VLAN | ethertype::SERVICE_VLAN => {
                 let Some((tag, behind)) = packet.split_first_chunk::<4>() else { return Found::NOTHING };
                 packet = behind;
-                // A tag of VLAN 0 names no VLAN; its first four bits are priority and drop eligibility.
+                // A tag of VLAN 0 names no VLAN. Its first four bits are priority and drop eligibility.
                 match (u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff, u16::from_be_bytes([tag[2], tag[3]])) {
                     (0, ethertype::IPV4) => 4,
                     (0, ethertype::IPV6) => 6,
@@ -201,7 +199,7 @@ impl Expected<'_> {
         }
     }
 
-    /// The signature of a packet. Bytes that equal the pattern need not be added up: their sum is known.
+    /// The signature of a packet. Bytes that equal the pattern have a known sum.
     fn packet(&self, packet: &[u8]) -> Option<Signature> {
         let head: &[u8; ipv4::LEN + udp::LEN] = packet.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -245,8 +243,7 @@ impl Expected<'_> {
     }
 }
 
-/// Offset of the IP header of `frame` behind tags and labels. `None` if there are more of them than can be compared at
-/// once, or another header follows.
+/// Offset of the IP header of `frame` behind tags and labels; `None` if another header follows.
 #[inline]
 fn packet_at(frame: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -274,7 +271,7 @@ fn tail_of<const N: usize>(packet: &[u8; N]) -> &[u8; signature::LEN] {
     packet.last_chunk().expect("a packet is longer than a signature")
 }
 
-/// True for an IPv4 packet without options that reaches to the end of the frame.
+/// True for an IPv4 packet without options that fills the frame.
 #[inline(always)]
 fn is_full(frame: &[u8; SHORTEST]) -> bool {
     const TOTAL: u8 = NO_TAG as u8;
@@ -290,14 +287,13 @@ fn pseudo(length: u16) -> u64 {
     u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16
 }
 
-/// True if the checksum holds, where `sum` is the sum of words of up to 64 bits that are not all zero. A word counts as
-/// the sum of its 16-bit words, because 2^16 is 1 modulo 2^16 - 1; and a sum that folds to 0xffff is a multiple of
-/// that.
+/// True if the checksum holds, where `sum` adds words of up to 64 bits that are not all zero. Modulo 2^16 - 1, a word
+/// equals the sum of its 16-bit words, because 2^16 is 1; and a sum that folds to 0xffff is a multiple.
 #[inline(always)]
 fn holds(sum: u128) -> bool {
     const DIVISOR: u64 = 0xffff;
-    // DIVISOR * INVERSE = 1 modulo 2^64: the product with INVERSE is the quotient for multiples of the divisor, and
-    // larger than any quotient for all other numbers.
+    // DIVISOR * INVERSE = 1 modulo 2^64. For multiples of the divisor, the product with INVERSE is the quotient; for
+    // all other numbers it is larger than any quotient.
     const INVERSE: u64 = {
         let mut inverse = DIVISOR;
         let mut bits = 3;
@@ -308,7 +304,7 @@ fn holds(sum: u128) -> bool {
         inverse
     };
     const { assert!(DIVISOR.wrapping_mul(INVERSE) == 1) };
-    // 2^64 is 1 modulo the divisor as well, so the overflow is added at the bottom.
+    // 2^64 is 1 modulo the divisor too, so the overflow goes to the bottom.
     let (low, carry) = (sum as u64).overflowing_add((sum >> 64) as u64);
     (low + u64::from(carry)).wrapping_mul(INVERSE) <= u64::MAX / DIVISOR
 }
@@ -328,7 +324,7 @@ mod tests {
 
     const HOST: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
 
-    /// The same result as [`Expected::signature`], computed step by step.
+    /// The same result as [`Expected::signature`], step by step.
     fn at_length(expected: &Expected<'_>, frame: &[u8]) -> Option<Signature> {
         let found = candidate(frame).filter(|c| c.whole && c.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -386,7 +382,7 @@ mod tests {
                 differ += usize::from(found.is_none());
                 frame[bit / 8] ^= 1 << (bit % 8);
             }
-            // Bits that no check covers: the source address; of IPv6 everything but lengths, next header and addresses;
+            // Bits that no check covers: the source address; in IPv6 everything but lengths, next header and addresses;
             // padding.
             assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
         }
@@ -442,7 +438,7 @@ mod tests {
                 frame[at] ^= change;
             }
             if mended && !v6 && changes.len() == 1 {
-                // A change of the header as by a router, with the checksum corrected.
+                // A router changes the header and corrects the checksum.
                 frame[24..26].fill(0);
                 let sum = checksum::finish(checksum::sum_le(&frame[14..34]));
                 frame[24..26].copy_from_slice(&sum.to_le_bytes());

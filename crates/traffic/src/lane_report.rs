@@ -1,5 +1,4 @@
-//! The counts of a lane as data: [`crate::merge`] combines the reports of all lanes, on whatever machine they ran, into
-//! a result.
+//! The counts of a lane as data. [`crate::merge`] combines the reports of all lanes into a result.
 
 use crate::analyzer::FlowExtras;
 use crate::engine::LaneState;
@@ -26,7 +25,7 @@ pub struct Trial {
     pub background: Vec<usize>,
     /// Number of ports.
     pub ports: usize,
-    /// True if the load is the maximum that ports accept, so that offering less than scheduled is no fault.
+    /// True if the load is the maximum that ports accept. Offering less than scheduled is no fault then.
     pub maximum: bool,
     /// Labels of the events, in order of time.
     pub events: Vec<String>,
@@ -55,15 +54,15 @@ pub struct LaneReport {
     pub receive_drops: u64,
     /// Longest time between two passes of the loop, in ns.
     pub max_gap_ns: u64,
-    /// Sum of these times above 1 ms, in ns.
+    /// Sum of all such times above 1 ms, in ns.
     pub long_gaps_ns: u64,
-    /// The longest of these, in order of time.
+    /// The longest of them, in order of time.
     #[serde(default)]
     pub longest_gaps: Vec<Held>,
-    /// Periods without an arrival; absent if nothing arrived, where ports do not know the times of arrivals, and in virtual time.
+    /// Periods without an arrival. Absent if nothing arrived, if ports do not know when frames arrived, and in virtual time.
     #[serde(default)]
     pub silences: Option<Silences>,
-    /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
+    /// Step of the wall clock during the trial, in ns; 0 on all lanes but the first.
     pub clock_step_ns: i64,
     /// Events that this lane has processed, the first ones of the trial.
     pub events: Vec<EventReport>,
@@ -78,17 +77,15 @@ pub struct SenderReport {
     pub schedule: Schedule,
     /// Flow of each frame of one round.
     pub round: Vec<u32>,
-    /// Parts of the schedule that were skipped: `(frames sent before, frames left out until then)`.
+    /// Skipped parts of the schedule: `(frames sent before, frames skipped so far)`.
     pub skips: Vec<(u64, u64)>,
     /// Frames sent by flow: `(flow, frames)`.
     pub flows: Vec<(u32, u64)>,
-    /// Frames that the tester's own ring refused: `(flow, frames)`, for flows with any.
+    /// Frames that the tester's own ring refused: `(flow, frames)`, without flows that have none.
     pub refused: Vec<(u32, u64)>,
-    /// Which frames these are: `(flow, first sequence number, frames)`, those of a flow ascending. The last ones are left out if
-    /// there are more than the sender has room for.
+    /// The refused frames: `(flow, first sequence number, frames)`, ascending within a flow. If there are too many, the last ones are missing.
     pub own_refusals: Vec<(u32, u64, u64)>,
-    /// The stretches in which the schedule was carried out, one after the other, the first 256; none if no flow was started or
-    /// stopped.
+    /// The first 256 stretches of the schedule, in order; none if no flow was started or stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stretches: Vec<StretchReport>,
     /// The flows that were stopped or paused.
@@ -96,8 +93,7 @@ pub struct SenderReport {
     pub stopped: Vec<StoppedReport>,
     /// Counts of each group of the trial.
     pub groups: Vec<GroupSentReport>,
-    /// Frames of the schedule that were not offered while their flows were sending, including those that the tester's own ring
-    /// refused.
+    /// Frames that were due while their flows were sending, but were not offered; refusals of the tester's own ring included.
     pub unsent: u64,
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub sending_ns: u64,
@@ -110,7 +106,7 @@ pub struct SenderReport {
 /// A part of a schedule in which the same flows send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StretchReport {
-    /// Number of its first frame among all frames of the steps of the schedule.
+    /// Its first frame, counted among all frames of the schedule.
     pub from: u64,
     /// For each place of a round, whether its flow sends.
     pub keep: Vec<bool>,
@@ -129,9 +125,9 @@ pub struct StoppedReport {
     pub flow: u32,
     /// Its group.
     pub group: usize,
-    /// Number of times that it was stopped or paused.
+    /// How often it was stopped or paused.
     pub stops: u64,
-    /// Time during which it was stopped or paused, in ns.
+    /// Time for which it was stopped or paused, in ns.
     pub stopped_ns: u64,
     /// End of its schedule, in ns after the start.
     pub end_ns: u64,
@@ -144,7 +140,7 @@ pub struct GroupSentReport {
     pub intended: u64,
     /// Frames handed over, refused ones included.
     pub offered: u64,
-    /// Those of them that the device's ring refused.
+    /// Offered frames that the device's ring refused.
     pub refused: u64,
     /// Frames offered, by time bin.
     pub bins: Vec<u64>,
@@ -157,20 +153,20 @@ pub struct GroupReport {
     pub stray: u64,
     /// Frames that are not intact.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by the deviation of the first arrival,
-    /// without those of [`FlowReport::deviating`]. In the order of [`drophammer_model::traffic::Deviation::ALL`].
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by the deviation of the first arrival in the order of
+    /// [`drophammer_model::traffic::Deviation::ALL`]. [`FlowReport::deviating`] has the others.
     pub deviations: Vec<u64>,
     /// Further arrivals with a deviation.
     pub deviating_copies: u64,
     /// Frames with a latency above the threshold.
     pub late: u64,
-    /// Bytes of distinct intact frames with FCS.
+    /// Bytes of distinct intact frames, FCS included.
     pub bytes: u64,
     /// Distinct frames by time bin of departure, and by time bin of arrival.
     pub bins: Vec<(u64, u64)>,
     /// Strays, and frames received at an alternate port, by port of arrival.
     pub elsewhere: Vec<u64>,
-    /// Latencies: `(smallest of the histogram's step in ns, frames)`, ascending.
+    /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending.
     pub latencies: Vec<(u64, u64)>,
     /// Sum of all latencies in ns.
     pub latency_sum_ns: u128,
@@ -178,19 +174,19 @@ pub struct GroupReport {
     pub latency_min_ns: u64,
     /// Largest latency in ns.
     pub latency_max_ns: u64,
-    /// Variations of latency from frame to frame; absent unless the group's flows ask for them.
+    /// Variations of latency from frame to frame, if the group's flows ask for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv: Option<IpdvReport>,
 }
 
-/// Variations of latency from a frame to the next one of its flow, as a lane counted them.
+/// How much latency varied from one frame of a flow to the next, as a lane counted it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IpdvReport {
-    /// Those below 0: `(smallest amount of the histogram's step in ns, pairs)`, ascending.
+    /// Decreases: `(lower end of the histogram's bucket in ns, pairs)`, ascending by amount.
     pub falls: Vec<(u64, u64)>,
-    /// Those from 0 on, in the same form.
+    /// Increases, and pairs with equal latency, in the same form.
     pub rises: Vec<(u64, u64)>,
-    /// The smallest and the largest in ns; `None` without a pair.
+    /// The smallest and the largest variation in ns; `None` without a pair.
     pub range: Option<(i64, i64)>,
 }
 
@@ -199,9 +195,9 @@ pub struct IpdvReport {
 pub struct PortArrivals {
     /// Distinct frames.
     pub frames: u64,
-    /// When the first of them arrived, in ns on the clock of the ports.
+    /// Arrival of the first one, in ns on the clock of the ports.
     pub first_ns: u64,
-    /// When the last of them arrived.
+    /// Arrival of the last one.
     pub last_ns: u64,
 }
 
@@ -216,8 +212,8 @@ impl PortArrivals {
         self.frames += other.frames;
     }
 
-    /// Time that these frames represent, in ns. n frames span n - 1 intervals from first to last, so one mean interval
-    /// is added; without it the rate would come out too high.
+    /// Time that these frames represent, in ns. n frames span n - 1 intervals, so one mean interval is added; otherwise
+    /// the rate would be too high.
     pub(crate) fn ns(&self) -> u64 {
         let span = u128::from(self.last_ns.saturating_sub(self.first_ns));
         match u128::from(self.frames) {
@@ -250,38 +246,38 @@ pub struct FlowReport {
     pub max_extent: u64,
     /// Highest sequence number plus one.
     pub next_expected: u64,
-    /// Sequence numbers below `next_expected` that are missing, ascending. If the flow is counted by destination: all that the
-    /// receiver's window covers. Otherwise the highest ones, more than the frames that are known to have been refused.
+    /// Missing sequence numbers below `next_expected`, ascending. If the flow is counted by destination, all within the receiver's window; otherwise
+    /// the highest ones, more than the known refusals.
     pub missing: Vec<Range<u64>>,
-    /// Lost frames below `next_expected`, as far as the receiver's window covers them; empty if `arrived` is present.
+    /// Lost frames below `next_expected`, within the receiver's window; empty if `arrived` is present.
     #[serde(default)]
     pub losses: LossRuns,
     /// True if the receiver's window covers every frame.
     pub tells_all: bool,
-    /// True if its frames arrived at several queues. Their order is unknown then.
+    /// True if its frames arrived at several queues, so that their order is unknown.
     pub spread: bool,
-    /// Which frames have arrived, if other lanes may also receive frames of the flow; `missing` is empty then.
+    /// Which frames have arrived. Present if other lanes may receive the flow too; `missing` is empty then.
     pub arrived: Option<Arrived>,
-    /// Which frames arrived in another encapsulation, if some did and other lanes may also receive frames of the flow.
+    /// Frames that arrived in another encapsulation, if any did and other lanes may receive the flow too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviating: Option<DeviatingReport>,
-    /// Those of the distinct frames that arrived at an alternate port.
+    /// Distinct frames that arrived at an alternate port.
     pub elsewhere: u64,
     /// True if its frames may arrive at an alternate port.
     pub has_alternate: bool,
-    /// Distinct frames by place in the order of destinations; absent unless the flow is counted by destination.
+    /// Distinct frames by place in the order of destinations, if the flow is counted by destination.
     pub by_place: Option<Vec<u32>>,
 }
 
-/// Frames of a flow that a lane received in another encapsulation than expected.
+/// Frames of a flow that a lane received in an unexpected encapsulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviatingReport {
-    /// Frames that have left the window and whose arrivals all deviate, by deviation, in the order of
+    /// Frames that have left the window and never arrived as expected, in the order of
     /// [`drophammer_model::traffic::Deviation::ALL`].
     pub frames: Vec<u64>,
     /// Further arrivals.
     pub copies: u64,
-    /// First arrivals of the frames in the window, by deviation. Each frame is in one of these.
+    /// First arrivals of the frames in the window, by deviation; each frame once.
     pub first: Vec<(usize, Arrived)>,
 }
 
@@ -296,7 +292,7 @@ pub struct EventReport {
     pub own: bool,
 }
 
-/// Number of ranges of missing frames that all flows of a lane together may report.
+/// Most ranges of missing frames that a lane reports.
 pub(crate) const MISSING: usize = 1 << 20;
 
 impl Plan {
@@ -368,7 +364,7 @@ impl crate::plan::Part {
                 if arrived.is_none() {
                     state.each_missing(|first, missing| losses.word(first, missing));
                 }
-                // Frames that never left fill no more ranges than this, so a lost one is reported too.
+                // Refused frames cannot fill all these ranges, so a lost one is reported too.
                 let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) + never_left.len() };
                 FlowReport {
                     flow,
@@ -432,14 +428,14 @@ fn places_of(round: &[u32], flow: usize) -> Vec<u64> {
     own.map(|(place, _)| place as u64).collect()
 }
 
-/// A stretch of the schedule as seen by one flow that sends in it.
+/// A stretch of the schedule, for one flow that sends in it.
 #[derive(Default)]
 struct Stretch {
     /// Places of the flow in a round; at least one.
     places: Vec<u64>,
     /// Number of frames in a round.
     round: u64,
-    /// Its schedule; that of the sender if absent.
+    /// Its schedule, if it differs from the sender's.
     schedule: Option<Schedule>,
     /// Index of its first frame in its schedule.
     first: u64,
@@ -468,7 +464,7 @@ impl Departures<'_> {
         };
         let schedule = own.as_ref().unwrap_or(schedule);
         let per_round = places.len() as u64;
-        // Number of frames of the flow before the stretch, and the index of the requested one.
+        // Frames of the flow before the stretch, and the index of the requested one.
         let before = first / round * per_round + places.partition_point(|place| *place < first % round) as u64;
         let number = before + sequence - from;
         let index = number / per_round * round + places[(number % per_round) as usize];
@@ -480,8 +476,7 @@ impl Departures<'_> {
 }
 
 impl FlowReport {
-    /// Sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, as far as they
-    /// are reported.
+    /// Reported sequence numbers below `sent` that have not arrived and are not in `never_left`. Both ascend.
     pub(crate) fn missing(&self, sent: u64, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = u64> {
         let gaps = self.missing.iter().cloned().chain(std::iter::once(self.next_expected..sent));
         gaps.flat_map(move |gap| without(gap.start..gap.end.min(sent), never_left)).flatten()

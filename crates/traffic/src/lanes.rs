@@ -1,42 +1,38 @@
-//! A trial on several threads. A lane is one thread with some queues of the ports. Each lane runs its part of the trial in the
-//! same loop as a trial on one thread.
+//! A trial on several threads. A lane is one thread with some queues of the ports. It runs its part of the trial in the same loop as a trial on one
+//! thread.
 //!
-//! Lanes share no state that is written per frame. When a lane has nothing more to send, it writes its counts to its
-//! own cache line, and the others read them from there.
+//! Lanes share no state that they write per frame. A lane that has nothing more to send writes its counts to a cache
+//! line of its own, where the others read them.
 //!
 //! # Lanes
 //!
-//! `--threads N` splits a trial into lanes: threads, each on its own processor, with a share of the queues (of the
-//! queues of all ports, queue i is on lane i modulo N; `traffic::Layout`). A lane sends the flows that leave by its
-//! queues and counts what arrives at them. The lane of a port's first queue serves the devices of the port; other lanes
-//! pass frames for them to it. Frames at a wrong port are counted where they arrive. Lanes exchange three numbers
-//! through cache lines that only their owner writes: when they finished sending, and frames sent and received. A stop
-//! request, a failed port or a panic in one lane ends all lanes. Virtual time has one lane.
+//! `--threads N` splits a trial into lanes, each on its own processor with a share of the queues: counted over all
+//! ports, queue i is on lane i modulo N (`traffic::Layout`). A lane sends the flows that leave by its queues and counts
+//! the frames that arrive there, even at a wrong port. The lane of a port's first queue serves the devices of the port;
+//! other lanes pass frames for them to it. Lanes exchange three numbers: when they finished sending, and frames sent
+//! and received. A stop request, a failed port or a panic in one lane ends all lanes. Virtual time has one lane.
 //!
 //! # Queues
 //!
 //! A `Port` is an interface or one of its queues (`PortInfo::queue`); `--queues M` opens M of each interface
 //! (`Backend::begin`). In a list of ports the queues of an interface follow each other. All frames of a flow
-//! leave by one queue. A load that the flows of a port share is one schedule: each queue sends its places of it
-//! (`Schedule::part`), so the frames leave at the same times by any number of queues. A frame arrives at any queue, and
-//! a flow of many addresses at several. Each lane with a queue of the port has a state of the flow and counts on its
-//! own. Three rules make the sum exact:
+//! leave by one queue. If the flows of a port share a load, it has one schedule, of which each queue sends a part
+//! (`Schedule::part`); so frames leave at the same times with any number of queues. A frame may arrive at any queue,
+//! and a flow with many addresses at several. Each lane with a queue of the port has its own state of the flow. Three
+//! rules make the sum exact:
 //!
 //! - All copies of a frame arrive at one lane, because they have the same addresses and ports (RSS). The merge checks
-//!   this with the bits of all received frames, as far as the windows reach; copies on two lanes are
-//!   `Health::copies_apart` and make the trial invalid.
-//! - A frame that arrives in another encapsulation may come to another queue. Lanes report these frames too, and
-//!   `outcome/deviating.rs` counts each once, as far as the windows reach; if its copies differ in several ways, by the
-//!   way of the lowest lane.
+//!   this with the bits of received frames, within the windows; copies on two lanes are `Health::copies_apart` and make
+//!   the trial invalid.
+//! - A frame in another encapsulation may arrive at another queue. Lanes report these frames too, and
+//!   `outcome/deviating.rs` counts each once, within the windows; if its copies differ in several ways, the lowest lane
+//!   decides.
 //! - One lane receives a flow with an alternate path or with counts by destination. `Layout::for_flows` joins lanes for
-//!   this; a plan for another layout is refused (`PlanError::Apart`).
+//!   this; planning for another layout fails (`PlanError::Apart`).
 //!
-//! Flows of several ports to the same routes behind one port share one order of these routes: sender k of n begins at
-//! the k-th n-th of it, so that together they reach each route once in as many frames as there are routes.
-//! `methods/pattern/arrivals.rs` counts the routes that got a frame. Between queues the order of frames is unknown. A
-//! flow whose frames came to several queues counts as `order_unknown` and adds nothing to the counts of reordering;
-//! reports show these as not known. So does each flow to a port whose network card has more receive queues than the
-//! port reads (`PortInfo::merges_queues`, `Layout::merging`).
+//! Between queues the order of frames is unknown. A flow with frames at several queues counts as `order_unknown` and
+//! adds nothing to the counts of reordering; reports then show reordering as unknown. The same holds for a port whose
+//! network card has more receive queues than the port reads (`PortInfo::merges_queues`, `Layout::merging`).
 
 use crate::engine::{Control, Course, LanePort, LaneState};
 use crate::live::Board;
@@ -54,12 +50,12 @@ pub enum LaneError {
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The system did not provide the thread or its placement.
+    /// The system did not start the thread, or not place it on its processor.
     #[error("lane {lane} of the tester cannot {what}: {source}")]
     Thread {
         /// Lane, from 0.
         lane: usize,
-        /// The operation that failed.
+        /// What failed.
         what: String,
         /// The system's error.
         source: std::io::Error,
@@ -72,12 +68,12 @@ pub enum LaneError {
         /// Message of the panic.
         message: String,
     },
-    /// Another lane failed before the trial started; its error gives the reason.
+    /// Another lane failed before the trial started; see its error.
     #[error("the trial ended before it started")]
     NotStarted,
 }
 
-/// Stops the other lanes when its holder fails or panics.
+/// Stops the other lanes if its holder fails or panics.
 struct StopsOthers<'a>(Option<&'a Board>);
 
 impl Drop for StopsOthers<'_> {
@@ -95,7 +91,7 @@ pub(crate) struct Common<'a> {
     pub(crate) clock: SystemClock,
     pub(crate) events: &'a [PlannedEvent],
     pub(crate) drain_ns: u64,
-    /// When the trial started; `None` if it has not.
+    /// When the trial started, if it has.
     pub(crate) start: Option<Instant>,
     pub(crate) until: Instant,
 }
@@ -112,8 +108,7 @@ pub(crate) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Prepares the lane, waits for `start`, and runs its part. Any end but success also ends the other lanes. Returns when
-    /// the trial started.
+    /// Prepares the lane, waits for `start`, and runs its part. If that fails, the other lanes end too. Returns when the trial started.
     pub(crate) fn work(
         mut self,
         common: Common<'_>,
@@ -143,24 +138,21 @@ impl Lane<'_> {
     }
 }
 
-/// Queues that are passed to the thread of a lane.
+/// Queues for the thread of a lane.
 pub(crate) type Share<'a> = Vec<(PortIndex, QueueIndex, &'a mut (dyn Port + Send))>;
 
 pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
     share.into_iter().map(|(index, queue, port)| LanePort { index, queue, port: port as &mut dyn Port }).collect()
 }
 
-/// Runs `plan` over `ports`, one thread per lane; `ports[i]` is queue i of the plan's layout. The first lane runs on the calling thread,
-/// wherever the caller has pinned it, under `first`. The others run on new threads, pinned to `processors` in order (to any processor of
-/// the calling thread if there are none), at high priority where permitted, each under its entry of `others`. The result is that of
-/// [`crate::run`].
+/// Runs `plan` over `ports`, one thread per lane; `ports[i]` is queue i of the plan's layout. See [`Traffic::drive_lanes`] for the threads, and
+/// [`crate::run`] for the result.
 ///
 /// # Errors
 /// [`LaneError`] of the first lane that has a cause to report.
 ///
 /// # Panics
-/// If the numbers of processors (unless there are none) and of controls are not that of the further lanes, if the number of ports is
-/// not that of the plan's queues, or if the first lane panics; the others have ended by then.
+/// As [`Traffic::drive_lanes`].
 pub fn run_lanes<C: Control + Send>(
     plan: Plan,
     ports: &mut [Box<dyn Port + Send>],

@@ -3,21 +3,21 @@
 use drophammer_model::trial::{FlowSpec, PortIndex};
 use std::ops::Range;
 
-/// Index of a queue among those of all ports: the queues of port 0, then those of port 1, and so on. If every port has one
-/// queue, it is the index of the port.
+/// Index of a queue, counted over all ports: first the queues of port 0, then those of port 1, and so on. If every port has one queue, it is the
+/// index of the port.
 pub type QueueIndex = usize;
 
-/// Which lane drives which queue. A lane is one thread: it sends the flows that leave by its queues and counts the frames
-/// that arrive at them. The lane of the first queue of a port serves the devices behind that port.
+/// Which lane drives which queue. A lane is one thread: it sends the flows that leave by its queues, and counts the frames that arrive there. The
+/// lane of a port's first queue serves the devices behind the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Lane of each queue.
     lane_of: Vec<usize>,
     /// Port of each queue.
     port_of: Vec<PortIndex>,
-    /// First queue of each port, followed by the number of all queues.
+    /// First queue of each port, and at the end the number of queues.
     first: Vec<QueueIndex>,
-    /// Whether each port delivers frames in an order that is not known.
+    /// Whether each port delivers frames in an unknown order.
     merging: Vec<bool>,
     lanes: usize,
 }
@@ -28,13 +28,13 @@ impl Layout {
         Layout::round_robin(ports, 1)
     }
 
-    /// Ports of one queue each, port i on lane i modulo `lanes`; on at most as many lanes as ports, and on at least one.
+    /// Ports of one queue each, port i on lane i modulo `lanes`. There are at least one lane and at most as many as ports.
     pub fn round_robin(ports: usize, lanes: usize) -> Layout {
         Layout::queues(&vec![1; ports], lanes)
     }
 
-    /// Port i with `queues[i]` queues (at least one); queue i of all is on lane i modulo `lanes`. There are at most as many
-    /// lanes as queues, and at least one.
+    /// Port i has `queues[i]` queues (at least one). Counted over all ports, queue i is on lane i modulo `lanes`. There are at least one lane and at
+    /// most as many as queues.
     pub fn queues(queues: &[usize], lanes: usize) -> Layout {
         let mut first = vec![0];
         let mut port_of = Vec::new();
@@ -47,8 +47,7 @@ impl Layout {
         Layout { lane_of, port_of, first, merging: vec![false; queues.len()], lanes }
     }
 
-    /// The same layout where `port`, which must be one of its ports, merges frames of several receive queues of a network card, so that
-    /// the order in which they arrived is not known.
+    /// The same layout, in which `port` merges frames of several receive queues of a network card, so that nobody knows in which order they arrived.
     #[must_use]
     pub fn merging(mut self, port: PortIndex) -> Layout {
         self.merging[port] = true;
@@ -65,27 +64,27 @@ impl Layout {
         self.first.len() - 1
     }
 
-    /// Number of queues of all ports.
+    /// Number of queues.
     pub fn queue_count(&self) -> usize {
         self.port_of.len()
     }
 
-    /// Queues of `port`, which must be one of them.
+    /// Queues of `port`.
     pub fn queues_of(&self, port: PortIndex) -> Range<QueueIndex> {
         self.first[port]..self.first[port + 1]
     }
 
-    /// Port of `queue`, which must be one of them.
+    /// Port of `queue`.
     pub fn port_of(&self, queue: QueueIndex) -> PortIndex {
         self.port_of[queue]
     }
 
-    /// Lane, from 0, of `queue`, which must be one of them.
+    /// Lane of `queue`, from 0.
     pub fn lane_of_queue(&self, queue: QueueIndex) -> usize {
         self.lane_of[queue]
     }
 
-    /// Lane, from 0, that serves the devices behind `port`, which must be one of them: that of its first queue.
+    /// Lane, from 0, that serves the devices behind `port`: the lane of its first queue.
     pub fn lane_of(&self, port: PortIndex) -> usize {
         self.lane_of[self.first[port]]
     }
@@ -100,18 +99,18 @@ impl Layout {
         self.queues_of(port).any(|queue| self.lane_of[queue] != self.lane_of(port))
     }
 
-    /// True if `port`, which must be one of them, merges frames of several receive queues.
+    /// True if `port` merges frames of several receive queues.
     pub(crate) fn merges(&self, port: PortIndex) -> bool {
         self.merging[port]
     }
 
-    /// True if the order of some frames may not be known: a port has several queues, or merges those of a card.
+    /// True if the order of some frames may be unknown: a port has several queues, or merges the queues of a card.
     pub(crate) fn may_lose_order(&self) -> bool {
         self.queue_count() > self.ports() || self.merging.contains(&true)
     }
 
-    /// The queue of each flow: the flows of a port are assigned to its queues round robin. A flow uses one queue, so its
-    /// frames leave in order. `None` for a flow of a port that does not exist.
+    /// The queue of each flow: flows of a port take its queues in turn. A flow uses one queue, so its frames leave in order. `None` for a flow of a
+    /// port that does not exist.
     pub(crate) fn senders(&self, flows: &[FlowSpec]) -> Vec<Option<QueueIndex>> {
         let mut before = vec![0; self.ports()];
         let queue = |flow: &FlowSpec| {
@@ -123,17 +122,16 @@ impl Layout {
         flows.iter().map(queue).collect()
     }
 
-    /// If `flow` must be received by one lane, because it has an alternate path ([`FlowSpec::also`]) or is counted by
-    /// destination: its first port with a queue on another lane. Other flows are counted by each lane at its own queues.
+    /// If one lane must receive `flow` (see [`Layout::for_flows`]): its first port with a queue on another lane. Other flows are counted by each lane
+    /// at its own queues.
     pub(crate) fn apart(&self, flow: &FlowSpec) -> Option<PortIndex> {
         let lane = self.lane_of(flow.to);
         let on_it = |port: PortIndex| self.queues_of(port).all(|queue| self.lane_of[queue] == lane);
         one_lane_ports(flow).find(|port| !on_it(*port))
     }
 
-    /// A layout for these flows: all queues where a flow may arrive are on one lane if the flow must be received by one lane,
-    /// because it has an alternate path ([`FlowSpec::also`]) or is counted by destination. The number of lanes may decrease
-    /// but never increases.
+    /// A layout for these flows. One lane must receive a flow that has an alternate path ([`FlowSpec::also`]), is counted by destination or has its
+    /// delay variation measured; so all queues where it may arrive are on one lane. There may be fewer lanes, never more.
     pub fn for_flows(&self, flows: &[FlowSpec]) -> Layout {
         let mut lane_of = self.lane_of.clone();
         for flow in flows {
@@ -154,7 +152,7 @@ impl Layout {
     }
 }
 
-/// The ports where `flow` may arrive, if it must be received by one lane; otherwise none.
+/// The ports where `flow` may arrive, if one lane must receive it; otherwise none.
 fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
     let asked = flow.per_destination || flow.ipdv || !flow.also.is_empty();
     std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)

@@ -1,21 +1,20 @@
 //! Sends frames of flows on time (generator), and computes loss, order and latency from received frames (analyzer).
 //!
-//! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`] then drives
-//! ports and clock on one thread, [`run_lanes`] on several. From the first to the last frame neither allocates nor locks, with two
-//! exceptions: the first frames of a flow in an unexpected encapsulation allocate their counts, and flows can be started and
-//! stopped ([`Live::transmit`]).
+//! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`] then drives ports and clock on
+//! one thread, [`run_lanes`] on several. From the first to the last frame, neither allocates nor locks, with two exceptions: a flow's first frame in
+//! an unexpected encapsulation allocates counts, and flows may start and stop ([`Live::transmit`]).
 //!
 //! # Trials
 //!
-//! A trial (RFC 2544 section 23) has flows, a load and a duration. Flows of one group are counted together. The load is
-//! constant, in steps, a burst, or the maximum. The destinations of a flow are a range of addresses or a part of
-//! `model::routes`; each occurs once per round, in a computed order. So the destination follows from the sequence
-//! number, and counting by destination costs one addition per arrival. A flow may name further ports where its frames
-//! may arrive (alternate paths); these ports then share a lane (`Layout::for_flows`).
+//! A trial (RFC 2544 section 23) has flows, a load and a duration. Flows of a group are counted together. The load is
+//! constant, in steps, a burst, or the maximum. A flow sends to a range of addresses or to a part of `model::routes`,
+//! once to each destination per round, in a computed order. So the sequence number gives the destination, and counting
+//! by destination costs one addition per arrival. A flow may have alternate paths, with more ports where its frames may
+//! arrive; these ports then share a lane (`Layout::for_flows`).
 //!
-//! A trial discards old frames, sends evenly spaced frames, and ends when every frame is accounted for or the drain
-//! time is over. On real interfaces its thread is pinned to the tester's processor, with priority if the user may set
-//! it.
+//! A trial discards old frames, sends evenly spaced ones, and ends when every frame is accounted for or the drain time
+//! is over. On real interfaces its thread is pinned to the tester's processor, at high priority if the user may set
+//! that.
 
 pub mod analyzer;
 mod arriving;

@@ -1,4 +1,4 @@
-//! State shared by the lanes of a trial, and access to a running trial from other threads.
+//! State shared by the lanes of a trial, and access for other threads while it runs.
 
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
@@ -13,26 +13,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A running trial, for threads that do not run it.
+/// A running trial, for other threads.
 #[derive(Clone)]
 pub struct Live(pub(crate) Arc<Board>);
 
 impl Live {
-    /// Ends sending. Frames due until now still leave; then the trial drains as at its planned end.
+    /// Ends sending. Frames already due still leave; then the trial drains as usual.
     pub fn end_sending(&self) {
         self.0.signals.requests.fetch_or(END_OF_SENDING, Ordering::Relaxed);
     }
 
-    /// Starts, stops, pauses or resumes flows, at once or at time `at` of the traffic; also before the traffic starts. A flow sends the
-    /// frames that are due by its schedule from the time at which it is started until the time at which it is stopped, excluding the
-    /// latter. The frames in between are left out: the flow never catches up, and its sequence numbers have no gap. Flows that share the
-    /// load of a port keep their own share. Traffic ends with its schedule, whether flows send or not.
+    /// Starts, stops, pauses or resumes flows, immediately or at time `at` of the traffic; also before the traffic starts. A flow sends the frames of
+    /// its schedule from the time it starts until the time it stops, excluding the latter. It never catches up with frames in between, and its
+    /// sequence numbers have no gap. Flows that share the load of a port keep their share. Traffic ends with its schedule, whether flows send or not.
     ///
-    /// Without `at`, each lane acts at its next look, and frames due until then still leave. A request whose time has passed is carried
-    /// out at once.
+    /// Without `at`, each lane acts as soon as it sees the request, and frames due until then still leave. So does a request for a time in the past.
     ///
     /// # Errors
-    /// [`TransmitError`]; nothing is changed then.
+    /// [`TransmitError`]; nothing has changed then.
     pub fn transmit(
         &self,
         which: FlowSelect<'_>,
@@ -42,7 +40,7 @@ impl Live {
         self.0.transmit(which, action, at)
     }
 
-    /// Ends the trial at once, without a drain.
+    /// Ends the trial immediately, without a drain.
     pub fn end(&self) {
         self.0.end();
     }
@@ -52,8 +50,8 @@ impl Live {
         self.0.published().closed
     }
 
-    /// Requests the counts of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time
-    /// or the trial is over. Without a call, lanes do no work for this.
+    /// Requests the counts of all lanes and waits for the answers, for `patience` at most. `None` if a lane did not answer in time, or the trial is
+    /// over. Lanes do no work for this unless somebody calls it.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
         let number = self.0.ask(&self.0.signals.counts_asked);
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
@@ -71,8 +69,8 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// Requests the sums of all lanes and waits for the answers, for `patience` at most. `None` if they have not answered in time, or the
-    /// trial is over or has not started. The lanes neither allocate nor lock for it.
+    /// Requests the sums of all lanes and waits for the answers, for `patience` at most. `None` if a lane did not answer in time, or the trial is
+    /// over or has not started. Lanes neither allocate nor lock to answer.
     pub fn totals(&self, patience: Duration) -> Option<Totals> {
         let number = self.0.ask(&self.0.signals.totals_asked);
         let deadline = std::time::Instant::now() + patience;
@@ -84,7 +82,7 @@ impl Live {
 
     fn await_totals(&self, answer: &Answer, number: u64, deadline: std::time::Instant) -> Option<LaneTotals> {
         loop {
-            // Looked at before the answer: one that came before the end counts.
+            // Looks here before it looks for the answer: an answer given before the end counts.
             let is_last = self.is_over() || std::time::Instant::now() > deadline;
             let totals = answer.get(number);
             if totals.is_some() || is_last {
@@ -95,30 +93,30 @@ impl Live {
     }
 }
 
-/// How often a thread looks whether the lanes have answered; they do so within microseconds.
+/// How often a thread looks for answers; lanes need microseconds.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// Counts of one lane, for the other lanes. Only this lane writes them.
+/// Counts of one lane, for the other lanes. No other lane writes them.
 #[derive(Default)]
 #[repr(align(128))]
 struct Progress {
     /// When it finished sending; 0 before that.
     done_at: AtomicU64,
-    /// Frames that it has sent and no ring refused; final when it has finished sending.
+    /// Sent frames that no ring refused; final once it has finished sending.
     sent: AtomicU64,
-    /// Distinct frames that it has received; updated once it has finished sending.
+    /// Distinct received frames; updated once it has finished sending.
     distinct: AtomicU64,
-    /// Number of the request for counts that it answered last.
+    /// Number of the last request for counts that it answered.
     counted: AtomicU64,
 }
 
-/// Written before and at the end of a trial, read continuously.
+/// Rarely written, continuously read.
 #[derive(Default)]
 #[repr(align(128))]
 struct Signals {
     /// Requests to all lanes; see [`Requests`].
     requests: AtomicU64,
-    /// Number of the last request for counts, and of that for totals.
+    /// Number of the last request for counts, and of the last one for totals.
     counts_asked: AtomicU64,
     totals_asked: AtomicU64,
     /// Start of the trial; 0 until it is known.
@@ -138,35 +136,35 @@ pub(crate) struct Board {
     inbox: Mutex<Inbox>,
 }
 
-/// Commands to flows, and the flows that cannot follow them.
+/// Commands to flows, and the flows that cannot obey them.
 struct Inbox {
-    /// By lane: the commands that it has not taken yet.
+    /// Commands not yet taken, by lane.
     commands: Vec<Vec<Command>>,
     /// Flows whose frames the kernel makes.
     in_kernel: BTreeSet<u32>,
 }
 
-/// Counts that were requested from lanes.
+/// Counts requested from lanes.
 struct Published {
     /// Counts of each lane, with the number of the request.
     lanes: Vec<Option<(u64, LaneCounts)>>,
-    /// True when no lane answers requests any more.
+    /// True once no lane answers requests any more.
     closed: bool,
 }
 
-/// Requests to all lanes, in one word that their loops read in every pass.
+/// Requests to all lanes, in one word that the loops read in every pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests(u64);
 
 const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
-/// Increment for a new command; 2^30 of them can be counted.
+/// Increment for a new command; there is room for 2^30.
 const COMMAND: u64 = 4;
 /// Increment for a new request for counts or totals.
 const REQUEST: u64 = 1 << 32;
 
 impl Requests {
-    /// True if all lanes must stop at once: the user asked for it, or a lane failed.
+    /// True if all lanes must stop immediately: the user asked for it, or a lane failed.
     pub(crate) fn is_end(self) -> bool {
         self.0 & END != 0
     }
@@ -176,12 +174,12 @@ impl Requests {
         self.0 & END_OF_SENDING != 0
     }
 
-    /// True if counts or totals were requested since `before`.
+    /// True if somebody requested counts or totals since `before`.
     pub(crate) fn asks_more_than(self, before: Requests) -> bool {
         self.0 / REQUEST != before.0 / REQUEST
     }
 
-    /// True if flows were commanded since `before`.
+    /// True if there are new commands since `before`.
     pub(crate) fn commands_more_than(self, before: Requests) -> bool {
         let commands = |requests: Requests| requests.0 % REQUEST / COMMAND;
         commands(self) != commands(before)
@@ -224,13 +222,13 @@ impl Board {
         Ok(())
     }
 
-    /// The commands that `lane` has not taken yet.
+    /// Takes the new commands for `lane`.
     pub(crate) fn commands(&self, lane: usize) -> Vec<Command> {
         std::mem::take(&mut self.inbox().commands[lane])
     }
 
-    /// Reserves these flows for generation in the kernel, after which they follow no more commands. Returns false if a
-    /// command for one of them is pending.
+    /// Reserves these flows for the kernel, after which they obey no commands. Returns false if a command for one of
+    /// them is pending.
     pub(crate) fn lend_to_kernel(&self, flows: &[u32]) -> bool {
         let mut inbox = self.inbox();
         let named = |command: &Command| flows.iter().any(|flow| command.names(*flow));
@@ -269,13 +267,13 @@ impl Board {
         done.into_iter().try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
     }
 
-    /// True if every sent frame has been received. The counts of sent frames must be final, so all lanes must have finished
-    /// sending. Counts of received frames only grow: an outdated one can make this false, but never true.
+    /// True if every sent frame has been received. All lanes must have finished sending, so that the counts of sent frames are final. Counts of
+    /// received frames only grow: an outdated one can make this false, but never true.
     pub(crate) fn accounted(&self) -> bool {
         self.sum(|l| &l.sent) <= self.distinct()
     }
 
-    /// Frames that all lanes have received, as far as they have published it.
+    /// Frames received by all lanes, as far as published.
     pub(crate) fn distinct(&self) -> u64 {
         self.sum(|l| &l.distinct)
     }
@@ -294,15 +292,15 @@ impl Board {
         Requests(self.signals.requests.load(Ordering::Relaxed))
     }
 
-    /// Makes one more request of this kind, and returns its number.
+    /// Makes another request of this kind, and returns its number.
     fn ask(&self, kind: &AtomicU64) -> u64 {
         let number = kind.fetch_add(1, Ordering::Relaxed) + 1;
-        // A lane that sees this also sees the number.
+        // A lane that sees the request also sees its number.
         self.signals.requests.fetch_add(REQUEST, Ordering::Release);
         number
     }
 
-    /// Answers what was asked of `lane` since its last answer.
+    /// Answers the open requests to `lane`.
     pub(crate) fn answer(&self, lane: usize, part: &mut Part, now: Instant) {
         fence(Ordering::Acquire);
         let number = self.signals.totals_asked.load(Ordering::Relaxed);
@@ -318,14 +316,14 @@ impl Board {
         }
     }
 
-    /// No lane answers requests from now on.
+    /// From now on, no lane answers requests.
     pub(crate) fn close(&self) {
         self.published().closed = true;
         self.changed.notify_all();
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
-        // A lane that panicked while it held the lock has left complete counts.
+        // Even a lane that panicked while holding the lock has left complete counts.
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -334,7 +332,7 @@ impl Board {
         self.signals.start.store(start.0, Ordering::Relaxed);
     }
 
-    /// Called by a further lane that is ready: waits for the start.
+    /// Waits for the start; called by every lane but the first when it is ready.
     pub(crate) fn await_start(&self) -> Result<Instant, LaneError> {
         self.signals.ready.fetch_add(1, Ordering::Relaxed);
         self.wait(|| match self.signals.start.load(Ordering::Relaxed) {
@@ -343,7 +341,7 @@ impl Board {
         })
     }
 
-    /// Called by the first lane when it is ready: waits for all lanes and sets the start of the trial.
+    /// Waits for all lanes and sets the start of the trial; called by the first lane when it is ready.
     pub(crate) fn start(&self, clock: &SystemClock) -> Result<Instant, LaneError> {
         let further = self.lanes.len() - 1;
         self.wait(|| (self.signals.ready.load(Ordering::Relaxed) == further).then_some(()))?;

@@ -1,18 +1,13 @@
-//! Lost frames of a flow as runs of sequence numbers, determined after the trial, a word of 64 frames at a time.
+//! Lost frames of a flow as runs of sequence numbers, and how they become episodes of the trial.
 //!
 //! # When frames were lost
 //!
-//! After the trial, each lane reads the windows of its flows a word of 64 frames at a time and makes runs of lost
-//! sequence numbers (`traffic/src/losses.rs`); nothing is done for it while frames arrive. Frames that the tester's own
-//! ring refused are no losses: the generator counts them by flow and remembers them as runs (`generator/refusals.rs`),
-//! and a flow with more of them has no times. `outcome/losses.rs` takes the scheduled departures of both ends of each
-//! run and joins what is at most 2 ms apart to the episodes of the trial (`TrialResult::losses`). A trial keeps 64;
-//! where there would be more, the distance is doubled until there are not, and `within_ns` says so. The loop keeps the
-//! times of its 16 longest gaps (`Health::gap_times`) and of its 64 longest silences (periods without an arrival,
-//! `Health::silences`, which are not stored), the watch those of the 64 longest stalls, all by the start of the trial.
-//! `ProcessorRecord::stall_times` has the silent parts of the stalls: while frames arrive, the DUT's own thread has the
-//! processor, and the DUT does not stand still. `judge::losses` is a pure function from these timelines to a cause of
-//! each episode. The report calls it; causes are not stored.
+//! After the trial, each lane reads the windows of its flows, 64 frames at a time, and makes runs of lost sequence
+//! numbers; nothing happens while frames arrive. Frames that the tester's own ring refused are no losses: the generator
+//! counts them by flow and remembers them as runs (`generator/refusals.rs`); a flow with more than it can remember has
+//! no times. `outcome/losses.rs` takes the scheduled departures of both ends of each run and joins runs at most 2 ms
+//! apart to episodes (`TrialResult::losses`). A trial keeps 64; if there were more, the distance doubles until there
+//! are not, and `within_ns` says so.
 
 use crate::lane_report::SenderReport;
 use drophammer_model::trial::WITHIN_NS;
@@ -20,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Lost frames, each shortly after the one before it. The run begins and ends with a lost frame.
+/// Lost frames shortly after one another. A run begins and ends with a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRun {
     /// Lowest sequence number.
@@ -34,35 +29,35 @@ pub struct LossRun {
 /// All runs of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRuns {
-    /// Lost frames whose numbers differ by at most this much belong to one run.
+    /// Largest difference of consecutive lost numbers in a run.
     pub apart: u64,
     /// The runs, ascending.
     pub runs: Vec<LossRun>,
 }
 
-/// Number of runs that all flows of a trial together may report.
+/// Most runs of all flows of a trial together.
 const MOST: usize = 1 << 16;
 
-/// Number of runs that each of `flows` flows may report.
+/// Most runs of each of `flows` flows.
 fn most(flows: usize) -> usize {
     (MOST / flows.max(1)).max(64)
 }
 
-/// Collects the runs of a flow from lost frames in ascending order.
+/// Collects the runs of a flow; takes lost frames in ascending order.
 pub(crate) struct Collector<'a> {
     found: LossRuns,
     most: usize,
-    /// Numbers that the tester's own ring refused, ascending; they do not count as lost.
+    /// Numbers that the tester's own ring refused, ascending; they are not lost.
     never_left: &'a [Range<u64>],
 }
 
 impl<'a> Collector<'a> {
-    /// Continues the runs that were found in lower numbers.
+    /// Continues the runs `found` in lower numbers.
     pub(crate) fn new(found: LossRuns, flows: usize, never_left: &'a [Range<u64>]) -> Collector<'a> {
         Collector { found, most: most(flows), never_left }
     }
 
-    /// Adds the frames, from `first` on, whose bits are set in `missing`.
+    /// Adds the frames, from `first` on, with a bit set in `missing`.
     pub(crate) fn word(&mut self, first: u64, mut missing: u64) {
         let end = first + 64;
         while let [gone, rest @ ..] = self.never_left
@@ -156,7 +151,7 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// [`WITHIN_NS`], or the mean interval of the frames at a port if that is longer.
+    /// [`WITHIN_NS`], or the mean interval of a port's frames if that is longer.
     pub(crate) fn of<'a>(senders: impl Iterator<Item = &'a SenderReport> + Clone) -> Distance {
         let ports = senders.clone().map(|s| s.port).collect::<BTreeSet<_>>().len();
         let sum: f64 = senders.clone().map(|s| s.schedule.peak_pps()).sum();
@@ -172,12 +167,12 @@ impl Distance {
 
     /// The distance as a difference of sequence numbers of `flow`.
     pub(crate) fn apart(&self, flow: usize) -> u64 {
-        // The small addend compensates rounding, so that the result does not depend on the queues by which the frames
-        // leave.
+        // The small addend makes up for rounding, so that the result does not depend on the queues that send the
+        // frames.
         (self.within_ns as f64 * self.rate(flow) / 1e9 + 1e-6) as u64
     }
 
-    /// Time between two frames of `flow` whose numbers differ by `apart`, in ns.
+    /// Time between two frames of `flow` with numbers `apart` apart, in ns.
     pub(crate) fn ns(&self, flow: usize, apart: u64) -> u64 {
         let rate = self.rate(flow);
         if rate > 0.0 { (apart as f64 * 1e9 / rate) as u64 } else { 0 }
@@ -226,7 +221,7 @@ mod tests {
 
     #[test]
     fn frames_that_never_left_are_not_lost_in_whatever_parts_they_are_taken() {
-        // Within a word, over the edge of words, over whole words, and beyond the last one.
+        // Within a word, across words, over whole words, and beyond the last one.
         let never_left: [Range<u64>; 5] = [3..5, 60..70, 100..300, 310..320, 390..500];
         let lost = |number: &u64| !never_left.iter().any(|gone| gone.contains(number));
         let expected: Vec<u64> = (0..600).filter(lost).collect();
@@ -243,13 +238,13 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order runs are joined: all that are at most `apart` apart are joined, and no others.
+        /// All runs at most `apart` apart are joined, and no others.
         #[test]
         fn runs_are_those_of_the_numbers(
             lost in proptest::collection::btree_set(0u64..20_000, 0..800), apart in prop_oneof![0u64..100, 0u64..5_000]
         ) {
             let lost: Vec<u64> = lost.into_iter().collect();
-            // The number of flows is such that each may report 64 runs.
+            // With so many flows, each may report 64 runs.
             let told = runs(apart, 1 << 20, &lost, &[], 20_032);
             prop_assert!(told.runs.len() <= 64);
             prop_assert!(told.apart >= apart);
@@ -265,7 +260,7 @@ mod tests {
             };
             prop_assert_eq!(&told.runs, &expected(told.apart));
             if told.apart > apart {
-                prop_assert!(expected(told.apart / 2).len() > 64, "no coarser than need be");
+                prop_assert!(expected(told.apart / 2).len() > 64, "no coarser than necessary");
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! # Reports
 //!
-//! `LaneReport` is everything that a lane has counted, as serde data. `traffic::outcome::merge` is a pure function from
-//! the reports of all lanes to a `TrialResult`. `outcome/flows.rs` merges the states of one flow.
+//! A `LaneReport` has everything that a lane has counted, as serde data. [`merge`] is a pure function from the reports
+//! of all lanes to a `TrialResult`.
 
 mod destinations;
 mod deviating;
@@ -25,8 +25,8 @@ use drophammer_model::trial::{
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are those of the worst lane. The caller fills in
-/// trial number, elapsed time, validity and DUT load.
+/// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are from the worst lane. The caller fills in trial number, elapsed
+/// time, validity and DUT load.
 ///
 /// # Panics
 /// If there is no report.
@@ -51,7 +51,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         } else {
             counts.reordered += flow.reordered;
             counts.reordered_3 += flow.reordered_3;
-            // A frame that never left has used its number. If nothing else is missing, all gaps are of such frames.
+            // A frame that never left has used its number. If nothing else is missing, all gaps are such frames.
             let in_sequence = refused > 0 && all_arrived && flow.reordered == 0;
             counts.in_sequence += if in_sequence { flow.received } else { flow.in_sequence };
             counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
@@ -102,7 +102,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             max_gap_ns: worst(|lane| lane.max_gap_ns),
             gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
             gap_times: gap_times(lanes),
-            // A lane at which nothing arrived was silent throughout.
+            // A lane without arrivals was silent throughout.
             silences: lanes.iter().filter_map(|lane| lane.silences.clone()).reduce(|a, b| a.and(&b)),
             departure_error: departure_error(&lateness),
             departure_errors: departure_errors(&lateness),
@@ -130,7 +130,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
 }
 
-/// Frames from each port to each other one, in order; empty unless some port sends to several.
+/// Frames from each port to each other port, in order; empty unless some port sends to several.
 fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<WayCounts> {
     let mut ways: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
     for flow in flows {
@@ -155,7 +155,7 @@ fn gap_times(lanes: &[LaneReport]) -> Vec<Held> {
     gaps
 }
 
-/// Time from the first to the last arrival plus one mean interval, in ns, of the port where it is longest.
+/// Time from the first to the last arrival plus one mean interval, in ns, at the port where it is longest.
 fn receiving_ns(lanes: &[LaneReport]) -> u64 {
     let of_port = |port: usize| {
         let mut all = PortArrivals::default();
@@ -165,7 +165,7 @@ fn receiving_ns(lanes: &[LaneReport]) -> u64 {
     (0..lanes[0].trial.ports).map(of_port).max().unwrap_or(0)
 }
 
-/// Events, merged over the lanes: the times are those of the last lane that an event concerned, or of all lanes if it concerned none.
+/// Events with the times of the last lane that each one concerned, or of the last of all lanes if it concerned none.
 fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
     let all_told = lanes.iter().map(|lane| lane.events.len()).min().unwrap_or(0);
     let record = |n: usize| {
@@ -177,7 +177,7 @@ fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
     (0..all_told).filter_map(record).collect()
 }
 
-/// Fills in the ports of arrival, for groups that have an alternate path or strays.
+/// Fills in the ports of arrival for groups with alternate paths or strays.
 fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut [GroupCounts]) {
     let mut arrived = vec![vec![0u64; lanes[0].trial.ports]; groups.len()];
     let mut asked = vec![false; groups.len()];
@@ -198,7 +198,7 @@ fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut 
     }
 }
 
-/// Sender of a flow and the number of frames that it has sent.
+/// Sender of a flow, and the number of frames it has sent.
 type Sender<'a> = (&'a SenderReport, u64);
 
 /// The sender of each flow.
@@ -225,7 +225,8 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         arrived: received.clone().map(|g| g.bins[b].1).sum(),
     });
     let mut bins: Vec<Bin> = bins.collect();
-    // Senders have the bins of the planned drain. What is beyond is part of the trial only as far as frames arrived.
+    // Senders have bins up to the end of the planned drain. Later bins are part of the trial only as far as frames
+    // arrived.
     let planned = sent.clone().map(|g| g.bins.len()).max().unwrap_or(bins.len());
     let arrived = bins.iter().rposition(|bin| bin.arrived > 0).map_or(0, |last| last + 1);
     bins.truncate(planned.max(arrived));
@@ -248,7 +249,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
     }
 }
 
-/// Flows of a group that did not send all the time, in the order of the flows.
+/// Flows of a group that did not send all the time, in order.
 fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let of_group = senders.iter().flat_map(|sender| &sender.stopped).filter(|stopped| stopped.group == group);
@@ -273,7 +274,7 @@ fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<D
     sum
 }
 
-/// Latency of the frames of a group that all lanes have received.
+/// Latency of a group's frames at all lanes.
 fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummary {
     let (mut latencies, mut sum, mut min, mut max) = (Latencies::new(), 0, u64::MAX, 0);
     for group in received {
@@ -294,14 +295,14 @@ fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     buckets
 }
 
-/// The histogram of departure errors, from the first to the last bucket that holds a frame.
+/// The histogram of departure errors, from the first to the last bucket with a frame.
 fn departure_errors(buckets: &LatenessBuckets) -> Vec<(u64, u64)> {
     let last = buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
     let first = buckets.iter().position(|n| *n > 0).unwrap_or(0);
     (first..last).map(|b| ((1u64 << b) - 1, buckets[b])).collect()
 }
 
-/// Percentiles of departure errors, as upper ends of powers of two.
+/// Percentiles of departure errors, as upper ends of buckets.
 fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
     let total: u64 = buckets.iter().sum();
     if total == 0 {

@@ -1,16 +1,16 @@
-//! The bytes before the signature: a fixed pseudo-random pattern, so that a changed byte anywhere is detected even if a
-//! device corrects the checksum.
+//! The bytes before the signature: a fixed pseudo-random pattern. It reveals a changed byte anywhere, even if a device
+//! corrects the checksum.
 
-/// Longest payload that a test frame can have.
+/// Longest payload of a test frame.
 const LEN: usize = 9_216;
 
-/// The pattern; it is the same for all frames of a run.
+/// The pattern, the same for all frames of a run.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     bytes: Box<[u8]>,
-    /// The first eight of them as a little-endian word.
+    /// The first eight bytes as a little-endian word.
     head: u64,
-    /// Sums of the first 0, 1, 2 ... bytes, as computed by [`checksum::sum_le`].
+    /// Sums of the first 0, 1, 2 ... bytes, in the form of [`drophammer_wire::checksum::sum_le`].
     sums: Box<[u32]>,
 }
 
@@ -20,7 +20,7 @@ impl Pattern {
         let mut state = seed | 1;
         let bytes: Box<[u8]> = (0..LEN)
             .map(|_| {
-                // xorshift64*: cheap and without visible period here.
+                // xorshift64*: cheap, and no visible period here.
                 state ^= state >> 12;
                 state ^= state << 25;
                 state ^= state >> 27;
@@ -49,13 +49,13 @@ impl Pattern {
         self.head
     }
 
-    /// Sum of the first `len` bytes, at most 9,216, of little-endian words; an odd last byte is the lower one of its word.
+    /// Sum of the first `len` bytes (at most 9,216) as little-endian words; an odd last byte is the low one of its word.
     #[inline]
     pub(crate) fn sum(&self, len: usize) -> u64 {
         u64::from(self.sums[len.min(LEN)])
     }
 
-    /// True if `bytes` begin with enough bytes of the pattern to exclude chance.
+    /// True if `bytes` begin like the pattern, with enough bytes to rule out chance.
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
         bytes.first_chunk::<4>().is_some_and(|first| *first == self.bytes[..4])
     }
@@ -64,7 +64,7 @@ impl Pattern {
     #[inline]
     pub fn starts_with(&self, bytes: &[u8]) -> bool {
         let own = self.bytes(bytes.len());
-        // Compares the few bytes of a short frame: two overlapping words cover any length in between.
+        // For the few bytes of a short frame: two overlapping words cover 4 to 8 bytes.
         match (own.first_chunk::<4>(), own.last_chunk::<4>(), bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
             (Some(a), Some(b), Some(c), Some(d)) if bytes.len() <= 8 => a == c && b == d,
             _ => own == bytes,

@@ -1,5 +1,5 @@
-//! Pseudo-random order without a table: a computed permutation of `0..n`, so that a million addresses need no memory
-//! (RFC 4814 requires random, not incrementing, addresses).
+//! Pseudo-random order without a table: a computed permutation of `0..n`. RFC 4814 requires random addresses, and so a
+//! million of them need no memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct Permutation {
     n: u32,
     half_bits: u32,
     keys: [u32; 3],
-    /// Place of the order that is the first one here.
+    /// Place where the order begins.
     #[serde(default)]
     first: u32,
 }
@@ -18,7 +18,7 @@ impl Permutation {
     /// A permutation of `0..n`, `n` at least 1. The same seed gives the same order.
     pub fn new(n: u32, seed: u64) -> Permutation {
         let n = n.max(1);
-        // A Feistel network works on an even number of bits: this is the smallest block with at least n members.
+        // A Feistel network works on an even number of bits; this is the smallest block with at least n members.
         let bits = (u32::BITS - (n - 1).leading_zeros()).max(2);
         let half_bits = bits.div_ceil(2);
         let mut state = seed;
@@ -29,7 +29,7 @@ impl Permutation {
         Permutation { n, half_bits, keys, first: 0 }
     }
 
-    /// The same order, beginning at `first` of its places and going round.
+    /// The same order, rotated to begin at place `first`.
     #[must_use]
     pub fn beginning_at(self, first: u32) -> Permutation {
         Permutation { first: first % self.n, ..self }
@@ -40,12 +40,12 @@ impl Permutation {
         self.n
     }
 
-    /// Never true: there is at least one member.
+    /// Never true.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Half of the width in bits, and the round keys, for an order that begins at its first place.
+    /// Half of the width in bits, and the round keys; for an order that is not rotated.
     pub(crate) fn network(&self) -> (u32, [u32; 3]) {
         (self.half_bits, self.keys)
     }

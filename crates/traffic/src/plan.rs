@@ -1,4 +1,4 @@
-//! A trial prepared before it starts: everything that the packet path needs is computed and allocated here.
+//! Plans a trial before it starts: computes and allocates everything that the packet path needs.
 
 use crate::analyzer::{Analyzer, Register, destination};
 use crate::generator::{PortGenerator, Stream, destination_order};
@@ -12,7 +12,7 @@ use drophammer_model::trial::{Family, FlowDuration, FlowSpec, Load, MAX_TARGETS,
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 
-/// What a tester port knows of its link.
+/// What a tester port knows about its link.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbour {
     /// MAC address of the port.
@@ -25,7 +25,7 @@ pub struct Neighbour {
     pub vlans: Vec<VlanNeighbour>,
 }
 
-/// What a tester port knows of the device behind VLAN tags.
+/// What a tester port knows about the device behind VLAN tags.
 #[derive(Clone, Debug, Default)]
 pub struct VlanNeighbour {
     /// VLAN identifiers, the outermost first.
@@ -39,7 +39,7 @@ pub struct VlanNeighbour {
 }
 
 impl Neighbour {
-    /// MAC address of the tester behind tags with these identifiers; that of the port if they are unknown.
+    /// MAC address of the tester behind tags with these identifiers; the port's if they are unknown.
     fn own(&self, vids: &[u16]) -> MacAddr {
         self.vlans.iter().find(|vlan| vlan.vids == vids).map_or(self.mac, |vlan| vlan.mac)
     }
@@ -62,20 +62,20 @@ impl Neighbour {
 /// Identity of a trial within a run.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// Seed of the run: the same addresses in all trials (RFC 4814).
+    /// Seed of the run, so that all trials have the same addresses (RFC 4814).
     pub seed: u64,
     /// Key of this trial.
     pub key: TrialKey,
-    /// Keys of trials before it, to recognise stale frames.
+    /// Keys of earlier trials, to recognise stale frames.
     pub earlier: Vec<TrialKey>,
-    /// Backlog up to which a late generator catches up, in ns of load; frames beyond it are not sent. It catches up at
-    /// 1.2 times the load at most, so that it offers no burst that was not requested.
+    /// Backlog that a late generator catches up with, in ns of load; it skips frames beyond that. It sends at most 1.2
+    /// times the load, so that it offers no burst that was not requested.
     pub max_backlog_ns: u64,
     /// Latency in ns above which a frame counts as late.
     pub late_ns: u64,
 }
 
-/// Why a trial cannot be prepared.
+/// Why a trial cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A flow names a port that does not exist.
@@ -88,7 +88,7 @@ pub enum PlanError {
         /// Ports that exist.
         ports: usize,
     },
-    /// The tester has another MAC address behind tags than without, but test frames have one address per port.
+    /// The tester has another MAC address behind tags than without, but a port sends test frames from one address.
     #[error("the emulated devices on port {port}{} have the MAC address {mac}; give them the same address as the first device of the port", in_vlan(.vids))]
     OtherMac {
         /// Port.
@@ -119,7 +119,7 @@ pub enum PlanError {
         reason: String,
     },
     /// Addresses do not match the flow's family, or there are none.
-    #[error("flow {flow}: addresses do not fit {family}")]
+    #[error("flow {flow}: it has no source, or addresses of another family than {family}")]
     WrongAddresses {
         /// Flow, from 0.
         flow: usize,
@@ -127,7 +127,7 @@ pub enum PlanError {
         family: Family,
     },
     /// No destinations, more than can be counted separately, or ones that do not exist.
-    #[error("flow {flow}: a flow has 1 to {MAX_TARGETS} destinations, and those that it names must exist")]
+    #[error("flow {flow}: it needs 1 to {MAX_TARGETS} destinations, and all of them must exist")]
     NoSuchDestinations {
         /// Flow, from 0.
         flow: usize,
@@ -144,7 +144,7 @@ pub enum PlanError {
         port: PortIndex,
     },
     /// An event without a time.
-    #[error("event `{label}` is to happen after {at_s} s, which is no time of the trial")]
+    #[error("event `{label}` has the time {at_s} s; write 0 to 1,000,000 s")]
     NoTime {
         /// Its name.
         label: String,
@@ -161,8 +161,8 @@ fn in_vlan(vids: &[u16]) -> String {
     if vids.is_empty() { String::new() } else { format!(" in VLAN {}", vids.join(" in ")) }
 }
 
-/// `n` zeros, followed by an unused cache line. All data that a thread writes per frame either fills whole cache lines
-/// (types with `repr(align)`) or is followed by such a gap, so two threads never write to the same line.
+/// `n` zeros, followed by an unused cache line. Data that a thread writes per frame either fills whole cache lines
+/// (types with `repr(align)`) or has such a gap behind it, so no two threads write to the same line.
 pub(crate) fn spaced<T: Clone + Default>(n: usize) -> Vec<T> {
     let mut zeros = Vec::with_capacity(n + 64usize.div_ceil(size_of::<T>()));
     zeros.resize(n, T::default());
@@ -189,10 +189,10 @@ pub struct Plan {
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
-    /// Groups of background flows.
+    /// Groups that consist of background flows.
     pub(crate) background: Vec<usize>,
     pub(crate) flows: FlowNames,
-    /// Flows that are counted by destination, with the order of their destinations.
+    /// Flows counted by destination, with the order of their destinations.
     pub(crate) destinations: Vec<(usize, Permutation)>,
     /// In order of time.
     pub(crate) events: Vec<PlannedEvent>,
@@ -219,12 +219,12 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
         }
         events.push(PlannedEvent { at_ns: (e.at_s * 1e9).round() as u64, event: e.event, label: e.label.clone() });
     }
-    // The sort is stable: events at the same time keep the order in which they were given.
+    // A stable sort: simultaneous events keep their order.
     events.sort_by_key(|e| e.at_ns);
     Ok(events)
 }
 
-/// Flows that are counted by destination, with the order of their destinations in a run of `seed`.
+/// Flows counted by destination, with the order of their destinations in a run with this seed.
 fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
     let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
     flows.map(|(id, _)| (id, destination_order(&spec.flows, id, seed))).collect()
@@ -277,23 +277,23 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
     if [schedule.delay_s, length].iter().all(|s| (0.0..=LAST_EVENT_S).contains(s)) {
         Ok(())
     } else {
-        bad("its delay or its length is no time of the trial")
+        bad("its delay or its length is not between 0 and 1,000,000 s")
     }
 }
 
-/// Total number of window bits of all flows, used to distinguish duplicates from late frames (256 MiB).
+/// Window bits of all flows together, to tell duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
-/// The same for continuous traffic (2 MiB), which would fill a window of any size.
+/// The same for continuous traffic (2 MiB), which would outlast any window.
 const CONTINUOUS_WINDOW_BUDGET: u64 = 1 << 24;
-/// Limit of the drain while frames still arrive (RFC 2544 section 23 d), unless the drain itself is longer.
+/// How far arriving frames may extend a drain (RFC 2544 section 23 d).
 const RESIDUAL_NS: u64 = 2_000_000_000;
 
-/// How long a drain of `drain_ns` is at most.
+/// The longest that a drain of `drain_ns` may become.
 pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
     if drain_ns == 0 { 0 } else { drain_ns.max(RESIDUAL_NS) }
 }
 
-/// Maximum number of time bins per group.
+/// Most time bins per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
 
 impl Plan {
@@ -305,14 +305,13 @@ impl Plan {
         Plan::on_lanes(spec, ports, timing, Layout::one(ports.len()))
     }
 
-    /// Plans `spec` over `ports`, for the lanes of `layout`, which must have as many ports. The frames and their times are the
-    /// same with any number of lanes and queues. Only lanes with a queue of a flow's destination port hold receiver state of
-    /// the flow.
+    /// Plans `spec` over `ports`, for the lanes of `layout`, which must have as many ports. Frames and their times do not depend on the number of
+    /// lanes and queues. Only lanes with a queue of a flow's destination port have receiver state of the flow.
     ///
     /// # Errors
     /// [`PlanError`]; nothing has been sent.
     pub fn on_lanes(spec: &TrialSpec, ports: &[Neighbour], timing: &Timing, layout: Layout) -> Result<Plan, PlanError> {
-        assert_eq!(layout.ports(), ports.len(), "a layout is of the ports of its trial");
+        assert_eq!(layout.ports(), ports.len(), "the layout is for as many ports");
         if spec.flows.is_empty() || spec.flows.len() > MAX_FLOWS as usize {
             return Err(PlanError::Empty(format!("a trial has 1 to {MAX_FLOWS} flows, not {}", spec.flows.len())));
         }
@@ -352,9 +351,9 @@ impl Plan {
             }
         }
         let background = background(spec, &groups);
-        // Only the index of the first background group is stored.
+        // Tested groups must have the same index with and without the background groups.
         if background.first().is_some_and(|first| first + background.len() != groups.len()) {
-            return Err(PlanError::Empty("flows in the background stand behind all others".into()));
+            return Err(PlanError::Empty("background flows must come after all others".into()));
         }
         let events = planned_events(spec)?;
         let pattern = Pattern::new(timing.seed);
@@ -367,7 +366,7 @@ impl Plan {
                 (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
             })
         };
-        // Frames that arrive may make the drain longer.
+        // Arriving frames may make the drain longer.
         let (bins, most_bins) = (bins_to(drain_ns), bins_to(longest_drain(drain_ns)));
         let queues = layout.senders(&spec.flows);
         let mut generators = Vec::new();
@@ -385,7 +384,7 @@ impl Plan {
         };
         let continuous = spec.duration_s >= crate::CONTINUOUS.as_secs_f64();
         let budget = if continuous { CONTINUOUS_WINDOW_BUDGET } else { WINDOW_BUDGET };
-        // Each lane that receives a flow has a window for it.
+        // Each lane that receives a flow has its own window.
         let split = spec.flows.iter().any(|flow| layout.is_split(flow.to));
         let windows = spec.flows.len() * if split { layout.lanes() } else { 1 };
         let window = (budget / windows as u64).max(64);
@@ -419,10 +418,10 @@ impl Plan {
         &self.layout
     }
 
-    /// Generators and analyzer of a trial on one lane that starts at `start`, for callers that drive them without ports
-    /// and clock.
+    /// Generators and analyzer of a trial on one lane that starts at `start`, for callers that drive them without a
+    /// clock.
     pub fn into_parts(mut self, start: Instant) -> (Vec<PortGenerator>, Analyzer) {
-        assert_eq!(self.parts.len(), 1, "one lane has all that there is");
+        assert_eq!(self.parts.len(), 1, "the plan is for one lane");
         let mut part = self.parts.swap_remove(0);
         part.begin(start);
         (part.generators, part.analyzer)

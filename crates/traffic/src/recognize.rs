@@ -1,4 +1,4 @@
-//! Separates test frames from all others, wherever in a frame the signature is.
+//! Tells test frames from all others, wherever the signature is.
 
 use crate::payload::Pattern;
 use drophammer_model::traffic::HeaderKind;
@@ -20,7 +20,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) fragment: bool,
     /// True if all checksums are correct.
     pub(crate) sums_hold: bool,
-    /// True for a datagram to the port of test traffic. It counts as a test frame, whatever its signature.
+    /// True for a datagram to the test port. It counts as a test frame, whatever its signature.
     pub(crate) to_test_port: bool,
 }
 
@@ -35,7 +35,7 @@ impl Candidate<'_> {
 /// Decodes `frame`; `None` if it has no room for a signature.
 pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let layers = locate(frame);
-    // A packet that is shorter than its length field was cut off on its way: it is read as far as it goes.
+    // A packet shorter than its length field was cut off on its way: read what is there.
     let (payload, signature) = frame.get(layers.payload())?.split_last_chunk()?;
     let to_test_port = is_to_test_port(&layers, frame);
     let whole = layers.stop() == Stop::Transport && fills_its_packet(&layers);
@@ -45,28 +45,27 @@ pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     Some(Candidate { layers, payload, signature, whole, without_transport, fragment, sums_hold, to_test_port })
 }
 
-/// Recognises the test frames of all trials of a run, for instance to leave them out of a capture.
+/// Recognises the test frames of a run, for instance to leave them out of a capture.
 #[derive(Clone, Debug)]
 pub struct TestTraffic {
     pattern: Pattern,
 }
 
 impl TestTraffic {
-    /// For a run with this `seed`, that of its plans ([`crate::Timing::seed`]).
+    /// For a run with this seed ([`crate::Timing::seed`]).
     pub fn of_run(seed: u64) -> TestTraffic {
         TestTraffic { pattern: Pattern::new(seed) }
     }
 
-    /// True if `frame` is a test frame: it has room for a signature and is either a datagram to the port of test traffic, under
-    /// any tags, labels and tunnels, or its payload begins with the run's pattern. A frame of another protocol with less than 4
-    /// bytes of payload before its signature is not recognised, and neither is a fragment.
+    /// True if `frame` is a test frame: it has room for a signature, and is a datagram to the test port (behind any tags, labels and tunnels) or has
+    /// a payload that begins with the run's pattern. Fragments are not recognised, nor are frames of other protocols with less than 4 bytes of
+    /// payload before the signature.
     pub fn has(&self, frame: &[u8]) -> bool {
         candidate(frame).is_some_and(|found| !found.fragment && found.looks_ours(&self.pattern))
     }
 }
 
-/// True for a datagram to the port of test traffic. A datagram that was cut off has no UDP header according to its packet's
-/// length, so the bytes are read nevertheless.
+/// True for a datagram to the test port. By the length of its packet, a datagram that was cut off has no UDP header; the bytes are read all the same.
 fn is_to_test_port(layers: &Layers, frame: &[u8]) -> bool {
     let Some(last) = layers.last() else { return false };
     let udp = match last.kind {

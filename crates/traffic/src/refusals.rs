@@ -1,10 +1,10 @@
-//! Frames that the tester's own ring refused, as ranges of sequence numbers. There may be billions of them.
+//! Frames that the tester's own ring refused, as ranges of sequence numbers, because there may be billions.
 
 use crate::lane_report::SenderReport;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The parts of `range` outside `never_left` (ascending), ascending. Some of them may be empty.
+/// The parts of `range` outside `never_left`. Both ascend; parts may be empty.
 pub(crate) fn without(range: Range<u64>, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = Range<u64>> {
     let first = never_left.partition_point(|gone| gone.end <= range.start);
     let end = never_left.partition_point(|gone| gone.start < range.end).max(first);
@@ -15,7 +15,7 @@ pub(crate) fn without(range: Range<u64>, never_left: &[Range<u64>]) -> impl Doub
     })
 }
 
-/// The sequence numbers that are stored for each flow, ascending.
+/// The stored sequence numbers of each flow, ascending.
 pub(crate) fn by_flow<'a>(senders: impl Iterator<Item = &'a SenderReport>) -> BTreeMap<u32, Vec<Range<u64>>> {
     let mut by_flow: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
     for (flow, first, frames) in senders.flat_map(|sender| &sender.own_refusals) {
@@ -30,8 +30,7 @@ impl SenderReport {
         self.refused.iter().find(|(of, _)| *of as usize == flow).map_or(0, |(_, frames)| *frames)
     }
 
-    /// Sequence numbers of these frames, ascending. `None` if not all of them are stored: nobody knows then which of the
-    /// missing frames were lost.
+    /// Their sequence numbers, ascending. `None` if not all are stored: then nobody knows which of the missing frames were lost.
     pub(crate) fn never_left(&self, flow: usize) -> Option<Vec<Range<u64>>> {
         let refused = self.refused_of(flow);
         if refused == 0 {

@@ -17,29 +17,29 @@ impl Step {
     #[inline]
     fn departure(&self, index: u64) -> u64 {
         let exact = self.start_ns + (index - self.first) as f64 * 1e9 / self.rate;
-        // Rounded up by hand: on baseline processors the standard library calls a function for it.
+        // Rounded up by hand: without newer instructions the standard library calls a function.
         let below = exact as u64;
         below + u64::from((below as f64) < exact)
     }
 }
 
-/// Some frames of each round of a schedule.
+/// Selects some frames of each round of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Part {
-    /// Places in a round, ascending. A part without places has no frames.
+    /// Places in a round, ascending; may be empty.
     places: Vec<u64>,
     /// Number of frames in a round.
     round: u64,
 }
 
 impl Part {
-    /// Number of frames of the part among the first `frames` of the whole.
+    /// Number of selected frames among the first `frames` of the whole.
     fn of(&self, frames: u64) -> u64 {
         let rest = frames % self.round;
         frames / self.round * self.places.len() as u64 + self.places.partition_point(|place| *place < rest) as u64
     }
 
-    /// Index in the whole of frame `index` of the part.
+    /// Index in the whole of selected frame `index`.
     #[inline]
     fn whole(&self, index: u64) -> u64 {
         let len = self.places.len() as u64;
@@ -51,13 +51,13 @@ impl Part {
     }
 }
 
-/// Evenly spaced departures in nanoseconds from the start of the trial, or a part of them. Frame 0 of the whole leaves at 0.
+/// Evenly spaced departures in nanoseconds after the start of the trial, or a part of them. Frame 0 of the whole leaves at 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     steps: Vec<Step>,
     total: u64,
     end_ns: u64,
-    /// Absent if it contains all frames of the steps.
+    /// Absent if the schedule has all frames of the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<Part>,
 }
@@ -79,7 +79,7 @@ impl Schedule {
         out
     }
 
-    /// Frames at `rate` from `start` on, before `end` and at most `frames` of them.
+    /// Frames at `rate` from `start` until `end`, at most `frames` of them.
     pub fn flow(start: Duration, end: Duration, rate: FrameRate, frames: Option<u64>) -> Schedule {
         let room = rate.frames_in(end.saturating_sub(start));
         let frames = frames.map_or(room, |frames| frames.min(room));
@@ -95,35 +95,35 @@ impl Schedule {
         Schedule { steps: vec![step], total: frames, end_ns, part: None }
     }
 
-    /// The frames at `places` (ascending, at least one, each below `round`) of each round of `round` frames, at the times at
-    /// which they leave in this schedule, which must be whole.
+    /// The frames at `places` (ascending, at least one, each below `round`) of each round of `round` frames, at the same times as in this schedule,
+    /// which must be whole.
     pub(crate) fn part(&self, places: Vec<u64>, round: u64) -> Schedule {
         let part = Part { places, round };
         Schedule { total: part.of(self.total), part: Some(part), ..self.clone() }
     }
 
-    /// True if it contains all frames of its steps.
+    /// True if it has all frames of its steps.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()
     }
 
-    /// Number, among all frames of the steps, of the first frame that is due at `elapsed_ns` or later.
+    /// The first frame that is due at `elapsed_ns` or later, counted among all frames of the steps.
     pub(crate) fn place_at(&self, elapsed_ns: u64) -> u64 {
         elapsed_ns.checked_sub(1).map_or(0, |before| self.due_of_steps(before))
     }
 
-    /// Number, among all frames of the steps, of the frame that follows frame `index`.
+    /// The place after frame `index`, counted among all frames of the steps.
     pub(crate) fn place_after(&self, index: u64) -> u64 {
         self.whole(index) + 1
     }
 
-    /// Number of its frames before the one with number `place` among all frames of the steps.
+    /// Number of its frames before `place`, which counts all frames of the steps.
     pub(crate) fn before_place(&self, place: u64) -> u64 {
         self.part.as_ref().map_or(place, |part| part.of(place)).min(self.total)
     }
 
-    /// The frames at the places of each round that `keep` selects, at the times at which they leave in this schedule, as far as their
-    /// number among all frames of the steps is below `to`. `keep` is as long as a round of this schedule.
+    /// The frames that `keep` selects from each round, at the same times, up to place `to` among all frames of the steps. `keep` is as long as a
+    /// round of this schedule.
     pub(crate) fn only(&self, keep: &[bool], to: u64) -> Schedule {
         let last = self.total.checked_sub(1).map_or(0, |last| self.place_after(last));
         let to = to.min(last);
@@ -139,12 +139,12 @@ impl Schedule {
         only
     }
 
-    /// The same frames, but it ends after `elapsed_ns` at the latest.
+    /// The same frames, with the end at `elapsed_ns` at the latest.
     pub(crate) fn ended_by(self, elapsed_ns: u64) -> Schedule {
         Schedule { end_ns: self.end_ns.min(elapsed_ns), ..self }
     }
 
-    /// Removes the frames beyond the total from the steps. A part is limited by its total alone.
+    /// Removes frames beyond the total from the steps. For a part, the total alone is the limit.
     fn end_steps(&mut self) {
         if self.is_whole() {
             let total = self.total;
@@ -155,8 +155,7 @@ impl Schedule {
         }
     }
 
-    /// Ends it after `elapsed_ns`: frames due later do not leave, except that at least the first `at_least` frames
-    /// remain.
+    /// Ends the schedule after `elapsed_ns`: frames due later do not leave, but the first `at_least` frames remain.
     pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
         self.total = self.due(elapsed_ns).max(at_least).min(self.total);
         self.end_steps();
@@ -173,12 +172,12 @@ impl Schedule {
         self.end_ns
     }
 
-    /// The highest rate at any time, in frames per second.
+    /// The highest rate, in frames per second.
     pub(crate) fn peak_pps(&self) -> f64 {
         self.steps.iter().map(|step| step.rate).fold(0.0, f64::max) * self.share()
     }
 
-    /// The rate, if it is constant from the first departure, at 0, to the last.
+    /// The rate, if it is constant from the first departure, at 0, until the last.
     pub(crate) fn constant_rate(&self) -> Option<f64> {
         match self.steps.as_slice() {
             [step] if step.start_ns == 0.0 && self.is_whole() => Some(step.rate),
@@ -196,18 +195,18 @@ impl Schedule {
         self.part.as_ref().map_or(1.0, Part::share)
     }
 
-    /// Number of frame `index` among all frames of the steps.
+    /// Place of frame `index` among all frames of the steps.
     #[inline]
     fn whole(&self, index: u64) -> u64 {
         self.part.as_ref().map_or(index, |part| part.whole(index))
     }
 
-    /// [`Schedule::departure`] of `index` and the frames that follow it.
+    /// [`Schedule::departure`] of `index` and of the following frames.
     pub fn departures(&self, index: u64, out: &mut [u64]) {
         let Some(last) = (out.len() as u64).checked_sub(1) else { return };
         let step = self.step_of(index);
         if self.is_whole() && index + last < step.first + step.frames {
-            // The divisions for one step run in parallel.
+            // Within one step, the divisions run in parallel.
             out.iter_mut().zip(index..).for_each(|(out, index)| *out = step.departure(index));
         } else {
             out.iter_mut().zip(index..).for_each(|(out, index)| *out = self.departure(index));
@@ -226,7 +225,7 @@ impl Schedule {
         &self.steps[i]
     }
 
-    /// Number of frames whose departure is at or before `elapsed_ns`.
+    /// Number of frames with a departure at or before `elapsed_ns`.
     #[inline]
     pub fn due(&self, elapsed_ns: u64) -> u64 {
         let due = self.due_of_steps(elapsed_ns);
@@ -238,11 +237,12 @@ impl Schedule {
         let elapsed = elapsed_ns as f64;
         for step in self.steps.iter().rev() {
             if elapsed >= step.start_ns {
-                // The small addend compensates rounding, so that a frame is due at exactly its own departure.
+                // The small addend makes up for rounding, so that a frame is due at exactly its own departure.
                 let addend = (step.rate * 0.5e-9).min(1e-6);
                 let n = ((elapsed - step.start_ns) * step.rate / 1e9 + addend) as u64 + 1;
                 let due = step.first + n.min(step.frames);
-                // Departures are rounded up to whole nanoseconds: the addend may make a frame due one nanosecond early.
+                // Departures are rounded up to whole nanoseconds, so the addend may make a frame due one nanosecond
+                // early.
                 let early = due > step.first && step.departure(due - 1) > elapsed_ns;
                 return due - u64::from(early);
             }
@@ -267,8 +267,8 @@ mod tests {
             let index = ((s.total() - 1) as f64 * at) as u64;
             let t = s.departure(index);
             prop_assert!(s.due(t) > index);
-            // Within a step no frame is due a nanosecond early; at the first frame of a step, the one before it may be
-            // late.
+            // Within a step no frame is due a nanosecond early. Where a step begins, the last frame of the previous one
+            // may be late.
             if t > 0 && t < d.as_nanos() as u64 {
                 prop_assert!(s.due(t - 1) <= index);
             }

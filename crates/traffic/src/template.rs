@@ -1,9 +1,9 @@
-//! A test frame with everything that does not change, and the sums over it, so that only addresses, signature and
-//! checksums are written per frame.
+//! A test frame with all constant bytes and the sums over them, so that only addresses, signature and checksums are
+//! written per frame.
 //!
-//! [`drophammer_wire::stack`] gives the offsets in a frame. Frames of one IP packet with UDP or TCP, behind any tags and
-//! labels, are patched here with precomputed sums; for Ethernet, IPv4 and UDP the offsets are constants. All others, and those
-//! with further varying fields, take the general path: fields are written one by one, and checksums are recomputed.
+//! [`drophammer_wire::stack`] gives the offsets in a frame. Frames of one IP packet with UDP or TCP, behind any tags and labels, are patched with
+//! precomputed sums; for Ethernet, IPv4 and UDP the offsets are constants. All other frames, and frames with other varying fields, take the general
+//! path, which writes fields one by one and recomputes checksums.
 
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
@@ -34,13 +34,13 @@ pub struct Template {
     /// Offset of the checksum of UDP or TCP, from the IP header.
     checksum_at: usize,
     is_udp: bool,
-    /// Sum over the IPv4 header with both addresses zero. All sums here are of little-endian words.
+    /// Sum over the IPv4 header with both addresses zero. All sums here add little-endian words.
     ip_sum: u64,
     /// Sum over pseudo header and datagram, with addresses, signature and checksum zero.
     udp_sum: u64,
     signature_at: usize,
     signature_is_odd: bool,
-    /// Hash that identifies the bytes after the head.
+    /// Hash of the bytes after the head.
     body: u64,
     way: Way,
 }
@@ -48,7 +48,7 @@ pub struct Template {
 /// How frames are patched.
 #[derive(Clone, Debug)]
 enum Way {
-    /// Ethernet, IPv4 without options, UDP: with sums, at constant offsets.
+    /// Ethernet, IPv4 without options and UDP: with sums, at constant offsets.
     Ipv4Udp,
     /// One IP packet without options with UDP or TCP: with sums.
     Sums,
@@ -63,7 +63,7 @@ struct General {
     destination: Option<Place>,
     /// Fields that vary from frame to frame.
     fields: Vec<Varying>,
-    /// In the order in which they must be computed.
+    /// In the order of computation.
     checksums: Vec<Checksum>,
 }
 
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Varying {
     }
 }
 
-/// True if the frame can be patched with sums: one IP packet without options, UDP or TCP, no other checksum.
+/// True if sums are enough to patch the frame: one IP packet without options, UDP or TCP, no other checksum.
 fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     let [l3, l4] = &compiled.layers[ip..] else { return false };
     let plain_ip = match l3.kind {
@@ -98,8 +98,8 @@ fn addresses_on_wire(source: u128, destination: u128) -> u64 {
 }
 
 impl Template {
-    /// Builds the frame of `size`, or of the smallest size that has room for headers and signature. Addresses of the
-    /// outermost IP header that are not given are written by [`Template::patch`].
+    /// Builds the frame of `size`, or larger if headers and signature need it. If the outermost IP header lacks
+    /// addresses, [`Template::patch`] writes them.
     ///
     /// # Errors
     /// If the headers do not form a frame.
@@ -161,7 +161,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Computes the sums over the constant bytes of a frame that is patched with sums, and sets its checksums to zero.
+    /// Sums up the constant bytes, and sets the checksums to zero.
     fn sum_up(&mut self, compiled: &mut Compiled, ip: usize) {
         let (bytes, l3) = (&mut compiled.bytes, &compiled.layers[ip]);
         for checksum in &compiled.checksums {
@@ -229,7 +229,7 @@ impl Template {
         slot.copy_from_slice(&self.bytes);
     }
 
-    /// Hash that identifies the bytes after the head, for [`drophammer_wire::frame::Frame::hold`].
+    /// Hash of the bytes after the head, for [`drophammer_wire::frame::Frame::hold`].
     #[inline]
     pub(crate) fn body(&self) -> u64 {
         self.body
@@ -238,7 +238,7 @@ impl Template {
     /// Writes the head into `slot`, which already contains the rest of the template.
     #[inline]
     pub(crate) fn write_head(&self, slot: &mut [u8]) {
-        // Copies of constant length for most frames and for the shortest ones.
+        // The copy has a constant length for most frames, and for the shortest ones.
         match (slot.first_chunk_mut::<HEAD>(), self.bytes.first_chunk::<HEAD>()) {
             (Some(slot), Some(head)) => *slot = *head,
             _ => match (<&mut [u8; SHORTEST]>::try_from(&mut *slot), <&[u8; SHORTEST]>::try_from(&self.bytes[..])) {
@@ -248,8 +248,7 @@ impl Template {
         }
     }
 
-    /// Makes `slot`, which contains this template, frame `index` of its flow, with these addresses (IPv4 in the low 32 bits)
-    /// and this signature.
+    /// Turns `slot`, which contains this template, into frame `index` of its flow, with these addresses (IPv4 in the low 32 bits) and this signature.
     #[inline]
     pub fn patch(
         &self,
@@ -360,7 +359,7 @@ mod tests {
             let mut slot = vec![0; template.len()];
             template.write(&mut slot);
             let key = TrialKey::new(1, 1);
-            // Patched twice: what the first frame left must not appear in the second.
+            // Patched twice: nothing of the first frame may be left in the second.
             template.patch(&mut slot, 7, a2, b2, &Signature { flow: 1, sequence: 2, time: 3 }.emit(key));
             let signature = Signature { flow, sequence, time };
             template.patch(&mut slot, 8, a, b, &signature.emit(key));

@@ -1,7 +1,7 @@
-//! Sums of a trial under way, for a display that looks at it once a second.
+//! Sums of a running trial, for a display that looks once a second.
 //!
-//! Unlike [`crate::Snapshot`] they have no latencies, and an answer neither allocates nor waits: a lane writes it into a place that was
-//! allocated before the trial, and a reader that reads meanwhile reads again.
+//! Unlike [`crate::Snapshot`], sums have no latencies, and a lane neither allocates nor waits to answer: it writes into memory allocated before the
+//! trial, and a reader that is interrupted by this reads again.
 
 use crate::plan::Part;
 use drophammer_model::quantity::Instant;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// Flows of a lane up to which missing frames are counted. Each costs a look at its state, which delays the frames that are due meanwhile.
+/// With more flows, a lane does not count missing frames: looking at the state of each flow would delay frames that are due meanwhile.
 const MOST_FLOWS: usize = 1_024;
 
-/// Sums over all flows of a trial under way. Each lane counts at its own moment.
+/// Sums over all flows of a running trial. Lanes count at slightly different times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Time since the start of the trial, on the clock of its ports.
@@ -21,7 +21,7 @@ pub struct Totals {
     pub offered: u64,
     /// Distinct intact frames received.
     pub received: u64,
-    /// Frames below the highest sequence number of their flow that have not arrived. `None` if a lane receives more than 1,024 flows.
+    /// Frames below the highest arrived sequence number of their flow that have not arrived. `None` if a lane receives more than 1,024 flows.
     pub missing: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Sums {
     at: Instant,
     offered: u64,
     received: u64,
-    /// Frames that the tester's own ring refused. They are among the missing ones, but have not left.
+    /// Frames that the tester's own ring refused: they seem missing, but never left.
     never_left: u64,
 }
 
@@ -39,23 +39,23 @@ pub(crate) struct Sums {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneTotals {
     sums: Sums,
-    /// Of each flow that has arrived here: number, next expected sequence number, distinct frames. `None` for too many flows.
+    /// Number, next expected sequence number and distinct frames of each flow that has arrived here. `None` if there are too many flows.
     flows: Option<Vec<(usize, u64, u64)>>,
 }
 
-/// The last answer of a lane. Only this lane writes it.
+/// The last answer of a lane; no other lane writes it.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Answer {
-    /// Number of the request that it answers; written after the counts.
+    /// Number of the answered request; written after the counts.
     number: AtomicU64,
-    /// The same, written before the counts: while they change, the two differ.
+    /// The same number, written before the counts: while the counts change, the two differ.
     begun: AtomicU64,
     at: AtomicU64,
     offered: AtomicU64,
     received: AtomicU64,
     never_left: AtomicU64,
-    /// Flows of the lane, in the order of its analyzer; `None` for too many.
+    /// Flows of the lane, in the order of its analyzer; `None` if there are too many.
     flows: Option<Vec<FlowPlace>>,
 }
 
@@ -69,7 +69,7 @@ struct FlowPlace {
 }
 
 impl Answer {
-    /// A place for a lane that receives flows of these numbers.
+    /// For a lane that receives flows with these numbers.
     fn of(flows: Option<Vec<usize>>) -> Answer {
         let places = |flows: Vec<usize>| {
             // Followed by unused room: see `plan::spaced`.
@@ -80,15 +80,15 @@ impl Answer {
         Answer { flows: flows.map(places), ..Answer::default() }
     }
 
-    /// Number of the request that it answers.
+    /// Number of the answered request.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Called by the lane: answers request `number`. `flows` are the next expected sequence number and the distinct frames of each flow.
+    /// Answers request `number`; called by the lane. `flows` has the next expected sequence number and the distinct frames of each flow.
     fn put(&self, number: u64, sums: Sums, flows: impl Iterator<Item = (u64, u64)>) {
         self.begun.store(number, Ordering::Relaxed);
-        // A reader that sees any of the following counts also sees that they change.
+        // A reader that sees any of the following counts also sees `begun`.
         fence(Ordering::Release);
         self.at.store(sums.at.0, Ordering::Relaxed);
         self.offered.store(sums.offered, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Answer {
         self.number.store(number, Ordering::Release);
     }
 
-    /// The answer to request `number` or a later one. `None` if it is not there, or the lane is writing another one.
+    /// The answer to request `number` or a later one. `None` if there is none yet, or the lane is writing another one.
     pub(crate) fn get(&self, number: u64) -> Option<LaneTotals> {
         let answered = self.number.load(Ordering::Acquire);
         if answered < number {
@@ -124,7 +124,7 @@ impl Answer {
 }
 
 impl Part {
-    /// A place for its sums; called before the trial starts.
+    /// Memory for its answers; called before the trial starts.
     pub(crate) fn answer(&self) -> Answer {
         let flows = || self.analyzer.flows().map(|(flow, ..)| flow).collect();
         Answer::of((self.analyzer.flow_count() <= MOST_FLOWS).then(flows))
@@ -205,7 +205,7 @@ mod tests {
         answer.put(1, sums(1), [(0, 0), (7, 5)].into_iter());
         assert_eq!(answer.get(1), Some(LaneTotals { sums: sums(1), flows: Some(vec![(9, 7, 5)]) }));
         assert_eq!(answer.get(2), None, "the second request has no answer");
-        // The lane begins to answer it, for another reader, while this one reads the first answer.
+        // The lane begins to answer it while a reader still reads the first answer.
         answer.begun.store(2, Ordering::Relaxed);
         assert_eq!(answer.get(1), None);
         answer.put(2, sums(2), [(1, 1), (8, 5)].into_iter());

@@ -1,4 +1,4 @@
-//! Running traffic: a plan that is carried out in one call or in several.
+//! Running traffic: a plan carried out in one call or in several.
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
@@ -13,12 +13,11 @@ use std::sync::Arc;
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-/// Duration of traffic that runs until it is ended: 100 days. A trial of this duration is continuous traffic, which distinguishes fewer
-/// frames at a time from duplicates.
+/// Duration of traffic that runs until somebody ends it: 100 days. A trial this long counts as continuous traffic, with a smaller window to tell late
+/// frames from duplicates.
 pub const CONTINUOUS: Duration = Duration::from_secs(100 * 24 * 3600);
 
-/// A plan that is being carried out. Between two calls nothing is sent or received, except frames that the kernel
-/// generates.
+/// A plan being carried out. Between two calls, only the kernel's generators send, and nothing is received.
 pub struct Traffic {
     plan: Plan,
     board: Arc<Board>,
@@ -67,13 +66,13 @@ impl Traffic {
         self.board.transmit(which, action, at)
     }
 
-    /// True if everything is sent and accounted for or drained, or if the traffic was ended.
+    /// True once all frames are sent and accounted for, the drain is over, or somebody ended the traffic.
     pub fn is_over(&self) -> bool {
         self.lanes.iter().all(|lane| lane.as_ref().is_some_and(|lane| lane.over))
     }
 
-    /// Continues on one lane until `until` or the end of the traffic, over `ports` on the calling thread; `ports[i]` is queue i of the
-    /// plan's layout, and the same in every call. The first call starts the traffic.
+    /// Runs one lane on the calling thread until `until` or the end of the traffic. `ports[i]` is queue i of the plan's layout, the same in every
+    /// call. The first call starts the traffic.
     ///
     /// # Errors
     /// If a port stopped working.
@@ -107,7 +106,7 @@ impl Traffic {
         let (state, start) = match (&mut self.lanes[0], self.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {
-                // Before the ports take their own samples of the wall clock: a step in between is noticed.
+                // Before the ports sample the wall clock themselves, so that no step in between goes unnoticed.
                 self.wall_before = clock.wall_offset();
                 let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 let start = *self.start.insert(clock.now() + lead(clock));
@@ -120,16 +119,16 @@ impl Traffic {
         state.drive(part, &mut ports, clock, control, course)
     }
 
-    /// Like [`Traffic::drive`], with one thread per lane. The first lane runs on the calling thread, wherever the caller has pinned it,
-    /// under `first`. The others run on new threads, pinned to `processors` in order (to any processor of the calling thread if there are
-    /// none), at high priority where permitted, each under its entry of `others`.
+    /// Like [`Traffic::drive`], with one thread per lane. The first lane runs on the calling thread, wherever the caller has pinned it, with the
+    /// control `first`. The others run on new threads, each with its entry of `others`, pinned to `processors` in order (not pinned if that is
+    /// empty), at high priority where permitted.
     ///
     /// # Errors
     /// [`LaneError`] of the first lane that has a cause to report.
     ///
     /// # Panics
-    /// If the numbers of processors (unless there are none) and of controls are not that of the further lanes, if the number of ports is
-    /// not that of the plan's queues, or if the first lane panics; the others have ended by then.
+    /// If `others`, or `processors` unless empty, has not one entry per lane after the first, if `ports` has not one per queue of the plan, or if the
+    /// first lane panics; the other lanes have ended by then.
     pub fn drive_lanes<C: Control + Send>(
         &mut self,
         ports: &mut [Box<dyn Port + Send>],
@@ -150,7 +149,7 @@ impl Traffic {
             shares[layout.lane_of_queue(queue)].push((layout.port_of(queue), queue, port));
         }
         if self.start.is_none() {
-            // Before the ports, as above.
+            // Before the ports do, as above.
             self.wall_before = clock.wall_offset();
         }
         let Plan { parts, events, drain_ns, .. } = &mut self.plan;
@@ -186,7 +185,7 @@ impl Traffic {
         for started in started {
             match (started, &failed) {
                 (Ok(start), _) => self.start = Some(start),
-                // The lane that failed reports the cause, those that only ended with it do not.
+                // The lane that failed reports the cause; lanes that ended because of it do not.
                 (Err(e), None | Some(LaneError::NotStarted)) => failed = Some(e),
                 (Err(_), Some(_)) => {}
             }
@@ -195,7 +194,7 @@ impl Traffic {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Finishes each call.
+    /// At the end of each call.
     fn after(&mut self, clock: &dyn Clock, failed: bool) {
         let step = clock.wall_offset() - self.wall_before;
         self.clock_step_ns = i64::try_from(step).unwrap_or(i64::MAX);
@@ -209,13 +208,13 @@ impl Traffic {
         self.start
     }
 
-    /// Counts so far, as [`Live::snapshot`] returns them to other threads.
+    /// Counts so far; [`Live::snapshot`] is for other threads.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
         Snapshot::of(&counts)
     }
 
-    /// Counts of each lane so far; [`crate::merge`] combines them into the result of a trial. Empty before the first call.
+    /// Counts of each lane so far, for [`crate::merge`]. Empty before the first call.
     pub fn reports(&mut self) -> Vec<LaneReport> {
         let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
         self.plan.reports(&lanes, self.clock_step_ns)

@@ -13,11 +13,11 @@ pub enum Transmit {
     Started,
     /// It does not send until it is resumed or started.
     Paused,
-    /// It does not send until it is started. A flow that has sent all its frames sends nothing in any state.
+    /// It does not send until it is started. In any state, a flow that has sent all its frames sends nothing more.
     Stopped,
 }
 
-/// What to do with flows.
+/// An action on flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransmitAction {
     /// The flows send, whatever their state, and continue with their next sequence numbers.
@@ -53,7 +53,7 @@ pub enum FlowSelect<'a> {
     Groups(&'a [&'a str]),
 }
 
-/// Why flows cannot be started or stopped. Nothing is changed then.
+/// Why flows cannot be started or stopped. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransmitError {
     /// There is no such flow.
@@ -94,7 +94,7 @@ pub(crate) struct Command {
     /// Whether each flow of the trial is selected.
     pub(crate) flows: Arc<[bool]>,
     pub(crate) action: TransmitAction,
-    /// Time after the start of the traffic; at once if absent.
+    /// Time after the start of the traffic; immediately if absent.
     pub(crate) at: Option<Duration>,
 }
 
@@ -105,7 +105,7 @@ impl Command {
     }
 }
 
-/// The flows of a trial by their groups.
+/// The flows of a trial, by group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowNames {
     groups: Vec<String>,

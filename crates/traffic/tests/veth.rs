@@ -1,5 +1,4 @@
-//! A trial on two threads over real interfaces: two veth pairs, each with one end on either thread. Every frame is
-//! counted.
+//! A trial on two threads over two veth pairs, each with one end on either thread, counts every frame.
 
 #[path = "../../lab/tests/anew/mod.rs"]
 mod anew;
@@ -15,7 +14,7 @@ use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::process::ExitCode;
 
-/// There are no hosts behind these ports.
+/// No hosts behind these ports.
 struct Nobody;
 
 impl Control for Nobody {
@@ -57,12 +56,12 @@ fn trial(layout: Layout, number: u64) -> Result<(), String> {
     let clock = SystemClock::start();
     let open = |i| AfPacket::open(&format!("t{i}"), clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
     let mut ports = (0..4).map(open).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-    // Addresses of no interface: the kernel's own stack drops such frames at once.
+    // No interface has these addresses, so the kernel's own stack drops the frames.
     let neighbour = |i: u64| {
         let device = Some(MacAddr::local(10 + (i ^ 1)));
         Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
     };
-    // However busy the machine is, late frames are sent late rather than skipped.
+    // On a busy machine, send late frames late rather than skip them.
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(9, number),

@@ -12,14 +12,14 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Address blocks for the links between routers and for their loopback addresses: shared address space (RFC 6598), and
-/// a prefix of unique local addresses (RFC 4193). A suite with a system must not use them.
+/// Address blocks for links between routers and for loopback addresses: shared address space (RFC 6598), and a prefix
+/// of unique local addresses (RFC 4193). A suite with a system must not use them.
 pub const CORE_BLOCKS: [(IpAddr, u8); 2] = [
     (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
     (IpAddr::V6(Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, 0, 0, 0, 0, 0)), 48),
 ];
 
-/// Fourth group of IPv6 loopback addresses; links count from 1.
+/// Fourth group of IPv6 loopback addresses; for links it counts from 1.
 const LOOPBACKS: u16 = 0xffff;
 
 /// Name of a link between two routers: their numbers, `1-2`. Two links between the same routers share one name.
@@ -40,15 +40,15 @@ impl FromStr for CoreLinkName {
         let number = |part: &str| part.parse::<usize>().ok().filter(|n| (1..=MOST_ROUTERS).contains(n));
         let ends = text.split_once('-').and_then(|(a, b)| number(a).zip(number(b))).filter(|(a, b)| a != b);
         let (a, b) =
-            ends.ok_or_else(|| format!("`{text}` is no link between two routers; write for instance `1-2`"))?;
+            ends.ok_or_else(|| format!("`{text}` is not a link between two routers; write for instance `1-2`"))?;
         Ok(CoreLinkName(a.min(b), a.max(b)))
     }
 }
 
-/// Links between routers that a test takes down: a number of links, or named ones.
+/// Links between routers that a test takes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreLinksDown {
-    /// This many links; [`System::choose_down`](super::System::choose_down) selects them.
+    /// This many links, chosen by [`System::choose_down`](super::System::choose_down).
     Count(usize),
     /// These links, each once.
     Named(Vec<CoreLinkName>),
@@ -68,7 +68,7 @@ pub struct CoreEnd {
 pub struct CoreLink {
     /// Name.
     pub name: CoreLinkName,
-    /// Its ends, that of the router with the lower number first.
+    /// Its ends, first the one at the router with the lower number.
     pub ends: [CoreEnd; 2],
     /// Speed in each direction; absent for no limit.
     pub speed: Option<Bandwidth>,
@@ -78,12 +78,12 @@ pub struct CoreLink {
     pub loss: LinkLoss,
 }
 
-/// Share of the frames that a link loses, in millionths.
+/// Share of frames that a link loses, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LinkLoss(pub u32);
 
 impl LinkLoss {
-    /// Millionths of a whole.
+    /// All frames.
     pub const WHOLE: u32 = 1_000_000;
 
     /// True if it loses nothing.
@@ -114,18 +114,18 @@ impl FromStr for LinkLoss {
         match millionths {
             Some(exact) if (exact - exact.round()).abs() < 1e-6 => Ok(LinkLoss(exact.round() as u32)),
             Some(_) => Err(format!("`{text}` is finer than a millionth of the frames; write for instance `0.0001 %`")),
-            None => Err(format!("`{text}` is no share of frames; write for instance `0.1 %`")),
+            None => Err(format!("`{text}` is not a share of frames; write for instance `0.1 %`")),
         }
     }
 }
 
 impl CoreLink {
-    /// The end at a router; `None` if the link does not lead to it.
+    /// The end at a router, if the link leads there.
     pub fn end_at(&self, router: usize) -> Option<CoreEnd> {
         self.ends.into_iter().find(|end| end.router == router)
     }
 
-    /// The router at the other end, seen from `router`; `None` if the link does not lead to it.
+    /// The router at the other end, seen from `router`; `None` if the link does not lead to `router`.
     pub fn beyond(&self, router: usize) -> Option<usize> {
         let [a, b] = self.ends.map(|end| end.router);
         if router == a { Some(b) } else { (router == b).then_some(a) }
@@ -173,7 +173,7 @@ pub(super) fn loopback(family: Family, router: usize) -> IpAddr {
     }
 }
 
-/// BGP identifier of a router by its index. It equals the router's IPv4 loopback address, even if it has none.
+/// BGP identifier of a router by its index: its IPv4 loopback address, whether or not it uses IPv4.
 pub(super) fn router_id(router: usize) -> Ipv4Addr {
     Ipv4Addr::new(100, 127, 0, router as u8 + 1)
 }
@@ -196,8 +196,8 @@ pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. A prefix that contains a whole block is allowed, because
-/// it is less specific than all prefixes in the block.
+/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. A prefix that contains a whole block does no harm,
+/// because prefixes in the block are more specific.
 pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
     for port in ports {
         let own = [port.ipv4.as_ref(), port.ipv6.as_ref()];
@@ -215,7 +215,7 @@ pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
                             port.name,
                             network(address, length)
                         ),
-                        remedy: "take other addresses for this port, or leave the defaults".into(),
+                        remedy: "write other addresses for this port, or leave the defaults".into(),
                     });
                 }
             }
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(loss, LinkLoss(millionths), "{text}");
             assert_eq!(loss.to_string().parse(), Ok(loss));
         }
-        let no = "no share";
+        let no = "not a share";
         for (text, why) in [("0.1", no), ("-1 %", no), ("101 %", no), ("NaN %", no), ("0.00005 %", "finer")] {
             assert!(text.parse::<LinkLoss>().unwrap_err().contains(why), "{text}");
         }

@@ -13,13 +13,10 @@
 //!
 //! # Loops
 //!
-//! A system of shape `loop` sends packets to one prefix in a circle (`model/src/topology/cycle.rs`): static routes, a
-//! tunnel (`RouterRole::tunnels`) and policies (`RouterRole::policies`) are data of the roles, and `System::passes`
-//! says how often a packet is sent on at each hop. Such packets do not come back, so the test `routing_loop` asks the
-//! routers: `Dut::router_interfaces` has what each counts at each interface and tunnel of its role
-//! (`model::router_interfaces`), `Usage::router_cpu` the processor time of each. `methods::Trial::routers`
-//! (`testbed/src/circling.rs`) reads both before each attempt at a trial and when the counters stand still after it.
-//! Flows into a loop are `denied`, for no frame may arrive.
+//! Such packets never come back, so the test `routing_loop` asks the routers: `Dut::router_interfaces` counts at each
+//! interface and tunnel (`model::router_interfaces`), `Usage::router_cpu` has the processor time of each router.
+//! `methods::Trial::routers` (`testbed/src/circling.rs`) reads both before each attempt at a trial, and again once the
+//! counters stand still. Flows into a loop are `denied`, because no frame may arrive.
 
 use super::core::{CoreLink, address};
 use super::{Shape, System};
@@ -27,23 +24,23 @@ use crate::role::{Place, Policy, PolicySource, PolicyTarget, RouterRole, StaticR
 use crate::trial::Family;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Destination of packets that circulate. It lies in the block of the links between routers, so no suite uses it.
+/// Destination of circulating packets. It is in the block for links between routers, so no suite uses it.
 pub const LOOP_PREFIX: (Ipv4Addr, u8) = (Ipv4Addr::new(100, 126, 0, 0), 16);
 /// Routers of a loop.
 pub const LOOP_ROUTERS: usize = 4;
-/// Links: the two routers that each joins. Of two links between the same routers, the routes use the first.
+/// Links: the two routers that each connects. If two links connect the same routers, routes use the first.
 pub(super) const JOINED: [(usize, usize); 5] = [(0, 1), (0, 1), (1, 2), (2, 3), (2, 3)];
 /// The long-distance link.
 pub(super) const WAN: (usize, usize) = (1, 2);
-/// Each hop of a round: router, index of the incoming link, index of the outgoing link.
+/// The hops of a round: router, index of the incoming link, index of the outgoing link.
 const ROUND: [(usize, usize, usize); 6] = [(0, 1, 0), (1, 0, 2), (2, 2, 3), (3, 3, 4), (2, 4, 2), (1, 2, 1)];
-/// The hops of a round that leave over the long-distance link, one in each direction.
+/// The hops that leave over the long-distance link, one in each direction.
 pub const WAN_HOPS: [usize; 2] = [1, 4];
-/// The hops at which packets enter and leave the tunnel.
+/// The hops where packets enter and leave the tunnel.
 const INTO_TUNNEL: usize = 4;
 const OUT_OF_TUNNEL: usize = 5;
 
-/// A packet at one router on its way around.
+/// A stop of a packet on its way around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleHop {
     /// Index of the router.
@@ -52,14 +49,14 @@ pub struct CycleHop {
     pub from: usize,
     /// Index of the outgoing interface.
     pub to: usize,
-    /// It arrives in the tunnel.
+    /// True if it arrives in the tunnel.
     pub from_tunnel: bool,
-    /// It leaves in the tunnel.
+    /// True if it leaves in the tunnel.
     pub to_tunnel: bool,
 }
 
 impl System {
-    /// The hops of one round of the loop, from the first router on; `None` if the topology is no loop.
+    /// The hops of one round of the loop, from the first router on; `None` if the topology is not a loop.
     pub fn cycle(&self) -> Option<Vec<CycleHop>> {
         if self.topology.shape != Shape::Loop {
             return None;
@@ -77,9 +74,9 @@ impl System {
         ROUND.iter().enumerate().map(hop).collect()
     }
 
-    /// How often a packet that enters by `port` with this TTL is forwarded at each hop of [`System::cycle`]. The TTL is
-    /// the number of routers at which it arrives; the last one drops it (RFC 1812 section 5.3.1). `None` if the
-    /// topology is no loop or there is no such port.
+    /// How often each hop of [`System::cycle`] forwards a packet that enters by `port` with this TTL. The TTL is the
+    /// number of routers it reaches; the last one drops it (RFC 1812 section 5.3.1). `None` if the topology is not a
+    /// loop or there is no such port.
     pub fn passes(&self, port: usize, ttl: u8) -> Option<Vec<u64>> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;
@@ -91,8 +88,8 @@ impl System {
         Some(passes)
     }
 
-    /// Index of the router that drops a packet which enters by `port` with this TTL, because the TTL expires there.
-    /// `None` as for [`System::passes`], and for a TTL of 0.
+    /// Index of the router where the TTL of a packet expires that enters by `port` with this TTL. `None` as for
+    /// [`System::passes`], and for a TTL of 0.
     pub fn expires_at(&self, port: usize, ttl: u8) -> Option<usize> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;

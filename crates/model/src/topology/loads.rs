@@ -1,16 +1,15 @@
-//! Load of the links of a system when every port sends to every other one, and the choice of links whose loss overloads
-//! the others.
+//! Load of a system's links when every port sends to every other port, and which links to take down to overload the
+//! others.
 
 use super::{CoreLinkName, CoreWay, System};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most sets of links that [`System::choose_down`] compares.
 const MOST_SETS: usize = 20_000;
-/// Loads that differ by less are the same: they are sums of a few fractions.
+/// Loads that differ by less are equal: they are sums of a few fractions.
 const SAME: f64 = 1e-9;
 
-/// Load of each way between routers, relative to the load of one port: 1 means as much as one port sends to all others
-/// together.
+/// Load of each way between routers, relative to the load that one port sends to all others together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreLoads(pub BTreeMap<CoreWay, f64>);
 
@@ -27,8 +26,8 @@ impl CoreLoads {
 }
 
 impl System {
-    /// The load of both ways over each link that is up while the links in `down` are down. Every port sends the same
-    /// load to each other port. Diverted traffic takes the way of [`System::route`]. `None` if some port does not reach
+    /// The load of both ways over each link outside `down`, while the links in `down` are down and every port sends the
+    /// same load to each other port. Diverted traffic follows [`System::route`]. `None` if some port does not reach
     /// another.
     pub fn full_mesh_loads(&self, down: &BTreeSet<CoreLinkName>) -> Option<CoreLoads> {
         let ports: usize = self.routers.iter().map(|router| router.ports.len()).sum();
@@ -46,12 +45,12 @@ impl System {
     }
 
     /// Selects `count` links whose loss overloads the others as evenly as possible, for traffic from every port to
-    /// every other one. Only sets of links without which every port still reaches every other one are considered. The
-    /// best set has the smallest load on the most loaded way; of these, the largest load on the least loaded way; of
-    /// these, the first in the order of the links.
+    /// every other port, and still lets every port reach every other port. The best set has the smallest load on the
+    /// most loaded way; if there are several, the largest load on the least loaded way; then the first in the order of
+    /// the links.
     ///
     /// # Errors
-    /// A message if each such set cuts off some port, or if there are more sets than can be compared.
+    /// If each set cuts off some port, or there are too many sets to compare.
     pub fn choose_down(&self, count: usize) -> Result<BTreeSet<CoreLinkName>, String> {
         let names: Vec<CoreLinkName> = self.links.iter().map(|link| link.name).collect();
         if count > names.len() {
@@ -59,7 +58,7 @@ impl System {
         }
         let sets = (0..count).try_fold(1usize, |sets, i| Some(sets.checked_mul(names.len() - i)? / (i + 1)));
         if sets.is_none_or(|sets| sets > MOST_SETS) {
-            return Err(format!("there are too many sets of {count} links; name the links that shall go down"));
+            return Err(format!("there are too many sets of {count} links; name the links to take down"));
         }
         let mut best: Option<(f64, f64, BTreeSet<CoreLinkName>)> = None;
         for down in subsets(&names, count) {
@@ -73,7 +72,7 @@ impl System {
             }
         }
         best.map(|(_, _, down)| down)
-            .ok_or_else(|| format!("without {count} of its {} links some port does not reach another", names.len()))
+            .ok_or_else(|| format!("without {count} of its {} links, some port does not reach another", names.len()))
     }
 }
 

@@ -16,10 +16,10 @@ pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
     if let Some(port) = ports.iter().find(internal) {
         return Err(Unsuited {
             what: format!(
-                "the peers of `{}` are internal: they would see routes that several route reflectors passed, and the tester knows one",
+                "the peers of `{}` are internal: they would see routes from several route reflectors, but the tester expects one",
                 port.name
             ),
-            remedy: "leave `internal` or `topology` out".into(),
+            remedy: "leave out `internal` or `topology`".into(),
         });
     }
     Ok(())
@@ -68,8 +68,8 @@ fn uses(ports: &[PortConfig], family: Family) -> bool {
     ports.iter().any(|p| p.addressing(family).is_some() || p.vlans.iter().any(|v| v.addressing(family).is_some()))
 }
 
-/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so they do
-/// not restrict packet sizes; a loop adds room for the tunnel's headers.
+/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so as not to
+/// restrict packet sizes; a loop adds room for the tunnel's headers.
 fn core_interfaces<'a>(
     ports: &[PortConfig],
     topology: &Topology,
@@ -90,7 +90,8 @@ fn core_interfaces<'a>(
     })
 }
 
-/// All prefixes that one router reaches through another: links and networks behind its ports, and its loopback address.
+/// All prefixes that other routers reach through this one: links and networks behind its ports, and its loopback
+/// address.
 fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, u8)> {
     let own = ports.iter().filter_map(|port| port.addressing(family));
     let vlans = ports.iter().flat_map(|port| &port.vlans).filter_map(|vlan| vlan.addressing(family));
@@ -101,7 +102,7 @@ fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, 
     both.chain(pushed).chain([(loopback(family, router), host)]).collect()
 }
 
-/// Routes from router `at` to the prefixes at router `to`, the best next hop of each prefix first.
+/// Routes from router `at` to `targets` at router `to`, the best next hop of each prefix first.
 fn routes(
     topology: &Topology,
     links: &[CoreLink],
@@ -123,8 +124,7 @@ fn routes(
 }
 
 /// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to router `to`, which has the entry of the
-/// suite: packets keep their label until they arrive there. There is only one path; no alternative replaces a link that
-/// is down.
+/// suite: packets keep their label until they arrive there. The path has no alternative to a broken link.
 fn label_path(
     topology: &Topology,
     links: &[CoreLink],
@@ -144,7 +144,7 @@ fn hop(links: &[CoreLink], family: Family, at: usize, neighbour: usize) -> Optio
     Some((address(family, number, end).address, link.end_at(at)?.interface))
 }
 
-/// BGP of one router: its own peers from `own`, and a session with every other router for each family of the `whole`
+/// BGP of one router: its peers from `own`, and a session with every other router for each family of the `whole`
 /// system.
 fn bgp(whole: &BgpRole, own: Option<BgpRole>, topology: &Topology, router: usize) -> BgpRole {
     let others = (0..topology.routers).filter(|other| *other != router);

@@ -1,4 +1,4 @@
-//! Links between routers by direction.
+//! Links between routers, by direction.
 
 use super::{CoreLinkName, System};
 use crate::classes::{EgressClasses, WayOut, counter_name};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The way from one router of a system to a neighbour, over the link between them. Routers are named by their numbers, from 1.
+/// The way from one router of a system to a neighbour. Routers are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreWay {
@@ -31,8 +31,8 @@ impl fmt::Display for CoreWay {
 }
 
 impl System {
-    /// The ways between routers that a packet takes from one port to another while the links in `down` are down; empty
-    /// if both ports are at one router. `None` if the packet is lost on the way.
+    /// The ways between routers that a packet takes from one port to another while the links in `down` are down; none
+    /// if both ports are at one router. `None` if the packet is lost.
     pub fn ways(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<CoreWay>> {
         let path = self.route(from, to, down)?;
         Some(path.windows(2).map(|hop| CoreWay { from: hop[0] + 1, to: hop[1] + 1 }).collect())
@@ -44,22 +44,21 @@ impl System {
         names.flat_map(|CoreLinkName(a, b)| [CoreWay { from: a, to: b }, CoreWay { from: b, to: a }]).collect()
     }
 
-    /// Index of the sending router's interface to this way, in its role; `None` if there is no such link.
+    /// Index of the interface to this way in the role of the sending router; `None` if there is no such link.
     pub fn interface_of(&self, way: CoreWay) -> Option<usize> {
         let link = self.links.iter().find(|link| link.name == way.link())?;
         Some(link.end_at(way.from.checked_sub(1)?)?.interface)
     }
 
-    /// Name of the counters of a class on this way, as in the counters of a system: `r1.d3.gold`.
+    /// Prefix of the counters of a class on this way, among the counters of a system: `r1.d3.gold`.
     pub fn class_counter(&self, way: CoreWay, class: &str) -> Option<String> {
         Some(format!("r{}.{}", way.from, counter_name(self.interface_of(way)?, class)))
     }
 
-    /// Selects the classes of one router (by its index) from those of the system, and numbers them by the router's own
-    /// interfaces.
+    /// The classes of one router (by index) out of the system's, numbered by the router's own interfaces.
     ///
     /// # Errors
-    /// A message if a way names a link that does not exist.
+    /// If a way names a link that does not exist.
     pub fn classes_of(&self, router: usize, lists: &[EgressClasses]) -> Result<Vec<EgressClasses>, String> {
         let ports = &self.routers[router].ports;
         let mut own = Vec::new();
@@ -67,7 +66,7 @@ impl System {
             let interface = match list.at {
                 WayOut::Port(port) => ports.contains(&port).then(|| port - ports.start),
                 WayOut::Core(way) => match self.interface_of(way) {
-                    None => return Err(format!("classes are for {way}, but there is no such link")),
+                    None => return Err(format!("there are classes for {way}, but no such link")),
                     Some(interface) => (way.from == router + 1).then_some(interface),
                 },
             };

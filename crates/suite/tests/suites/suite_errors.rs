@@ -54,7 +54,7 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_delay: 1 h}}", (3, 59), "`wan_delay` is too long", "10 s"),
     Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, wan_loss: 1 %}}", (3, 59), "`wan_loss` belongs to", "`loop: 4`"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_loss: 80 %}}", (3, 58), "`wan_loss` of 80 % leaves no link", "at most 50 %"),
-    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_loss: few}}", (3, 58), "`few` is no share of frames", "`0.1 %`"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_loss: few}}", (3, 58), "`few` is not a share of frames", "`0.1 %`"),
     Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_speed: 1 kbit/s}}", (3, 59), "`wan_speed` of 1 kbit/s is too slow", "10 kbit/s"),
     Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a DUT of kind `bird` cannot consist of several routers", "a kind that can: `frr`"),
     // Facts for the report.

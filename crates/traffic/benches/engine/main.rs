@@ -1,10 +1,11 @@
-//! Benchmark of the engine alone: generator, analyzer, and both over ports joined in memory; on one thread, and on several.
+//! Benchmark of the engine alone: generator, analyzer, and both over ports in memory; on one thread, and on several.
 //!
-//! Measured alternately in one run: a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates into
-//! slots (the limit), and each part with all its work in a trial. Prints the median of each and its ratio to the limit.
+//! In one run, it alternates between a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates
+//! into slots (the limit), and each part with all its work in a trial. Prints the median of each, and its ratio to the
+//! limit.
 //!
-//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege, but with privilege it runs at high priority. A
-//! word after `--` selects the parts whose names contain it; `scaling` selects those on several threads.
+//! `cargo bench -p drophammer-traffic --bench engine`; with privilege it runs at high priority. A word after `--` selects the parts with that word in
+//! their names; `scaling` selects the ones on several threads.
 
 mod scaling;
 
@@ -34,7 +35,7 @@ const FRAMES: usize = 1 << 22;
 const STOCK: usize = 1 << 18;
 /// Frames shuffled together; fewer than there are flows, so that no flow is reordered.
 const CHUNK: usize = 8_192;
-/// Frames that are timed together. They are adjacent in the cache, like frames that a port has just received.
+/// Frames timed together. They are adjacent in the cache, like frames that a port has just received.
 const LENT: usize = 1_024;
 /// Length of a 64-byte frame without FCS.
 const LEN: usize = 60;
@@ -44,7 +45,7 @@ const LABELLED: usize = 14 + 12 + 40;
 /// A rate that is never reached, so that a frame is always due.
 const LIMIT_PPS: f64 = 1e9;
 
-/// A port that accepts every frame and keeps none.
+/// A port that accepts every frame, and keeps only the last burst.
 struct Sink {
     info: PortInfo,
     slots: Batch,
@@ -101,7 +102,7 @@ fn to_routes(routes: Routes) -> FlowSpec {
     FlowSpec { destinations, per_destination: true, ..flow(0, 1, 1) }
 }
 
-/// A flow to `destinations` behind the tags or labels of `front`, which are expected on arrival.
+/// A flow to `destinations` behind the tags or labels of `front`.
 fn behind(front: Vec<Header>, arrives: Arriving, destinations: u32) -> FlowSpec {
     let destination = Some(Field::Value(MacAddr::local(1)));
     let ethernet = Header::Ethernet(Ethernet { destination, ..Ethernet::default() });
@@ -147,7 +148,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
         events: vec![],
     };
     let mac = |port: usize| MacAddr::local(port as u64);
-    // Frames are addressed to the far end; a port that only receives needs no far end.
+    // Frames are addressed to the far end; a port that only receives has none.
     let far = |port| spec.flows.iter().find(|f| f.from == port).map_or(port, |f| f.to);
     let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None, vlans: Vec::new() };
     let neighbours: Vec<_> = (0..layout.ports()).map(neighbour).collect();
@@ -177,7 +178,7 @@ fn generator(flows: u32, destinations: u32) -> Duration {
     generator_of(plan(flows, destinations, 2.0))
 }
 
-/// A table like that of the Internet.
+/// A table like the Internet's.
 fn internet() -> Routes {
     RouteRange::internet(Family::Ipv4, 1_000_000, 1).expect("routes").into()
 }
@@ -206,8 +207,8 @@ fn make<const N: usize>(generator: &mut PortGenerator, sink: &mut Sink, frames: 
     }
 }
 
-/// Indices of a chunk in the order of arrival: with one flow as sent, with many shuffled. One frame in 1,000 is lost, one
-/// is duplicated, and one arrives two places late.
+/// Indices of a chunk in the order of arrival: as sent with one flow, shuffled with many. One frame in 1,000 is lost, one is duplicated, and one
+/// arrives two places late.
 fn order(flows: u32, chunk: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..CHUNK as u32).collect();
     if flows > 1 {
@@ -269,7 +270,7 @@ fn both(destinations: u32) -> f64 {
     received_rate(&drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).expect("a trial"))
 }
 
-/// Frames per second of all ports together; checks that every sent frame has arrived.
+/// Frames per second of all ports together. Checks that every sent frame has arrived.
 fn received_rate(result: &TrialResult) -> f64 {
     assert_eq!(result.lost() + result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered), 0, "{result:#?}");
     assert!(result.received() > 0);

@@ -8,7 +8,7 @@ use drophammer_wire::MacAddr;
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// More rounds than for one thread: a disturbance of one thread affects all.
+/// More rounds than for one thread, because a disturbance of one thread affects all.
 const ROUNDS: usize = 15;
 const DESTINATIONS: u32 = 1_000_000;
 /// Length of a trial.
@@ -23,7 +23,7 @@ const PARTS: &[Part] = &[
     ("both in memory, flows go to the next thread", |on| trial(on, true)),
 ];
 
-/// Frames per second of all threads together, one per processor, each of which runs `work` on [`FRAMES`] frames.
+/// Frames per second of all threads together, one per processor; each runs `work` on [`FRAMES`] frames.
 fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
     let start = Barrier::new(processors.len());
     std::thread::scope(|scope| {
@@ -41,8 +41,8 @@ fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
     })
 }
 
-/// Frames per second of all lanes together through the loop of a trial. Each lane has two memory ports and sends by the
-/// first; the far end of that belongs to the same lane, or to the next one.
+/// Frames per second of all lanes together, through the loop of a trial. Each lane has two memory ports and sends by
+/// the first; its far end belongs to the same lane, or to the next one.
 fn trial(processors: &[usize], crossing: bool) -> f64 {
     let lanes = processors.len();
     let clock = SystemClock::start();
@@ -64,7 +64,7 @@ fn trial(processors: &[usize], crossing: bool) -> f64 {
     received_rate(&result)
 }
 
-/// Prints the table: every part on 1, 2, 4 ... and on all of `processors`.
+/// Prints the table: every part on 1, 2, 4 ... and all `processors`.
 pub fn run(processors: &[usize]) {
     let mut counts: Vec<usize> =
         std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < processors.len()).collect();

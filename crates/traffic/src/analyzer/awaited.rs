@@ -3,15 +3,14 @@
 use crate::flow_state::{FlowState, RUN};
 use drophammer_model::trial::PortIndex;
 
-/// The next frame in order of a flow. A flow whose frames arrive in order is counted only here; its [`FlowState`] lags
-/// behind until it is settled.
+/// The next frame in order of a flow. Frames that arrive in order are counted only here; [`FlowState`] lags behind
+/// until it is settled.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub(super) struct Awaited {
-    /// Its port and, in the lower half, its sequence number as carried in frames; [`NONE`] if no frame can be counted
-    /// here.
+    /// Its port, and in the lower half its sequence number as in frames; [`NONE`] if no frame can be counted here.
     frame: u64,
-    /// Sequence number at which counting here ends: the end of the flow, or the next update of the state.
+    /// Sequence number where counting here ends: the end of the flow, or the next update of the state.
     until: u32,
     pub(super) group: u32,
 }
@@ -21,7 +20,7 @@ const _: () = assert!(size_of::<Awaited>() == 16);
 /// Matches no frame: sequence numbers have 28 bits.
 const NONE: u64 = u64::MAX;
 const SEQUENCE: u64 = (1 << 28) - 1;
-// Numbers do not wrap before the next update of the state.
+// Numbers must not wrap before the next update of the state.
 const _: () = assert!(RUN.is_power_of_two() && RUN <= SEQUENCE);
 
 /// Port and sequence number in the form of [`Awaited`].
@@ -35,19 +34,19 @@ pub(super) fn frame(port: PortIndex, sequence: u32) -> u64 {
 pub(super) enum Place {
     /// The awaited frame.
     InOrder,
-    /// The awaited frame, and the state must be updated before the next one.
+    /// The awaited frame; the state must be updated before the next one.
     InOrderAndLast,
     /// Another frame.
     Other,
 }
 
 impl Awaited {
-    /// Awaits no frame; [`Awaited::follow`] must be called first.
+    /// Awaits no frame yet; call [`Awaited::follow`] first.
     pub(super) fn new(group: u32) -> Awaited {
         Awaited { frame: NONE, until: 0, group }
     }
 
-    /// Continues after `state`, a flow of `frames` frames to `port`.
+    /// Continues after `state`, of a flow of `frames` frames to `port`.
     pub(super) fn follow(&mut self, state: &FlowState, frames: u64, port: PortIndex) {
         let next = state.next_expected();
         if next >= frames || !state.is_in_order() {
@@ -69,7 +68,7 @@ impl Awaited {
         if self.frame as u32 == self.until { Place::InOrderAndLast } else { Place::InOrder }
     }
 
-    /// Updates `state`, which this follows. Only [`Awaited::follow`] may be called next.
+    /// Updates `state`, which this follows. Call [`Awaited::follow`] next.
     pub(super) fn settle(&self, state: &mut FlowState) {
         if self.frame != NONE {
             let from = (state.next_expected() & SEQUENCE) as u32;
@@ -77,7 +76,7 @@ impl Awaited {
         }
     }
 
-    /// Reads the state that counting a frame will need, to bring it into the cache.
+    /// Reads the state that the next frame needs, to bring it into the cache.
     #[inline(always)]
     pub(super) fn look(&self) -> u64 {
         self.frame
@@ -96,7 +95,7 @@ mod tests {
             start in prop_oneof![Just(0u64), Just(1 << 28), Just(5 << 28)], before in 0u64..2 * RUN, rest in 0u64..3 * RUN,
             runs in proptest::collection::vec((prop_oneof![1u64..3, 1u64..2 * RUN], -3i64..4), 1..8), looks: bool
         ) {
-            // A flow under way, near a wrap of the sequence numbers on the wire, and possibly near its end.
+            // A running flow, near a wrap of the sequence numbers on the wire, and possibly near its end.
             let first = start.saturating_sub(before);
             let frames = first + before + rest;
             let (mut plain, mut state) = (FlowState::new(1 << 20, 1 << 20), FlowState::new(1 << 20, 1 << 20));

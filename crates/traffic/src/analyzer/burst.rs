@@ -1,5 +1,5 @@
-//! Counts received frames a burst at a time, in two passes. The first pass checks every frame and identifies intact ones of
-//! this trial; meanwhile the flow state for the second pass is brought into the cache. The second pass counts them in order.
+//! Counts received frames a burst at a time, in two passes. The first pass checks every frame, and brings the flow state of intact ones into the
+//! cache. The second pass counts them in order.
 
 use super::awaited::{self, Place};
 use super::received::Run;
@@ -17,14 +17,14 @@ struct Looked {
     frame: u64,
     departure: u64,
     at: u64,
-    /// Place of its flow among those that are received here. Beyond their end if the flow is not received here or the
-    /// frame is not intact.
+    /// Place of its flow among the flows received here; beyond their end if the flow is not received here or the frame
+    /// is not intact.
     place: u32,
     length: u32,
 }
 
 impl Looked {
-    /// From a frame of the flow at `place` with the signature `found`.
+    /// For a frame of the flow at `place` with the signature `found`.
     #[inline(always)]
     fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
         Looked {
@@ -47,12 +47,12 @@ impl Default for Burst {
     }
 }
 
-/// State of fewer flows fits in the first-level cache, with room to spare.
+/// The state of fewer flows fits into the first-level cache, with room to spare.
 const MANY_FLOWS: usize = 512;
 
 impl Analyzer {
-    /// Counts `count` frames that arrived at `port`; `get` returns each by its index from 0. Frames that are not test
-    /// frames go to `other`.
+    /// Counts `count` frames that arrived at `port`; `get` returns each by its index, from 0. `other` gets all frames
+    /// that are not test frames.
     ///
     /// # Errors
     /// The first error of `other`; no later frame is counted then.
@@ -126,8 +126,8 @@ impl Analyzer {
         }
     }
 
-    /// Reads the flow state that counting will need, so that with many flows it is loaded into the cache in parallel rather
-    /// than one by one. It is only a hint: it counts nothing and may read the wrong flow.
+    /// Reads the flow state that counting will need, so that with many flows the processor loads it into the cache in parallel. Only a hint: it
+    /// counts nothing, and may read the wrong flow.
     #[inline(always)]
     fn touch<'a>(&self, count: usize, get: &impl Fn(usize) -> Arrival<'a>) {
         if self.awaited.len() < MANY_FLOWS {
@@ -143,8 +143,8 @@ impl Analyzer {
         std::hint::black_box(touched);
     }
 
-    /// Counts checked frames from the first on, as long as each is intact, belongs to a flow that is received here, and
-    /// arrived at its own port. Returns their number.
+    /// Counts checked frames from the first on, up to the first that is not intact, not from a flow received here, or
+    /// not at its own port. Returns their number.
     #[inline]
     fn count_whole(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
         let mut at = frames.start;
@@ -205,7 +205,7 @@ impl Analyzer {
         self.stale += stale;
         // All frames may have been duplicates.
         if run.frames > 0 {
-            // The copy allows the sums themselves to stay in registers.
+            // The copy lets the sums stay in registers.
             self.add(port, &{ run });
         }
         taken

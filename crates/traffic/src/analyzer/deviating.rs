@@ -1,5 +1,5 @@
-//! Frames that arrive in another encapsulation than expected. Each sent frame counts once, however often it arrives: as
-//! received if one of its arrivals was as expected, otherwise by the deviation of its first arrival.
+//! Frames that arrive in an unexpected encapsulation. Each sent frame counts once, however often it arrives: as
+//! received if it ever arrived as expected, otherwise by the deviation of its first arrival.
 
 use super::{Analyzer, Class};
 use crate::flow_state::{Arrived, FlowState};
@@ -15,10 +15,10 @@ pub(crate) const KINDS: usize = Deviation::ALL.len();
 /// Counts of deviating frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deviations {
-    /// Sent frames whose arrivals all deviate, by the deviation of the first arrival, in the order of
+    /// Sent frames that never arrived as expected, by the deviation of the first arrival, in the order of
     /// [`Deviation::ALL`].
     pub(crate) frames: [u64; KINDS],
-    /// All other deviating arrivals: of frames that also arrived as expected or had arrived with a deviation before.
+    /// All other deviating arrivals: the frame also arrived as expected, or had arrived with a deviation before.
     pub(crate) copies: u64,
 }
 
@@ -31,9 +31,8 @@ impl Deviations {
 }
 
 impl Analyzer {
-    /// Counts a fragment that arrived at `queue`. The last fragment of a test frame ends with its signature, and counts for the
-    /// frame; nothing in the others tells them from fragments of other packets, so they go to the caller. `ours`: the check of the
-    /// signature is right.
+    /// Counts a fragment that arrived at `queue`. The last fragment of a test frame ends with the signature and counts for the frame. Other fragments
+    /// look like those of any packet, so they go to the caller. `ours`: the check of the signature is right.
     #[cold]
     pub(super) fn take_fragment(
         &mut self,
@@ -50,16 +49,15 @@ impl Analyzer {
     }
 }
 
-/// The deviating frames of one flow. Few flows have any, so this is allocated with the first one, and so is the window of
-/// each kind.
+/// The deviating frames of one flow. Few flows have any, so the first one allocates this, and the first of each kind a window.
 ///
-/// A window is a ring of one bit per sequence number, as large as that of [`FlowState`]: counts are exact unless a copy of a frame
-/// arrives that many frames later. An arrival older than the window counts as a copy.
+/// A window is a ring with one bit per sequence number, as large as the one of [`FlowState`]. Counts are exact unless a copy arrives that many frames
+/// later: an arrival older than the window counts as a copy.
 #[derive(Debug)]
 pub(super) struct Deviating {
     /// Bits of a window, a multiple of 64.
     bits: u64,
-    /// The windows cover the numbers below this one.
+    /// The windows cover numbers below this one.
     end: u64,
     /// First arrivals, by kind.
     windows: Vec<(usize, Box<[u64]>)>,
@@ -68,7 +66,7 @@ pub(super) struct Deviating {
 }
 
 impl Deviating {
-    /// For the flow with this state.
+    /// For a flow with this state.
     pub(super) fn of(state: &FlowState) -> Deviating {
         Deviating { bits: state.window_bits(), end: 0, windows: Vec::new(), left: Deviations::default() }
     }
@@ -98,7 +96,7 @@ impl Deviating {
         ((sequence % self.bits / 64) as usize, 1 << (sequence % 64))
     }
 
-    /// Moves the windows up to below `end`; numbers that leave them get their final count.
+    /// Moves the windows up to below `end`, and counts numbers that leave them for good.
     fn advance(&mut self, end: u64, state: &FlowState) {
         let gone = self.end.saturating_sub(self.bits)..end.saturating_sub(self.bits).min(self.end);
         self.end = end;
@@ -117,7 +115,7 @@ impl Deviating {
         }
     }
 
-    /// Counts and windows as data, for flows of which other lanes may have received copies.
+    /// Counts and windows as data, for flows that other lanes may have received too.
     pub(super) fn report(&self) -> DeviatingReport {
         let lowest = self.end.saturating_sub(self.bits);
         let from = lowest / 64 * 64;
@@ -138,7 +136,7 @@ impl Deviating {
         let (all, lowest) = (self.bits, self.end.saturating_sub(self.bits));
         window.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(index, word)| {
             let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
-            // The number in the window that this bit stands for.
+            // The number that this bit stands for.
             set.map(move |bit| lowest + (index as u64 * 64 + bit + all - lowest % all) % all)
         })
     }
@@ -209,7 +207,7 @@ mod tests {
             let mut frames = [0; KINDS];
             first.iter().filter(|(sequence, _)| !received.contains(sequence)).for_each(|(_, kind)| frames[*kind] += 1);
             prop_assert_eq!(counted.frames.iter().sum::<u64>() + counted.copies, all);
-            // The fate of a frame beyond the window is unknown.
+            // Nobody knows the fate of a frame beyond the window.
             if 120 * step <= window {
                 prop_assert_eq!(counted.frames, frames);
             }

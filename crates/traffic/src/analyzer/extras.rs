@@ -3,17 +3,17 @@
 use super::ipdv::Before;
 use drophammer_model::trial::{FlowSpec, PortIndex};
 
-/// State that only some flows need, in a cache line apart from that of the flow.
+/// State that only some flows need, in another cache line than the state of all flows.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct FlowExtras {
-    /// Further ports where its frames may arrive.
+    /// Alternate ports, where its frames may arrive too.
     pub(super) also: Vec<PortIndex>,
-    /// Distinct frames that arrived there.
+    /// Distinct frames that arrived at alternate ports.
     pub(crate) elsewhere: u64,
     /// Counts by destination, if the flow has them.
     pub(crate) tally: Option<Tally>,
-    /// The last frame, if delay variation is measured.
+    /// The last frame, if the flow measures delay variation.
     before: Option<Before>,
 }
 
@@ -28,13 +28,13 @@ impl FlowExtras {
         flow.per_destination || flow.ipdv || !flow.also.is_empty()
     }
 
-    /// True if its frames may arrive at another port.
+    /// True if it has alternate ports.
     pub(crate) fn has_alternate(&self) -> bool {
         !self.also.is_empty()
     }
 
-    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much the latency of the frame before it was
-    /// shorter, if that is measured and that frame arrived directly before.
+    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much longer that is than the latency of the frame before, if the
+    /// flow measures it and that frame arrived directly before.
     #[inline]
     pub(super) fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
         if let Some(tally) = &mut self.tally {
@@ -44,8 +44,7 @@ impl FlowExtras {
     }
 }
 
-/// Distinct frames by destination. They are counted by their position in the order of destinations, so that consecutive frames use
-/// neighbouring words of memory.
+/// Distinct frames by destination. They are counted by place in the order of destinations, so that consecutive frames use neighbouring words.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     count: u64,
@@ -60,7 +59,7 @@ const GAP: usize = 16;
 impl Tally {
     fn new(count: u32) -> Tally {
         let mut frames = Vec::with_capacity(count as usize + GAP);
-        // Writes to every page now rather than during the trial.
+        // Touches every page now rather than during the trial.
         frames.resize(count as usize, 0);
         Tally { count: u64::from(count), round: 0, frames }
     }

@@ -1,4 +1,4 @@
-//! Which flows of a trial a lane receives, and what it knows of the flows of other lanes.
+//! Which flows a lane receives, and what it knows of the others.
 
 use drophammer_model::trial::{FlowSpec, TrialSpec};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub(super) struct Entry {
     pub frames: u64,
 }
 
-/// All flows of a trial on several lanes. Shared by all lanes, written by none.
+/// All flows of a trial on several lanes; all lanes read it, none writes it.
 #[derive(Clone)]
 pub(crate) struct Register(pub(super) Arc<[Entry]>);
 
@@ -21,16 +21,16 @@ impl Register {
     }
 }
 
-/// Position of a lane among the flows of the trial.
+/// Where a lane finds the flows of the trial.
 pub(super) struct Home {
-    /// Index of each flow of the trial among those that are received here, [`u32::MAX`] for others. Absent with one lane, which
-    /// receives all flows in order.
+    /// Index of each flow of the trial among the flows received here, [`u32::MAX`] for all others. Absent with one lane, which receives all flows in
+    /// order.
     pub places: Option<Box<[u32]>>,
     pub register: Option<Register>,
 }
 
 impl Home {
-    /// Index of `flow` among the flows that are received here; beyond their end if it is not received here.
+    /// Index of `flow` among the flows received here; beyond their end if it is not received here.
     #[inline]
     pub fn place(&self, flow: u32) -> u32 {
         match &self.places {

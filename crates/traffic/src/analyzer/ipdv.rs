@@ -1,5 +1,4 @@
-//! Inter-packet delay variation (RFC 8219 section 7.3.2): by how much the latency of a frame differs from that of the frame
-//! before it in its flow.
+//! Inter-packet delay variation (RFC 8219 section 7.3.2): the latency of a frame minus the latency of the frame before it in its flow.
 
 use crate::histogram::Latencies;
 use crate::lane_report::IpdvReport;
@@ -8,13 +7,13 @@ use drophammer_model::latency::IpdvSummary;
 /// The frame of a flow that arrived last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
-    /// Number of the frame after it; 0 before the first arrival.
+    /// Number of the next frame; 0 before the first arrival.
     next: u64,
     latency: u64,
 }
 
 impl Before {
-    /// Takes a distinct frame with its latency in ns. Returns the variation, if the frame before it arrived directly before.
+    /// Takes a distinct frame with its latency in ns. Returns the variation if the previous frame arrived directly before.
     #[inline]
     pub(super) fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
         let variation = (sequence > 0 && sequence == self.next).then(|| latency as i64 - self.latency as i64);
@@ -26,11 +25,11 @@ impl Before {
 /// The variations of a group.
 #[derive(Default)]
 pub(super) struct Ipdv {
-    /// Those below 0, by their amount.
+    /// Variations below 0, by amount.
     falls: Latencies,
-    /// Those from 0 on.
+    /// Variations from 0 on.
     rises: Latencies,
-    /// The smallest and the largest; `None` before the first.
+    /// The smallest and the largest variation; `None` before the first.
     range: Option<(i64, i64)>,
 }
 
@@ -53,7 +52,7 @@ impl Ipdv {
     }
 }
 
-/// The variations of a group that all lanes have counted; `None` if none was asked for them.
+/// The variations of a group, counted by all lanes; `None` if no lane measured them.
 pub(crate) fn summary<'a>(reports: impl Iterator<Item = &'a IpdvReport>) -> Option<IpdvSummary> {
     let (mut falls, mut rises, mut range, mut asked) = (Latencies::new(), Latencies::new(), None, false);
     for report in reports {

@@ -10,7 +10,7 @@ use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
 
-/// Bins of a group at its receivers.
+/// Time bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveBins {
     /// By departure.
@@ -22,23 +22,23 @@ pub struct ReceiveBins {
 /// Counts of a group at its receivers.
 #[repr(align(64))]
 pub struct GroupReceived {
-    /// Intact frames at the wrong port, or at the right port with the MAC address of another host.
+    /// Intact frames at the wrong port, or at the right port with another host's MAC address.
     pub stray: u64,
     /// Frames that are not intact.
     pub corrupted: u64,
     /// Frames with a latency above the threshold.
     pub late: u64,
-    /// Bytes of distinct intact frames with FCS.
+    /// Bytes of distinct intact frames, FCS included.
     pub bytes: u64,
     /// Time bins.
     pub bins: ReceiveBins,
-    /// Strays, and frames received at another port than the `to` of their flow, by port of arrival.
+    /// Strays, and frames received at an alternate port, by port of arrival.
     pub elsewhere: Vec<u64>,
     latencies: Latencies,
     latency_sum: u128,
     latency_min: u64,
     latency_max: u64,
-    /// Variations of latency from frame to frame, if they are measured.
+    /// Variations of latency from frame to frame, if the group measures them.
     ipdv: Option<Box<Ipdv>>,
 }
 
@@ -59,13 +59,13 @@ impl GroupReceived {
         }
     }
 
-    /// Counts the latency of each frame, and its variation; everything else is counted in a [`Run`].
+    /// For the latency of each frame, and its variation; a [`Run`] counts everything else.
     #[inline]
     pub(super) fn latencies(&mut self) -> (&mut Latencies, Option<&mut Ipdv>) {
         (&mut self.latencies, self.ipdv.as_deref_mut())
     }
 
-    /// Counts a variation of latency from one frame to the next.
+    /// Counts a variation of latency.
     pub(super) fn vary(&mut self, variation: i64) {
         if let Some(ipdv) = &mut self.ipdv {
             ipdv.record(variation);
@@ -109,7 +109,7 @@ impl GroupReceived {
         }
     }
 
-    /// Counts as data, with the deviations counted by the group's flows.
+    /// Counts as data, with the deviations of the group's flows.
     pub(crate) fn report(&self, deviations: &Deviations) -> GroupReport {
         GroupReport {
             stray: self.stray,
@@ -157,7 +157,7 @@ impl Arrivals {
 #[derive(Clone, Copy)]
 struct Bin {
     from: u64,
-    /// Shorter than other bins if the bin ends with the representable time.
+    /// Shorter than other bins if time itself ends here.
     ns: u64,
     index: usize,
 }
@@ -169,7 +169,7 @@ impl Bin {
     }
 }
 
-/// Finds the time bin of an instant. It remembers the last bin, because the next frame is mostly in the same one.
+/// Finds the time bin of an instant. Remembers the last bin, because the next frame is mostly in the same one.
 #[derive(Clone, Copy)]
 pub(super) struct Bins {
     ns: u64,
@@ -178,7 +178,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Without a length there is one bin for all times.
+    /// Without a length, one bin has all times.
     pub(super) fn new(ns: Option<u64>) -> Bins {
         Bins { ns: ns.unwrap_or(u64::MAX), start: 0, last: Bin { from: 0, ns: 0, index: 0 } }
     }
@@ -204,8 +204,8 @@ impl Bins {
     }
 }
 
-/// Consecutive distinct frames of one group at one port whose departures lie in one time bin and whose arrivals lie in one.
-/// Most of a burst is one run, so its sums are kept in registers.
+/// Consecutive distinct frames of one group at one port, with all departures in one time bin and all arrivals in one. Most of a burst is one run, so
+/// its sums stay in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) group: usize,
@@ -241,17 +241,17 @@ impl Run {
         }
     }
 
-    /// True if a frame of the same group belongs to the run; the first one does.
+    /// True if a frame of the same group belongs to the run. The first frame always does.
     #[inline(always)]
     pub(super) fn fits(&self, departure: u64, at: u64) -> bool {
         self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
     }
 
-    /// Adds a frame of `bytes` bytes without FCS that had a latency of `latency` ns.
+    /// Adds a frame of `bytes` bytes without FCS, with a latency of `latency` ns.
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
         self.frames += 1;
-        // A device may have cut off padding, which is present on every link.
+        // A device may have cut off padding, which was on the link.
         self.bytes += (u64::from(bytes) + 4).max(u64::from(MIN_FRAME));
         self.late += u64::from(latency > late_ns);
         self.latency_sum += latency;

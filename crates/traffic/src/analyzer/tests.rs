@@ -1,4 +1,4 @@
-//! Of all frames that arrive at a test port, only those of this trial count as such.
+//! Of all frames that arrive at a test port, only frames of this trial count as test frames.
 
 use super::*;
 use crate::plan::{Neighbour, Plan};
@@ -11,8 +11,7 @@ fn analyzer() -> Analyzer {
     analyzer_of(false)
 }
 
-/// Like [`analyzer`]; with `further`, both flows are counted by destination, have their delay variation measured and may arrive at
-/// port 0 as well.
+/// Like [`analyzer`]; with `further`, both flows are counted by destination, measure delay variation and may arrive at port 0 too.
 fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
@@ -43,7 +42,7 @@ fn analyzer_of(further: bool) -> Analyzer {
     plan.parts.remove(0).analyzer
 }
 
-/// A frame that looks like test traffic as far as its headers go.
+/// A frame with the headers of test traffic.
 fn alike(v6: bool, mut payload: Vec<u8>, claims: u16) -> Vec<u8> {
     let mut frame = vec![2; 12];
     let length = (payload.len() as u16 + 8).wrapping_add(claims).to_be_bytes();
@@ -128,7 +127,7 @@ fn mend(v6: bool, frame: &mut [u8]) {
 
 #[test]
 fn whole_frames_count_once_each() {
-    // The other tests refuse frames only for their faults: the same frame without a fault counts.
+    // Proves that the other tests refuse frames for their faults only: the same frame without a fault counts.
     let mut analyzer = analyzer();
     for (flow, v6) in [(0, false), (1, true)] {
         let at = if v6 { 128 - 4 - 14 - 40 - 8 } else { 128 - 4 - 14 - 20 - 8 } - drophammer_wire::signature::LEN;
@@ -183,13 +182,13 @@ struct Fate {
     v6: bool,
     /// Bytes of pattern.
     length: usize,
-    /// Number of the fault; numbers without a fault leave the frame intact.
+    /// Number of the fault; most numbers stand for none.
     fault: u8,
-    /// Difference from its sequence number to the next one of its flow.
+    /// Difference to the next sequence number of its flow.
     step: i64,
     at: usize,
     change: u8,
-    /// Time since the frame before, and since its own departure.
+    /// Time since the previous frame, and since its own departure.
     after: u64,
     sent: u64,
 }
@@ -205,7 +204,7 @@ prop_compose! {
     }
 }
 
-/// Frames of both flows as they arrive, each with its port and its time.
+/// Frames of both flows as they arrive, with port and time.
 fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
     let (mut next, mut now) = ([0i64; 2], 1_000u64);
     let frames = fates.iter().map(|fate| {

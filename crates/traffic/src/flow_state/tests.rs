@@ -45,7 +45,7 @@ fn the_last_missing_frame_is_found() {
     assert_eq!(after(&[0, 2]).last_missing(5, &[1, 3, 4]), None);
 }
 
-/// A flow of `frames` frames of which the first `next` have been sent, and the last of these has arrived.
+/// A flow of `frames` frames. The first `next` have been sent, and the last of them has arrived.
 fn under_way(frames: u64, next: u64) -> FlowState {
     let mut state = FlowState::new(frames, 512);
     assert_eq!(state.arrive(next - 1), Arrival::New);
@@ -58,7 +58,7 @@ fn carried(sequence: u64) -> u32 {
 
 #[test]
 fn frames_after_a_long_outage_are_new() {
-    // More than half of the numbers are lost in a row, and they wrap meanwhile.
+    // More than half of the numbers are lost in a row, across a wrap.
     let (before, lost) = (150_000_000, 200_000_000);
     let mut state = under_way(u64::MAX, before);
     for sequence in before + lost..before + lost + 3 {
@@ -76,7 +76,7 @@ fn a_flow_with_fewer_frames_than_numbers_has_no_doubt() {
             assert_eq!(state.unwrap(carried(sequence)), sequence, "of {frames}");
         }
     }
-    // A number that the flow does not have is not one of its frames.
+    // A number beyond the end of the flow is not one of its frames.
     assert!(under_way(1_000, 900).unwrap(carried(SEQUENCES - 1)) >= 1_000);
 }
 
@@ -141,7 +141,7 @@ proptest! {
     fn long_runs_between_gaps_are_remembered(
         runs in proptest::collection::vec((1u64..3 * RUN, 1u64..200), 1..8), window in 0u32..3, back in proptest::collection::vec(any::<u64>(), 40)
     ) {
-        // Windows of one line, of half the longest run, and of all.
+        // A window of one line, of half the longest run, or of all frames.
         let mut state = FlowState::new(1 << 20, [1, RUN + 1, 1 << 20][window as usize]);
         let width = state.window_bits();
         let (mut next, mut gone) = (0, HashSet::new());

@@ -1,18 +1,17 @@
-//! Sending ahead of time, for ports in virtual time: a burst is handed over at once, each frame with its own departure
-//! time.
+//! Sending ahead, for ports in virtual time: the port gets a whole burst, each frame with its own departure time.
 
 use super::PortGenerator;
 use drophammer_model::quantity::Instant;
 use drophammer_port::{BURST, Port, PortError};
 
 impl PortGenerator {
-    /// Time of the next due frame, or of the end of the last one.
+    /// When the next frame is due, or when the last one has left.
     pub(crate) fn next_event(&self) -> Instant {
         self.next_departure().unwrap_or(self.last_departure)
     }
 
-    /// Hands the next burst to a port that sends ahead, each frame with its departure time, which is before `until`;
-    /// returns how many frames the port took.
+    /// Hands the next burst to a port that sends ahead, each frame with its departure time, all before `until`; returns
+    /// how many frames the port took.
     ///
     /// # Errors
     /// Errors of the port.

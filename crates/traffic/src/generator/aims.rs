@@ -1,4 +1,4 @@
-//! Selects the addresses of the next frame of a flow.
+//! Chooses the addresses of a flow's next frame.
 
 use crate::permutation::Permutation;
 use drophammer_model::routes::{Prefix, Routes};
@@ -15,7 +15,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Addresses of a range in pseudo-random order, repeated for ever.
+/// Addresses of a range in pseudo-random order, endlessly.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     pub(super) first: u128,
@@ -40,7 +40,7 @@ impl Addresses {
     }
 }
 
-/// Destinations of a flow in pseudo-random order, repeated for ever.
+/// Destinations of a flow in pseudo-random order, endlessly.
 #[derive(Clone, Debug)]
 pub(super) enum Aim {
     /// A range.
@@ -66,11 +66,10 @@ impl Aim {
     }
 }
 
-/// Number of addresses computed ahead together. Each is a chain of multiplications and divisions; the processor overlaps
-/// several such chains.
+/// Addresses computed in one go. Each is a chain of multiplications and divisions, and the processor overlaps several chains.
 const AHEAD: usize = 64;
 
-/// An address within each of a set of routes, in pseudo-random order, another one in each round.
+/// An address within each of a set of routes, in pseudo-random order, a different one in each round.
 #[derive(Clone, Debug)]
 pub(super) struct Within {
     ready: [u128; AHEAD],
@@ -79,7 +78,7 @@ pub(super) struct Within {
     routes: Arc<Routes>,
     first: u32,
     order: Permutation,
-    /// Place in the order of the first one that is not in `ready`.
+    /// Place in `order` of the first route that is not in `ready`.
     next: u32,
     round: u32,
     hosts: Hosts,
@@ -107,7 +106,7 @@ impl Within {
         for ready in ready.iter_mut() {
             let route = *first + order.at(*next);
             *ready = match &**routes {
-                // No route of a range contains another: any host of the prefix will do.
+                // No route of a range contains another, so any host of the prefix will do.
                 Routes::Range(_) => hosts.of(routes.prefix(route), *round),
                 Routes::Table(_) => number(routes.address(route, *round)),
             };
@@ -120,7 +119,7 @@ impl Within {
     }
 }
 
-/// Computes [`Prefix::host`] for one salt at a time: the host part is the same for all prefixes of a length.
+/// Computes [`Prefix::host`] for one salt at a time. All prefixes of a length have the same host part.
 #[derive(Clone, Debug)]
 struct Hosts {
     unspecified: IpAddr,

@@ -1,11 +1,11 @@
-//! How fast a delayed generator catches up.
+//! Limits how fast a delayed generator catches up.
 
-/// Bounds how a delayed generator catches up: at most this many times the requested rate, and never in a burst longer
-/// than [`CATCH_UP_BURST_NS`] of load. A receive ring that handles the load handles this too.
+/// A delayed generator sends at most this many times the requested rate, and no burst longer than [`CATCH_UP_BURST_NS`]
+/// of load. A receive ring that copes with the load copes with that.
 pub(super) const CATCH_UP_SPEED: f64 = 1.2;
 /// Load that may leave in one burst, in ns.
 pub(super) const CATCH_UP_BURST_NS: f64 = 200_000.0;
-/// Frames that may leave in one burst at any load.
+/// Frames that may leave in one burst, whatever the load.
 pub(super) const CATCH_UP_FRAMES: f64 = 32.0;
 
 /// A token bucket, filled at [`CATCH_UP_SPEED`] times the load: always full while the generator is on time.

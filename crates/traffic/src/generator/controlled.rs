@@ -1,20 +1,15 @@
-//! Start, stop and pause of flows while traffic runs.
+//! Flows that start, stop and pause while traffic runs (`Live::transmit`, `Rig::transmit`).
 //!
-//! Between two such changes a generator sends a stretch of its schedule: the frames of the sending flows, at the times at which they
-//! leave in the whole schedule. Within a stretch it works as if there were no other flows, so this costs nothing per frame.
+//! A command takes effect immediately or at a given time after the start, which is the same instant on all lanes. A flow sends the frames that its
+//! schedule has from the instant it starts until the instant it stops, excluding the latter. Frames in between are left out: nothing is sent late,
+//! and sequence numbers have no gap. Flows that share a schedule keep their own places in it.
 //!
-//! # Flows that start and stop
-//!
-//! A flow of traffic under way can be started, stopped, paused and resumed (`Live::transmit`, `Rig::transmit`), at once
-//! or at a time after the start, which is the same instant on all lanes. A flow sends the frames that its schedule has
-//! from the instant at which it is started until that at which it is stopped, this one excluded. The frames in between
-//! are left out: nothing is sent late, and sequence numbers go on without a gap. Flows that share a schedule keep their
-//! own places of it. Between two such changes a generator has a schedule and a round of the sending flows alone
-//! (`generator/controlled.rs`, `Schedule::only`), so a frame costs nothing more. The loop sees a command by the same
-//! word as other requests. `intended` has only what was due while flows were to send; `GroupCounts::stopped` names the
-//! flows that were stopped and for how long. Traffic ends with its schedule, whether its flows send or not. Frames made
-//! in the kernel cannot be stopped by flow: such a command is refused, and flows with a command before the start are
-//! not given to the kernel.
+//! Between two changes a generator sends a stretch: a schedule and a round of the sending flows alone
+//! (`Schedule::only`), so a frame costs nothing more. The loop learns of commands from the same word as of other
+//! requests. `intended` counts only frames that were due while their flows were sending; `GroupCounts::stopped` says
+//! which flows were stopped and for how long. Traffic ends with its schedule, whether its flows send or not. The kernel
+//! cannot stop single flows: such a command is refused, and the kernel does not get flows with a command before the
+//! start.
 
 use super::PortGenerator;
 use crate::lane_report::{StoppedReport, StretchReport};
@@ -24,37 +19,37 @@ use drophammer_model::quantity::Instant;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Number of stretches that are stored. Departures in further stretches are computed from the last one stored.
+/// Most stretches that are stored. Departures in later stretches are computed from the last stored one.
 pub(crate) const STRETCHES: usize = 256;
 
-/// A generator whose flows were started or stopped. Flows are numbered by their places in the generator.
+/// State of a generator whose flows were started or stopped. Flows are numbered by their places in the generator.
 pub(super) struct Controlled {
     /// All frames of all flows.
     base: Schedule,
     /// Flows in the order of one round of `base`.
     base_round: Vec<u32>,
     states: Vec<Transmit>,
-    /// Changes to come, in order of time.
+    /// Future changes, in order of time.
     pending: VecDeque<Change>,
-    /// The first stretches. The last of them is the current one, unless there were more than [`STRETCHES`].
+    /// The first stretches; the last one is current, unless there were more than [`STRETCHES`].
     stretches: Vec<StretchReport>,
-    /// First place in `base` of the current stretch, among all frames of its steps.
+    /// First frame of the current stretch, counted among all frames of `base`.
     from: u64,
-    /// First index of the current stretch in its own schedule.
+    /// First index of the current stretch, in its own schedule.
     first: u64,
     /// Frames of the previous stretches, by flow.
     planned: Vec<u64>,
     stops: Vec<Stops>,
 }
 
-/// An action on some flows of a generator at an instant, in ns after the start.
+/// An action on some flows of a generator.
 struct Change {
     at_ns: u64,
     action: TransmitAction,
     flows: Vec<bool>,
 }
 
-/// Number and length of the periods in which a flow did not send.
+/// How often and how long a flow did not send.
 #[derive(Clone, Copy, Default)]
 struct Stops {
     count: u64,
@@ -74,7 +69,7 @@ fn kept(round: &[u32], states: &[Transmit]) -> Vec<bool> {
     round.iter().map(|flow| states[*flow as usize] == Transmit::Started).collect()
 }
 
-/// The round without the places that are not kept.
+/// The places of a round that are kept.
 pub(crate) fn only(round: &[u32], keep: &[bool]) -> Vec<u32> {
     round.iter().zip(keep).filter(|(_, keep)| **keep).map(|(flow, _)| *flow).collect()
 }
@@ -97,8 +92,7 @@ impl Controlled {
         self.states.iter().all(|state| *state == Transmit::Started)
     }
 
-    /// The frames that flows in these states send from place `from` on, until `next` or the end: their schedule, the order of flows, and
-    /// the first index.
+    /// What flows in these states send from place `from` on, until `next` or the end: the schedule, the order of flows, and the first index.
     fn stretch(&self, states: &[Transmit], from: u64, next: Option<&Change>) -> (Schedule, Vec<u32>, u64) {
         let keep = kept(&self.base_round, states);
         let to = next.map_or(u64::MAX, |change| self.base.place_at(change.at_ns).max(from));
@@ -109,7 +103,7 @@ impl Controlled {
 }
 
 impl PortGenerator {
-    /// Schedule of all frames of all flows, whether or not they send.
+    /// Schedule of all flows, whether they send or not.
     pub(super) fn base(&self) -> &Schedule {
         self.control.as_ref().map_or(&self.schedule, |control| &control.base)
     }
@@ -119,8 +113,7 @@ impl PortGenerator {
         self.control.as_ref().map_or(&self.round, |control| &control.base_round)
     }
 
-    /// Applies `command`, which the lane sees at `now`, to the flows that it names. Frames that are due before it takes effect still
-    /// leave.
+    /// Applies `command`, seen by the lane at `now`, to the flows it names. Frames due before it takes effect still leave.
     pub(crate) fn transmit(&mut self, command: &Command, now: Instant) {
         let flows: Vec<bool> = self.flows.iter().map(|flow| command.names(flow.id)).collect();
         let elapsed = now.0.saturating_sub(self.start.0);
@@ -150,12 +143,12 @@ impl PortGenerator {
         self.next_stretch(elapsed);
     }
 
-    /// Number, among all frames of the steps, of the first frame of this stretch that has not been sent.
+    /// First unsent frame of this stretch, counted among all frames of the schedule.
     fn next_place(&self, control: &Controlled) -> u64 {
         if self.index > control.first { self.schedule.place_after(self.index - 1) } else { control.from }
     }
 
-    /// Ends the current stretch at the next change, but not before the frames that it has sent.
+    /// Ends the current stretch at the next change, but not before the frames already sent.
     fn limit(&mut self) {
         let Some(control) = self.control.take() else { return };
         let sent_until = self.next_place(&control);
@@ -163,7 +156,7 @@ impl PortGenerator {
         self.control = Some(control);
     }
 
-    /// If the current stretch is over at `elapsed` ns, begins the one that is due then. Returns true if a new stretch has begun.
+    /// If the current stretch is over at `elapsed` ns, begins the next one and returns true.
     #[cold]
     pub(super) fn next_stretch(&mut self, elapsed: u64) -> bool {
         let mut begun = false;
@@ -197,7 +190,7 @@ impl PortGenerator {
         begun
     }
 
-    /// True if no change is left at `now` after the current stretch.
+    /// True if at `now` no change can follow the current stretch.
     #[cold]
     pub(super) fn is_last_stretch(&self, now: Instant) -> bool {
         self.control.as_ref().is_none_or(|control| {
@@ -206,8 +199,7 @@ impl PortGenerator {
         })
     }
 
-    /// Time of the next action after the current stretch: the next change, or the end of the time in which stopped flows may be
-    /// started.
+    /// When something happens after the current stretch: the next change, or the end of the time for starting stopped flows.
     #[cold]
     pub(super) fn next_change(&self) -> Option<Instant> {
         let control = self.control.as_ref()?;
@@ -215,7 +207,7 @@ impl PortGenerator {
         Some(Instant(self.start.0 + control.pending.front().map(|change| change.at_ns).or_else(end)?))
     }
 
-    /// Frames that the schedule contains while their flows send, by flow, without those that pending changes leave out.
+    /// Frames due while their flows send, by flow, pending changes taken into account.
     pub(super) fn intended(&self) -> Vec<u64> {
         let mut planned = vec![0; self.flows.len()];
         let Some(control) = &self.control else {
@@ -247,7 +239,7 @@ impl PortGenerator {
         })
     }
 
-    /// Ends the schedule after `elapsed` ns; frames that have been sent remain.
+    /// Ends the schedule after `elapsed` ns, but keeps frames already sent.
     pub(super) fn end_schedule(&mut self, elapsed: u64) {
         let Some(mut control) = self.control.take() else { return self.schedule.end_at(elapsed, self.index) };
         let at_least = control.base.before_place(self.next_place(&control));
@@ -263,7 +255,7 @@ impl PortGenerator {
         self.control.as_ref().map_or(Vec::new(), |control| control.stretches.clone())
     }
 
-    /// The flows that did not send all the time.
+    /// Flows that did not send all the time.
     pub(super) fn stopped(&self) -> Vec<StoppedReport> {
         let Some(control) = &self.control else { return Vec::new() };
         let end_ns = control.base.end_ns();

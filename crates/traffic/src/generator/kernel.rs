@@ -1,16 +1,10 @@
-//! Generation of a port's frames in the kernel, if the port supports it and the plan fits. All counts are the same as
-//! for frames from user space.
+//! Generates a port's frames in the kernel, if the port supports it (`Port::kernel_generator`; only `live_frames`) and
+//! the plan fits. The loop then only receives. All counts are the same as for frames from user space;
+//! `Health::kernel_generators` counts these ports.
 //!
-//! A plan fits if all flows of the port have one frame size and one IP version (with any number of flows and any weights), the load is
-//! constant, a burst or the maximum, destinations are a range of addresses and not counted separately, and there are no events. The order
-//! of flows, the addresses, the sequence numbers and the rules for a late generator are those of user space, so the number of sent frames
-//! determines which frames were offered.
-//!
-//! # Frames made in the kernel
-//!
-//! A port may make the frames of a trial in the kernel (`Port::kernel_generator`; only `live_frames`). If the plan
-//! allows it (address ranges, no events, no counts by destination), `traffic::generator::kernel` hands over flows and
-//! schedule, and the loop only receives. `Health::kernel_generators` counts these ports.
+//! A plan fits if all flows of the port have one frame size and one IP version, the load is constant, a burst or the maximum, destinations are
+//! address ranges and not counted separately, and there are no events. Order of flows, addresses, sequence numbers and the rules for a late generator
+//! are the same as in user space, so the number of sent frames tells which frames were offered.
 
 use super::catch_up::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
 use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};
@@ -19,7 +13,7 @@ use drophammer_model::trial::Family;
 use drophammer_port::kernel_generator::{HEAD, Lag, Stream, StreamAddresses, StreamFlow, StreamReport};
 use drophammer_port::{KernelGenerator, Port, PortError};
 
-/// Interval at which the kernel's progress is read.
+/// How often to read the kernel's progress.
 const LOOK_NS: u64 = 50_000;
 /// Lowest rate that the kernel can pace: its departures are less than 2^32 ns apart.
 const SLOWEST_PPS: f64 = 0.25;
@@ -30,17 +24,17 @@ const FASTEST_PPS: f64 = 500e6;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Following {
     last_look: Instant,
-    /// True when nothing more leaves and everything is counted.
+    /// True once nothing more leaves and everything is counted.
     pub(super) finished: bool,
 }
 
 impl PortGenerator {
-    /// True if `port` can generate frames in the kernel and these frames fit.
+    /// True if these frames fit and `port` can generate frames in the kernel.
     pub(crate) fn may_be_in_kernel(&self, port: &mut dyn Port) -> bool {
         self.fits_kernel && port.kernel_generator().is_some()
     }
 
-    /// Prepares generation in the kernel for frames that fit, if the kernel supports them.
+    /// Prepares the kernel's generator, if it supports these frames.
     ///
     /// # Errors
     /// Errors of the port.
@@ -54,7 +48,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Sets the first departure to the start of the trial.
+    /// Tells the kernel's generator when the trial starts.
     pub(crate) fn start_in_kernel(&self, port: &mut dyn Port) {
         if self.kernel.is_some()
             && let Some(kernel) = port.kernel_generator()
@@ -104,7 +98,7 @@ fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
 }
 
 impl PortGenerator {
-    /// Parameters for the kernel's generator; `None` if it cannot generate these frames.
+    /// Parameters of the kernel's generator; `None` if it cannot generate these frames.
     fn stream(&self, kernel: &dyn KernelGenerator) -> Option<Stream> {
         let (longest, most_flows) = (kernel.longest(), kernel.most_flows());
         let rate = self.schedule.constant_rate()?;
@@ -162,7 +156,7 @@ impl PortGenerator {
         Ok((self.sent - before) as usize)
     }
 
-    /// Frames handed to the port so far, as far as the kernel's progress is known. Those that the tester's own ring refused are included.
+    /// Frames handed to the port so far, as far as the kernel's progress is known, refusals of the tester's own ring included.
     pub(crate) fn handed_over(&self) -> u64 {
         self.sent
     }
@@ -201,7 +195,7 @@ impl PortGenerator {
         per_round.iter().zip(self.by_flow(0, rest)).map(|(all, more)| rounds * all + more).collect()
     }
 
-    /// Number of frames of each flow at places `from..to` of the rounds; the range must be short.
+    /// Frames of each flow at places `from..to` of the rounds; the range must be short.
     fn by_flow(&self, from: u64, to: u64) -> Vec<u64> {
         let mut frames = vec![0; self.flows.len()];
         for place in from..to {
@@ -210,7 +204,7 @@ impl PortGenerator {
         frames
     }
 
-    /// Counts frames `from..from + frames`, which left in `bin`.
+    /// Counts frames `from..from + frames` in `bin`.
     fn count_bin(&mut self, bin: usize, from: u64, frames: u64) {
         if let [group] = self.groups.as_mut_slice() {
             group.bins[bin] += frames;

@@ -1,4 +1,4 @@
-//! Several generators on one port: their due frames leave in one burst.
+//! Merges the due frames of several generators of a port into one burst.
 
 use super::PortGenerator;
 use drophammer_model::quantity::Instant;
@@ -6,14 +6,14 @@ use drophammer_port::{BURST, Port, PortError, Sent};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A generator at its catch-up limit is checked again after this time.
+/// When to check a generator again that has reached its catch-up limit.
 const RETRY_NS: u64 = 10_000;
 
-/// When each of the generators of one port is due next. Only due generators are checked, so a port may have thousands.
+/// When each generator of a port is due. The loop looks only at due generators, so a port may have thousands.
 pub(crate) struct Merge {
     /// Due time and index of each generator that has something to send.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Frames of each generator in the burst that is being filled: place, first slot, number of slots.
+    /// Frames of each generator in the current burst: place, first slot, number of slots.
     shares: [(usize, usize, usize); BURST],
 }
 
@@ -29,7 +29,7 @@ impl Merge {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Sends the due frames of `generators`, the same as in [`Merge::new`], at most one burst; returns their number.
+    /// Sends the due frames of `generators`, those given to [`Merge::new`], at most one burst; returns their number.
     ///
     /// # Errors
     /// Errors of the port.

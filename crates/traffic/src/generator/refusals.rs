@@ -1,11 +1,11 @@
-//! Frames that the tester's own ring refused: how many of each flow, and which ones, as far as there is room.
+//! Frames that the tester's own ring refused: how many of each flow, and which ones as long as there is room.
 
 use crate::plan::spaced;
 
-/// Frames of one flow, one after the other.
+/// Consecutive frames of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Place of the flow among those of the generator.
+    /// Place of the flow in the generator.
     pub(super) flow: usize,
     /// First sequence number.
     pub(super) first: u64,
@@ -15,7 +15,7 @@ pub(super) struct Run {
 
 /// The refused frames of a generator.
 pub(super) struct Refusals {
-    /// Frames of each flow. They are counted even if there is no room for further runs.
+    /// Frames of each flow, counted even if there is no room for another run.
     frames: Vec<u64>,
     /// Number of the last run of each flow, from 1; 0 before the first.
     last: Vec<usize>,
@@ -28,7 +28,7 @@ impl Refusals {
         Refusals { frames: spaced(flows), last: spaced(flows), runs: Vec::with_capacity(most) }
     }
 
-    /// Adds a frame of the flow at this place. The frames of a flow are added in order.
+    /// Adds a frame of the flow at this place. Frames of a flow come in order.
     pub(super) fn add(&mut self, flow: usize, sequence: u64) {
         self.frames[flow] += 1;
         if let Some(last) = self.last[flow].checked_sub(1)
@@ -46,7 +46,7 @@ impl Refusals {
         &self.frames
     }
 
-    /// The stored runs. Those of a flow are ascending.
+    /// The stored runs, ascending within a flow.
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
     }

@@ -1,11 +1,11 @@
-//! Order of flows by weight: how often each sends in a round, and at which places.
+//! Turns weights of flows into a round: which flow sends at which place.
 
 /// Longest round. Weights are rounded to multiples of its inverse.
 const MAX_ROUND: usize = 10_000;
 
 /// A round: the flow at each place. Flows are spread as evenly as their weights allow.
 pub(super) fn weighted_round(weights: &[f64]) -> Vec<u32> {
-    // The same result as below; there may be very many flows.
+    // The same result as below, but fast: there may be very many flows.
     if weights.windows(2).all(|pair| pair[0] == pair[1]) {
         return (0..weights.len() as u32).collect();
     }

@@ -1,4 +1,4 @@
-//! Groups the flows of a port by schedule.
+//! Groups the flows of a port by queue and schedule.
 
 use super::round::weighted_round;
 use crate::layout::QueueIndex;
@@ -7,28 +7,27 @@ use drophammer_model::FrameRate;
 use drophammer_model::trial::{FlowDuration, FlowSchedule, Load, PortIndex, TrialSpec};
 use std::time::Duration;
 
-/// Flows of one port that leave by one queue and one schedule.
+/// Flows of one port with the same queue and the same schedule.
 pub(crate) struct Stream {
     pub(crate) port: PortIndex,
-    /// Its number among the queues of all ports.
+    /// Queue, counted over all ports.
     pub(crate) queue: QueueIndex,
     /// Indices of the flows in the trial.
     pub(crate) flows: Vec<usize>,
-    /// Indices in `flows`, in the order of one round of their weights.
+    /// Indices in `flows`, in the order of one round.
     pub(crate) round: Vec<u32>,
     pub(crate) schedule: Schedule,
-    /// True for the load shared by the flows without their own schedule.
+    /// True for the load that flows without a schedule of their own share.
     pub(crate) shared: bool,
-    /// Number of other streams of its queue.
+    /// Number of other streams in the queue.
     pub(crate) beside: usize,
     /// Tag of its first template. All templates of a port have different tags.
     pub(crate) tag: u32,
 }
 
 impl Stream {
-    /// Streams of `port`, by queue: first the flows that share the port's load, if any, then each flow with its own schedule.
-    /// `queues[i]` is the queue that flow i is sent by. Frames of a shared load leave at the same times with any number of
-    /// queues.
+    /// Streams of `port`, by queue: first the flows that share the port's load, if any, then each flow with its own schedule. Flow i leaves by
+    /// `queues[i]`. Frames of a shared load leave at the same times with any number of queues.
     pub(crate) fn of_port(spec: &TrialSpec, port: PortIndex, queues: &[Option<QueueIndex>]) -> Vec<Stream> {
         let own = || (0..spec.flows.len()).filter(|flow| spec.flows[*flow].from == port);
         let mut of_port: Vec<QueueIndex> = own().filter_map(|flow| queues[flow]).collect();

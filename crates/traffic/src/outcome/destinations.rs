@@ -1,11 +1,11 @@
-//! Frames of a flow that were sent and received, by destination.
+//! Sent and received frames of a flow, by destination.
 
 use super::Sender;
 use crate::lane_report::LaneReport;
 use crate::permutation::Permutation;
 use drophammer_model::trial::DestinationCounts;
 
-/// Counts of every flow that is counted by destination; `by_flow` are the senders.
+/// Counts of every flow that is counted by destination.
 pub(super) fn counts(lanes: &[LaneReport], by_flow: &[Option<Sender<'_>>]) -> Vec<DestinationCounts> {
     lanes[0].trial.destinations.iter().map(|(flow, order)| of_flow(lanes, *flow, order, by_flow)).collect()
 }
@@ -33,13 +33,13 @@ fn of_flow(
     let never_left = match sender.never_left(flow) {
         Some(never_left) => never_left,
         None if nothing_lost => {
-            // Every frame that left has arrived, whichever they were.
+            // Every frame that left has arrived, whichever these were.
             counts.offered.clone_from(&counts.received);
             counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
             counts.last_lost_us = counts.first_lost_us.clone();
             return counts;
         }
-        // Nobody knows the destinations of all lost frames. Such a trial is invalid.
+        // Nobody knows the destinations of all lost frames. The trial is invalid.
         None => return counts,
     };
     let destination_of = |sequence: u64| order.at((sequence % u64::from(order.len())) as u32) as usize;

@@ -1,4 +1,4 @@
-//! Frames of one flow that arrived at several lanes in another encapsulation than expected: each counts once.
+//! Frames of one flow that arrived in an unexpected encapsulation at several lanes: each counts once.
 
 use crate::analyzer::{Deviations, count};
 use crate::flow_state::Arrived;
@@ -7,7 +7,7 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::GroupCounts;
 use std::collections::BTreeMap;
 
-/// Adds the counts of all flows to ports with queues on several lanes to the counts of their groups.
+/// Adds deviations of flows to ports with queues on several lanes to the counts of their groups.
 pub(super) fn add(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
     let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
     lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
@@ -20,11 +20,11 @@ pub(super) fn add(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
     }
 }
 
-/// Counts of one flow. A frame that arrived at several lanes counts as in the first of their reports, because it is unknown which of
-/// its copies arrived first. For frames that have left the window of a lane, arrivals at other lanes are unknown.
+/// Deviations of one flow. If a frame arrived at several lanes, the first report decides, because nobody knows which copy arrived first. For frames
+/// that have left the window of a lane, arrivals at other lanes are unknown.
 fn of_flow(reports: &[&FlowReport]) -> Deviations {
     let mut all = Deviations::default();
-    // A bit for each frame that has been counted.
+    // A bit for each frame already counted.
     let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
     for deviating in reports.iter().filter_map(|report| report.deviating.as_ref()) {
         all.copies += deviating.copies;
@@ -43,8 +43,7 @@ fn of_flow(reports: &[&FlowReport]) -> Deviations {
     all
 }
 
-/// The frames that a lane has received, from `first`, a multiple of 64, on: one bit each, including frames that have left its
-/// window.
+/// A bit for each of the 64 frames from `first` (a multiple of 64) on: set if the lane has received the frame, or it has left the window.
 fn received(report: &FlowReport, first: u64) -> u64 {
     let Some(Arrived { from, bits }) = &report.arrived else { return 0 };
     match first.checked_sub(*from) {

@@ -1,4 +1,4 @@
-//! Merges the reports of several lanes on one flow.
+//! Merges what several lanes report about one flow.
 
 use super::Sender;
 use crate::flow_state::Arrived;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// One report per flow, in the order of the flows, and the number of frames of which several lanes received copies.
+/// One report per flow, in order, and the number of frames with copies at several lanes.
 pub(super) fn merged<'a>(
     lanes: &'a [LaneReport],
     distance: &Distance,
@@ -32,7 +32,7 @@ pub(super) fn merged<'a>(
     (flows.collect(), copies_apart)
 }
 
-/// The merged report of one flow, which has at least one report.
+/// Merges the reports about one flow, at least one.
 fn of_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a, FlowReport>, u64) {
     if let [report] = reports {
         return (Cow::Borrowed(report), 0);
@@ -77,11 +77,11 @@ fn of_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a
     (Cow::Owned(report), copies_apart)
 }
 
-/// Ranges of missing numbers, ascending, the highest [`MISSING`] of them.
+/// The highest [`MISSING`] ranges of missing numbers, ascending.
 struct Gaps(VecDeque<Range<u64>>);
 
 impl Gaps {
-    /// Adds the numbers, from `first` on, whose bits are set in `missing`.
+    /// Adds the numbers, from `first` on, with a bit set in `missing`.
     fn take(&mut self, first: u64, mut missing: u64) {
         while missing != 0 {
             let skip = missing.trailing_zeros();

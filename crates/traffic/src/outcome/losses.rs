@@ -1,4 +1,4 @@
-//! Combines lost frames of all flows into episodes of the trial.
+//! Combines the lost frames of all flows into episodes.
 
 use super::Sender;
 use crate::lane_report::FlowReport;
@@ -7,7 +7,7 @@ use drophammer_model::trial::{LossEpisode, Losses, MOST_EPISODES};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Losses of one flow that are close to each other.
+/// Losses of one flow, close to each other.
 struct Run {
     from_ns: u64,
     to_ns: u64,
@@ -16,7 +16,7 @@ struct Run {
     group: usize,
 }
 
-/// The losses by the times at which the lost frames were scheduled, without flows of which these are not known.
+/// Episodes by the scheduled departures of lost frames, without flows whose times are unknown.
 pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
     let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
     for flow in flows {
@@ -47,7 +47,7 @@ pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>
         return Losses::default();
     }
     runs.sort_unstable_by_key(|run| (run.from_ns, run.flow));
-    // Intervals without a loss between two runs.
+    // Time without a loss before each run.
     let mut end = runs[0].to_ns;
     let mut quiet: Vec<u64> = Vec::new();
     for run in &runs {

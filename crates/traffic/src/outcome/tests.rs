@@ -33,7 +33,7 @@ fn signature_of(frame: &[u8]) -> Signature {
     Signature::read(frame[frame.len() - LEN..].try_into().unwrap()).0
 }
 
-/// Number of a frame that decides its fate. It does not depend on the queue by which the frame leaves.
+/// Number that decides the fate of a frame. It does not depend on the queue that sends the frame.
 fn number_of(frame: &[u8]) -> u64 {
     let Signature { flow, sequence, .. } = signature_of(frame);
     (u64::from(flow) << 32 | u64::from(sequence)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
@@ -67,7 +67,7 @@ impl Port for Catch {
     }
 }
 
-/// What a device does to every n-th frame; all numbers are at least 1.
+/// What a device does to every n-th frame, n at least 1.
 #[derive(Clone, Debug)]
 struct Faults {
     lose: u64,
@@ -99,7 +99,7 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
 }
 
-/// Signs a frame as one of another trial, as its sender would: the UDP checksum is correct.
+/// Signs a frame as a frame of another trial, with the correct UDP checksum.
 fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     let tail = frame.len() - LEN;
     let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
@@ -114,10 +114,10 @@ fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     frame[tail..].copy_from_slice(&new);
 }
 
-/// How a device spreads the frames that arrive at a port over its queues, by the number of a frame.
+/// How a device spreads frames over the queues of a port, by the number of a frame.
 type Spread = fn(u64) -> usize;
 
-/// Runs the trial with fixed times, without ports and threads.
+/// Runs the trial with fixed times, without real ports and threads.
 fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread) -> TrialResult {
     let ports = layout.ports();
     let mut plan = planned(spec, layout.clone());
@@ -138,7 +138,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 let nth = |every: u64| number.is_multiple_of(every);
                 let flow = signature_of(&frame).flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
-                // Frames for the device get the address of the host on the output port.
+                // Like a router, the device replaces its own address by that of the host on the output port.
                 frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
                 if nth(faults.lose) {
                     continue;
@@ -174,7 +174,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     let lanes = 0..layout.lanes() as u64;
     let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
     let reports = plan.reports(&states.iter().collect::<Vec<_>>(), 5);
-    // A report is data: it is unchanged after it was written and read again.
+    // A report is data: written and read again, it is the same.
     let told = serde_json::to_string(&reports).unwrap();
     let read: Vec<LaneReport> = serde_json::from_str(&told).unwrap();
     assert_eq!(read, reports);
@@ -221,15 +221,15 @@ prop_compose! {
     }
 }
 
-/// Removes the figures that depend on the lanes.
+/// Removes figures that depend on the lanes.
 fn of_all_lanes(mut result: TrialResult) -> TrialResult {
     let health = &mut result.health;
     (health.max_gap_ns, health.gaps_over_1ms_ns, health.other_received, health.receive_drops) = (0, 0, 0, 0);
     result
 }
 
-/// Removes the counts of frame order where the order is not known for all frames. Also removes departure errors: there is one
-/// figure per burst, and each queue has its own bursts.
+/// Removes counts of frame order where the order is not known for all frames. Also removes departure errors: there is one per burst, and each queue
+/// has bursts of its own.
 fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult {
     (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
     for (g, other) in result.groups.iter_mut().zip(&also_of.groups) {
@@ -240,7 +240,7 @@ fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult 
     result
 }
 
-/// If all flows of a trial are counted by destination, the sums equal those of the groups.
+/// Counts by destination agree with their summaries, and with the counts of groups.
 fn by_destination_as_by_flow(result: &TrialResult) {
     let sum = |counts: &[u32]| counts.iter().map(|n| u64::from(*n)).sum::<u64>();
     let offered: u64 = result.destinations.iter().map(|d| sum(&d.offered)).sum();
@@ -344,7 +344,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
             assert_eq!((g.order_unknown, g.reordered, g.in_sequence), (g.received, 0, 0), "{lanes} lanes");
             assert!(whole.lost > 0 && whole.duplicated > 0 && whole.reordered > 0 && whole.order_unknown == 0);
         }
-        // Copies that arrive at another queue than the frame are counted correctly on one lane, and reported on two.
+        // Copies at another queue than the frame are counted correctly on one lane, and reported on two.
         let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
         plan.parts.iter_mut().for_each(|part| part.begin(START));
         let mut catch = caught(0, never, false);
@@ -369,7 +369,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
 
 #[test]
 fn the_order_at_a_port_that_merges_queues_of_a_card_is_not_known() {
-    // Frames overtake each other on the way to both ports; those to port 1 may have done so in the tester's card.
+    // Frames overtake each other on the way to both ports; at port 1 the tester's card may have done that.
     let flows = [1, 0].map(|to: usize| flow(to as u8, 1 - to, to, false, 1.0));
     let spec = trial(flows.to_vec(), Load::Constant { rate_pps: 1e5 }, "64");
     let never = u64::MAX;

@@ -18,7 +18,7 @@ pub const RUN: u64 = 0x1234_5678_9abc;
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
-/// Delay of devices without another one.
+/// Default delay of devices.
 pub const DELAY: u64 = 12_345;
 
 /// A frame that reaches a device.
@@ -31,12 +31,12 @@ pub struct Offered<'a> {
 }
 
 impl Offered<'_> {
-    /// Its output port: ports are joined in pairs.
+    /// The other port of its pair.
     pub fn other(&self) -> usize {
         self.port ^ 1
     }
 
-    /// The unchanged frame, `delay` ns later, by the other port of its pair.
+    /// The unchanged frame, `delay` ns later, at the other port of its pair.
     pub fn on(&self, delay: u64) -> Out {
         Out { at: Instant(self.at.0 + delay), port: self.other(), frame: self.frame.to_vec() }
     }
@@ -55,7 +55,7 @@ pub struct Out {
     pub frame: Vec<u8>,
 }
 
-/// Address of the device on `port`.
+/// Address of the device at `port`.
 pub fn device_mac(port: usize) -> MacAddr {
     MacAddr::local(100 + port as u64)
 }
@@ -65,7 +65,7 @@ type Behaviour = Box<dyn FnMut(&Offered<'_>, &mut Vec<Out>)>;
 /// Time, order, port and bytes.
 type Waiting = (Instant, u64, usize, Vec<u8>);
 
-/// A device that applies a given behaviour to each frame.
+/// A device that applies a behaviour to each frame.
 pub struct Device {
     behaviour: Behaviour,
     seen: u64,
@@ -80,7 +80,7 @@ impl simulated::Device for Device {
         (self.behaviour)(&Offered { number: self.seen, at: now, port, frame }, &mut self.scratch);
         for mut out in self.scratch.drain(..) {
             self.sent += 1;
-            // Frames for the device get the address of the host on the output port, as with any router.
+            // Like a router, the device replaces its own address by that of the host at the output port.
             if out.frame.get(..6) == Some(&device_mac(port).0) {
                 out.frame[..6].copy_from_slice(&MacAddr::local(out.port as u64).0);
             }
@@ -100,7 +100,7 @@ impl simulated::Device for Device {
     }
 }
 
-/// Hosts that send nothing and count the frames that they receive.
+/// Hosts that send nothing and keep the frames they receive.
 #[derive(Default)]
 pub struct Still {
     pub handed: Vec<Vec<u8>>,
@@ -143,7 +143,7 @@ impl Bench {
         Bench { clock, ports, control: Still::default(), trials: 0 }
     }
 
-    /// Plans the next trial, which must succeed.
+    /// Plans the next trial.
     pub fn plan(&mut self, spec: &TrialSpec) -> Plan {
         self.try_plan(spec).unwrap()
     }
@@ -184,7 +184,7 @@ impl Bench {
         result
     }
 
-    /// Lets time pass between trials.
+    /// Lets time pass.
     pub fn wait(&mut self, time: Duration) {
         let until = self.clock.now() + time;
         while self.clock.now() < until {
@@ -193,7 +193,7 @@ impl Bench {
     }
 }
 
-/// Checks that hold for every trial, whatever the device does.
+/// Checks what holds for every trial, whatever the device does.
 pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
     reconcile_episodes(result);
     if spec.flows.iter().all(|flow| flow.schedule.is_none()) {
@@ -214,7 +214,7 @@ pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
     }
 }
 
-/// Checks that episodes contain every lost frame, end with the last one, and do not touch.
+/// Checks that episodes have every lost frame, end with the last one, and do not touch.
 fn reconcile_episodes(result: &TrialResult) {
     let episodes = &result.losses.episodes;
     assert_eq!(result.losses.lost(), result.lost(), "{:?}", result.losses);
@@ -264,7 +264,7 @@ pub fn one(size: &str, family: Family, rate: f64) -> TrialSpec {
     spec(size, vec![flow("all", 0, 1, family, 256, 1.0)], Load::Constant { rate_pps: rate }, 1.0)
 }
 
-/// Counts of a group of `frames` that all arrive in order after [`DELAY`].
+/// Counts of a group of `frames` frames that all arrive in order.
 pub fn all_well(result: &TrialResult, group: usize, frames: u64, frame_bytes: u64) -> GroupCounts {
     let found = &result.groups[group];
     GroupCounts {
@@ -285,7 +285,7 @@ pub fn udp_at(frame: &[u8]) -> usize {
     if frame[12..14] == [0x08, 0x00] { 34 } else { 54 }
 }
 
-/// RFC 1071 computed one word at a time.
+/// RFC 1071, one word at a time.
 pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -327,10 +327,10 @@ pub fn destination(frame: &[u8]) -> IpAddr {
 }
 
 pub const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
-/// Frames of a trial of [`run_both`].
+/// Frames in a trial of [`run_both`].
 pub const N: u64 = 5_000;
 
-/// Runs a trial of N frames of 128 bytes through the device for each family.
+/// Runs a trial of N frames of 128 bytes through the device, for each family.
 pub fn run_both<B>(behaviour: impl Fn() -> B, judge: impl Fn(&TrialResult, GroupCounts, &Bench))
 where
     B: FnMut(&Offered<'_>, &mut Vec<Out>) + 'static,
@@ -343,14 +343,14 @@ where
     }
 }
 
-/// Counts of a trial of N in which every 50th frame, including the last, did not arrive.
+/// Counts of a trial of N frames if every 50th one, including the last, did not arrive.
 pub fn every_50th_gone(expected: GroupCounts) -> GroupCounts {
     let n = N / 50;
     GroupCounts {
         received: N - n,
         lost: n,
         received_bytes: (N - n) * 128,
-        // The last frame is among the lost ones, and none follows it.
+        // The last frame is lost, and none follows it.
         in_sequence: N - 2 * n + 1,
         last_loss_ns: Some((N - 1) * SECOND / N),
         ..expected

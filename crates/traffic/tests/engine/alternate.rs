@@ -1,11 +1,11 @@
-//! Frames with an alternate port, and the ports at which frames of a group arrive.
+//! Flows with an alternate port, and the ports where frames of a group arrive.
 
 use crate::common::*;
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_traffic::{Layout, Neighbour, Plan, PlanError, Timing};
 use drophammer_wire::MacAddr;
 
-/// 1,000 frames in a second from port 0 to port 1, which may arrive at port 2 as well.
+/// 1,000 frames in a second from port 0 to port 1, with these alternate ports.
 fn alternate(also: Vec<usize>) -> TrialSpec {
     let flow = FlowSpec { also, per_destination: true, ..flow("all", 0, 1, Family::Ipv4, 10, 1.0) };
     let mut spec = spec("64", vec![flow], Load::Constant { rate_pps: 1_000.0 }, 1.0);
@@ -13,8 +13,7 @@ fn alternate(also: Vec<usize>) -> TrialSpec {
     spec
 }
 
-/// A device whose link to port 1 goes down after 500 frames: 50 are lost, then the others leave by `port` with 2 ms
-/// more delay.
+/// A device whose link to port 1 goes down after 500 frames: 50 are lost, then the others leave by `port`, 2 ms later.
 fn rerouted(port: usize) -> Bench {
     Bench::new(4, move |f, out| match f.number {
         ..=500 => out.push(f.on(DELAY)),

@@ -8,7 +8,7 @@ fn every_50th_corrupted(expected: GroupCounts) -> GroupCounts {
     GroupCounts { corrupted: N / 50, ..every_50th_gone(expected) }
 }
 
-/// Applies `change` to every 50th frame and forwards the others unchanged.
+/// Applies `change` to every 50th frame, and forwards the others unchanged.
 fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) + 'static {
     move |f, out| {
         let mut copy = f.on(DELAY);
@@ -110,7 +110,7 @@ fn a_broken_ipv4_header_is_corrupted_and_a_lowered_ttl_is_not() {
     assert_eq!(result.groups, [all_well(&result, 0, N, 128)]);
 }
 
-/// The frame with another signature and correct checksums.
+/// The frame with another signature, and correct checksums.
 fn signed(frame: &[u8], signature: Signature, key: TrialKey) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let at = signature_at(&frame);
@@ -129,7 +129,7 @@ fn test_frames_of_another_run_are_not_received() {
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // In place of every 50th frame.
+                // Instead of every 50th frame.
                 let mut copy = f.on(DELAY);
                 if f.nth(50) {
                     copy.frame = signed(f.frame, signature_of(f.frame), TrialKey::new(RUN + 1, 1));

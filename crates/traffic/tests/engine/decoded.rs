@@ -1,4 +1,4 @@
-//! An independent decoder finds nothing wrong with the test frames of every kind.
+//! An independent decoder finds nothing wrong with test frames.
 
 use crate::common::*;
 use drophammer_model::quantity::Instant;
@@ -23,7 +23,7 @@ fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>>
     crate::tshark::decode(name, &frames, &FIELDS)
 }
 
-/// True with correct checksums ("1"), no malformation, and no error of tshark's expert information.
+/// True with correct checksums ("1"), no malformation, and no error in tshark's expert information.
 fn is_whole(line: &[String]) -> bool {
     const ERROR: u32 = 0x0080_0000;
     let severe = line[2].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= ERROR);
@@ -56,7 +56,7 @@ fn tshark_finds_every_frame_whole() {
     for protocol in [":ip:udp", ":ipv6:udp"] {
         assert_eq!(lines.iter().filter(|l| l[0].contains(protocol)).count(), 200, "{protocol}");
     }
-    // Shows that the decoder reports broken frames.
+    // The decoder does report broken frames.
     let mut broken = frames[..2].to_vec();
     broken.extend_from_within(..1);
     for (_, frame) in &mut broken[..2] {

@@ -13,18 +13,18 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Counts of the device for one address.
+/// What the device did with frames to one address.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     offered: u32,
     received: u32,
-    /// Arrivals of lost frames at the device.
+    /// When lost frames arrived at the device.
     lost: Vec<u64>,
 }
 
 type Truth = Rc<RefCell<HashMap<IpAddr, Seen>>>;
 
-/// Loses the frames for which `loses` is true, and delays or duplicates some of the others.
+/// Loses frames if `loses` is true, and delays or duplicates some of the others.
 fn lossy(loses: impl Fn(&Offered<'_>) -> bool + 'static) -> (Bench, Truth) {
     let truth = Truth::default();
     let notes = truth.clone();
@@ -37,7 +37,7 @@ fn lossy(loses: impl Fn(&Offered<'_>) -> bool + 'static) -> (Bench, Truth) {
             return;
         }
         seen.received += 1;
-        // Late and duplicate frames count as received all the same.
+        // Late and duplicate frames count as received.
         out.push(f.on(if f.nth(7) { 300 * US } else { DELAY }));
         if f.nth(11) {
             out.push(f.on(DELAY + 50 * US));
@@ -46,7 +46,7 @@ fn lossy(loses: impl Fn(&Offered<'_>) -> bool + 'static) -> (Bench, Truth) {
     (bench, truth)
 }
 
-/// Place of an address among targets.
+/// Index of the target that has this address.
 fn place(targets: &Targets, address: IpAddr) -> usize {
     match targets {
         Targets::Addresses(range) => {
@@ -93,7 +93,7 @@ fn same(spec: &TrialSpec, counts: &DestinationCounts, truth: &HashMap<IpAddr, Se
     assert_eq!(counts.summary(), summary);
 }
 
-/// Runs the trial and compares the counts of every flow that is counted by destination.
+/// Runs the trial, and checks the counts of every flow that is counted by destination.
 fn compared(spec: &TrialSpec, loses: impl Fn(&Offered<'_>) -> bool + 'static) -> TrialResult {
     let (mut bench, truth) = lossy(loses);
     use drophammer_port::Clock;
@@ -139,8 +139,8 @@ fn one_lost_frame_is_one_destinations() {
 
 #[test]
 fn a_window_of_loss_hits_the_destinations_of_these_frames_and_no_others() {
-    // 1,000 frames per round. Those from 0.25 s to 0.5 s of the first second are lost; the trial has two and a half
-    // rounds.
+    // 1,000 frames per round. The device loses frames from 0.25 s to 0.5 s of the first second; the trial has two and a
+    // half rounds.
     let targets = routes(internet(Family::Ipv4, 5_000), 2_000, 1_000);
     let spec = spec("64", vec![counted(Family::Ipv4, targets, 1.0)], Load::Constant { rate_pps: 1_000.0 }, 2.5);
     let result = compared(&spec, |f| (250 * MS..500 * MS).contains(&(f.at.0 - US - 1)));
@@ -165,7 +165,7 @@ fn destinations_that_no_frame_was_for_are_not_unreached() {
 fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     let prefix = |text: &str| text.parse::<Prefix>().unwrap();
     let uniform = |first: &str| RouteRange::uniform(prefix(first), 700, 3, AttributePattern::default()).unwrap();
-    // A covering route and one within it, and a host route.
+    // A route within another, and a host route.
     let nested = ["20.0.0.0/8", "20.1.0.0/16", "20.1.2.0/24", "20.1.2.3/32", "30.0.0.0/31"];
     let table = RouteTable::new("nested", Family::Ipv4, nested.map(|p| (prefix(p), Default::default())));
     let cases = [
@@ -193,7 +193,7 @@ fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
             round.iter().for_each(|a| assert_eq!(by_place[place(&targets, *a)].replace(*a), None, "{a} twice"));
             rounds.push(by_place);
         }
-        // The order repeats, the addresses do not.
+        // The order repeats itself, the addresses do not.
         let order = |round: usize| -> Vec<usize> {
             addresses[round * count..][..count].iter().map(|a| place(&targets, *a)).collect()
         };
@@ -203,8 +203,7 @@ fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     }
 }
 
-/// Senders to the same routes go through one order, each from a place of its own, so that together they reach every route
-/// once, and no route twice before.
+/// Senders to the same routes share one order, each starting at its own place. Together they reach every route once before they reach any twice.
 #[test]
 fn several_senders_share_the_routes_behind_a_port() {
     const ROUTES: u32 = 1_000;
@@ -228,7 +227,7 @@ fn several_senders_share_the_routes_behind_a_port() {
         let notes = notes.borrow();
         let (least, most) = (*notes.iter().min().unwrap(), *notes.iter().max().unwrap());
         assert_eq!(notes.iter().filter(|n| **n > 0).count(), reached, "{senders} senders");
-        // Uneven only where the senders' parts are uneven.
+        // Uneven only if the senders' parts are uneven.
         assert!(most <= least + 2, "{least} to {most}");
         // Counts by destination know the order.
         let counted = |route: usize| result.destinations.iter().map(|d| d.offered[route]).sum::<u32>();

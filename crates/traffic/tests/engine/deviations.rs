@@ -1,5 +1,4 @@
-//! Each sent frame counts once: as received or as lost; lost frames include those that arrived in another
-//! encapsulation.
+//! Each sent frame counts once, as received or as lost. Frames that arrived only in another encapsulation are lost.
 
 use crate::common::*;
 use drophammer_model::traffic::{Arriving, Deviation};
@@ -22,7 +21,7 @@ fn copies() -> impl Strategy<Value = Vec<(Copy, u16)>> {
     proptest::collection::vec((copy, any::<u16>()), 0..4)
 }
 
-/// Frame `bytes` as this copy of it arrives.
+/// Turns a frame into this copy.
 fn changed(copy: Copy, bytes: &mut Vec<u8>) {
     match copy {
         Copy::Whole => {}
@@ -41,13 +40,13 @@ proptest! {
 
     #[test]
     fn received_and_lost_are_all_and_deviating_ones_are_lost(frames in proptest::collection::vec(copies(), 1..120)) {
-        // A trial ends when every frame has arrived. One that never arrives keeps it waiting for further copies of the
+        // A trial ends when every frame has arrived. A frame that never arrives makes it wait for all copies of the
         // others.
         let frames = [frames, vec![Vec::new()]].concat();
         let plan = frames.clone();
         let mut bench = Bench::new(2, move |f, out| {
             for (i, (copy, delay)) in plan[f.number as usize - 1].iter().enumerate() {
-                // No two copies of a frame at the same time.
+                // Copies of a frame never arrive at the same time.
                 let mut copy_of = f.on(1_000 * u64::from(*delay) + i as u64);
                 changed(*copy, &mut copy_of.frame);
                 out.push(copy_of);

@@ -1,5 +1,5 @@
-//! Frames with any stack of headers are sent and counted on arrival; frames in another encapsulation than expected are
-//! counted by their deviation.
+//! Frames with any stack of headers are sent, and counted on arrival; frames in an unexpected encapsulation count by
+//! deviation.
 
 use crate::common::*;
 use drophammer_model::traffic::{
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
 
-/// The headers of a flow as JSON.
+/// The headers of a flow, from JSON.
 fn headers(text: &str) -> Vec<Header> {
     serde_json::from_str(text).unwrap()
 }
@@ -78,7 +78,7 @@ fn every_header_goes_out_and_comes_back() {
             kept.borrow_mut().push(f.frame.to_vec());
             out.push(f.on(DELAY));
         });
-        // The neighbours of the bench include VLANs 100 and 100 in 200.
+        // The neighbours of the bench include VLAN 100, and VLAN 200 in 100.
         for size in ["64", "200", "imix:2x128,1x1500"] {
             seen.borrow_mut().clear();
             let result = bench.run(&trial(size, with(family, text, arrives.clone())));
@@ -126,7 +126,7 @@ fn fields_take_their_values_one_after_the_other() {
     assert_eq!(destinations.len(), 16);
 }
 
-/// Writes `value` into a field of the header at `index`, and corrects the checksums.
+/// Sets a field of the header at `index`, and corrects the checksums.
 fn set(frame: &mut [u8], index: usize, name: FieldName, value: u128) {
     let layers = locate(frame);
     layers.place(frame, index, name).unwrap().write(frame, value);
@@ -139,7 +139,7 @@ fn push_tag(frame: &mut Vec<u8>, vid: u8) {
     frame.splice(12..12, [0x81, 0x00, 0, vid]);
 }
 
-/// Removes four bytes: a tag, or a label that is not the bottom of its stack.
+/// Removes four bytes: a tag, or a label above the bottom of its stack.
 fn cut(frame: &mut Vec<u8>, at: usize) {
     frame.drain(at..at + 4);
 }
@@ -249,7 +249,8 @@ fn each_deviation_is_found_by_its_kind() {
     ];
     let mut kinds = BTreeSet::new();
     for (family, text, arrives, change, deviation) in cases {
-        // Every 20th frame is changed. Without a change, the flow expects another encapsulation than it sends.
+        // The device changes every 20th frame. If the change does nothing, the flow expects another encapsulation than
+        // it sends.
         let mut bench = Bench::new(2, move |f, out| {
             let mut copy = f.on(DELAY);
             if f.nth(20) {
@@ -273,7 +274,7 @@ fn each_deviation_is_found_by_its_kind() {
     assert_eq!(kinds.len(), Deviation::ALL.len(), "every kind has a case");
 }
 
-/// Leaves the last fragment of a packet: all but the UDP header.
+/// Turns a packet into its last fragment: all but the UDP header.
 fn last_fragment(frame: &mut Vec<u8>) {
     frame.drain(34..42);
     let length = (frame.len() - 14) as u128;
@@ -283,7 +284,7 @@ fn last_fragment(frame: &mut Vec<u8>) {
 
 #[test]
 fn fragments_are_neither_corrupted_nor_received() {
-    // Each packet in two fragments; of every tenth one the last is lost.
+    // Each packet arrives in two fragments; every tenth one loses the last.
     let mut bench = Bench::new(2, |f, out| {
         let whole = f.on(DELAY);
         let mut first = whole.clone();
@@ -339,7 +340,7 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
         (r#"[{"mpls":{"label":16,"bottom_of_stack":false}},{"ipv4":{}},{"udp":{}}]"#, ["mpls", "no end"]),
         (r#"[{"udp":{}}]"#, ["udp", "cannot follow"]),
         (r#"[{"ipv4":{"source":"10.0.0.1"}},{"udp":{}}]"#, ["outermost IP header", "those of the flow"]),
-        (r#"[{"ipv6":{}},{"udp":{}}]"#, ["family", "outermost"]),
+        (r#"[{"ipv6":{}},{"udp":{}}]"#, ["families", "outermost"]),
         (r#"[{"vlan":{"vid":4000}},{"ipv4":{}},{"udp":{}}]"#, ["VLAN 4000", "does not answer"]),
     ] {
         let error =

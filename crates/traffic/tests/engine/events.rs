@@ -1,4 +1,4 @@
-//! Events happen at their times, to the nanosecond in virtual time, and the trial lasts until the last one.
+//! In virtual time events happen on time, to the nanosecond, and the trial lasts until the last one.
 
 use crate::common::*;
 use drophammer_model::quantity::Instant;
@@ -33,7 +33,7 @@ impl Port for FrameByFrame {
     }
 }
 
-/// Opens and closes a gate in the device; odd events close it. Each event sends a frame.
+/// Opens (even events) and closes (odd events) a gate in the device. Each event sends a frame.
 struct Gate {
     closed: Rc<Cell<bool>>,
     seen: Vec<(Instant, usize)>,
@@ -66,7 +66,7 @@ fn event(at_s: f64, event: usize) -> TimedEvent {
     TimedEvent::new(at_s, event, format!("event {event}"))
 }
 
-/// Runs the trial on a wire with a gate; returns the gate's events with their times from the start of the trial.
+/// Runs the trial on a wire with a gate; returns the gate's events with their times after the start of the trial.
 fn gated(spec: &TrialSpec, frame_by_frame: bool) -> (TrialResult, Vec<(u64, usize)>) {
     let closed = Rc::new(Cell::new(false));
     let gate = closed.clone();
@@ -113,7 +113,7 @@ fn a_gate_that_closes_for_200_ms_costs_exactly_the_frames_of_these() {
             let lost: Vec<u64> = g.bins.iter().take(10).map(|b| b.offered - b.delivered).collect();
             assert_eq!(lost, [0, 0, 0, 0, 0, share, share, 0, 0, 0], "frames of the instant leave after the event");
             assert!(g.bins[..10].iter().all(|b| b.offered == share));
-            // Frames of the last 12.345 µs of a bin arrive in the next one: at this rate only the frame at 0.
+            // Frames of the last 12.345 µs of a bin arrive in the next one; at this rate there are none.
             let arrived: Vec<u64> = g.bins.iter().take(10).map(|b| b.arrived).collect();
             assert_eq!(arrived, [share, share, share, share, share, 0, 0, share, share, share]);
             assert_eq!(
@@ -162,7 +162,7 @@ fn a_time_that_is_none_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A gate has the same effect on bursts ahead of time and on single frames, whenever it opens and closes.
+    /// A gate has the same effect on bursts sent ahead and on single frames, whenever it opens and closes.
     #[test]
     fn events_are_exact_whatever_the_load(
         rates in proptest::array::uniform2(500.0f64..300_000.0), weight in 0.2f64..3.0,
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// Records the calls and claims some events.
+/// Records the calls, and claims one event.
 struct Claims<'a> {
     own: usize,
     told: &'a Mutex<Vec<(usize, usize)>>,

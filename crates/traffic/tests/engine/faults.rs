@@ -5,7 +5,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, GroupCounts, Load, LossEpisode, Losses, TrialResult};
 use std::time::Duration;
 
-/// Checks the latency of all received frames.
+/// Checks that all received frames had this latency.
 fn all_took(result: &TrialResult, ns: u64) {
     let l = &result.groups[0].latency;
     assert_eq!((l.min_ns, l.mean_ns, l.max_ns, l.percentile(50.0)), (ns, ns as f64, ns, Some(ns)));
@@ -39,7 +39,7 @@ fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
             expected.received -= lost;
             expected.lost = lost;
             expected.received_bytes -= lost * 128;
-            // After each gap one frame does not follow its predecessor.
+            // After each gap, one frame does not follow its predecessor.
             expected.in_sequence = N - 2 * lost;
             expected.last_loss_ns = Some((lost * 7 - 1) * SECOND / N);
             assert_eq!(result.groups, [expected]);
@@ -79,7 +79,7 @@ fn lost_frames_are_episodes_of_their_departures() {
 
 #[test]
 fn more_episodes_than_are_kept_are_joined() {
-    // 250 losses, one every 4 ms. If they were joined at twice that distance, they would be one episode.
+    // 250 losses, one every 4 ms: at double the distance they are one episode.
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
@@ -129,13 +129,13 @@ fn copies_are_counted_beside_the_received() {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
                 out.push(f.on(DELAY));
                 if f.nth(10) {
-                    // One copy at once and one after many other frames.
+                    // One copy immediately, and one after many other frames.
                     out.extend([f.on(DELAY), f.on(DELAY + 30 * MS)]);
                 }
             }
         },
         |result, expected, _| {
-            // The trial ends 2 ms after the last frame: late copies of the last 28 ms, or 140 frames, arrive too late.
+            // The trial ends 2 ms after the last frame, so copies of the last 140 frames (28 ms) arrive too late.
             assert_eq!(result.groups, [GroupCounts { duplicated: 2 * (N / 10) - 140 / 10, ..expected }]);
             all_took(result, DELAY);
         },
@@ -177,7 +177,7 @@ fn a_frame_that_four_others_pass_has_extent_four() {
     run_both(
         || {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // Frames are 200 µs apart: the delayed one arrives after the fourth frame after it.
+                // Frames are 200 µs apart, so the delayed one arrives just after the fourth next one.
                 out.push(f.on(DELAY + if f.nth(100) && f.number != N { 4 * 200 * US + 1 } else { 0 }));
             }
         },
@@ -246,9 +246,9 @@ fn late_frames_are_received_and_late() {
             let g = &result.groups[0];
             let n = N / 100;
             assert_eq!((g.received, g.lost, g.late, g.duplicated), (N, 0, n, 0));
-            // Others overtook all but the very last.
+            // Other frames overtook all but the very last.
             assert_eq!((g.reordered, g.received_bytes), (n - 1, expected.received_bytes));
-            // All frames without the delay arrived first; frame 100 was overtaken from the 100th of them on.
+            // All frames without the delay arrived first; from the 100th on they overtook frame 100.
             assert_eq!(g.max_reordering_extent, N - n - 99);
             assert_eq!(g.latency.max_ns, DELAY + late);
             assert_eq!(g.latency.mean_ns, (N * DELAY + n * late) as f64 / N as f64);
@@ -290,7 +290,7 @@ fn frames_that_outlive_their_trial_are_stale_in_the_next_and_counted_nowhere_els
     }
 }
 
-/// They wait in the same queue of the device as those that arrived before them.
+/// Late frames wait in the same queue of the device as the frames before them.
 #[test]
 fn a_short_drain_goes_on_while_frames_arrive_but_not_for_ever() {
     for (delay, seconds, received) in [(400 * MS, 1.0, 1_000..=1_000), (2_500 * MS, 4.0, 3_499..=3_501)] {
@@ -323,7 +323,7 @@ fn frames_of_others_go_to_their_owners() {
                 if f.nth(20) {
                     let mut lldp = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
                     lldp.resize(60, 0x55);
-                    // A frame to another UDP port, one that is not UDP, and one that is too short for either.
+                    // A frame to another UDP port, and one that is not UDP.
                     let mut other = f.frame.to_vec();
                     let at = udp_at(&other);
                     other[at + 3] = 10;
@@ -352,7 +352,7 @@ fn a_frame_with_our_signature_is_ours_at_any_port() {
             |f: &Offered<'_>, out: &mut Vec<Out>| {
                 out.push(f.on(DELAY));
                 if f.nth(20) {
-                    // A copy whose port was changed, but not its checksum.
+                    // A copy with another port, but the old checksum.
                     let mut copy = f.on(DELAY);
                     let at = udp_at(&copy.frame);
                     copy.frame[at + 3] = 10;
@@ -403,14 +403,14 @@ fn latencies_of_two_kinds_are_summed_exactly() {
     let result = bench.run(&one("64", Family::Ipv4, N as f64));
     let l = &result.groups[0].latency;
     assert_eq!((l.frames, l.min_ns, l.max_ns, l.mean_ns), (N, 10_000, 30_001, 20_000.5));
-    // Percentiles come from a histogram of three digits.
+    // Percentiles come from a histogram with three digits.
     let near = |p, ns: f64| (l.percentile(p).unwrap() as f64 / ns - 1.0).abs() < 1e-3;
     assert!(near(50.0, 10_000.0) && near(75.0, 30_001.0), "{l:?}");
 }
 
 #[test]
 fn a_device_that_is_faster_than_light_takes_no_time() {
-    // Readings of two clocks may be slightly reversed; the latency is then zero, not 4.29 s.
+    // Two readings of a clock may be slightly reversed; the latency is then zero, not 4.29 s.
     let mut bench = Bench::new(2, |f, out| out.push(Out { at: Instant(f.at.0 - 50), ..f.on(0) }));
     let result = bench.run(&one("64", Family::Ipv4, N as f64));
     all_took(&result, 0);

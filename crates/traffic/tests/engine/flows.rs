@@ -59,7 +59,7 @@ fn each_flow_of_a_port_has_its_own_rate_size_start_and_length() {
         );
     }
     assert_eq!((result.senders, result.health.unsent, result.lost()), (1, 0, 0));
-    // Every frame leaves at the time that its own rate gives, whatever the other flows do.
+    // Every frame leaves when its own rate says, whatever the other flows do.
     let mut departures: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let notes = notes.borrow();
     let start = notes[0].0;
@@ -125,7 +125,7 @@ fn loss_of_one_flow_is_its_own() {
         1.1,
     ));
     let counts: Vec<_> = result.groups.iter().map(|g| (g.offered, g.lost, g.last_loss_ns)).collect();
-    // The 500th frame of a leaves 499 intervals of 2 ms after 100 ms.
+    // Frame 500 of flow a leaves 499 intervals of 2 ms after 100 ms.
     assert_eq!(counts, [(500, 50, Some(1_098_000_000)), (3_300, 0, None)]);
 }
 

@@ -1,4 +1,4 @@
-//! A loop in real time that sleeps or is held off its processor, and a wall clock that is set.
+//! A loop in real time that sleeps or is held up, and a wall clock that somebody sets.
 
 use crate::common::*;
 use drophammer_model::quantity::Instant;
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// When a loop is held up, and for how long.
 type Held = Option<(u64, u64)>;
 
-/// A clock that advances by itself, like a real one. It sleeps in every wait, whether frames arrive or not. It may hold
-/// the loop up once.
+/// A clock that advances by itself, like a real one. It sleeps in every wait, whether frames arrive or not, and may
+/// hold the loop up once.
 struct Real<'a> {
     inner: RefCell<&'a mut dyn Clock>,
     held: Rc<Cell<Held>>,
@@ -53,13 +53,13 @@ impl Clock for Real<'_> {
     }
 }
 
-/// A port that says whether it stamps arrivals. It may hold the loop up, and set the wall clock when its counters are
-/// read first.
+/// A port that says whether it stamps arrivals. It may hold the loop up, and set the wall clock when somebody first
+/// reads its counters.
 struct Told {
     inner: Box<dyn Port>,
     info: PortInfo,
     came: u64,
-    /// For how long it holds the loop up while that reads the last frame.
+    /// How long it holds the loop up that reads the last frame.
     held_reading: u64,
     held: Rc<Cell<Held>>,
     set_by: i128,
@@ -92,25 +92,25 @@ impl Port for Told {
 
 const FRAMES: u64 = 500;
 
-/// A trial of [`FRAMES`] in 50 ms. The first frame leaves 0.2 ms after the beginning.
+/// A trial of [`FRAMES`] frames in 50 ms. The first one leaves after 0.2 ms.
 struct Trial {
-    /// Time of a frame in the device.
+    /// Time that frames spend in the device.
     flight: u64,
     /// True if the device loses the last frame.
     loses_last: bool,
     /// Whether the ports stamp arrivals.
     stamps: bool,
     held: Held,
-    /// For how long the loop is held up while it reads the last frame.
+    /// How long the loop is held up while it reads the last frame.
     held_reading: u64,
-    /// By how much the wall clock is set before the trial starts.
+    /// Step of the wall clock before the trial starts.
     set_by: i128,
 }
 
 const TRIAL: Trial = Trial { flight: DELAY, loses_last: false, stamps: true, held: None, held_reading: 0, set_by: 0 };
 
 impl Trial {
-    /// The result, and the time from the last departure until the loop slept for the first time, if it slept.
+    /// The result, and the time from the last departure until the loop first slept, if it did.
     fn run(self) -> (TrialResult, Option<u64>) {
         let Trial { flight, loses_last, stamps, held, held_reading, set_by } = self;
         let last = Rc::new(Cell::new(0));
@@ -145,7 +145,7 @@ fn the_loop_does_not_sleep_before_frames_that_get_the_time_of_their_reading() {
     let (result, nap) = Trial { stamps: false, ..in_flight }.run();
     assert_eq!((result.received(), result.lost()), (FRAMES, 0));
     assert!(nap.is_some_and(|nap| (5 * MS..6 * MS).contains(&nap)), "{nap:?} ns after the last departure");
-    // Frames that carry the time of their arrival may wait.
+    // Frames stamped on arrival may wait.
     let (result, nap) = Trial { stamps: true, ..in_flight }.run();
     assert_eq!((result.received(), result.lost()), (FRAMES, 0));
     assert!(nap.is_some_and(|nap| nap < MS), "{nap:?} ns after the last departure");
@@ -160,7 +160,7 @@ fn the_loop_sleeps_at_last_if_a_frame_is_lost() {
 
 #[test]
 fn a_hold_off_in_the_drain_is_measured_if_it_changes_latencies() {
-    // The last frames are on their way.
+    // While the last frames are in flight.
     let under_way = Trial { flight: 5 * MS, held: Some((52 * MS, 30 * MS)), ..TRIAL };
     let reading = Trial { flight: 5 * MS, held_reading: 30 * MS, ..TRIAL };
     for held in [under_way, reading] {

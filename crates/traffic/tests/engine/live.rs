@@ -1,4 +1,4 @@
-//! Traffic that is driven in several calls, observed while it runs, and ended from outside.
+//! Traffic driven in several calls, observed while it runs, and ended from outside.
 
 use crate::common::*;
 use drophammer_model::quantity::Instant;
@@ -71,7 +71,7 @@ fn traffic_without_end_ends_when_somebody_ends_it() {
         assert!(!traffic.is_over());
         let now = traffic.snapshot(bench.clock.now());
         let (sent, received) = (now.sum(|f| f.offered), now.sum(|f| f.received.frames));
-        // Both ports, 100 kfps each; a burst may be ahead.
+        // Both ports send 100 kfps; a burst may be ahead.
         assert!((2_000 * turn - 10..=2_000 * turn + 130).contains(&sent), "{sent} after {turn}");
         assert!(received > before.sum(|f| f.received.frames) && received < sent);
         assert_eq!(now.ports.values().map(|p| p.0).sum::<u64>(), sent);
@@ -92,7 +92,7 @@ fn traffic_without_end_ends_when_somebody_ends_it() {
     assert_eq!(last.sum(|f| f.received.frames), result.received());
     assert_eq!(last.sum(|f| f.received.duplicated), result.sum(|g| g.duplicated));
     assert_eq!(last.sum(|f| f.received.reordered), result.sum(|g| g.reordered));
-    // The last frames of a flow may be lost without a later frame that reveals it.
+    // Nothing reveals that the last frames of a flow are missing.
     assert!((result.lost() - 3..=result.lost()).contains(&last.sum(|f| f.received.missing)));
 }
 
@@ -113,10 +113,10 @@ fn sums_of_a_trial_under_way_are_those_of_its_frames() {
         assert!(sums.len() == 20 && sums.is_sorted_by_key(|s| (s.elapsed, s.offered, s.received)), "{sums:?}");
         let last = sums[19];
         assert!(last.received > 0, "{last:?}");
-        // Both ports, 50 kfps each; a burst may be ahead.
+        // Both ports send 50 kfps; a burst may be ahead.
         let due = (last.elapsed.as_secs_f64() * 100_000.0) as u64;
         assert!((due.saturating_sub(10)..=due + 130).contains(&last.offered), "{last:?}");
-        // One of seven is lost; frames on their way may be missing for a while.
+        // One of seven is lost; frames in flight may be missing for a while.
         let lost = last.offered / 7;
         let missing = last.missing.unwrap();
         assert!((lost.saturating_sub(50)..=lost + 250).contains(&missing), "{last:?}");
@@ -168,7 +168,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         let clock = SystemClock::start();
         let mut ports = memory::pair(macs, 1_500, clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
         let neighbour = |i: usize| Neighbour { mac: macs[i], device_ipv4: Some(macs[i ^ 1]), ..Neighbour::default() };
-        // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
+        // A lane sends everything, however late: the machine may be busy.
         let backlog = 60 * SECOND;
         let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: backlog, late_ns: backlog };
         let layout = Layout::round_robin(2, lanes);
@@ -194,7 +194,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         });
         assert!(traffic.is_over() && live.snapshot(Duration::from_secs(20)).is_none(), "nobody answers any more");
         assert_eq!(live.totals(Duration::from_secs(20)), None, "nobody answers any more");
-        // Asked in turn: each answer lies between those before and after it.
+        // Asked in turn, each answer lies between the ones before and after it.
         assert_eq!(sums.len(), seen.len());
         for (turn, sums) in sums.iter().enumerate() {
             let before = turn.checked_sub(1).map_or(0, |before| seen[before].sum(|f| f.offered));
@@ -211,7 +211,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         };
         assert!(grown(|f| f.offered) <= result.offered());
         assert!((1_000..=result.received()).contains(&grown(|f| f.received.frames)));
-        // A lane that is behind when traffic is ended leaves due frames unsent.
+        // A lane that is late when traffic ends leaves due frames unsent.
         let due = result.offered() + result.health.unsent;
         assert_eq!((result.intended(), result.offered()), (due, result.received() + result.lost()));
         assert_eq!(result.lost(), result.sum(|g| g.refused), "the links lose nothing but what they refuse");

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
 
-/// A wire that records the frames on it.
+/// A wire that notes something about each frame.
 fn noted<T: 'static>(note: impl Fn(&Offered<'_>) -> T + 'static) -> (Bench, Rc<RefCell<Vec<T>>>) {
     let notes = Rc::new(RefCell::new(Vec::new()));
     let kept = notes.clone();
@@ -240,7 +240,7 @@ fn the_maximum_is_the_limit_where_the_port_takes_everything() {
 
 #[test]
 fn bins_tell_when_frames_left_and_when_they_came() {
-    // In the second quarter every frame is held until the third begins.
+    // Frames of the second quarter are held for 300 ms.
     let mut bench = Bench::new(2, |f, out| {
         let n = f.number;
         out.push(f.on(if n > 250 && n <= 500 { 300 * MS } else { DELAY }));
@@ -249,14 +249,14 @@ fn bins_tell_when_frames_left_and_when_they_came() {
     spec.bin_s = Some(0.25);
     let result = bench.run(&spec);
     let bins: Vec<_> = result.groups[0].bins.iter().take(5).map(|b| (b.offered, b.delivered, b.arrived)).collect();
-    // Held frames arrive from 550 ms on: those that left from 250 to 449 ms arrive in the third quarter, the other 50
-    // in the fourth.
+    // Held frames arrive from 550 ms on: in the third quarter if they left from 250 to 449 ms, the other 50 in the
+    // fourth.
     assert_eq!(bins, [(250, 250, 250), (250, 250, 0), (250, 250, 450), (250, 250, 300), (0, 0, 0)]);
 }
 
 #[test]
 fn bins_of_any_width_keep_step_with_the_clock() {
-    // The binary value of 0.0003 s is a little smaller; over 2,000 bins a width of 299,999 ns would drift by 2 µs.
+    // The binary value of 0.0003 s is a little smaller. Over 2,000 bins, a width of 299,999 ns would drift by 2 µs.
     let mut bench = wire();
     let mut spec = one_for("64", Ipv4, 1e6 / 3.0, 0.6);
     spec.bin_s = Some(0.0003);
@@ -266,7 +266,7 @@ fn bins_of_any_width_keep_step_with_the_clock() {
 
 #[test]
 fn forwarding_rate_under_overload_is_that_of_the_bottleneck() {
-    // One frame every 10 µs passes, without further delay; 250,000 fps are offered in two flows.
+    // One frame passes every 10 µs; each port offers 250,000 fps.
     for (flows, per_port) in [
         (vec![flow("a", 0, 1, Ipv4, 16, 1.0)], 100_000.0),
         (vec![flow("a", 0, 1, Ipv4, 16, 1.0), flow("b", 1, 0, Ipv4, 16, 1.0)], 50_000.0),

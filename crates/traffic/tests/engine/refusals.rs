@@ -1,4 +1,4 @@
-//! Ports that refuse frames, and a loop that falls behind schedule.
+//! Ports that refuse frames, and a loop that falls behind.
 
 use crate::common::*;
 use drophammer_model::quantity::Instant;
@@ -52,7 +52,7 @@ impl Port for Refusing {
     }
 }
 
-/// A bench of two ports that refuse every n-th frame; a refusal counts as loss of the device or of the tester.
+/// Ports that refuse every n-th frame; a refusal is loss of the device or of the tester.
 fn refusing(mut bench: Bench, every: u64, device_loss: bool) -> Bench {
     bench.ports = bench
         .ports
@@ -86,14 +86,13 @@ fn what_the_devices_ring_refuses_is_offered_and_lost() {
 fn what_the_testers_ring_refuses_is_neither_offered_nor_lost() {
     let mut bench = refusing(wire(), 10, false);
     let result = bench.run(&one("64", Family::Ipv4, 1_000.0));
-    // Nor are the frames after those out of sequence.
+    // Nor are the following frames out of sequence.
     let expected = GroupCounts { intended: 1_000, in_sequence: 900, ..all_well(&result, 0, 900, 64) };
     assert_eq!(result.groups, [expected]);
     assert_eq!((result.health.unsent, result.health.refused_by_tester), (100, 100));
 }
 
-/// A second of 140,000 frames. If every second one is refused, none of these follows another one, and there are more than the
-/// generator remembers one by one.
+/// A second of 140,000 frames. Every second one refused makes more single refusals than the generator remembers.
 fn too_many_to_remember() -> TrialSpec {
     let mut spec = one("64", Family::Ipv4, 140_000.0);
     spec.flows[0].per_destination = true;
@@ -121,7 +120,7 @@ fn what_the_testers_ring_refuses_is_not_lost_however_much_it_is() {
 
 #[test]
 fn losses_have_no_times_if_not_all_refused_frames_are_known() {
-    // The device loses one frame, early. No frame that the tester refused may pass for it.
+    // The device loses one frame, early. No refused frame may be taken for it.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 300 {
             out.push(f.on(DELAY));
@@ -154,8 +153,8 @@ fn no_way_between_two_ports_loses_what_the_testers_ring_refuses() {
 
 #[test]
 fn flows_with_rates_of_their_own_remember_what_was_refused() {
-    // The frames of both flows alternate. Every third frame is refused: 666 or 667 of each flow. The device loses the 500th
-    // frame that it sees, which is the 749th of the tester and the 375th of its flow.
+    // The frames of both flows alternate. Every third frame is refused: 666 or 667 of each flow. The device loses the 500th frame it sees: the
+    // tester's 749th, and the 375th of its flow.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 500 {
             out.push(f.on(DELAY));
@@ -194,7 +193,7 @@ fn by_destination_refusals_of_the_device_are_loss_and_those_of_the_tester_are_no
 
 #[test]
 fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
-    // The device loses its 300th frame, which is the 333rd of the generator; the tester continues to refuse others.
+    // The device loses its 300th frame, the generator's 333rd; the tester goes on refusing others.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 300 {
             out.push(f.on(DELAY));
@@ -208,7 +207,7 @@ fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
 
 #[test]
 fn the_last_loss_is_known_for_each_flow_of_a_port() {
-    // The frames of two flows alternate; the device loses one frame of the second, the tester refuses frames of both.
+    // The frames of two flows alternate. The device loses a single frame, the tester refuses frames of both flows.
     let lossy = Bench::new(2, |f, out| {
         if f.number != 500 {
             out.push(f.on(DELAY));
@@ -217,7 +216,7 @@ fn the_last_loss_is_known_for_each_flow_of_a_port() {
     let mut bench = refusing(lossy, 7, false);
     let flows = vec![flow("a", 0, 1, Family::Ipv4, 16, 1.0), flow("b", 0, 1, Family::Ipv6, 16, 1.0)];
     let result = bench.run(&spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, 1.0));
-    // Of 583 frames 83 were refused: number 583 was the 500th that the device saw.
+    // Of the first 583 frames 83 were refused, so frame 583 was the 500th that the device saw.
     let lost: Vec<_> = result.groups.iter().map(|g| (g.lost, g.last_loss_ns)).collect();
     assert_eq!(lost, [(1, Some(582 * MS)), (0, None)]);
 }
@@ -251,7 +250,7 @@ impl Clock for Oversleeping<'_> {
     }
 }
 
-/// A clock that advances by itself, like a real one, and jumps once between two looks of the loop.
+/// A clock that advances by itself, like a real one, and jumps once between two passes of the loop.
 struct Passing<'a> {
     inner: RefCell<&'a mut dyn Clock>,
     at: Cell<u64>,
@@ -282,7 +281,7 @@ impl Clock for Passing<'_> {
 
 #[test]
 fn what_came_in_while_the_loop_was_held_up_is_received_however_long_that_was() {
-    // 1,000 frames are in flight when the last one leaves, more than the loop takes from a port at a time.
+    // When the last frame leaves, 1,000 are in flight, more than the loop takes from a port in one pass.
     let mut bench = Bench::new(2, |f, out| out.push(f.on(100 * MS)));
     let spec = one("64", Family::Ipv4, 10_000.0);
     let plan = bench.plan(&spec);
@@ -303,7 +302,7 @@ fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
     let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
     reconcile(&spec, &result);
     let g = &result.groups[0];
-    // 10 ms are 1,000 frames. The backlog of 200 µs, 32 frames at least, is caught up.
+    // 10 ms are 1,000 frames. The generator catches up with a backlog of 200 µs, at least 32 frames.
     assert!((960..=1_000).contains(&result.health.unsent), "{}", result.health.unsent);
     assert_eq!((g.offered + result.health.unsent, g.lost, g.received), (100_000, 0, g.offered));
     // Skipped frames leave no gap in the order of destinations.

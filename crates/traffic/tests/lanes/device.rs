@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The fault is applied to frame n of each flow, from 1, for every n that is a multiple of the number.
+/// Each fault hits every n-th frame of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     pub lose: u64,
@@ -19,7 +19,7 @@ pub struct Faults {
     pub corrupt: u64,
     /// The frame leaves after its successor.
     pub swap: u64,
-    /// The frame is sent once more, as one of an earlier trial.
+    /// The frame is sent once more, as a frame of an earlier trial.
     pub stale: u64,
     /// The device sends a frame of its own.
     pub other: u64,
@@ -42,28 +42,28 @@ pub enum Failure {
     Panic(u64),
 }
 
-/// Frames in flight to each port.
+/// Frames in flight to each queue.
 pub type Ways = Arc<Vec<Mutex<VecDeque<Vec<u8>>>>>;
 
 /// A frame from the device itself, or an answer to it.
 pub const OTHER: [u8; 40] = [9; 40];
 
-/// A port in front of the device; the ports of a device may be on different threads.
+/// A port connected to the device. The ports of a device may be on different threads.
 pub struct Wired {
     pub info: PortInfo,
     pub slots: Batch,
     pub faults: Faults,
     pub failure: Failure,
-    /// Port to which each flow is sent.
+    /// Port that each flow is sent to.
     pub to: Arc<Vec<usize>>,
     pub ways: Ways,
     pub at: usize,
-    /// The last hop to the tester: received frames lie in the memory of this port.
+    /// The last hop to the tester: received frames are in the memory of this port.
     pub step: [MemoryPort; 2],
     /// A frame of each flow that waits for its successor.
     pub held: Vec<Option<Vec<u8>>>,
     pub sent: u64,
-    /// Number of frames sent by this port and others, for threads that wait for it.
+    /// Frames sent by all ports, for threads that wait for them.
     pub progress: Arc<AtomicU64>,
     pub answers: Arc<AtomicU64>,
     pub layout: Layout,
@@ -87,11 +87,11 @@ pub fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
         let mut frame = frame.to_vec();
-        // Frames for the device get the address of the host on the output port.
+        // Like a router, the device replaces its own address by that of the host at the output port.
         if frame != OTHER {
             frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
         }
-        // The queue depends on the contents of the frame alone, so copies arrive at the same queue.
+        // The queue depends only on the contents of the frame, so copies arrive at the same queue.
         let queues = self.layout.queues_of(to);
         let sum: usize = frame[14..].iter().map(|b| usize::from(*b)).sum();
         let queue = queues.start + sum % queues.len();
@@ -110,7 +110,7 @@ impl Wired {
         if nth(self.faults.stale) {
             let mut stale = frame.clone();
             let mut old = signature;
-            // One signature in 65,536 would also be valid in this trial; another departure time avoids that.
+            // One signature in 65,536 is valid in this trial too; another departure time avoids that.
             while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
                 old.time = old.time.wrapping_add(1);
             }
@@ -183,8 +183,7 @@ impl Port for Wired {
         let count = way.len().min(BURST);
         way.drain(..count).enumerate().for_each(|(i, frame)| near.slots().put(i, &frame));
         drop(way);
-        // The port has room for four bursts, of which at most one is borrowed and one is split at the end of its
-        // memory.
+        // The port has room for four bursts; at most one is borrowed, and one split at the end of its memory.
         assert_eq!(near.send(count)?.refused, 0);
         far.receive()
     }

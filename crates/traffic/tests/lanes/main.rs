@@ -1,5 +1,5 @@
-//! Trials on several threads, over memory ports that connect them. The faults of the device between the ports depend on the
-//! contents of frames, not on their times, so the counts are the same on any number of lanes.
+//! Trials on several threads, over ports in memory. The faults of the device between them depend on the contents of frames, not on times, so the
+//! counts are the same on any number of lanes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Stopwatch};
 
-/// Hosts of some ports: they answer frames that are not test frames.
+/// Hosts behind some ports, which answer frames that are not test frames.
 struct Hosts {
     ports: Vec<usize>,
     received: u64,
@@ -47,7 +47,7 @@ impl Control for Hosts {
     }
 }
 
-/// A device with its ports, and the tester's hosts behind them.
+/// A device with its ports, and the tester's hosts.
 struct Bench {
     ports: Vec<Box<dyn Port + Send>>,
     hosts: Vec<Hosts>,
@@ -102,7 +102,7 @@ impl Bench {
             Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
         };
         let neighbours: Vec<_> = (0..self.layout.ports() as u64).map(neighbour).collect();
-        // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
+        // A lane sends everything, however late: the machine may be busy.
         let timing = Timing {
             seed: 7,
             key: key(2),
@@ -119,7 +119,7 @@ impl Bench {
         run_lanes(plan, &mut self.ports, self.clock, &[], first, others)
     }
 
-    /// Like [`Bench::run`], with the loop for one thread.
+    /// Like [`Bench::run`], on one thread.
     fn run_here(mut self, spec: &TrialSpec) -> TrialResult {
         let plan = self.plan(spec);
         let mut ports: Vec<_> = self.ports.into_iter().map(|port| port as Box<dyn Port>).collect();
@@ -154,7 +154,7 @@ fn timeless(result: &TrialResult) -> (Vec<GroupCounts>, Health, u32) {
 
 fn short_drain(mut spec: TrialSpec) -> TrialSpec {
     spec.drain_s = 1.0;
-    // However late a busy machine sends, no frame falls beyond the last bin.
+    // On a busy machine, no frame may be later than the last bin.
     spec.bin_s = Some(1_000.0);
     spec
 }
@@ -191,7 +191,7 @@ fn every_count_is_the_same_on_one_thread_and_on_several() {
     }
 }
 
-/// Removes the counts of frame order where the order is unknown in one of both.
+/// Removes the counts of frame order where either side does not know the order.
 fn without_order(mut groups: Vec<GroupCounts>, other: &[GroupCounts]) -> Vec<GroupCounts> {
     for (g, _) in groups.iter_mut().zip(other).filter(|(g, other)| g.order_unknown + other.order_unknown > 0) {
         (g.order_unknown, g.reordered, g.reordered_3, g.in_sequence, g.max_reordering_extent) = (0, 0, 0, 0, 0);
@@ -202,7 +202,7 @@ fn without_order(mut groups: Vec<GroupCounts>, other: &[GroupCounts]) -> Vec<Gro
 #[test]
 fn every_count_is_the_same_on_one_queue_and_on_several() {
     let spec = ring(3, Load::Constant { rate_pps: 20_000.0 }, 0.1);
-    // A port counts its refusals by queue.
+    // A port refuses every n-th frame of a queue.
     let faults = Faults { refuse: NO, ..FAULTS };
     let here = Bench::new(&spec, Layout::one(3), faults, |_| Failure::Never).run_here(&spec);
     for (queues, lanes) in [([2, 2, 2], 1), ([2, 2, 2], 2), ([1, 3, 2], 3), ([2, 2, 2], 6)] {
@@ -246,12 +246,12 @@ proptest! {
     }
 }
 
-/// A trial so long that it ends only when it is stopped.
+/// A trial so long that it ends only if somebody stops it.
 fn endless() -> TrialSpec {
     ring(3, Load::Constant { rate_pps: 10_000.0 }, 600.0)
 }
 
-/// The result of `work`, which must return before the trial would end.
+/// The result of `work`, which must not wait for the end of the trial.
 fn soon<T>(work: impl FnOnce() -> T) -> T {
     let watch = Stopwatch::now();
     let result = work();
@@ -283,7 +283,7 @@ fn a_lane_that_panics_ends_all_lanes_and_is_named() {
         let result = soon(|| catch_unwind(AssertUnwindSafe(|| bench.run(&spec))));
         let wanted = format!("w{at} was told to");
         match result {
-            // A panic of the calling thread is passed through.
+            // The calling thread passes its panic on.
             Err(panic) if at == 0 => assert_eq!(panic.downcast_ref::<String>(), Some(&wanted)),
             Ok(Err(LaneError::Panicked { lane, message })) => assert_eq!((lane, message), (at, wanted)),
             other => panic!("{at}: {other:?}"),

@@ -72,7 +72,7 @@ fn the_kernel_makes_all_frames_of_a_port_or_none() {
         assert_eq!(*prepared.borrow(), u32::from(!told_before));
         let told = traffic.transmit(FlowSelect::Groups(&["a"]), Pause, None);
         if told_before {
-            // In this case the kernel does not generate them, and they can be stopped at any time.
+            // Then the kernel does not generate the frames, and flows can be stopped at any time.
             assert_eq!(told, Ok(()));
             drive(&mut bench, &mut traffic, u64::MAX);
             let result = merge(&traffic.reports());

@@ -1,4 +1,4 @@
-//! Flows that are started, stopped and paused while they send: exactly the frames scheduled for the times in which they send leave.
+//! Flows that start, stop and pause: exactly the frames leave that are due while their flow sends.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,11 +32,11 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Departure in ns after the start, and flow, of each frame that reached the device.
+/// Departure in ns after the start, and flow, of each frame at the device.
 type Notes = Rc<RefCell<Vec<(u64, u32)>>>;
 
-/// Ports 0 and 1 with this many queues each, joined by a device that records all frames and loses every `lose`-th one. The destination
-/// address decides at which queue of its port a frame arrives.
+/// Ports 0 and 1 with this many queues each, joined by a device that records all frames and loses every `lose`-th one. The destination address
+/// decides at which queue a frame arrives.
 fn joined(queues: usize, lose: u64) -> (Bench, Notes) {
     let notes: Notes = Rc::default();
     let kept = notes.clone();
@@ -80,7 +80,7 @@ fn own(group: &str, rate_pps: f64, delay_s: f64, duration: FlowDuration) -> Flow
     FlowSpec { schedule, ..flow(group, 0, 1, Family::Ipv4, 5, 1.0) }
 }
 
-/// Two groups that leave port 0 at 100,000 and 50,000 frames per second for 4 ms: with their own rates, or by weight.
+/// Two groups that leave port 0 at 100,000 and 50,000 frames per second for 4 ms, with rates of their own or by weight.
 fn two(shared: bool) -> TrialSpec {
     if shared {
         let flows = vec![flow("a", 0, 1, Family::Ipv4, 5, 2.0), flow("b", 0, 1, Family::Ipv4, 5, 1.0)];
@@ -91,7 +91,7 @@ fn two(shared: bool) -> TrialSpec {
     TrialSpec { duration_s: 0.004, ..spec("64", flows, Load::Flows, 0.004) }
 }
 
-/// Checks the counts of a group that sent this many frames, all of which arrived.
+/// Checks the counts of a group that sent this many frames, if all arrived.
 fn whole(result: &TrialResult, group: usize, frames: u64) {
     let g = &result.groups[group];
     let counts = [g.intended, g.offered, g.received, g.bins.iter().map(|bin| bin.offered).sum()];
@@ -130,7 +130,7 @@ fn a_flow_that_is_stopped_leaves_its_places_empty() {
         assert_eq!((result.health.unsent, result.sending_s), (0, 0.004), "{case}");
         let stopped = StoppedFlow { flow: 0, stops: 1, stopped_s: 0.001, sending_s: 0.003 };
         assert_eq!((result.groups[0].stopped.clone(), result.groups[1].stopped.clone()), (vec![stopped], vec![]));
-        // No frame of the flow left in that time, and no frame of the other was late.
+        // In that time no frame of the flow left, and no frame of the other flow was late.
         let notes = notes.borrow();
         let of = |flow| notes.iter().filter(move |(_, f)| *f == flow).map(|(at, _)| *at);
         assert!(of(0).all(|at| !(MS..2 * MS).contains(&at)), "{case}");
@@ -166,7 +166,7 @@ fn what_is_paused_is_resumed_and_what_is_stopped_is_not() {
     traffic.live().end_sending();
     drive(&mut bench, &mut traffic, u64::MAX);
     let result = merge(&traffic.reports());
-    // Until the end, including the frames due at it.
+    // Until the end, including the frames due at that instant.
     let frames = result.groups.iter().map(|g| (g.intended, g.offered, g.received)).collect::<Vec<_>>();
     assert_eq!(frames, [(301, 301, 301), (51, 51, 51)]);
     assert_eq!((result.lost(), result.health.unsent), (0, 0));
@@ -219,7 +219,7 @@ fn the_most_that_ports_take_can_be_paused() {
     whole(&merge(&traffic.reports()), 0, 200);
 }
 
-/// A control that uses [`Live`] from within the loop.
+/// Uses [`Live`] from within the loop.
 struct Acting {
     live: Live,
     acts: Vec<(FlowSelect<'static>, TransmitAction)>,
@@ -257,8 +257,7 @@ fn commands_come_while_the_loop_runs() {
     whole(&result, 1, 150);
 }
 
-/// A command of the property test: given after this time in ns, on these flows, to take effect at once or at a given
-/// time.
+/// A command on these flows: given at this time, or timed to take effect then.
 #[derive(Clone, Debug)]
 struct Told {
     at_ns: u64,
@@ -269,13 +268,13 @@ struct Told {
 
 fn told(flows: usize) -> impl Strategy<Value = Told> {
     let action = prop_oneof![Just(Start), Just(Stop), Just(Pause), Just(Resume)];
-    // Includes times at which frames are due.
+    // Often exactly when frames are due.
     let at = prop_oneof![0u64..5_000_000, (0u64..500).prop_map(|n| n * 10_000)];
     (at, proptest::collection::vec(0..flows, 1..4), action, any::<bool>())
         .prop_map(|(at_ns, flows, action, timed)| Told { at_ns, flows, action, timed })
 }
 
-/// A load, and the delays, rates and weights of flows: a weight is a share of the load.
+/// A load, and flows with a share of it or with schedules of their own.
 fn trials() -> impl Strategy<Value = TrialSpec> {
     let load = prop_oneof![
         prop_oneof![Just(100_000.0), 1_000.0f64..400_000.0].prop_map(|rate_pps| Load::Constant { rate_pps }),
@@ -284,7 +283,7 @@ fn trials() -> impl Strategy<Value = TrialSpec> {
             steps: [a, b].map(|rate_pps| LoadStep { duration_s: 0.002, rate_pps }).into()
         }),
     ];
-    // Often a rate at which frames are due at the times of commands.
+    // Often a rate with frames due at the times of commands.
     let rate = || prop_oneof![Just(100_000.0), 1_000.0f64..200_000.0];
     let duration = prop_oneof![
         Just(FlowDuration::Continuous),
@@ -313,7 +312,7 @@ fn both_back(flow: &FlowSpec) -> (AddressRange, drophammer_model::trial::Targets
     (back.sources, back.destinations)
 }
 
-/// Runs `spec` on this many queues with these commands. Commands without a time are given when their time has come.
+/// Runs `spec` on this many queues with these commands. Gives untimed commands when their time has come.
 fn carried_out(spec: &TrialSpec, queues: usize, lose: u64, commands: &[Told]) -> (TrialResult, Vec<(u64, u32)>) {
     let (mut bench, notes) = joined(queues, lose);
     let mut traffic = on_queues(spec, queues);
@@ -347,14 +346,14 @@ proptest! {
         let planned = {
             let (mut bench, notes) = joined(queues, u64::MAX);
             let plan = planned(&spec, Layout::queues(&[queues; 2], 1), 200_000);
-            // The plan has no frames, or a flow without a load.
+            // A plan without frames, or a flow without a load, is no case.
             prop_assume!(plan.is_ok());
             let mut traffic = Traffic::new(plan.unwrap());
             drive(&mut bench, &mut traffic, u64::MAX);
             notes.take()
         };
         let (result, departed) = carried_out(&spec, queues, lose, &commands);
-        // In order of time; of those at the same time, the timed ones were given first.
+        // In order of time; of simultaneous commands, timed ones were given first.
         let mut commands = commands;
         commands.sort_by_key(|told| (told.at_ns, !told.timed));
         let state = |flow: u32, at: u64| {
@@ -369,7 +368,7 @@ proptest! {
         let mut expected: Vec<_> =
             planned.into_iter().filter(|(at, flow)| state(*flow, *at) == Transmit::Started).collect();
         let mut departures = departed.clone();
-        // Frames of several flows and queues that are due at the same time leave in any order.
+        // Simultaneous frames of several flows and queues leave in any order.
         expected.sort_unstable();
         departures.sort_unstable();
         prop_assert_eq!(&departures, &expected);
@@ -384,7 +383,7 @@ proptest! {
             prop_assert_eq!((g.intended, g.offered, g.received, g.lost), (sent, sent, sent - lost, lost));
             prop_assert_eq!((g.duplicated, g.reordered, g.corrupted, g.stray, g.refused), (0, 0, 0, 0, 0));
             let last = frames.iter().filter(|(_, lost)| *lost).map(|(at, _)| *at).max();
-            // The last frame of a step may leave a nanosecond after the first of the next one is due.
+            // The last frame of a step may leave a nanosecond after the first frame of the next step is due.
             prop_assert_eq!(g.last_loss_ns.is_some(), last.is_some());
             let (told, last) = (g.last_loss_ns.unwrap_or(0), last.unwrap_or(0));
             prop_assert!(last - told <= 1, "{last} {told}");

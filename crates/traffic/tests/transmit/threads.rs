@@ -1,4 +1,4 @@
-//! Traffic on several threads, with commands from yet another one.
+//! Traffic on several threads, with commands from another one.
 
 use super::*;
 use drophammer_port::{SystemClock, memory};
@@ -15,13 +15,13 @@ fn lanes_stop_and_start_at_the_same_instant() {
     let spec = TrialSpec { bin_s: None, ..spec("64", flows, Load::Constant { rate_pps: 20_000.0 }, 0.4) };
     let macs = [MacAddr::local(0), MacAddr::local(1)];
     for (queues, lanes) in [(1, 1), (1, 2), (2, 2), (2, 3)] {
-        // Rings in memory are short: they may have refused frames while a thread did not get its processor.
+        // Rings in memory are short, and may refuse frames while a thread waits for its processor.
         let whole = (0..50).find_map(|_| {
             let clock = SystemClock::start();
             let ends = memory::queues(macs, 1_500, clock, [queues; 2]);
             let mut ports: Vec<_> = ends.into_iter().flatten().map(|p| Box::new(p) as Box<dyn Port + Send>).collect();
             let layout = Layout::queues(&[queues as usize; 2], lanes);
-            // A lane sends everything, however far it falls behind: the machine that runs the test may be busy.
+            // A lane sends everything, however late: the machine may be busy.
             let mut traffic = traffic_of(&spec, layout, 60 * SECOND);
             let live = traffic.live();
             for (group, action, at) in [("a", Stop, 100), ("b", Pause, 150), ("b", Resume, 200), ("a", Start, 250)] {
@@ -44,7 +44,7 @@ fn lanes_stop_and_start_at_the_same_instant() {
     }
 }
 
-/// Ends the traffic, even if a test fails.
+/// Ends the traffic even if the test fails.
 struct Ending(Live);
 
 impl Drop for Ending {
@@ -74,7 +74,7 @@ fn another_thread_stops_and_starts_flows() {
             };
             let beyond = |flow: usize, frames: u64| while counts(flow).0 < frames {};
             beyond(0, 100);
-            // Frames that were due when the lane saw the command still leave.
+            // Frames already due when the lane sees the command still leave.
             let reaches = |flow: usize, state: Transmit| while counts(flow).1 != state {};
             live.transmit(FlowSelect::Flows(&[0]), Stop, None).unwrap();
             reaches(0, Transmit::Stopped);

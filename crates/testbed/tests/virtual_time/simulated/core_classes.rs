@@ -357,7 +357,7 @@ fn what_cannot_be_overloaded_so_is_left_out_with_the_reason() {
         (MESH, 4, "core_links_down: [1-2, 1-5]", "no link 1-5 between routers; it has 1-2, 1-3"),
         (MESH, 4, "core_links_down: [1-2, 1-3, 1-4]", "without 1-2, 1-3, 1-4 some port does not reach another"),
         (MESH, 4, "core_links_down: 9", "there are 6 links between routers, not 9"),
-        (MESH, 4, "core_links_down: 5", "without 5 of its 6 links some port does not reach another"),
+        (MESH, 4, "core_links_down: 5", "without 5 of its 6 links, some port does not reach another"),
         (", topology: {mesh: 2, core_speed: 1 Mbit/s}", 4, "core_links_down: 1", "without 1 of its 1 links"),
         (", topology: {mesh: 4}", 4, "core_links_down: 2", "have no speed; give `bottleneck`"),
         (MESH, 4, "core_links_down: 2, bottleneck: 1 Gbit/s", "more than a link between routers has (20 Mbit/s)"),

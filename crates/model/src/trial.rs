@@ -53,8 +53,8 @@ pub struct FlowSpec {
     pub from: PortIndex,
     /// Port at which every frame must arrive; an arrival elsewhere is a stray.
     pub to: PortIndex,
-    /// Further ports at which an arrival is correct (an alternate path). It counts as received, with its order and
-    /// latency, as if it had arrived at `to`.
+    /// Other ports at which an arrival is also correct (an alternate path). Such a frame counts as received, with its
+    /// order and latency, as if it had arrived at `to`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<PortIndex>,
     /// IP version; must match the addresses.
@@ -63,22 +63,22 @@ pub struct FlowSpec {
     pub sources: AddressRange,
     /// Destinations, in pseudo-random order: each exactly once in every `count` frames.
     pub destinations: Targets,
-    /// True to count by destination too ([`TrialResult::destinations`]).
+    /// True to also count by destination ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub per_destination: bool,
-    /// True to measure the variation of latency from frame to frame too ([`GroupCounts::ipdv`]).
+    /// True to also measure the variation of latency from frame to frame ([`GroupCounts::ipdv`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub ipdv: bool,
     /// Share of the sending port's load, relative to the other flows of that port without a schedule.
     pub weight: f64,
     /// Headers of its frames, the outermost first; empty for Ethernet, IP and UDP. A missing Ethernet header is added.
-    /// The outermost IP header must not give addresses: they are `sources` and `destinations`.
+    /// The outermost IP header must not set addresses: they come from `sources` and `destinations`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
-    /// The DUT is configured to drop all of its frames: none may arrive.
+    /// The DUT is configured to drop all frames of this flow: none may arrive.
     #[serde(default, skip_serializing_if = "is_false")]
     pub denied: bool,
-    /// Background traffic beside the measurement: its group counts in [`TrialResult::background`], and its frames are
+    /// Background traffic that is not measured: its group counts in [`TrialResult::background`], and its frames are
     /// neither loss nor strays.
     #[serde(default, skip_serializing_if = "is_false")]
     pub background: bool,
@@ -88,7 +88,7 @@ pub struct FlowSpec {
     /// Sizes of this flow's frames, if they differ from the trial's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PacketSize>,
-    /// Separate rate, start and length. Such a flow takes no share of its port's load.
+    /// The flow's own rate, start and length. Such a flow takes no share of its port's load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FlowSchedule>,
 }
@@ -123,7 +123,7 @@ impl FlowSpec {
     }
 }
 
-/// The sum of counts. A stored run may have any numbers, so it stops at the highest one.
+/// The sum of counts. A stored run may contain any number, so the sum saturates.
 pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -140,7 +140,7 @@ fn is_false(flag: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Load {
-    /// A constant rate, frames evenly spaced.
+    /// A constant rate with evenly spaced frames.
     Constant {
         /// Rate per sending port.
         rate_pps: f64,
@@ -151,7 +151,7 @@ pub enum Load {
         /// Line rate, the most that may be offered per sending port.
         limit_pps: f64,
     },
-    /// Consecutive steps: (seconds, rate per sending port). The duration of the trial is their sum.
+    /// Consecutive steps. The duration of the trial is the sum of their lengths.
     Steps {
         /// In order of time.
         steps: Vec<LoadStep>,
@@ -163,7 +163,7 @@ pub enum Load {
         /// Rate within the burst per sending port.
         rate_pps: f64,
     },
-    /// Every flow has a [`FlowSchedule`]; ports have no other load.
+    /// Only flows with a [`FlowSchedule`]; the ports have no other load.
     Flows,
 }
 
@@ -179,7 +179,7 @@ pub struct LoadStep {
 /// The traffic that one trial offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialSpec {
-    /// Purpose of this trial, for progress and the stored record ("throughput 64: bisect").
+    /// Purpose of this trial, shown as progress and stored in the record ("throughput 64: bisect").
     pub purpose: String,
     /// Sizes of the frames.
     pub size: PacketSize,
@@ -191,9 +191,9 @@ pub struct TrialSpec {
     pub duration_s: f64,
     /// Width of time bins in seconds; absent for no bins.
     pub bin_s: Option<f64>,
-    /// Time to wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). It begins after
-    /// the last departure and the last event. It ends early when every frame is accounted for. Each frame that arrives
-    /// extends it by this time, up to 2 s.
+    /// Time to wait for late frames, in seconds (RFC 2544 section 23 d: 2 s). It begins after the last departure and
+    /// the last event. It ends early when every frame is accounted for. Each frame that arrives extends it by this
+    /// time, up to 2 s.
     pub drain_s: f64,
     /// Events during the trial. The trial does not end before its last event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -222,7 +222,7 @@ impl TrialSpec {
         }
     }
 
-    /// Frames that each sending port is to send, without flows that have a schedule.
+    /// Frames that each port must send, not counting flows with a schedule.
     pub fn intended_per_port(&self) -> u64 {
         match &self.load {
             Load::Burst { frames, .. } => *frames,
@@ -230,7 +230,7 @@ impl TrialSpec {
         }
     }
 
-    /// The highest rate at which any port is to send, in frames per second.
+    /// The highest rate at which any port must send, in frames per second.
     pub fn peak_pps(&self) -> f64 {
         let shared = self.steps().iter().map(|(_, rate)| rate.pps()).fold(0.0, f64::max);
         let of_port = |port: PortIndex| {
@@ -258,37 +258,37 @@ pub struct GroupCounts {
     pub intended: u64,
     /// Frames handed to the port (RFC 2285 offered load), including those that a device's receive ring refused.
     pub offered: u64,
-    /// Offered frames that the device's receive ring refused, if the port can detect it (veth); they are loss of the
-    /// DUT.
+    /// Offered frames that the device's receive ring refused, if the port can detect it (veth). The DUT lost them.
     pub refused: u64,
     /// Distinct frames that arrived intact at the right port before the end of the drain.
     pub received: u64,
     /// `offered - received`.
     pub lost: u64,
-    /// Further arrivals of frames that had already arrived.
+    /// Repeated arrivals of frames that had already arrived.
     pub duplicated: u64,
     /// RFC 4737 type-P-reordered: sequence below the next expected.
     pub reordered: u64,
     /// RFC 4737 maximum reordering extent, in frames.
     pub max_reordering_extent: u64,
-    /// RFC 4737 n-reordering with n = 3 (which TCP takes for loss).
+    /// RFC 4737 n-reordering with n = 3, which TCP mistakes for loss.
     pub reordered_3: u64,
-    /// Frames in sequence as the 2001 core router test counts: sequence exactly one above that of the frame before it.
+    /// Frames in sequence as the 2001 core router test counts them: the sequence number is exactly one above the
+    /// previous frame's.
     pub in_sequence: u64,
     /// Received frames of flows whose frames arrived at several queues of a port, or at a port whose network card has
-    /// more receive queues than the port reads. Their order is unknown, so they are not in the counts of reordering and
-    /// sequence above.
+    /// more receive queues than the port reads. Their order is unknown, so the counts of reordering and sequence above
+    /// leave them out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub order_unknown: u64,
     /// Received frames that arrived later than the late threshold after departure; part of `received`.
     pub late: u64,
     /// Frames that arrived with a wrong checksum or signature; not part of `received`.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the correct port, but only in an encapsulation other than the expected one,
-    /// by the difference of the first arrival. Part of `lost`: each frame counts once.
+    /// Frames that arrived intact at the correct port, but only with an unexpected encapsulation, by the difference of
+    /// the first arrival. Part of `lost`: each frame counts once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<Deviation, u64>,
-    /// Further arrivals in another encapsulation, of frames that were received or are among `deviations`.
+    /// Arrivals with an unexpected encapsulation of frames that were received or already count in `deviations`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deviating_copies: u64,
     /// Frames that arrived at a port that is not a destination of the flow, or with the MAC address of another host;
@@ -301,16 +301,17 @@ pub struct GroupCounts {
     /// Inter-packet delay variation; absent unless requested ([`FlowSpec::ipdv`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv: Option<IpdvSummary>,
-    /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost, or if the time is not
-    /// known ([`Health::refused_by_tester`]).
+    /// Departure of the last lost frame in ns after the first departure; absent if nothing was lost or the time is unknown
+    /// ([`Health::refused_by_tester`]).
     pub last_loss_ns: Option<u64>,
     /// Time bins; empty unless requested.
     pub bins: Vec<Bin>,
-    /// Flows that were stopped or paused for part of the time. Frames that were due then are not among `intended`.
+    /// Flows that were stopped or paused for part of the time. `intended` does not include the frames that were due
+    /// then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedFlow>,
-    /// Received frames and strays by port of arrival; empty if all frames arrived at the `to` of their flow and no
-    /// other port was correct.
+    /// Received frames and strays by port of arrival; empty if every frame arrived at the `to` of its flow and no other
+    /// port was correct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrived_at: Vec<u64>,
 }
@@ -380,8 +381,8 @@ pub struct TrialResult {
     pub elapsed_s: f64,
     /// Counts per group, in the order in which the groups first appear in the flows.
     pub groups: Vec<GroupCounts>,
-    /// Counts of groups whose flows are all in the background ([`FlowSpec::background`]). They are in no sum over
-    /// groups.
+    /// Counts of groups whose flows are all in the background ([`FlowSpec::background`]). Sums over groups leave them
+    /// out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<GroupCounts>,
     /// State of the tester.
@@ -391,14 +392,13 @@ pub struct TrialResult {
     /// Processor time of the DUT's forwarding and daemons over the trial, as a share of the time of load (`sending_s`,
     /// or `receiving_s` if a buffer drains longer; 1.0 = one full core); absent if it cannot be read.
     pub dut_cpu: Option<f64>,
-    /// Growth of the DUT's own counters over the trial (`d0.rx_packets`, `ip.InHdrErrors`), without those that did not
-    /// grow; empty if it has no counters.
+    /// Growth of the DUT's own counters over the trial (`d0.rx_packets`, `ip.InHdrErrors`), only of counters that grew;
+    /// empty if it has no counters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
     pub senders: u32,
-    /// Frames from each port to each other one, if a port sends to several. They show whether the load was the same
-    /// everywhere.
+    /// Frames between each pair of ports, if a port sends to several. They show whether all pairs had the same load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<WayCounts>,
     /// Executed events in order of time.
@@ -407,7 +407,7 @@ pub struct TrialResult {
     /// Counts by destination of the flows that request them, in order. Not stored: they may be 16 million numbers.
     #[serde(skip)]
     pub destinations: Vec<DestinationCounts>,
-    /// The stored summaries of these counts.
+    /// Summaries of `destinations`, which are stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destination_summaries: Vec<DestinationSummary>,
     /// Times of the lost frames.
@@ -436,7 +436,7 @@ impl GroupCounts {
 }
 
 impl TrialResult {
-    /// The result in its stored form: without counts by destination.
+    /// The result as it is stored: without counts by destination.
     pub fn stored(&self) -> TrialResult {
         TrialResult {
             groups: self.groups.clone(),
@@ -492,8 +492,8 @@ impl TrialResult {
         FrameRate(self.offered() as f64 / self.sending_s / f64::from(self.senders))
     }
 
-    /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received over the longer of sending and
-    /// receiving time. So frames that leave a buffer after the sending time do not raise the rate.
+    /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received, divided by the sending or the
+    /// receiving time, whichever is longer. So frames that leave a buffer after the sending time do not raise the rate.
     pub fn forwarding_rate(&self) -> FrameRate {
         let seconds = self.sending_s.max(self.receiving_s);
         if seconds <= 0.0 || self.senders == 0 {

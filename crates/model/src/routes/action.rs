@@ -11,16 +11,17 @@ pub type PeerIndex = usize;
 /// How routes are packed into UPDATE messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packing {
-    /// Most routes in an UPDATE; 0 for as many as share attributes and fit into 4096 bytes (RFC 4271 section 4).
+    /// Most routes in an UPDATE; 0 for all routes with the same attributes that fit into 4096 bytes (RFC 4271 section
+    /// 4).
     pub routes_per_update: u16,
     /// Routes per second; `None` for as fast as the peer accepts them.
     pub pace: Option<f64>,
-    /// Additional times that the router prepends its own AS, which makes the route less preferred. In a session within
-    /// one AS, where it does not prepend at all, LOCAL_PREF is lower by this number instead.
+    /// How many more times the router prepends its own AS, which makes the route less preferred. Within one AS, where
+    /// nothing is prepended, it lowers LOCAL_PREF by this number instead.
     pub prepend: u8,
 }
 
-/// What an UPDATE announces.
+/// Whether an UPDATE advertises or withdraws routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The routes are reachable.
@@ -42,7 +43,7 @@ pub enum RouteAction {
         routes: Arc<Routes>,
         /// Indices within `routes`.
         part: Range<u32>,
-        /// How they are sent.
+        /// How to pack them into UPDATEs.
         packing: Packing,
     },
     /// End a session with a NOTIFICATION (Cease, RFC 4486). It stays down until it is established again.

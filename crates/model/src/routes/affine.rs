@@ -1,6 +1,6 @@
 //! A permutation of `0..n` and its inverse, both computed by multiplications.
 
-/// A constant divisor. Division by it is exact and takes two multiplications, a fraction of the time of a division
+/// A constant divisor. Dividing by it is exact and takes two multiplications, which is much faster than a division
 /// instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Divisor {
@@ -25,7 +25,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub fn div_rem(&self, x: u64) -> (u64, u32) {
-        // The error of the reciprocal is less than 1 in the quotient, so the estimate is right or 1 too small.
+        // The reciprocal's error changes the quotient by less than 1, so the estimate is right or 1 too small.
         let estimate = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = x - estimate * u64::from(self.n);
         let more = rest >= u64::from(self.n);
@@ -33,7 +33,7 @@ impl Divisor {
         (estimate + u64::from(more), (rest - excess) as u32)
     }
 
-    /// Quotient of a number of 32 bits, by one multiplication: with 2^64 / n rounded up it is exact.
+    /// Quotient of a 32-bit number by one multiplication: with 2^64 / n rounded up it is exact.
     #[inline]
     pub fn quotient(&self, x: u32) -> u32 {
         ((u128::from(x) * u128::from(self.reciprocal) + u128::from(x)) >> 64) as u32
@@ -60,7 +60,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The inverse of `a` modulo `n`, to which it is coprime (extended Euclid).
+/// The inverse of `a` modulo `n` (extended Euclid); both must be coprime.
 fn invert(a: u32, n: u32) -> u32 {
     let (mut r, mut next_r) = (i64::from(n), i64::from(a));
     let (mut t, mut next_t) = (0i64, 1i64);

@@ -13,7 +13,7 @@ pub enum Origin {
     Igp,
     /// Learned by EGP.
     Egp,
-    /// Learned otherwise.
+    /// Learned by other means.
     Incomplete,
 }
 
@@ -55,12 +55,12 @@ pub struct RouteAttributes {
     /// Extended communities (RFC 4360), ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended_communities: Vec<[u8; 8]>,
-    /// All other transitive attributes, ascending by type, as in a message: flags, type, length, value.
+    /// All other transitive attributes, encoded as in a message (flags, type, length, value) and ascending by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<u8>,
 }
 
-/// How many consecutive routes share their attributes.
+/// How many consecutive routes share attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupSizes {
@@ -192,7 +192,7 @@ impl GroupSizes {
     }
 }
 
-/// Expands values with weights, which add up to 100, to a table with the value of each per cent.
+/// Expands weighted values to a table with one value per per cent. The weights add up to 100.
 const fn weighted<const N: usize>(table: [(u8, u8); N]) -> [u8; 100] {
     let (mut values, mut at, mut kind) = ([0; 100], 0, 0);
     while kind < N {
@@ -216,7 +216,7 @@ static COMMUNITIES: [u8; 100] =
 static LARGE_COMMUNITIES: [u8; 100] = weighted([(0, 90), (1, 4), (3, 4), (6, 2)]);
 /// ORIGIN.
 static ORIGINS: [u8; 100] = weighted([(0, 91), (1, 1), (2, 8)]);
-/// Share of groups, in per cent, whose path has its originating AS several times.
+/// Share of groups, in per cent, whose path repeats its originating AS.
 const PREPENDED: u64 = 12;
 
 /// A sequence of pseudo-random numbers. Skipping a number costs only an addition.
@@ -253,11 +253,11 @@ impl Amount {
     }
 }
 
-/// Public 16-bit ASes: 1 to 64495 without 23456 (RFC 7607, 6793, 5398).
+/// Public 16-bit ASes: 1 to 64495 except 23456 (RFC 7607, 6793, 5398).
 const ASES_16: u64 = 64_494;
-/// 32-bit ASes from 131072 that registries assign from.
+/// 32-bit ASes from 131072 on, which registries assign.
 const ASES_32: u64 = 270_000;
-/// Number of ASes in paths. It is coprime to the step below, so that many consecutive groups have different origins.
+/// Number of ASes in paths. It is coprime to the step below, so as many consecutive groups have different origins.
 const ASES: u64 = ASES_16 + ASES_32;
 const AS_STEP: u64 = 206_911;
 
@@ -271,7 +271,7 @@ fn as_number(n: u64) -> u32 {
 }
 
 impl AttributePattern {
-    /// A pattern as in a table of the Internet.
+    /// The pattern of a table like the Internet's.
     pub fn internet(seed: u64) -> AttributePattern {
         AttributePattern {
             routes_per_group: GroupSizes::Internet,
@@ -290,9 +290,9 @@ impl AttributePattern {
         attributes
     }
 
-    /// As [`AttributePattern::attributes`], into memory that is reused.
+    /// Like [`AttributePattern::attributes`], but reuses the memory of `out`.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
-        // Those that made-up routes lack may be there from a route of a file.
+        // A route of a file may have left attributes that computed routes do not have.
         (out.atomic_aggregate, out.aggregator) = (false, None);
         out.extended_communities.clear();
         out.others.clear();
@@ -309,7 +309,7 @@ impl AttributePattern {
             length
         };
         as_path.resize(length, origin_as);
-        // Few ASes carry most of the transit, so an AS near the speaker is one of few: of 40 << bits.
+        // Few ASes carry most of the transit, so an AS near the speaker is one of only 40 << bits.
         for (hop, asn) in as_path.iter_mut().take(distinct.saturating_sub(1)).enumerate() {
             let (random, bits) = (random.next(), 3 * hop.min(4));
             *asn = as_number(mix((((random >> bits) % 40) << bits) | (random & ((1 << bits) - 1))));
@@ -443,7 +443,7 @@ mod tests {
         assert!((0.13..0.17).contains(&mean(&|a| usize::from(a.med.is_some()))));
         assert!((0.9..0.93).contains(&mean(&|a| usize::from(a.origin == Origin::Igp))));
         let paths: HashSet<_> = all.iter().map(|a| a.as_path.clone()).collect();
-        assert_eq!(paths.len(), groups as usize, "each group has a path of its own");
+        assert_eq!(paths.len(), groups as usize, "each group has its own path");
         for a in &all {
             let public = |n: u32| (1..=64_495).contains(&n) && n != 23_456 || (131_072..402_000).contains(&n);
             assert!(a.as_path.iter().copied().all(public), "{a:?}");

@@ -1,9 +1,9 @@
 //! The layout of prefixes in a table like the Internet's.
 //!
-//! There are two regions: one of a few blocks (/8, /16) with the short prefixes, and one of many blocks with the
-//! others. The prefixes of a region follow each other from the shortest to the longest, so each is aligned and none
-//! nests. All blocks of the second region have the same layout. A mask for each block, which keeps aligned prefixes
-//! aligned, then gives each block a different order.
+//! There are two regions: a few blocks (/8, /16) with the short prefixes, and many blocks with all others. In a region,
+//! prefixes follow each other from the shortest to the longest, so each is aligned and none nests. All blocks of the
+//! second region have the same layout. A different mask for each block then changes the order of its prefixes, but
+//! keeps them aligned.
 //!
 //! A prefix has three numbers. Its *place* counts through all blocks row by row, so neighbours are far apart. Its
 //! *distance* counts through one block after the other, so neighbours have near addresses; blocks are in pseudo-random
@@ -28,7 +28,7 @@ pub(super) struct Internet {
     pub(super) rows: Rows,
 }
 
-/// Numbers of rows in the copies of the second region: the first `longer` copies have one more than `least`.
+/// Number of rows in each copy of the second region: `least`, and one more in the first `longer` copies.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     least: Divisor,
@@ -55,7 +55,7 @@ impl Rows {
         copy * (self.more.get() - 1) + copy.min(self.longer)
     }
 
-    /// Copy and row of a number that counts through all rows of one copy after the other.
+    /// Copy and row of a number that counts the rows of one copy after the other.
     #[inline]
     fn split(&self, number: u32) -> (u32, u32) {
         let longer = self.longer * self.more.get();
@@ -72,7 +72,7 @@ impl Rows {
     }
 }
 
-/// The places from `start` on lie in the blocks from `at` on: `copies` of the same layout side by side.
+/// The places from `start` on lie in the blocks from `at` on, which are `copies` of the same layout.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     pub(super) start: u32,
@@ -114,8 +114,8 @@ pub(super) struct Class {
     pub(super) length: u8,
 }
 
-/// (length, routes of this length in a million) of IPv4, without the longest length, which has the rest. Tables of
-/// route collectors have more of the short prefixes, because long prefixes nest in them.
+/// (length, routes of this length in a million) for IPv4. All other routes have the longest length. Tables of route
+/// collectors have more short prefixes, because long prefixes nest in them.
 const LENGTHS_IPV4: [(u8, u64); 16] = [
     (8, 10),
     (9, 8),
@@ -134,7 +134,7 @@ const LENGTHS_IPV4: [(u8, u64); 16] = [
     (22, 118_000),
     (23, 102_000),
 ];
-/// The same table for IPv6.
+/// Like [`LENGTHS_IPV4`], for IPv6.
 const LENGTHS_IPV6: [(u8, u64); 24] = [
     (20, 60),
     (24, 90),
@@ -162,7 +162,7 @@ const LENGTHS_IPV6: [(u8, u64); 24] = [
     (47, 19_000),
 ];
 
-/// Least number of routes in a block of the second region, so that it can hold the mix of lengths.
+/// A block of the second region needs this many routes to hold the mix of lengths.
 const LEAST_IN_BLOCK: u64 = 256;
 
 /// (length, routes in a million) of each length, the length of all other routes, and the first length of the second
@@ -185,7 +185,7 @@ impl Internet {
         let mut lengths: Vec<(u8, u64)> =
             lengths.iter().map(|(length, share)| (*length, (total * share + 500_000) / 1_000_000)).collect();
 
-        // Reserve for the space that is lost at the end of the first region and to rounding in each block of the
+        // Leave room for the space that is lost at the end of the first region and, by rounding, in each block of the
         // second.
         let budget = ((all_blocks - 1) << bits) - all_blocks * 32;
         let mut needed = total + lengths.iter().map(|(length, n)| n * (units(*length) - 1)).sum::<u64>();

@@ -1,7 +1,7 @@
 //! Routes: a million of them described in a few hundred bytes.
 //!
-//! A [`RouteRange`] is arithmetic: the prefix and group of route `i`, the attributes of a group, and the index of a
-//! prefix are computed on request. So a table is expanded while it is sent and recognised while it is received. A
+//! A [`RouteRange`] is arithmetic: it computes the prefix and group of route `i`, the attributes of a group, and the
+//! index of a prefix on request. So a table is expanded while it is sent and recognised while it is received. A
 //! [`RouteTable`] lists routes one by one. [`Routes`] is either.
 
 mod action;
@@ -166,7 +166,7 @@ impl Routes {
         }
     }
 
-    /// As [`Routes::attributes`], into memory that is reused.
+    /// Like [`Routes::attributes`], but reuses the memory of `out`.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
         match self {
             Routes::Range(range) => range.attributes.attributes_into(group, out),
@@ -174,8 +174,8 @@ impl Routes {
         }
     }
 
-    /// A host address that longest match among these routes resolves to route `i`, a different one for each `salt`. It
-    /// is the network address if longer prefixes of a table cover the whole route (see [`RouteTable::reachable`]).
+    /// A host address that longest match resolves to route `i`, a different one for each `salt`; the network address if
+    /// longer prefixes of a table cover the whole route (see [`RouteTable::reachable`]).
     pub fn address(&self, i: u32, salt: u32) -> IpAddr {
         match self {
             Routes::Range(_) => self.prefix(i).host(salt),

@@ -1,20 +1,20 @@
 //! The order in which the prefixes of a range are sent.
 //!
-//! Routes of one attribute group have consecutive indices in every order, so an order only decides the prefix of each
-//! index. The prefixes themselves are the same in all orders.
+//! Routes of one attribute group have consecutive indices in every order, so an order only decides which prefix each
+//! index has. All orders have the same prefixes.
 
 use super::affine::{Affine, Divisor};
 use super::attributes::{CYCLE, CYCLE_GROUPS, CYCLE_ROUTES, GROUPS, GroupSizes};
 use serde::{Deserialize, Serialize};
 
 crate::choice! {
-    /// Sequence of prefixes when a table is sent from its first route to its last.
+    /// The order in which a table's prefixes are sent.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Order {
         /// Ascending by address. The prefixes of a group are adjacent, and so are consecutive groups.
         Sorted = "sorted",
-        /// The prefixes of a group are adjacent, and consecutive groups are far apart, as in a feed of the Internet.
+        /// The prefixes of a group are adjacent, but consecutive groups are far apart, as in a feed of the Internet.
         Clustered = "clustered",
         /// Each prefix is far from the previous one, within a group as well.
         Scattered = "scattered",
@@ -23,7 +23,7 @@ crate::choice! {
 
 /// Maps a group of a cycle to its slot: an odd factor modulo a power of two, near its golden section.
 const SLOT_FACTOR: u32 = 159;
-/// The inverse of this factor.
+/// The inverse of [`SLOT_FACTOR`].
 const SLOT_INVERSE: u32 = {
     let mut inverse = 1;
     while inverse * SLOT_FACTOR % CYCLE_GROUPS != 1 {
@@ -35,9 +35,9 @@ const SLOT_INVERSE: u32 = {
 /// A permutation of routes that keeps each group together and places the groups far apart.
 #[derive(Clone, Debug)]
 pub(super) enum Clusters {
-    /// Groups of one size. Routes that do not fill a group stay at the end.
+    /// Groups of one size. An incomplete group stays at the end.
     Fixed { size: Divisor, groups: Affine, whole: u32 },
-    /// Groups in cycles of 256 sizes. The space has one slot for each group of a cycle; a slot holds this group of every cycle.
+    /// Groups in cycles of 256 sizes. The space has one slot per group of a cycle; slot g holds group g of all cycles.
     Cycles { cycles: Affine, whole: u32, starts: Vec<u32> },
 }
 

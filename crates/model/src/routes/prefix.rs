@@ -20,7 +20,7 @@ pub enum PrefixError {
     #[error("is not of the form `192.0.2.0/24`")]
     Form,
     /// The length is too large for the family.
-    #[error("has a length beyond that of an address")]
+    #[error("is longer than an address")]
     Length,
     /// Bits are set beyond the length.
     #[error("has bits set beyond its length")]
@@ -43,7 +43,7 @@ pub(crate) fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The address of `number`, of which an IPv4 address takes the low 32 bits.
+/// The address with this number. IPv4 uses the low 32 bits.
 #[inline]
 pub(crate) fn address(family: Family, number: u128) -> IpAddr {
     match family {
@@ -53,12 +53,12 @@ pub(crate) fn address(family: Family, number: u128) -> IpAddr {
 }
 
 impl Prefix {
-    /// `None` where `length` exceeds the address or bits are set beyond it.
+    /// `None` if `length` exceeds the address or bits are set beyond it.
     pub fn new(address: IpAddr, length: u8) -> Option<Prefix> {
         Prefix::masked(address, length).filter(|p| p.address == address)
     }
 
-    /// The prefix of this length that contains `address`; `None` where `length` exceeds the address.
+    /// The prefix of this length that contains `address`; `None` if `length` exceeds the address.
     pub fn masked(address: IpAddr, length: u8) -> Option<Prefix> {
         let address = match address {
             IpAddr::V4(a) if length <= 32 => {
@@ -105,7 +105,7 @@ impl Prefix {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// The first host addresses in the prefix, at most `most`. The first and last address of the prefix are left out if
+    /// The first host addresses in the prefix, at most `most`, without the first and last address of the prefix if
     /// there are others.
     pub fn hosts(&self, most: u32) -> AddressRange {
         let (first, last) = self.bounds();

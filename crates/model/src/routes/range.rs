@@ -18,21 +18,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// A range needs at least one route.
-    #[error("a range of no routes")]
+    #[error("a range needs at least one route")]
     Empty,
     /// Step 0 would repeat one prefix.
     #[error("the step from one prefix to the next is 0")]
     Step,
     /// The first prefix lies in forbidden space.
-    #[error("{first} touches {reserved}, which is no space for routes of a test")]
+    #[error("{first} overlaps {reserved}, where a test cannot have routes")]
     Forbidden {
         /// First prefix.
         first: Prefix,
-        /// The block that it touches.
+        /// The block that it overlaps.
         reserved: Prefix,
     },
     /// More routes than there is space for.
-    #[error("{asked} routes, but there is space for {fit} of this kind")]
+    #[error("{asked} routes do not fit; there is space for {fit} routes of this kind")]
     TooMany {
         /// Requested number.
         asked: u32,
@@ -41,7 +41,7 @@ pub enum RouteError {
     },
 }
 
-/// The description that a range is built from.
+/// The stored form of a range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Description {
@@ -76,12 +76,12 @@ pub enum Description {
     },
 }
 
-/// The order of records without this field.
+/// The order in records without this field.
 fn scattered() -> Order {
     Order::Scattered
 }
 
-/// The group sizes of records without this field.
+/// The group sizes in records without this field.
 fn of_the_internet() -> GroupSizes {
     GroupSizes::Internet
 }
@@ -143,8 +143,8 @@ struct Piece {
 }
 
 impl RouteRange {
-    /// `count` prefixes of the same length as `first`. They ascend from `first`, each `step` prefixes after the
-    /// previous one, without forbidden space. Route 0 is `first`.
+    /// `count` prefixes of the same length as `first`, which is route 0. They ascend from `first` in steps of `step`
+    /// prefixes and leave out forbidden space.
     pub fn uniform(
         first: Prefix,
         count: u32,
@@ -193,8 +193,8 @@ impl RouteRange {
         })
     }
 
-    /// `count` prefixes with the lengths, group sizes and attributes of a table of the Internet. If space is short, the
-    /// shortest prefixes are replaced by long ones.
+    /// `count` prefixes with the lengths, group sizes and attributes of a table of the Internet. If space is short,
+    /// long prefixes replace the shortest ones.
     pub fn internet(family: Family, count: u32, seed: u64) -> Result<RouteRange, RouteError> {
         if count == 0 {
             return Err(RouteError::Empty);
@@ -286,7 +286,7 @@ impl RouteRange {
         })
     }
 
-    /// Prefix of route `i`, out of line: inlined into loops over prefixes, it would slow down the scattered order.
+    /// Prefix of route `i`. Not inlined, because in loops over prefixes that would slow down the scattered order.
     #[inline(never)]
     pub(super) fn arranged(&self, i: u32) -> Prefix {
         self.prefix(i)

@@ -24,7 +24,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Number of prefixes of the region that begin below a unit.
+    /// Number of the region's prefixes that begin below a unit.
     fn below(&self, unit: u64) -> u32 {
         let mut sum = 0;
         for (class, end) in self.region.classes(self.rows) {
@@ -45,8 +45,7 @@ impl Block<'_> {
         found.map(|(class, _)| self.finest - class.length).filter(|units| size >> units > 0)
     }
 
-    /// Number of prefixes of the block with lower addresses than the one that begins at `address`, a unit counted from
-    /// the start of the block.
+    /// Number of prefixes in the block below the one that begins at `address`, in units from the start of the block.
     fn rank(&self, address: u64) -> u32 {
         let mut rank = 0;
         let (mut piece, mut bits) = (self.first, self.bits);
@@ -67,7 +66,7 @@ impl Block<'_> {
         rank
     }
 
-    /// Address in the block, and host bits, of the prefix with this rank.
+    /// Address in the block and host bits of the prefix with this rank.
     fn at_rank(&self, mut rank: u32) -> (u64, u8) {
         let (mut piece, mut bits, mut address) = (self.first, self.bits, 0);
         while bits > 0 {
@@ -130,7 +129,7 @@ impl Internet {
         before
     }
 
-    /// Number of prefixes with lower addresses than this one of the table.
+    /// Number of prefixes below this prefix of the table.
     pub fn rank(&self, family: Family, before: &[u32], prefix: &Prefix) -> Option<u32> {
         let units = (number(prefix.address()) >> (width(family) - self.finest)) as u64;
         let bits = self.finest - blocks::length(family);

@@ -1,4 +1,4 @@
-//! Address space for routes: global unicast addresses without those that the test itself uses.
+//! Address space for routes: global unicast addresses that the test itself does not use.
 
 use super::Prefix;
 use crate::trial::Family;

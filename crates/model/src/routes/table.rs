@@ -1,4 +1,4 @@
-//! Routes that are listed one by one.
+//! Routes listed one by one.
 
 use super::prefix::{address, number};
 use super::{Prefix, RouteAttributes, mix};
@@ -23,7 +23,7 @@ pub struct RouteTable {
     attributes: Vec<RouteAttributes>,
     /// Routes ordered by prefix.
     sorted: Vec<u32>,
-    /// For each of `sorted`, the index in `sorted` of the longest prefix that covers it.
+    /// For each entry of `sorted`, the index in `sorted` of the longest prefix that covers it.
     parents: Vec<u32>,
 }
 
@@ -38,8 +38,8 @@ struct TableDescription {
 const NONE: u32 = u32::MAX;
 
 impl RouteTable {
-    /// Builds a table of one family. Routes of another family are left out; of several with the same prefix the last
-    /// one counts. Groups keep the order of their first routes, and routes the order within their group.
+    /// Builds a table of one family and leaves out routes of the other. If several routes have the same prefix, the
+    /// last one counts. Groups keep the order of their first routes, and routes keep their order within the group.
     pub fn new(
         name: impl Into<String>,
         family: Family,
@@ -127,7 +127,7 @@ impl RouteTable {
         RouteTable::new(name, self.family, (0..count).map(route))
     }
 
-    /// True if the routes are loaded. They are not in a table that was read from a record.
+    /// True if the routes are loaded, false for a table that was read from a record.
     pub fn is_loaded(&self) -> bool {
         self.prefixes.len() == self.count as usize
     }
@@ -203,7 +203,7 @@ impl RouteTable {
                         next += 1;
                     }
                     Some(found) => {
-                        // The found prefix may nest in another longer one; its end is never beyond the end of that one.
+                        // The found prefix may nest in another prefix longer than route `i`, but never ends after it.
                         next = match self.prefix(found).bounds().1.checked_add(1) {
                             Some(next) => next,
                             None => break,

@@ -54,8 +54,8 @@ fn all_orders_have_the_same_prefixes_and_groups() {
     }
 }
 
-/// Shares of near neighbours within a group, and where one group ends and the next one begins. Neighbours are near if
-/// their distance is less than 64 times the size of the larger one.
+/// Share of near neighbours within groups, and across the border of two groups. Neighbours are near if their distance
+/// is less than 64 times the size of the larger one.
 fn near(routes: &Routes) -> [f64; 2] {
     let near = |i: u32, j: u32| {
         let [a, b] = [i, j].map(|i| routes.prefix(i));

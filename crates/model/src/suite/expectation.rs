@@ -1,4 +1,4 @@
-//! What a suite expects of a test, and the corresponding figure of an earlier run.
+//! What a suite expects of a test, and the figure of an earlier run that the bound refers to.
 
 use crate::figure::Figure;
 use crate::quantity::grouped_number;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// `expect: { throughput_64_pps: ">= 100000" }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Key of a [`crate::outcome::RankFigure`]; with `cells`, these cells in words.
+    /// Key of a [`crate::outcome::RankFigure`]; with `cells`, a description of the cells.
     pub figure: String,
     /// True for `>=`, false for `<=`.
     pub at_least: bool,
@@ -21,7 +21,7 @@ pub struct Expectation {
     /// Cells of a table, instead of a named figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Cells>,
-    /// The figure of an earlier run; the bound is a share of it.
+    /// The figure of an earlier run that the bound is a share of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineFigure>,
 }
@@ -54,7 +54,7 @@ pub struct Cells {
     pub column: String,
 }
 
-/// Largest relative difference of equal numbers: tables have more digits than a suite needs to repeat.
+/// Largest relative difference of numbers that count as equal: tables have more digits than a suite needs to repeat.
 const SAME_NUMBER: f64 = 1e-6;
 
 impl Cells {
@@ -94,13 +94,13 @@ impl FromStr for Cells {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Cells, &'static str> {
-        let start = text.find(['[', '.']).ok_or("it has no column behind a dot")?;
+        let start = text.find(['[', '.']).ok_or("it has no column after a dot")?;
         let (table, rest) = text.split_at(start);
         let (rows, rest) = match rest.strip_prefix('[') {
             Some(rest) => rows(rest)?,
             None => (Vec::new(), rest),
         };
-        let column = rest.trim_start().strip_prefix('.').ok_or("it has no column behind a dot")?;
+        let column = rest.trim_start().strip_prefix('.').ok_or("it has no column after a dot")?;
         let cells = Cells { table: table.trim().into(), rows, column: column.trim().into() };
         let is_name = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let named = cells.rows.iter().map(|(column, _)| column).chain([&cells.table, &cells.column]).all(is_name);
@@ -108,12 +108,13 @@ impl FromStr for Cells {
     }
 }
 
-const OPEN: &str = "the `]` behind the rows is missing";
+const OPEN: &str = "the `]` after the rows is missing";
 
-/// Conditions on cells of a row: key of the column, and what it holds.
+/// Conditions on cells of a row: key of the column, and its value.
 type Conditions = Vec<(String, String)>;
 
-/// The rows between brackets, of which the first has been read, and the rest of the text.
+/// Reads rows up to the closing bracket. The opening bracket is already read. Returns the rows and the rest of the
+/// text.
 fn rows(mut rest: &str) -> Result<(Conditions, &str), &'static str> {
     let mut rows = Vec::new();
     loop {
@@ -132,21 +133,21 @@ fn rows(mut rest: &str) -> Result<(Conditions, &str), &'static str> {
     }
 }
 
-/// A figure of an earlier run of which a bound is a share.
+/// A figure of an earlier run that a bound is a share of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BaselineFigure {
     /// Rounds of the figure; 0 until the earlier run has been read.
     pub rounds: usize,
-    /// Least and greatest possible median; absent where not bounded.
+    /// Least and greatest possible median; absent if unbounded.
     pub median: (Option<f64>, Option<f64>),
-    /// Least and greatest end of the median's confidence interval; absent where not bounded.
+    /// Least and greatest end of the median's confidence interval; absent if unbounded.
     pub interval: (Option<f64>, Option<f64>),
     /// Name of the DUT in the earlier run.
     pub dut: String,
     /// Title of the figure in the earlier run, with its unit; empty for cells.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Load at which it was measured, if it depends on the load.
+    /// Load at which the figure was measured, if it depends on the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
     /// Parameters of the test that differed: `duration: 60 s there, 1 s here`.
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&read).unwrap(),
             old,
-            "what has neither cells nor a baseline is stored as ever"
+            "a criterion without cells and baseline is stored as before"
         );
     }
 

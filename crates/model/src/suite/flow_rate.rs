@@ -1,4 +1,4 @@
-//! The rate of a flow as a suite has it.
+//! The rate of a flow as a suite describes it.
 
 use crate::quantity::{Bandwidth, FrameRate, QuantityError, parse_frame_rate, parse_percent};
 use std::str::FromStr;

@@ -1,10 +1,10 @@
-//! Hides the secrets of a suite in texts that are kept or shown.
+//! Hides the secrets of a suite in texts that are stored or shown.
 
 use super::protection::Secret;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The secrets of a suite. There are none by default.
+/// The secrets of a suite, none by default.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Mask(Vec<String>);
 
@@ -15,14 +15,14 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// Least bytes of a secret that is hidden as a part of other texts. A shorter one is also found within ordinary words.
+    /// Least bytes of a secret that is hidden within other texts. A shorter secret would also match within ordinary words.
     pub const LEAST: usize = 4;
 
-    /// A mask of those secrets that have at least 4 bytes.
+    /// A mask of all secrets with at least 4 bytes.
     pub fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Mask {
         let long = |secret: &&str| secret.len() >= Mask::LEAST && *secret != Secret::HIDDEN;
         let mut secrets: Vec<String> = secrets.into_iter().filter(long).map(str::to_owned).collect();
-        // One may be a part of another.
+        // A secret may be part of another one.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Mask(secrets)
     }
@@ -32,12 +32,12 @@ impl Mask {
         self.0.is_empty()
     }
 
-    /// True if there is nothing to hide in this text.
+    /// True if this text contains no secret.
     pub fn leaves(&self, text: &str) -> bool {
         !self.0.iter().any(|secret| text.contains(secret))
     }
 
-    /// The text with [`Secret::HIDDEN`] in place of secrets, also where they are a part of something else.
+    /// The text with [`Secret::HIDDEN`] in place of secrets, even within words.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.iter().fold(Cow::Borrowed(text), |text, secret| match text.contains(secret) {
             true => Cow::Owned(text.replace(secret, Secret::HIDDEN)),
@@ -45,7 +45,7 @@ impl Mask {
         })
     }
 
-    /// As [`Mask::text`], for a message with quotations, which may end (`…`) within a secret.
+    /// Like [`Mask::text`], for a message with quotations that may be cut off (`…`) within a secret.
     pub fn message(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {
@@ -57,7 +57,7 @@ impl Mask {
         self.text(&text).into_owned()
     }
 
-    /// Hides secrets in all texts of a value; the keys of its maps are left.
+    /// Hides secrets in all strings of a value, but not in the keys of its maps.
     pub fn json(&self, value: &mut Value) {
         match value {
             Value::String(text) => {

@@ -1,5 +1,4 @@
-//! A suite: which routers, on which ports, run through which tests. This is the validated form. Crate `suite` reads YAML into
-//! it.
+//! A validated suite: which routers, on which ports, run through which tests. Crate `suite` reads it from YAML.
 
 mod bgp;
 mod expectation;
@@ -30,14 +29,14 @@ use std::time::Duration;
 
 /// Seed if neither suite nor command line sets one.
 pub const DEFAULT_SEED: u64 = 2544;
-/// As in network cards, which have 512 to 4,096.
+/// A usual size in network cards, which have 512 to 4,096.
 pub const DEFAULT_INPUT_QUEUE: u32 = 2_048;
 /// Longer queues add more delay than they prevent loss.
 pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
 /// A limit that no real suite reaches.
 pub const MAX_ROUNDS: u64 = 1_000;
 
-/// Durations and repetitions of a run that the suite does not set.
+/// Default durations and repetitions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -71,7 +70,7 @@ pub struct Suite {
     pub seed: u64,
     /// Number of times that each DUT is brought up and runs through all tests.
     pub rounds: u32,
-    /// Time that the run may take; without it, repeated trials may double the time of the suite. A suite file cannot set it.
+    /// Time that the run may take, which a suite file cannot set; without it, repeated trials may double the time of the suite.
     pub time: Option<Duration>,
     /// Frames that may wait in front of a router in a namespace while the ring of its link is full; 0 for the ring
     /// alone.
@@ -80,18 +79,18 @@ pub struct Suite {
     pub duts: Vec<DutConfig>,
     /// Ports of the tester, at least two, names unique. Port i of the tester faces port i of the DUT.
     pub ports: Vec<PortConfig>,
-    /// BGP between tester and DUT, if the suite has any.
+    /// BGP between tester and DUT, if the suite uses it.
     pub bgp: Option<BgpConfig>,
     /// Flows that the suite itself defines, names unique.
     pub flows: Vec<FlowConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
-    /// The earlier run to which bounds refer. Reading a suite sets only its folder.
+    /// The earlier run that bounds refer to. Reading a suite sets only its folder.
     pub baseline: Option<Baseline>,
 }
 
 impl Suite {
-    /// True if a bound is a share of a figure of an earlier run.
+    /// True if some bound is a share of a figure of an earlier run.
     pub fn needs_baseline(&self) -> bool {
         self.tests.iter().flat_map(|test| &test.expect).any(|expected| expected.baseline.is_some())
     }
@@ -108,7 +107,7 @@ pub struct FlowConfig {
     pub to: Endpoint,
     /// Family of the outermost IP header.
     pub family: Family,
-    /// Headers of its frames, the tags of its sub-interface included; none for Ethernet, IP and UDP.
+    /// Headers of its frames, including the tags of its sub-interface; empty for Ethernet, IP and UDP.
     pub headers: Vec<Header>,
     /// Source addresses of the outermost IP header.
     pub source: AddressRange,
@@ -155,7 +154,7 @@ pub struct DutConfig {
 pub struct PortConfig {
     /// Name: `p1`.
     pub name: String,
-    /// Line speed from which percent loads and theoretical rates follow (RFC 2544 Appendix B).
+    /// Line speed that percent loads and theoretical rates refer to (RFC 2544 Appendix B).
     pub speed: Bandwidth,
     /// What the line carries besides frames (layer 1).
     pub medium: Medium,
@@ -165,17 +164,17 @@ pub struct PortConfig {
     pub ipv4: Option<Addressing>,
     /// IPv6 addressing, if IPv6 is used.
     pub ipv6: Option<Addressing>,
-    /// BGP on this port, if the suite has any.
+    /// BGP on this port, if the suite uses it.
     pub bgp: Option<PortBgp>,
     /// VLAN sub-interfaces of the DUT's port, each with its own networks behind it.
     pub vlans: Vec<VlanConfig>,
     /// Static label entries of the DUT whose packets leave by its port.
     pub labels: Vec<LabelConfig>,
-    /// Networks behind the emulated router of this port to which the DUT sends packets with labels.
+    /// Networks behind this port's emulated router whose packets the DUT labels.
     pub pushed: Vec<FecConfig>,
 }
 
-/// A forwarding equivalence class: packets to a network, which leave with labels (RFC 3031 sections 2.1 and 3.11).
+/// A forwarding equivalence class: packets to one network, which leave with labels (RFC 3031 sections 2.1 and 3.11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FecConfig {
     /// The network.
@@ -253,14 +252,14 @@ impl PortConfig {
         }
     }
 
-    /// Addresses of the BGP peers that the tester emulates on the port itself for `family`; empty without BGP, or if
-    /// BGP does not exchange routes of this family.
+    /// Addresses of the BGP peers that the tester emulates on the port itself for `family`; empty if BGP does not
+    /// exchange routes of this family.
     pub fn peers(&self, family: Family) -> Vec<IpAddr> {
         self.peer_links().find(|l| l.vlan.is_none() && l.family == family).map_or_else(Vec::new, |l| l.peers)
     }
 
-    /// All links of this port with BGP peers: the port's own, then those of its sub-interfaces, each with IPv4 before
-    /// IPv6. This is the order of the sessions.
+    /// All links of this port with BGP peers: the port's own link, then its sub-interfaces, each with IPv4 before IPv6.
+    /// This is the order of the sessions.
     pub fn peer_links(&self) -> impl Iterator<Item = PeerLink<'_>> {
         let places = std::iter::once(None).chain((0..self.vlans.len()).map(Some));
         let all = places.flat_map(|vlan| [Family::Ipv4, Family::Ipv6].map(|family| (vlan, family)));
@@ -286,9 +285,9 @@ pub struct Addressing {
     pub host: IpAddr,
     /// Length of the prefix that both share.
     pub prefix_len: u8,
-    /// Prefix behind the emulated router to which the DUT must have a route: `(address, length)`.
+    /// Prefix behind the emulated router, to which the DUT must have a route: `(address, length)`.
     pub behind: (IpAddr, u8),
-    /// Test addresses within `behind`: the destinations of traffic towards this port.
+    /// Test addresses within `behind`: the destinations of traffic to this port.
     pub destinations: AddressRange,
 }
 
@@ -297,7 +296,7 @@ pub struct Addressing {
 pub struct TestConfig {
     /// Name, an entry of the registry.
     pub test: String,
-    /// Distinguishes it from other tests of this name in the suite, if given; unique among them.
+    /// Distinguishes it from other tests of the same name in the suite; unique among them.
     pub id: Option<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,

@@ -1,4 +1,4 @@
-//! Parameters of tests and DUT kinds after validation: typed, defaults filled in.
+//! Parameters of tests and DUT kinds after validation: typed and with defaults filled in.
 
 use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate, show_duration};
@@ -8,7 +8,7 @@ use crate::trial::Family;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Value of one parameter; the variant is the one that its [`crate::registry::ParamKind`] asks for.
+/// Value of one parameter, in the variant that its [`crate::registry::ParamKind`] requires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamValue {
     /// `Sizes`.
@@ -42,7 +42,7 @@ pub enum ParamValue {
 }
 
 impl ParamValue {
-    /// The value as JSON, for the stored record: durations as text with unit.
+    /// The value as JSON, for the stored record. Durations become text with a unit.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::json;
         match self {
@@ -68,7 +68,7 @@ impl ParamValue {
 }
 
 /// All parameters of one test or DUT. Validation guarantees that every parameter with a default is present. Tests read
-/// them by their [`crate::Param`]; the getters return `None` for a key that is absent or has another type.
+/// them by their [`crate::Param`]; the getters return `None` for a key that is absent or has another type of value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub BTreeMap<String, ParamValue>);
 

@@ -1,4 +1,4 @@
-//! Protection of the TCP connections of BGP.
+//! Protection of BGP's TCP connections.
 
 use super::Mask;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Its replacement in files that are kept.
+    /// Replaces it in stored files.
     pub const HIDDEN: &'static str = "<secret>";
 
     /// Wraps a text.
@@ -28,7 +28,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Protection against segments that do not come from the peer. There is none by default.
+/// Protection against segments that do not come from the peer; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BgpProtection {
     /// Key with which both sides sign their segments: TCP MD5 (RFC 2385).
@@ -43,7 +43,7 @@ impl BgpProtection {
         *self == BgpProtection::default()
     }
 
-    /// Hides the key in other texts.
+    /// A mask that hides the key in other texts.
     pub fn mask(&self) -> Mask {
         Mask::of(self.md5.as_ref().map(Secret::expose))
     }

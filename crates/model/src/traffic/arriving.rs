@@ -1,14 +1,14 @@
-//! Expected encapsulation of frames that arrive, and the possible deviations from it.
+//! The encapsulation that a flow's frames should arrive with, and the possible deviations from it.
 
 use super::value::Bits;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The expected encapsulation of a flow's frames when they arrive. A frame that arrives with another one does not count
-/// as received, but as a [`Deviation`].
+/// The encapsulation that a flow's frames should arrive with. A frame with another encapsulation does not count as
+/// received, but as a [`Deviation`].
 ///
-/// Tags, labels and tunnels are always compared: an empty list means that the frame must not have any. Other absent
+/// Tags, labels and tunnels are always compared: if they are absent here, the frame must not have any. Other absent
 /// fields are not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -34,11 +34,11 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Name of tunnels in results of [`Arriving::contradicts`].
+    /// What [`Arriving::contradicts`] calls tunnels.
     pub const TUNNEL: &'static str = "tunnels";
 
-    /// The first respect in which no frame can match both `self` and `other`: `VLAN tags`, `labels`; `None` if some
-    /// frame matches both.
+    /// The first part in which no frame can match both `self` and `other`: `VLAN tags`, `labels`; `None` if some frame
+    /// matches both.
     pub fn contradicts(&self, other: &Arriving) -> Option<&'static str> {
         fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
             matches!((a, b), (Some(a), Some(b)) if a != b)
@@ -140,17 +140,17 @@ macro_rules! deviations {
     };
 }
 deviations! {
-    VlanMissing "vlan_missing" "VLAN tag missing" "Fewer VLAN tags than must be there.",
-    VlanUnexpected "vlan_unexpected" "VLAN tag too many" "More VLAN tags than must be there.",
+    VlanMissing "vlan_missing" "VLAN tag missing" "Fewer VLAN tags than expected.",
+    VlanUnexpected "vlan_unexpected" "VLAN tag too many" "More VLAN tags than expected.",
     VlanId "vlan_id" "wrong VLAN" "A tag with another VLAN identifier.",
     VlanPriority "vlan_priority" "wrong VLAN priority" "A tag with another priority code point.",
-    LabelMissing "label_missing" "label missing" "Fewer MPLS labels than must be there.",
-    LabelUnexpected "label_unexpected" "label too many" "More MPLS labels than must be there.",
+    LabelMissing "label_missing" "label missing" "Fewer MPLS labels than expected.",
+    LabelUnexpected "label_unexpected" "label too many" "More MPLS labels than expected.",
     Label "label" "wrong label" "Another MPLS label.",
     LabelTc "label_tc" "wrong label TC" "A label with another traffic class.",
     LabelTtl "label_ttl" "wrong label TTL" "A label with another time to live.",
-    TunnelMissing "tunnel_missing" "not in its tunnel" "The packet is not in the tunnel that it must be in.",
-    TunnelUnexpected "tunnel_unexpected" "in a tunnel" "The packet is in a tunnel that it must not be in.",
+    TunnelMissing "tunnel_missing" "not in its tunnel" "The packet is not in the expected tunnel.",
+    TunnelUnexpected "tunnel_unexpected" "in a tunnel" "The packet is in an unexpected tunnel.",
     TunnelKind "tunnel_kind" "wrong kind of tunnel" "GRE instead of IP in IP, or the other way round.",
     TunnelKey "tunnel_key" "wrong tunnel key" "Another GRE key, or none.",
     TunnelAddress "tunnel_address" "wrong tunnel address" "Another source or destination of the outer packet.",

@@ -8,7 +8,7 @@ const NAMES: [(&str, u8); 7] =
 /// Reads a codepoint: a number from 0 to 63, or a name such as `ef`, `af41` or `cs6`.
 ///
 /// # Errors
-/// The message names what can be written.
+/// The message lists the valid forms.
 pub fn parse_dscp(text: &str) -> Result<u8, String> {
     let word = text.trim().to_ascii_lowercase();
     let digit = |at: usize, least: u8, most: u8| {

@@ -1,4 +1,4 @@
-//! The values that one header field takes over the frames of a flow.
+//! The values of one header field over the frames of a flow.
 
 use super::permutation::Permutation;
 use super::value::FieldValue;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Field<T> {
     /// The same value in all frames.
     Value(T),
-    /// One value after the other, then again from the first.
+    /// One value after the other, cyclically.
     Values(Vec<T>),
     /// `start`, `start + step`, and so on, `count` values; wraps at the width of the field.
     Increment {

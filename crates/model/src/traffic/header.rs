@@ -95,7 +95,7 @@ pub struct Ethernet {
     /// Source address; automatic: the address of the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Field<MacAddr>>,
-    /// EtherType; automatic: that of the next header. A given value also replaces the `tpid` of a tag that follows.
+    /// EtherType; automatic: the next header's. A given value also replaces the `tpid` of a tag that follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<Field<u16>>,
 }
@@ -113,7 +113,7 @@ pub struct Vlan {
     pub dei: Field<bool>,
     /// VLAN identifier.
     pub vid: Field<Bits<12>>,
-    /// EtherType of what follows; automatic: that of the next header.
+    /// EtherType of the payload; automatic: the next header's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<Field<u16>>,
 }

@@ -1,5 +1,5 @@
-//! Frames as an engineer describes them: a stack of headers whose fields are a value, a list, an increment or random,
-//! as in the models of the Open Traffic Generator API.
+//! Frames as an engineer describes them: a stack of headers. Each field is a value, a list, an increment or random, as
+//! in the models of the Open Traffic Generator API.
 //!
 //! ```yaml
 //! - ethernet: {source: 02:00:00:00:00:01, destination: 02:00:00:00:00:02}

@@ -1,4 +1,4 @@
-//! A pseudo-random order of a range, computed instead of stored.
+//! A pseudo-random order of a range, computed instead of stored as a table.
 
 /// A seeded permutation of `0..n`: a Feistel network on the smallest even number of bits that holds `n` members.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Effects of tester and host on a trial.
+//! How tester and host affected a trial.
 
 use super::{Held, Silences, is_false, is_zero};
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Health {
     /// Frames that the tester failed to offer in time: intended - offered.
     pub unsent: u64,
-    /// Frames among them that the tester's own ring refused. At the maximum load they are counted too, although nothing is
-    /// unsent there.
+    /// Unsent frames that the tester's own ring refused. At the maximum load they count here too, although nothing is unsent there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused_by_tester: u64,
     /// Test frames lost in the tester's own receive path (ring or socket overflow).
@@ -18,11 +17,11 @@ pub struct Health {
     pub max_gap_ns: u64,
     /// Sum of all gaps above 1 ms, in ns.
     pub gaps_over_1ms_ns: u64,
-    /// The longest of these gaps, at most 16 per thread, in order of time.
+    /// The longest gaps above 1 ms, at most 16 per thread, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gap_times: Vec<Held>,
-    /// Periods without an arrival at any thread. `None` if nothing arrived, where ports do not know when frames arrived, in virtual time, and in a
-    /// stored record, which has what they mean in [`ProcessorRecord::stood_still_ns`].
+    /// Periods without an arrival at any thread. `None` if nothing arrived, if the ports do not know when frames arrived, in virtual time, and in a
+    /// stored record, where [`ProcessorRecord::stood_still_ns`] has the conclusion.
     #[serde(skip)]
     pub silences: Option<Silences>,
     /// Delay of frames at their handover to the port: `(percentile, ns)`.
@@ -38,18 +37,18 @@ pub struct Health {
     /// the kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_waited_ns: Option<u64>,
-    /// Processor time of the DUT's forwarding and daemons over the trial, its drain included, in ns; absent if unknown.
+    /// Processor time of the DUT's forwarding and daemons over the trial with its drain, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_used_ns: Option<u64>,
-    /// Part of this time that the kernel spent on the tester's ends of the links. The kernel does this work on the
-    /// processor that sends to them: it receives the frames that the DUT sent, and moves frames from its input queue to
-    /// the ring. In ns; absent if it was not measured. Records of earlier versions have samples of the kernel, which may be far off.
+    /// Part of `dut_used_ns` that the kernel spent on the tester's ends of the links, in ns; absent if it was not measured. The kernel does this work
+    /// on the processor that sends to them: it receives the frames that the DUT sent, and moves frames from its input queue to the ring. Earlier
+    /// versions sampled the kernel, so their records may be far off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_on_dut_ns: Option<u64>,
-    /// Interference of the machine with the DUT's processor; absent if the DUT has no dedicated one.
+    /// Interference of the machine with the DUT's processor; absent if the DUT has no dedicated processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_processor: Option<ProcessorRecord>,
-    /// Late frames of an earlier trial or run; they are counted only here.
+    /// Late frames of an earlier trial or run, which count only here.
     pub stale: u64,
     /// Received frames that are not test traffic (ARP, ND, routing protocols, other traffic that the DUT originates).
     pub other_received: u64,
@@ -57,11 +56,11 @@ pub struct Health {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_sent: Option<u64>,
-    /// Sending ports whose frames were made in the kernel. The packet loop made those of the other ports.
+    /// Sending ports whose frames the kernel made. The packet loop made the frames of all other ports.
     #[serde(default)]
     pub kernel_generators: u32,
-    /// Frames whose copies arrived at queues of several threads. Latency, bytes and time bins count each of these
-    /// copies. They are detected among the last frames of each flow, as many as the receiver remembers.
+    /// Frames whose copies arrived at queues of several threads. Latency, bytes and time bins count each copy. The
+    /// receiver detects them only among the last frames of each flow that it remembers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub copies_apart: u64,
 }
@@ -71,8 +70,8 @@ pub struct Health {
 pub struct ProcessorRecord {
     /// Time of observation: the trial with its drain.
     pub elapsed_ns: u64,
-    /// Part of this time in which the processor was neither idle nor worked for the DUT, the watch or another machine.
-    /// Absent if the kernel does not report it.
+    /// Part of `elapsed_ns` in which the processor was neither idle nor working for the DUT, the watch or another
+    /// machine. Absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_ns: Option<u64>,
     /// Upper bound of the time that the DUT waited for the processor because of other programs. Absent if
@@ -89,24 +88,24 @@ pub struct ProcessorRecord {
     /// Part of the time that a hypervisor took, in steps of 10 ms. Absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_ns: Option<u64>,
-    /// Stalls of 1 ms and more, in which the processor ran nothing of what it should. Absent if reading them needs
+    /// Stalls of 1 ms and more, in which the processor ran neither the DUT nor the watch. Absent if reading them needs
     /// root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<u64>,
-    /// Total time of these stalls.
+    /// Total time of all stalls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stalled_ns: u64,
     /// The longest stall.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_stall_ns: u64,
-    /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own thread has the processor: a
-    /// receive thread that always finds new frames lets nothing else run. Absent where it is not known, for instance if nothing arrived at all.
+    /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own thread has the processor: a receive
+    /// thread that always finds new frames lets nothing else run. Absent if unknown, for instance if nothing arrived at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stood_still_ns: Option<u64>,
-    /// The longest stall exceeds the limit of other tests, which this one extends: frames may have been lost by it.
+    /// The longest stall exceeds the limit of other tests, but this test tolerates it: frames may have been lost by it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stall_tolerated: bool,
-    /// The longest stalls, at most 64, in order of time; only the parts during which nothing arrived at the tester, where these are known.
+    /// The longest stalls, at most 64, in order of time. If the arrivals are known, only the parts during which nothing arrived at the tester.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall_times: Vec<Held>,
     /// Time that the watch itself used.

@@ -1,8 +1,8 @@
-//! Times at which frames of a trial were lost, and at which tester and host were delayed.
+//! When a trial lost frames, and when tester and host were delayed.
 
 use serde::{Deserialize, Serialize};
 
-/// Lost frames that are due at most this long after one another belong to one episode, in ns.
+/// Lost frames belong to one episode if they are due at most this long after one another, in ns.
 pub const WITHIN_NS: u64 = 2_000_000;
 /// Most episodes of a trial.
 pub const MOST_EPISODES: usize = 64;
@@ -10,12 +10,12 @@ pub const MOST_EPISODES: usize = 64;
 /// Due times of the lost frames of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Losses at most this long after one another belong to one episode, in ns: [`WITHIN_NS`], or more if there would
-    /// be more than [`MOST_EPISODES`]. Within a flow whose rate changes, it is the time of as many frames at its
+    /// Losses at most this long after one another belong to one episode, in ns: [`WITHIN_NS`], or longer to stay within
+    /// [`MOST_EPISODES`]. In a flow whose rate changes, it is the time that the same number of frames takes at the
     /// highest rate. 0 if nothing was lost.
     pub within_ns: u64,
-    /// In order of time. Together they contain all lost frames, unless the receiver's window was shorter than the
-    /// trial, or the tester's own ring refused more frames than the generator can remember.
+    /// In order of time. They contain all lost frames, unless the receiver's window was shorter than the trial, or the
+    /// tester's own ring refused more frames than the generator can remember.
     pub episodes: Vec<LossEpisode>,
 }
 
@@ -31,8 +31,8 @@ impl Losses {
     }
 }
 
-/// Frames that were lost one after the other. Stored as a list of its fields in order, because a run may have hundreds
-/// of thousands.
+/// Frames lost one after the other. Stored as a list of the fields in order, because a run may have hundreds of
+/// thousands of episodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
 pub struct LossEpisode {
@@ -62,7 +62,7 @@ impl From<LossEpisode> for Fields {
     }
 }
 
-/// A period in which something could not run.
+/// A period in which something stood still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Beginning, in ns after the start of the trial; negative before it.

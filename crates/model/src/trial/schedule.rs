@@ -1,8 +1,8 @@
-//! The schedule of a flow with a separate rate.
+//! The schedule of a flow with its own rate.
 
 use serde::{Deserialize, Serialize};
 
-/// Departures of the frames of one flow: evenly spaced, at a separate rate.
+/// Evenly spaced departures of one flow's frames, at the flow's own rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSchedule {
     /// Frames per second.
@@ -14,7 +14,7 @@ pub struct FlowSchedule {
     pub duration: FlowDuration,
 }
 
-/// How long a flow sends. In any case it ends with the sending time of its trial.
+/// How long a flow sends. It always ends with the sending time of its trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowDuration {

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Periods of a trial without an arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silences {
-    /// The longest ones, in order of time, without overlaps.
+    /// The longest periods, in order of time, without overlaps.
     pub longest: Vec<Held>,
-    /// No other one was longer than this, in ns.
+    /// No other period was longer than this, in ns.
     pub others_ns: u64,
 }
 
@@ -19,7 +19,7 @@ impl Silences {
         Silences { longest: both.collect(), others_ns: self.others_ns.max(other.others_ns) }
     }
 
-    /// The parts of the longest ones between two instants, which are in ns from the start of the trial.
+    /// The parts of the longest periods between two instants, given in ns from the start of the trial.
     pub fn within(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Held> {
         self.longest.iter().filter_map(move |silence| {
             let (from_ns, to_ns) = (silence.from_ns.max(from_ns), silence.to_ns().min(to_ns));

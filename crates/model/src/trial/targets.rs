@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A range of addresses `first`, `first + step`, ... with `count` members. Computed, never stored as a table.
+/// The addresses `first`, `first + step`, ..., computed instead of stored as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressRange {
     /// First address.
@@ -18,7 +18,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// The last address; `None` where the range leaves the address space, or has no addresses.
+    /// The last address; `None` if the range is empty or leaves the address space.
     pub fn last(&self) -> Option<IpAddr> {
         let offset = u128::from(self.step).checked_mul(u128::from(self.count.checked_sub(1)?))?;
         match self.first {
@@ -36,7 +36,7 @@ impl AddressRange {
     }
 }
 
-/// Destinations of a flow. A frame goes to each exactly once in every [`Targets::count`] frames, in pseudo-random order
+/// Destinations of a flow. Every [`Targets::count`] frames reach each destination exactly once, in pseudo-random order
 /// (RFC 4814).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -75,7 +75,7 @@ impl Targets {
         }
     }
 
-    /// True if every destination has an address. False for routes that do not exist or are not stored in the record.
+    /// True if every destination has an address. False for routes that do not exist or that a record does not store.
     pub fn exist(&self) -> bool {
         match self {
             Targets::Addresses(_) => true,
@@ -91,8 +91,8 @@ impl Targets {
 }
 
 impl FlowSpec {
-    /// True if both flows send to the same routes behind the same port: they then share the rounds through these routes,
-    /// and together reach each of them.
+    /// True if both flows send to the same routes behind the same port. They then share the rounds through these routes, and together reach each
+    /// route.
     pub fn shares_routes(&self, other: &FlowSpec) -> bool {
         match (&self.destinations, &other.destinations) {
             (
@@ -122,21 +122,21 @@ pub struct DestinationCounts {
     pub flow: usize,
     /// Frames offered, including those that the device's receive ring refused.
     pub offered: Vec<u32>,
-    /// Distinct frames among them that arrived intact at a correct port.
+    /// Offered frames that arrived intact at a correct port, each counted once.
     pub received: Vec<u32>,
-    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if none
-    /// was lost. Empty if the flow had more frames than the analyzer can distinguish (2^31 over the number of flows), or if
-    /// the tester's own ring refused more than the generator can remember.
+    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if none was lost. Empty if the flow
+    /// had more frames than the analyzer can distinguish (2^31 divided by the number of flows), or if the tester's own ring refused more frames than
+    /// the generator can remember.
     pub first_lost_us: Vec<u32>,
     /// Planned departure of the last lost frame, in the same form.
     pub last_lost_us: Vec<u32>,
 }
 
 impl DestinationCounts {
-    /// Departure time of a frame that does not exist.
+    /// Stands for no lost frame.
     pub const NEVER: u32 = u32::MAX;
 
-    /// Lost frames of destination `i`.
+    /// Frames lost on the way to destination `i`.
     pub fn lost(&self, i: usize) -> u32 {
         self.offered[i] - self.received[i]
     }

@@ -233,7 +233,7 @@ const CASES: &[Case] = &[
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[dut=frr].loss_percent\": \">= 1\"}}", (11, 32), "`dut` is no column", "{frr: "),
     Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.remark: \">= 1\"}}", (11, 32), "holds words", "`loss_percent`"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[load_percent].loss_percent\": \">= 1\"}}", (11, 32), "`column=value`", "frame_loss_rate[frame_size=64]"),
-    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[frame_size=64.loss_percent\": \">= 1\"}}", (11, 32), "`]` behind the rows is missing", "frame_loss_rate[frame_size=64]"),
+    Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[frame_size=64.loss_percent\": \">= 1\"}}", (11, 32), "`]` after the rows is missing", "frame_loss_rate[frame_size=64]"),
     Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.latency_us: \">= 1 kfps\"}}", (11, 60), "`1 kfps` is no duration", "500 us"),
     Case(10, "  - throughput: {expect: {throughput_64_pps: \">= 95 of baseline\"}}", (10, 46), "`95 of baseline` is no share", ">= 95 % of baseline"),
     Case(10, "  - throughput: {expect: {throughput_64_pps: \"<= 0 % of baseline\"}}", (10, 46), "is no share of a baseline", "<= 105 % of baseline"),

@@ -2,8 +2,9 @@
 //! stack, and an address or label from the device that sends the flow. A given value is sent unchanged, even if it is
 //! wrong.
 
-use super::field::Field;
-use super::value::{Bits, Octets};
+use super::FieldName;
+use super::field::{AnyField, Field};
+use super::value::{Bits, FieldValue, Octets};
 use crate::mac::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,244 +17,321 @@ const SOURCE_PORT: u16 = 49_152;
 /// Default destination port: discard (RFC 863).
 pub const DISCARD: u16 = 9;
 
-/// One header of a stack, the outermost first.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Header {
-    /// Ethernet II.
-    Ethernet(Ethernet),
-    /// A tag of IEEE 802.1Q or 802.1ad.
-    Vlan(Vlan),
-    /// One entry of an MPLS label stack.
-    Mpls(Mpls),
-    /// IPv4.
-    Ipv4(Ipv4),
-    /// IPv6 with its extension headers.
-    Ipv6(Ipv6),
-    /// Generic Routing Encapsulation.
-    Gre(Gre),
-    /// UDP.
-    Udp(Udp),
-    /// TCP.
-    Tcp(Tcp),
-    /// An ICMP or ICMPv6 echo request or reply, depending on the IP header before it.
-    IcmpEcho(IcmpEcho),
-    /// Raw bytes; must be the last header of a stack.
-    Raw(Raw),
+/// A field that is computed from the rest of the stack if it is absent.
+type Auto<T> = Option<Field<T>>;
+
+/// A member of a header struct.
+trait Member {
+    /// True if records leave it out.
+    fn is_absent(&self) -> bool;
 }
 
-/// Kind of a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HeaderKind {
-    /// [`Header::Ethernet`].
-    Ethernet,
-    /// [`Header::Vlan`].
-    Vlan,
-    /// [`Header::Mpls`].
-    Mpls,
-    /// [`Header::Ipv4`].
-    Ipv4,
-    /// [`Header::Ipv6`].
-    Ipv6,
-    /// [`Header::Gre`].
-    Gre,
-    /// [`Header::Udp`].
-    Udp,
-    /// [`Header::Tcp`].
-    Tcp,
-    /// [`Header::IcmpEcho`].
-    IcmpEcho,
-    /// [`Header::Raw`].
-    Raw,
-}
-
-impl fmt::Display for HeaderKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            HeaderKind::Ethernet => "ethernet",
-            HeaderKind::Vlan => "vlan",
-            HeaderKind::Mpls => "mpls",
-            HeaderKind::Ipv4 => "ipv4",
-            HeaderKind::Ipv6 => "ipv6",
-            HeaderKind::Gre => "gre",
-            HeaderKind::Udp => "udp",
-            HeaderKind::Tcp => "tcp",
-            HeaderKind::IcmpEcho => "icmp_echo",
-            HeaderKind::Raw => "raw",
-        })
+impl<T> Member for Auto<T> {
+    fn is_absent(&self) -> bool {
+        self.is_none()
     }
 }
 
-/// Ethernet II (IEEE 802.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Ethernet {
-    /// Destination address; automatic: the address of the gateway or receiver.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<Field<MacAddr>>,
-    /// Source address; automatic: the address of the sender.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Field<MacAddr>>,
-    /// EtherType; automatic: the next header's. A given value also replaces the `tpid` of a tag that follows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ethertype: Option<Field<u16>>,
-}
-
-/// A VLAN tag (IEEE 802.1Q). Its TPID replaces the EtherType of the header before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Vlan {
-    /// Tag protocol identifier; automatic: 0x88a8 (802.1ad) if another tag follows, else 0x8100 (802.1Q).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tpid: Option<Field<u16>>,
-    /// Priority code point.
-    pub pcp: Field<Bits<3>>,
-    /// Drop eligible indicator.
-    pub dei: Field<bool>,
-    /// VLAN identifier.
-    pub vid: Field<Bits<12>>,
-    /// EtherType of the payload; automatic: the next header's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ethertype: Option<Field<u16>>,
-}
-
-/// A label stack entry (RFC 3032).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Mpls {
-    /// Label.
-    pub label: Field<Bits<20>>,
-    /// Traffic class (RFC 5462).
-    pub tc: Field<Bits<3>>,
-    /// Bottom of stack; automatic: no label follows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bottom_of_stack: Option<Field<bool>>,
-    /// Time to live.
-    pub ttl: Field<u8>,
-}
-
-impl Default for Mpls {
-    fn default() -> Self {
-        Mpls { label: Field::default(), tc: Field::default(), bottom_of_stack: None, ttl: HOP_LIMIT.into() }
+impl<T> Member for Field<T> {
+    fn is_absent(&self) -> bool {
+        false
     }
 }
 
-/// IPv4 (RFC 791, RFC 2474).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Ipv4 {
-    /// Version; automatic: 4.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<Field<Bits<4>>>,
-    /// Header length in words of four bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub header_length: Option<Field<Bits<4>>>,
-    /// Differentiated services codepoint.
-    pub dscp: Field<Bits<6>>,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: Field<Bits<2>>,
-    /// Length of the packet in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_length: Option<Field<u16>>,
-    /// Identification.
-    pub identification: Field<u16>,
-    /// The flag that must be zero.
-    pub reserved: Field<bool>,
-    /// Don't fragment; true by default.
-    pub dont_fragment: Field<bool>,
-    /// More fragments.
-    pub more_fragments: Field<bool>,
-    /// Offset of this fragment in units of eight bytes.
-    pub fragment_offset: Field<Bits<13>>,
-    /// Time to live.
-    pub ttl: Field<u8>,
-    /// Protocol of the payload.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Field<u8>>,
-    /// Header checksum.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub header_checksum: Option<Field<u16>>,
-    /// Source address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Field<Ipv4Addr>>,
-    /// Destination address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<Field<Ipv4Addr>>,
-    /// Options, at most 40 bytes; padded with zeros to a multiple of four.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub options: Octets,
+impl Member for bool {
+    fn is_absent(&self) -> bool {
+        !self
+    }
 }
 
-impl Default for Ipv4 {
-    fn default() -> Self {
-        Ipv4 {
-            version: None,
-            header_length: None,
-            dscp: Field::default(),
-            ecn: Field::default(),
-            total_length: None,
-            identification: Field::default(),
-            reserved: Field::default(),
-            dont_fragment: true.into(),
-            more_fragments: Field::default(),
-            fragment_offset: Field::default(),
-            ttl: HOP_LIMIT.into(),
-            protocol: None,
-            header_checksum: None,
-            source: None,
-            destination: None,
-            options: Octets::default(),
+impl Member for Octets {
+    fn is_absent(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Member for Vec<Extension> {
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+/// A field of a header struct, automatic or not.
+trait Slot {
+    fn get(&self) -> Option<&dyn AnyField>;
+    fn put(&mut self, bits: u128);
+}
+
+impl<T: FieldValue> Slot for Field<T> {
+    fn get(&self) -> Option<&dyn AnyField> {
+        Some(self)
+    }
+    fn put(&mut self, bits: u128) {
+        *self = Field::Value(T::from_bits(bits));
+    }
+}
+
+impl<T: FieldValue> Slot for Auto<T> {
+    fn get(&self) -> Option<&dyn AnyField> {
+        self.as_ref().map(|field| field as &dyn AnyField)
+    }
+    fn put(&mut self, bits: u128) {
+        *self = Some(Field::Value(T::from_bits(bits)));
+    }
+}
+
+macro_rules! initial {
+    () => {
+        Default::default()
+    };
+    ($value:expr) => {
+        $value.into()
+    };
+}
+
+/// Headers with their word in suites. Each member has its [`FieldName`] if it is a field, its type, and its initial
+/// value if that is not the default of the type. Fields are in their order on the wire.
+macro_rules! headers {
+    ($($(#[$doc:meta])* $header:ident $word:literal {
+        $($(#[$member_doc:meta])* $([$name:ident])? $member:ident: $type:ty $(= $value:expr)?,)*
+    })*) => {
+        /// One header of a stack, the outermost first.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Header {
+            $($(#[$doc])* $header($header),)*
+            /// Raw bytes; must be the last header of a stack.
+            Raw(Raw),
         }
+
+        /// Kind of a header.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum HeaderKind {
+            $(#[doc = concat!("[`Header::", stringify!($header), "`].")] $header,)*
+            /// [`Header::Raw`].
+            Raw,
+        }
+
+        impl fmt::Display for HeaderKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(HeaderKind::$header => $word,)*
+                    HeaderKind::Raw => "raw",
+                })
+            }
+        }
+
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+            #[serde(default, deny_unknown_fields)]
+            pub struct $header {
+                $($(#[$member_doc])* #[serde(skip_serializing_if = "Member::is_absent")] pub $member: $type,)*
+            }
+
+            impl Default for $header {
+                fn default() -> Self {
+                    $header { $($member: initial!($($value)?),)* }
+                }
+            }
+        )*
+
+        impl Header {
+            /// Kind of the header.
+            pub fn kind(&self) -> HeaderKind {
+                match self {
+                    $(Header::$header(_) => HeaderKind::$header,)*
+                    Header::Raw(_) => HeaderKind::Raw,
+                }
+            }
+
+            /// All fields in their order on the wire, `None` where they are automatic or left out.
+            pub fn fields(&self) -> Vec<(FieldName, Option<&dyn AnyField>)> {
+                match self {
+                    $(Header::$header(header) => vec![$($((FieldName::$name, header.$member.get()),)?)*],)*
+                    Header::Raw(_) => Vec::new(),
+                }
+            }
+
+            /// Sets a field to the low bits of `bits`, as many as the field is wide. Returns false if this header has
+            /// no such field.
+            pub fn set(&mut self, name: FieldName, bits: u128) -> bool {
+                match (self, name) {
+                    $($($((Header::$header(header), FieldName::$name) => header.$member.put(bits),)?)*)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+headers! {
+    /// Ethernet II (IEEE 802.3).
+    Ethernet "ethernet" {
+        /// Destination address; automatic: the address of the gateway or receiver.
+        [Destination] destination: Auto<MacAddr>,
+        /// Source address; automatic: the address of the sender.
+        [Source] source: Auto<MacAddr>,
+        /// EtherType; automatic: the next header's. A given value also replaces the `tpid` of a tag that follows.
+        [Ethertype] ethertype: Auto<u16>,
+    }
+
+    /// A VLAN tag (IEEE 802.1Q). Its TPID replaces the EtherType of the header before it.
+    Vlan "vlan" {
+        /// Tag protocol identifier; automatic: 0x88a8 (802.1ad) if another tag follows, else 0x8100 (802.1Q).
+        [Tpid] tpid: Auto<u16>,
+        /// Priority code point.
+        [Pcp] pcp: Field<Bits<3>>,
+        /// Drop eligible indicator.
+        [Dei] dei: Field<bool>,
+        /// VLAN identifier.
+        [Vid] vid: Field<Bits<12>>,
+        /// EtherType of the payload; automatic: the next header's.
+        [Ethertype] ethertype: Auto<u16>,
+    }
+
+    /// A label stack entry (RFC 3032).
+    Mpls "mpls" {
+        /// Label.
+        [Label] label: Field<Bits<20>>,
+        /// Traffic class (RFC 5462).
+        [Tc] tc: Field<Bits<3>>,
+        /// Bottom of stack; automatic: no label follows.
+        [BottomOfStack] bottom_of_stack: Auto<bool>,
+        /// Time to live.
+        [Ttl] ttl: Field<u8> = HOP_LIMIT,
+    }
+
+    /// IPv4 (RFC 791, RFC 2474).
+    Ipv4 "ipv4" {
+        /// Version; automatic: 4.
+        [Version] version: Auto<Bits<4>>,
+        /// Header length in words of four bytes.
+        [HeaderLength] header_length: Auto<Bits<4>>,
+        /// Differentiated services codepoint.
+        [Dscp] dscp: Field<Bits<6>>,
+        /// Explicit congestion notification (RFC 3168).
+        [Ecn] ecn: Field<Bits<2>>,
+        /// Length of the packet in bytes.
+        [TotalLength] total_length: Auto<u16>,
+        /// Identification.
+        [Identification] identification: Field<u16>,
+        /// The flag that must be zero.
+        [Reserved] reserved: Field<bool>,
+        /// Don't fragment; true by default.
+        [DontFragment] dont_fragment: Field<bool> = true,
+        /// More fragments.
+        [MoreFragments] more_fragments: Field<bool>,
+        /// Offset of this fragment in units of eight bytes.
+        [FragmentOffset] fragment_offset: Field<Bits<13>>,
+        /// Time to live.
+        [Ttl] ttl: Field<u8> = HOP_LIMIT,
+        /// Protocol of the payload.
+        [Protocol] protocol: Auto<u8>,
+        /// Header checksum.
+        [HeaderChecksum] header_checksum: Auto<u16>,
+        /// Source address.
+        [Source] source: Auto<Ipv4Addr>,
+        /// Destination address.
+        [Destination] destination: Auto<Ipv4Addr>,
+        /// Options, at most 40 bytes; padded with zeros to a multiple of four.
+        options: Octets,
+    }
+
+    /// IPv6 (RFC 8200).
+    Ipv6 "ipv6" {
+        /// Version; automatic: 6.
+        [Version] version: Auto<Bits<4>>,
+        /// Differentiated services codepoint.
+        [Dscp] dscp: Field<Bits<6>>,
+        /// Explicit congestion notification (RFC 3168).
+        [Ecn] ecn: Field<Bits<2>>,
+        /// Flow label.
+        [FlowLabel] flow_label: Field<Bits<20>>,
+        /// Bytes after the fixed header, extension headers included.
+        [PayloadLength] payload_length: Auto<u16>,
+        /// Protocol after the extension headers.
+        [NextHeader] next_header: Auto<u8>,
+        /// Hop limit.
+        [HopLimit] hop_limit: Field<u8> = HOP_LIMIT,
+        /// Source address.
+        [Source] source: Auto<Ipv6Addr>,
+        /// Destination address.
+        [Destination] destination: Auto<Ipv6Addr>,
+        /// Extension headers in the order of RFC 8200 section 4.1.
+        extensions: Vec<Extension>,
+    }
+
+    /// Generic Routing Encapsulation (RFC 2784, RFC 2890).
+    Gre "gre" {
+        /// True if there is a checksum. A given `checksum` implies it.
+        checksum_present: bool,
+        /// EtherType of the payload; automatic: the next header's.
+        [Protocol] protocol: Auto<u16>,
+        /// Checksum over header and payload.
+        [Checksum] checksum: Auto<u16>,
+        /// Key; absent from the header if not given.
+        [Key] key: Auto<u32>,
+        /// Sequence number; absent from the header if not given.
+        [SequenceNumber] sequence_number: Auto<u32>,
+    }
+
+    /// UDP (RFC 768).
+    Udp "udp" {
+        /// Source port.
+        [SourcePort] source_port: Field<u16> = SOURCE_PORT,
+        /// Destination port.
+        [DestinationPort] destination_port: Field<u16> = DISCARD,
+        /// Length of header and payload in bytes.
+        [Length] length: Auto<u16>,
+        /// Checksum; 0 means none, which only IPv4 allows.
+        [Checksum] checksum: Auto<u16>,
+    }
+
+    /// TCP (RFC 9293).
+    Tcp "tcp" {
+        /// Source port.
+        [SourcePort] source_port: Field<u16> = SOURCE_PORT,
+        /// Destination port.
+        [DestinationPort] destination_port: Field<u16> = DISCARD,
+        /// Sequence number.
+        [SequenceNumber] sequence_number: Field<u32>,
+        /// Acknowledgment number.
+        [AcknowledgmentNumber] acknowledgment_number: Field<u32>,
+        /// Header length in words of four bytes.
+        [DataOffset] data_offset: Auto<Bits<4>>,
+        /// Control bits and the reserved bits above them: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+        [Flags] flags: Field<Bits<12>> = Bits::new(16),
+        /// Window.
+        [Window] window: Field<u16> = u16::MAX,
+        /// Checksum.
+        [Checksum] checksum: Auto<u16>,
+        /// Urgent pointer.
+        [UrgentPointer] urgent_pointer: Field<u16>,
+        /// Options, at most 40 bytes; padded with zeros to a multiple of four.
+        options: Octets,
+    }
+
+    /// ICMP echo (RFC 792) or ICMPv6 echo (RFC 4443).
+    IcmpEcho "icmp_echo" {
+        /// A reply instead of a request.
+        reply: bool,
+        /// Code.
+        [Code] code: Field<u8>,
+        /// Checksum.
+        [Checksum] checksum: Auto<u16>,
+        /// Identifier.
+        [Identifier] identifier: Field<u16>,
+        /// Sequence number.
+        [SequenceNumber] sequence_number: Field<u16>,
     }
 }
 
-/// IPv6 (RFC 8200).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Ipv6 {
-    /// Version; automatic: 6.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<Field<Bits<4>>>,
-    /// Differentiated services codepoint.
-    pub dscp: Field<Bits<6>>,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: Field<Bits<2>>,
-    /// Flow label.
-    pub flow_label: Field<Bits<20>>,
-    /// Bytes after the fixed header, extension headers included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload_length: Option<Field<u16>>,
-    /// Protocol after the extension headers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_header: Option<Field<u8>>,
-    /// Hop limit.
-    pub hop_limit: Field<u8>,
-    /// Source address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Field<Ipv6Addr>>,
-    /// Destination address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<Field<Ipv6Addr>>,
-    /// Extension headers in the order of RFC 8200 section 4.1.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub extensions: Vec<Extension>,
-}
-
-impl Default for Ipv6 {
-    fn default() -> Self {
-        Ipv6 {
-            version: None,
-            dscp: Field::default(),
-            ecn: Field::default(),
-            flow_label: Field::default(),
-            payload_length: None,
-            next_header: None,
-            hop_limit: HOP_LIMIT.into(),
-            source: None,
-            destination: None,
-            extensions: Vec::new(),
-        }
+impl Header {
+    /// The field of that name, if this header has it and it has a value.
+    pub fn field(&self, name: FieldName) -> Option<&dyn AnyField> {
+        self.fields().into_iter().find(|(n, _)| *n == name)?.1
     }
 }
 
@@ -296,113 +374,6 @@ pub enum Extension {
     },
 }
 
-/// Generic Routing Encapsulation (RFC 2784, RFC 2890).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Gre {
-    /// True if there is a checksum. A given `checksum` implies it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub checksum_present: bool,
-    /// EtherType of the payload; automatic: the next header's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Field<u16>>,
-    /// Checksum over header and payload.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Field<u16>>,
-    /// Key; absent from the header if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Field<u32>>,
-    /// Sequence number; absent from the header if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sequence_number: Option<Field<u32>>,
-}
-
-/// UDP (RFC 768).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Udp {
-    /// Source port.
-    pub source_port: Field<u16>,
-    /// Destination port.
-    pub destination_port: Field<u16>,
-    /// Length of header and payload in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<Field<u16>>,
-    /// Checksum; 0 means none, which only IPv4 allows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Field<u16>>,
-}
-
-impl Default for Udp {
-    fn default() -> Self {
-        Udp { source_port: SOURCE_PORT.into(), destination_port: DISCARD.into(), length: None, checksum: None }
-    }
-}
-
-/// TCP (RFC 9293).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tcp {
-    /// Source port.
-    pub source_port: Field<u16>,
-    /// Destination port.
-    pub destination_port: Field<u16>,
-    /// Sequence number.
-    pub sequence_number: Field<u32>,
-    /// Acknowledgment number.
-    pub acknowledgment_number: Field<u32>,
-    /// Header length in words of four bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_offset: Option<Field<Bits<4>>>,
-    /// Control bits and the reserved bits above them: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
-    pub flags: Field<Bits<12>>,
-    /// Window.
-    pub window: Field<u16>,
-    /// Checksum.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Field<u16>>,
-    /// Urgent pointer.
-    pub urgent_pointer: Field<u16>,
-    /// Options, at most 40 bytes; padded with zeros to a multiple of four.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub options: Octets,
-}
-
-impl Default for Tcp {
-    fn default() -> Self {
-        Tcp {
-            source_port: SOURCE_PORT.into(),
-            destination_port: DISCARD.into(),
-            sequence_number: Field::default(),
-            acknowledgment_number: Field::default(),
-            data_offset: None,
-            flags: Bits::new(16).into(),
-            window: u16::MAX.into(),
-            checksum: None,
-            urgent_pointer: Field::default(),
-            options: Octets::default(),
-        }
-    }
-}
-
-/// ICMP echo (RFC 792) or ICMPv6 echo (RFC 4443).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IcmpEcho {
-    /// A reply instead of a request.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub reply: bool,
-    /// Code.
-    pub code: Field<u8>,
-    /// Checksum.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Field<u16>>,
-    /// Identifier.
-    pub identifier: Field<u16>,
-    /// Sequence number.
-    pub sequence_number: Field<u16>,
-}
-
 /// Raw bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -411,13 +382,8 @@ pub struct Raw {
     pub bytes: Octets,
 }
 
-fn is_empty(octets: &Octets) -> bool {
-    octets.0.is_empty()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::FieldName;
     use super::*;
 
     const STACK: &str = "

@@ -1,7 +1,6 @@
 //! Capabilities of a kind of DUT, and the needs of roles and tests.
 
-use crate::param::Param;
-use std::fmt;
+use crate::param::{ChoiceWord, Param};
 
 /// `install_routes`, a parameter of routers that can install BGP routes in the forwarding plane.
 pub const INSTALL_ROUTES: Param<bool> = Param::new(
@@ -11,78 +10,35 @@ pub const INSTALL_ROUTES: Param<bool> = Param::new(
     "put BGP routes into the forwarding plane; with `false`, the control plane works alone",
 );
 
-/// A capability that a role or a test needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Need {
-    /// IPv4 interfaces and static routes.
-    Ipv4,
-    /// IPv6 interfaces and static routes.
-    Ipv6,
-    /// BGP-4 (RFC 4271).
-    Bgp,
-    /// Forwarding by BGP routes, not only by static routes.
-    BgpForwarding,
-    /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
-    BgpProtection,
-    /// VLAN sub-interfaces with one tag (IEEE 802.1Q).
-    Vlan,
-    /// VLAN sub-interfaces with two tags (IEEE 802.1ad).
-    Qinq,
-    /// Static label entries (RFC 3031).
-    Mpls,
-    /// GRE tunnels (RFC 2784).
-    Tunnels,
-    /// Policy routing: by incoming interface instead of routes.
-    PolicyRouting,
-    /// Packet filters that can be changed at run time.
-    Filters,
-    /// Classes of service that can be changed at run time.
-    Classes,
-    /// Several routers that form one DUT.
-    Systems,
-}
-
-impl Need {
-    /// All needs.
-    pub const ALL: [Need; 13] = [
-        Need::Ipv4,
-        Need::Ipv6,
-        Need::Bgp,
-        Need::BgpForwarding,
-        Need::BgpProtection,
-        Need::Vlan,
-        Need::Qinq,
-        Need::Mpls,
-        Need::Tunnels,
-        Need::PolicyRouting,
-        Need::Filters,
-        Need::Classes,
-        Need::Systems,
-    ];
-
-    /// The word in lists and messages: `ipv4-router`, `bgp`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Need::Ipv4 => "ipv4-router",
-            Need::Ipv6 => "ipv6-router",
-            Need::Bgp => "bgp",
-            Need::BgpForwarding => "bgp-forwarding",
-            Need::BgpProtection => "bgp-protection",
-            Need::Vlan => "vlan",
-            Need::Qinq => "qinq",
-            Need::Mpls => "mpls",
-            Need::Tunnels => "tunnels",
-            Need::PolicyRouting => "policy-routing",
-            Need::Filters => "filters",
-            Need::Classes => "classes",
-            Need::Systems => "systems",
-        }
-    }
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+crate::choice! {
+    /// A capability that a role or a test needs, with its word in lists and messages.
+    pub enum Need {
+        /// IPv4 interfaces and static routes.
+        Ipv4 = "ipv4-router",
+        /// IPv6 interfaces and static routes.
+        Ipv6 = "ipv6-router",
+        /// BGP-4 (RFC 4271).
+        Bgp = "bgp",
+        /// Forwarding by BGP routes, not only by static routes.
+        BgpForwarding = "bgp-forwarding",
+        /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
+        BgpProtection = "bgp-protection",
+        /// VLAN sub-interfaces with one tag (IEEE 802.1Q).
+        Vlan = "vlan",
+        /// VLAN sub-interfaces with two tags (IEEE 802.1ad).
+        Qinq = "qinq",
+        /// Static label entries (RFC 3031).
+        Mpls = "mpls",
+        /// GRE tunnels (RFC 2784).
+        Tunnels = "tunnels",
+        /// Policy routing: by incoming interface instead of routes.
+        PolicyRouting = "policy-routing",
+        /// Packet filters that can be changed at run time.
+        Filters = "filters",
+        /// Classes of service that can be changed at run time.
+        Classes = "classes",
+        /// Several routers that form one DUT.
+        Systems = "systems",
     }
 }
 
@@ -209,7 +165,7 @@ impl Capabilities {
 
     /// Everything that it supports, in words.
     pub fn words(&self) -> Vec<&'static str> {
-        Need::ALL.into_iter().filter(|need| self.has(*need)).map(Need::word).collect()
+        Need::WORDS.iter().copied().filter(|word| Need::of_word(word).is_some_and(|need| self.has(need))).collect()
     }
 }
 

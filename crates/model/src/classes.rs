@@ -74,10 +74,6 @@ pub fn by_priority(weights: &[u32]) -> Vec<usize> {
     order
 }
 
-fn is_by_weights(scheduling: &Scheduling) -> bool {
-    *scheduling == Scheduling::Weights
-}
-
 /// The classes of one output port of a router. A packet that matches no class belongs to the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,7 +86,7 @@ pub struct EgressClasses {
     /// Queue length of each class, in frames.
     pub queue: u32,
     /// Which class is served. Earlier versions know only weights and do not record it.
-    #[serde(default, skip_serializing_if = "is_by_weights")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub scheduling: Scheduling,
     /// The classes.
     pub classes: Vec<ServiceClass>,

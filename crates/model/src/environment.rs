@@ -20,7 +20,7 @@ pub struct Environment {
     /// Processors online, and the ones that tester and DUT use.
     pub cpus: String,
     /// Threads of the tester's packet loop. Earlier runs had one and do not record it.
-    #[serde(default = "one")]
+    #[serde(default = "crate::one")]
     pub tester_threads: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -34,18 +34,6 @@ pub struct Environment {
     pub load_average: f64,
     /// Anything else, by name (governor, mitigations, SMT).
     pub more: BTreeMap<String, String>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_ethernet(medium: &Medium) -> bool {
-    *medium == Medium::Ethernet
-}
-
-fn is_one(count: &u32) -> bool {
-    *count == 1
 }
 
 /// What the author of the suite says about the run.
@@ -190,7 +178,7 @@ pub struct PortRecord {
     /// Driver (`veth`).
     pub driver: String,
     /// Queues that the tester uses. Earlier runs had one and do not record it.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
@@ -198,7 +186,7 @@ pub struct PortRecord {
     pub speed_bps: u64,
     /// What the line carries in addition to frames. Earlier runs do not record it: they had Ethernet, or their rates in
     /// bits are not exact.
-    #[serde(default, skip_serializing_if = "is_ethernet")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub medium: Medium,
     /// MAC address of the tester's host on this port.
     pub mac: String,

@@ -42,3 +42,19 @@ pub use param::Param;
 pub use pattern::{Direction, PatternKey};
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};
+
+/// For serde: true for a default, which records leave out.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// For serde: the default of a count that is at least 1.
+fn one() -> u32 {
+    1
+}
+
+/// For serde: true for the default of a count that is at least 1.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}

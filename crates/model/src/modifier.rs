@@ -64,11 +64,6 @@ impl Modifier {
         }
     }
 
-    /// True if both are the same, whatever their numbers of conditions.
-    pub fn is_as(self, other: Modifier) -> bool {
-        self.word() == other.word()
-    }
-
     /// The modifier of a trial, as far as its flows show it. Queries and route changes are events of the trial, and the
     /// record of a trial says whether there were filters.
     pub fn of_frames(spec: &TrialSpec) -> Modifier {
@@ -113,7 +108,6 @@ mod tests {
         assert_eq!(Modifier::of_figure("latency_filters_64_25_percent"), Modifier::None);
         let few = Modifier::Filters { conditions: 1 };
         assert_eq!(few.figure_key("throughput_64_pps", "64"), "throughput_64_filters_pps");
-        assert!(few.is_as(Modifier::Filters { conditions: 25 }) && !few.is_as(Modifier::None));
         assert_eq!(Modifier::Broadcast.figure_key("throughput_64_pps", "64"), "throughput_64_broadcast_pps");
         assert_eq!(
             Modifier::RoutingUpdate.figure_key("latency_imix_50_ns", "imix"),

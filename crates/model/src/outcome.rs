@@ -236,13 +236,13 @@ pub struct RankFigure {
     /// True if the tester, not the DUT, was the limit: the figure is a bound.
     pub tester_limited: bool,
     /// True if a limit of the suite (`max_load`, `max_routes`) came first: the figure is a bound, and nobody's fault.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub capped: bool,
     /// Resolution of the measurement: a share of the figure (the width of the search), or a number in its unit if
     /// figures are compared by difference.
     pub resolution: f64,
     /// How to compare such figures.
-    #[serde(default, skip_serializing_if = "is_ratio")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub scale: Scale,
     /// Smallest difference of practical relevance: a share, or a number in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
@@ -255,7 +255,7 @@ pub struct RankFigure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
     /// True if lost frames cannot change it, so that they raise no doubt (`judge::doubt`).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub independent_of_loss: bool,
     /// The figure in each trial, in order, if all DUTs were measured simultaneously: sample i of one DUT pairs with sample i of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -322,11 +322,6 @@ fn three_percent() -> f64 {
 #[allow(clippy::trivially_copy_pass_by_ref, clippy::float_cmp)] // serde hands over a reference; the very default is left out
 fn is_three_percent(least: &f64) -> bool {
     *least == LEAST_RATIO
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
-fn is_ratio(scale: &Scale) -> bool {
-    *scale == Scale::Ratio
 }
 
 impl RankFigure {
@@ -434,7 +429,7 @@ pub struct Verdict {
     /// True if it is met for certain.
     pub pass: bool,
     /// True if it is neither met nor missed for certain; `pass` is false then.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub undecided: bool,
     /// What was found.
     pub found: String,
@@ -457,9 +452,4 @@ impl Verdict {
             (false, true) => Decision::Undecided,
         }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
-fn is_false(flag: &bool) -> bool {
-    !flag
 }

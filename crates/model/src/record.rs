@@ -10,25 +10,6 @@ use crate::topology::CoreLinkName;
 use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
 
-fn one() -> u32 {
-    1
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
-fn is_one(number: &u32) -> bool {
-    *number == 1
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// One line of `run.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
@@ -81,7 +62,7 @@ pub struct Started {
     /// Tests in order: (name, title).
     pub tests: Vec<(String, String)>,
     /// How often each DUT is brought up and runs through all tests.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
@@ -151,26 +132,26 @@ pub struct TrialRecord {
     /// Test.
     pub test: String,
     /// Round of the run, from 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
     /// Attempt at this trial, from 1; above 1 if earlier attempts were invalid.
     pub attempt: u32,
     /// True if the DUT had packet filters, which change how it forwards: see the last [`Record::Filter`] before.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub filtered: bool,
     /// Number of filter rules, at all interfaces together. Absent without filters, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_rules: Option<u64>,
     /// True if the DUT had classes of service, which limit output ports and decide which frames are lost: see the last
     /// [`Record::Classes`] before.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub classed: bool,
     /// True if links between the routers of the DUT were down, so that frames took other paths: see the last
     /// [`Record::CoreLinks`] before.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub links_down: bool,
     /// True if other DUTs took part simultaneously, and shared the processor.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub joint: bool,
     /// End of the trial, UTC, RFC 3339.
     pub time: String,
@@ -188,12 +169,12 @@ pub struct FilterRecord {
     /// Test.
     pub test: String,
     /// Round of the run, from 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
     /// The lists, each with up to [`FilterRecord::MOST_RULES`] rules; empty if the DUT has no filters any more.
     pub lists: Vec<FilterList>,
     /// Number of rules that were left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub left_out: u64,
 }
 
@@ -210,7 +191,7 @@ pub struct ClassRecord {
     /// Test.
     pub test: String,
     /// Round of the run, from 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
     /// The classes of each output port; empty if the DUT has no classes any more.
     pub lists: Vec<EgressClasses>,
@@ -224,7 +205,7 @@ pub struct CoreLinkRecord {
     /// Test.
     pub test: String,
     /// Round of the run, from 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
     /// The links; empty if all are up.
     pub down: Vec<CoreLinkName>,
@@ -241,7 +222,7 @@ pub struct TestRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Round of the run, from 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
     /// Title for people.
     pub title: String,

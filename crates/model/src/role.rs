@@ -98,7 +98,7 @@ pub struct StaticRoute {
     pub at: Place,
     /// Preference: 0 for the route in use while its link is up. While the link is down, the route with the next rank
     /// takes over, and so on.
-    #[serde(default, skip_serializing_if = "is_first")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub rank: u32,
 }
 
@@ -232,10 +232,6 @@ pub struct PeerGroup {
     pub local: IpAddr,
     /// Addresses of the peers, at least one.
     pub peers: Vec<IpAddr>,
-}
-
-fn is_first(rank: &u32) -> bool {
-    *rank == 0
 }
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];

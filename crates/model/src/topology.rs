@@ -6,20 +6,17 @@
 
 mod core;
 mod cycle;
-mod loads;
 mod roles;
-mod ways;
 
 pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown, LinkLoss};
 pub use cycle::{CycleHop, LOOP_PREFIX, LOOP_ROUTERS, WAN_HOPS};
-pub use loads::CoreLoads;
-pub use ways::CoreWay;
 
+use crate::classes::{EgressClasses, WayOut, counter_name};
 use crate::quantity::Bandwidth;
 use crate::role::RouterRole;
 use crate::suite::PortConfig;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -274,4 +271,158 @@ impl System {
     pub fn hops(&self, from: usize, to: usize) -> Option<usize> {
         Some(self.topology.hops(self.edge(from)?.0, self.edge(to)?.0))
     }
+}
+
+/// The way from one router of a system to a neighbour. Routers are numbered from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreWay {
+    /// Number of the router that sends.
+    pub from: usize,
+    /// Number of the router at the other end.
+    pub to: usize,
+}
+
+impl CoreWay {
+    /// The link.
+    pub fn link(&self) -> CoreLinkName {
+        CoreLinkName(self.from.min(self.to), self.from.max(self.to))
+    }
+}
+
+/// Display form: `r1 to r2`
+impl fmt::Display for CoreWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{} to r{}", self.from, self.to)
+    }
+}
+
+impl System {
+    /// The ways between routers that a packet takes from one port to another while the links in `down` are down; none
+    /// if both ports are at one router. `None` if the packet is lost.
+    pub fn ways(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<CoreWay>> {
+        let path = self.route(from, to, down)?;
+        Some(path.windows(2).map(|hop| CoreWay { from: hop[0] + 1, to: hop[1] + 1 }).collect())
+    }
+
+    /// Both ways over all links that are not down, in the order of the links.
+    pub fn ways_up(&self, down: &BTreeSet<CoreLinkName>) -> Vec<CoreWay> {
+        let names = self.links.iter().map(|link| link.name).filter(|name| !down.contains(name));
+        names.flat_map(|CoreLinkName(a, b)| [CoreWay { from: a, to: b }, CoreWay { from: b, to: a }]).collect()
+    }
+
+    /// Index of the interface to this way in the role of the sending router; `None` if there is no such link.
+    pub fn interface_of(&self, way: CoreWay) -> Option<usize> {
+        let link = self.links.iter().find(|link| link.name == way.link())?;
+        Some(link.end_at(way.from.checked_sub(1)?)?.interface)
+    }
+
+    /// Prefix of the counters of a class on this way, among the counters of a system: `r1.d3.gold`.
+    pub fn class_counter(&self, way: CoreWay, class: &str) -> Option<String> {
+        Some(format!("r{}.{}", way.from, counter_name(self.interface_of(way)?, class)))
+    }
+
+    /// The classes of one router (by index) out of the system's, numbered by the router's own interfaces.
+    ///
+    /// # Errors
+    /// If a way names a link that does not exist.
+    pub fn classes_of(&self, router: usize, lists: &[EgressClasses]) -> Result<Vec<EgressClasses>, String> {
+        let ports = &self.routers[router].ports;
+        let mut own = Vec::new();
+        for list in lists {
+            let interface = match list.at {
+                WayOut::Port(port) => ports.contains(&port).then(|| port - ports.start),
+                WayOut::Core(way) => match self.interface_of(way) {
+                    None => return Err(format!("there are classes for {way}, but no such link")),
+                    Some(interface) => (way.from == router + 1).then_some(interface),
+                },
+            };
+            own.extend(interface.map(|port| EgressClasses { at: WayOut::Port(port), ..list.clone() }));
+        }
+        Ok(own)
+    }
+}
+
+/// Most sets of links that [`System::choose_down`] compares.
+const MOST_SETS: usize = 20_000;
+/// Loads that differ by less are equal: they are sums of a few fractions.
+const SAME: f64 = 1e-9;
+
+/// Load of each way between routers, relative to the load that one port sends to all others together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreLoads(pub BTreeMap<CoreWay, f64>);
+
+impl CoreLoads {
+    /// The largest load; 0 if there is none.
+    pub fn most(&self) -> f64 {
+        self.0.values().copied().fold(0.0, f64::max)
+    }
+
+    /// The smallest load.
+    pub fn least(&self) -> f64 {
+        self.0.values().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl System {
+    /// The load of both ways over each link outside `down`, while the links in `down` are down and every port sends the
+    /// same load to each other port. Diverted traffic follows [`System::route`]. `None` if some port does not reach
+    /// another.
+    pub fn full_mesh_loads(&self, down: &BTreeSet<CoreLinkName>) -> Option<CoreLoads> {
+        let ports: usize = self.routers.iter().map(|router| router.ports.len()).sum();
+        let mut loads: BTreeMap<CoreWay, f64> = self.ways_up(down).into_iter().map(|way| (way, 0.0)).collect();
+        let edges = || self.routers.iter().filter(|router| !router.ports.is_empty());
+        for from in edges() {
+            for to in edges().filter(|to| to.ports != from.ports) {
+                let share = (from.ports.len() * to.ports.len()) as f64 / (ports - 1) as f64;
+                for way in self.ways(from.ports.start, to.ports.start, down)? {
+                    *loads.entry(way).or_default() += share;
+                }
+            }
+        }
+        Some(CoreLoads(loads))
+    }
+
+    /// Selects `count` links whose loss overloads the others as evenly as possible, for traffic from every port to
+    /// every other port, and still lets every port reach every other port. The best set has the smallest load on the
+    /// most loaded way; if there are several, the largest load on the least loaded way; then the first in the order of
+    /// the links.
+    ///
+    /// # Errors
+    /// If each set cuts off some port, or there are too many sets to compare.
+    pub fn choose_down(&self, count: usize) -> Result<BTreeSet<CoreLinkName>, String> {
+        let names: Vec<CoreLinkName> = self.links.iter().map(|link| link.name).collect();
+        if count > names.len() {
+            return Err(format!("there are {} links between routers, not {count}", names.len()));
+        }
+        let sets = (0..count).try_fold(1usize, |sets, i| Some(sets.checked_mul(names.len() - i)? / (i + 1)));
+        if sets.is_none_or(|sets| sets > MOST_SETS) {
+            return Err(format!("there are too many sets of {count} links; name the links to take down"));
+        }
+        let mut best: Option<(f64, f64, BTreeSet<CoreLinkName>)> = None;
+        for down in subsets(&names, count) {
+            let Some(loads) = self.full_mesh_loads(&down) else { continue };
+            let (most, least) = (loads.most(), loads.least());
+            let better = best.as_ref().is_none_or(|(best_most, best_least, _)| {
+                most < best_most - SAME || (most <= best_most + SAME && least > best_least + SAME)
+            });
+            if better {
+                best = Some((most, least, down));
+            }
+        }
+        best.map(|(_, _, down)| down)
+            .ok_or_else(|| format!("without {count} of its {} links, some port does not reach another", names.len()))
+    }
+}
+
+/// All sets of `count` of these names, in their order.
+fn subsets(names: &[CoreLinkName], count: usize) -> Vec<BTreeSet<CoreLinkName>> {
+    let Some(rest) = count.checked_sub(1) else { return vec![BTreeSet::new()] };
+    let with_first = |first: usize| {
+        subsets(&names[first + 1..], rest).into_iter().map(move |mut set| {
+            set.insert(names[first]);
+            set
+        })
+    };
+    (0..names.len()).flat_map(with_first).collect()
 }

@@ -8,18 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-mod events;
 mod health;
 mod losses;
-mod schedule;
-mod silence;
 mod targets;
 
-pub use events::{EventRecord, TimedEvent};
 pub use health::{Health, ProcessorRecord};
+pub use losses::Silences;
 pub use losses::{Held, LossEpisode, Losses, MOST_EPISODES, WITHIN_NS};
-pub use schedule::{FlowDuration, FlowSchedule};
-pub use silence::Silences;
 pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};
 
 /// Index of a tester port within the testbed, from 0.
@@ -64,10 +59,10 @@ pub struct FlowSpec {
     /// Destinations, in pseudo-random order: each exactly once in every `count` frames.
     pub destinations: Targets,
     /// True to also count by destination ([`TrialResult::destinations`]).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub per_destination: bool,
     /// True to also measure the variation of latency from frame to frame ([`GroupCounts::ipdv`]).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub ipdv: bool,
     /// Share of the sending port's load, relative to the other flows of that port without a schedule.
     pub weight: f64,
@@ -76,11 +71,11 @@ pub struct FlowSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
     /// The DUT is configured to drop all frames of this flow: none may arrive.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub denied: bool,
     /// Background traffic that is not measured: its group counts in [`TrialResult::background`], and its frames are
     /// neither loss nor strays.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub background: bool,
     /// The expected encapsulation on arrival; absent for no tags, no labels, and tunnels as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,14 +121,6 @@ impl FlowSpec {
 /// The sum of counts. A stored run may contain any number, so the sum saturates.
 pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// The load over the time of a trial. Rates are frames per second *per sending port*.
@@ -278,7 +265,7 @@ pub struct GroupCounts {
     /// Received frames of flows whose frames arrived at several queues of a port, or at a port whose network card has
     /// more receive queues than the port reads. Their order is unknown, so the counts of reordering and sequence above
     /// leave them out.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub order_unknown: u64,
     /// Received frames that arrived later than the late threshold after departure; part of `received`.
     pub late: u64,
@@ -289,7 +276,7 @@ pub struct GroupCounts {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<Deviation, u64>,
     /// Arrivals with an unexpected encapsulation of frames that were received or already count in `deviations`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub deviating_copies: u64,
     /// Frames that arrived at a port that is not a destination of the flow, or with the MAC address of another host;
     /// not part of `received`.
@@ -501,4 +488,68 @@ impl TrialResult {
         }
         FrameRate(self.received() as f64 / seconds / f64::from(self.senders))
     }
+}
+
+/// An event during a trial: a route is withdrawn, a link goes down.
+///
+/// A trial may change routes or links at given times (`RouteAction`). `testbed` translates each action into an `Act` at
+/// a port. Every lane calls `Control::event` before it sends the frames that are due at the same instant; the lane of
+/// the port acts. In virtual time this is exact to the nanosecond. The drain time starts after the last frame and the
+/// last event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedEvent {
+    /// Time in seconds after the first departure, possibly at or after the last departure. Frames that are due at the
+    /// same instant leave after the event.
+    pub at_s: f64,
+    /// Number of the event, whose meaning only the owner of the emulated routers knows.
+    pub event: usize,
+    /// Name in records and plots ("withdraw 1,000 routes").
+    pub label: String,
+    /// True if the event advertises the routes to all destinations of the trial, false if it withdraws the only routes
+    /// to them. Until the first advertisement, and after a withdrawal, no frame can arrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed: Option<bool>,
+}
+
+impl TimedEvent {
+    /// An event that leaves the routes as they are.
+    pub fn new(at_s: f64, event: usize, label: impl Into<String>) -> TimedEvent {
+        TimedEvent { at_s, event, label: label.into(), routed: None }
+    }
+}
+
+/// An executed event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventRecord {
+    /// Seconds after the first departure at which the last lane involved began.
+    pub at_s: f64,
+    /// Duration in seconds; 0 in virtual time.
+    #[serde(default)]
+    pub took_s: f64,
+    /// [`TimedEvent::label`].
+    pub label: String,
+}
+
+/// Evenly spaced departures of one flow's frames, at the flow's own rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowSchedule {
+    /// Frames per second.
+    pub rate_pps: f64,
+    /// First departure after the start of the trial, in seconds.
+    #[serde(default)]
+    pub delay_s: f64,
+    /// How long it sends.
+    pub duration: FlowDuration,
+}
+
+/// How long a flow sends. It always ends with the sending time of its trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowDuration {
+    /// Until the trial stops sending.
+    Continuous,
+    /// A number of frames.
+    Frames(u64),
+    /// A number of seconds.
+    Seconds(f64),
 }

@@ -47,7 +47,7 @@ pub struct RouteAttributes {
     /// Next hop; `None` for the speaker itself.
     pub next_hop: Option<IpAddr>,
     /// ATOMIC_AGGREGATE.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub atomic_aggregate: bool,
     /// AGGREGATOR: AS and identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,14 +15,12 @@ pub struct Prefix {
 
 /// Why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
 pub enum PrefixError {
-    /// Not of the form address/length.
     #[error("is not of the form `192.0.2.0/24`")]
     Form,
-    /// The length is too large for the family.
     #[error("is longer than an address")]
     Length,
-    /// Bits are set beyond the length.
     #[error("has bits set beyond its length")]
     HostBits,
 }

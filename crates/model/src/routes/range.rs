@@ -16,29 +16,16 @@ use serde::{Deserialize, Serialize};
 
 /// Why a range cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
 pub enum RouteError {
-    /// A range needs at least one route.
     #[error("a range needs at least one route")]
     Empty,
-    /// Step 0 would repeat one prefix.
     #[error("the step from one prefix to the next is 0")]
     Step,
-    /// The first prefix lies in forbidden space.
     #[error("{first} overlaps {reserved}, where a test cannot have routes")]
-    Forbidden {
-        /// First prefix.
-        first: Prefix,
-        /// The block that it overlaps.
-        reserved: Prefix,
-    },
-    /// More routes than there is space for.
+    Forbidden { first: Prefix, reserved: Prefix },
     #[error("{asked} routes do not fit; there is space for {fit} routes of this kind")]
-    TooMany {
-        /// Requested number.
-        asked: u32,
-        /// Number that fits.
-        fit: u32,
-    },
+    TooMany { asked: u32, fit: u32 },
 }
 
 /// The stored form of a range.

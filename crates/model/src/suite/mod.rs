@@ -1,30 +1,26 @@
 //! A validated suite: which routers, on which ports, run through which tests. Crate `suite` reads it from YAML.
 
-mod bgp;
 mod expectation;
-mod flow_rate;
 mod mask;
 mod params;
-mod protection;
 
-pub use bgp::{BgpConfig, PortBgp};
 pub use expectation::{BaselineFigure, Cells, Expectation};
-pub use flow_rate::FlowRate;
-pub use mask::Mask;
+pub use mask::{BgpProtection, Mask, Secret};
 pub use params::{ParamValue, Params};
-pub use protection::{BgpProtection, Secret};
 
 use crate::environment::About;
 use crate::medium::Medium;
-use crate::quantity::Bandwidth;
+use crate::quantity::{Bandwidth, FrameRate, QuantityError, parse_frame_rate, parse_percent};
 use crate::record::Baseline;
 use crate::routes::Prefix;
+use crate::routes::{address, number};
 use crate::size::PacketSize;
 use crate::topology::Topology;
 use crate::traffic::{Arriving, Header};
 use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Seed if neither suite nor command line sets one.
@@ -313,5 +309,142 @@ impl TestConfig {
     /// Its name, with its id if it has one: `throughput (small)`.
     pub fn label(&self) -> String {
         self.id.as_ref().map_or_else(|| self.test.clone(), |id| format!("{} ({id})", self.test))
+    }
+}
+
+/// Parameters common to all ports (RFC 4271). The DUT is one AS. Each port of the tester is another AS, unless its
+/// peers are internal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BgpConfig {
+    /// AS number of the DUT.
+    pub dut_as: u32,
+    /// AS number of the peers on the first port; peers on port i have `tester_as` + i.
+    pub tester_as: u32,
+    /// Emulated routers on each port, at least 1.
+    pub peers_per_port: u32,
+    /// Emulated routers on each VLAN sub-interface of the ports.
+    #[serde(default)]
+    pub peers_per_vlan: u32,
+    /// IP versions whose routes BGP exchanges, each over sessions of its own version; at least one.
+    pub families: Vec<Family>,
+    /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
+    pub hold_time: Duration,
+    /// Names of the ports whose peers are in the DUT's AS: clients of the DUT, their route reflector (RFC 4456).
+    #[serde(default)]
+    pub internal: Vec<String>,
+    /// True if the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3).
+    #[serde(default)]
+    pub next_hop_self: bool,
+    /// Protection of all sessions, which is not recorded.
+    #[serde(skip)]
+    pub protection: BgpProtection,
+}
+
+/// BGP on one port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortBgp {
+    /// AS number of the tester's peers on this port.
+    pub asn: u32,
+    /// AS number of the DUT.
+    pub dut_as: u32,
+    /// Emulated routers on this port: one at the host's address and one at each address that follows it.
+    pub peers: u32,
+    /// Emulated routers on each VLAN sub-interface of this port, counted the same way.
+    #[serde(default)]
+    pub vlan_peers: u32,
+    /// Hold Time that both sides propose; whole seconds.
+    pub hold: Duration,
+    /// IP versions whose routes BGP exchanges, each over sessions of its own version.
+    pub families: Vec<Family>,
+    /// True if the DUT is the next hop of external routes for internal peers.
+    #[serde(default)]
+    pub next_hop_self: bool,
+    /// Protection of the sessions, which is not recorded.
+    #[serde(skip)]
+    pub protection: BgpProtection,
+}
+
+impl PortBgp {
+    /// True if the peers are in the DUT's AS and so its clients (RFC 4456).
+    pub fn is_internal(&self) -> bool {
+        self.asn == self.dut_as
+    }
+
+    /// Addresses of `peers` peers on a link with this addressing: the host's address and those that follow it.
+    pub fn addresses(addressing: &Addressing, peers: u32) -> impl Iterator<Item = IpAddr> + use<> {
+        let (host, first) = (addressing.host, number(addressing.host));
+        let family = if host.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+        (0..peers).map(move |i| address(family, first + u128::from(i)))
+    }
+}
+
+/// Rate of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowRate {
+    /// Frames per second.
+    Frames(FrameRate),
+    /// Bits of frames per second, including FCS, without preamble and gap (layer 2).
+    Bits(Bandwidth),
+    /// Share of the sending port's line rate in per cent (RFC 2544 Appendix B).
+    Percent(f64),
+}
+
+impl FromStr for FlowRate {
+    type Err = QuantityError;
+
+    /// `10 kfps`, `10k`, `10000`; `100 Mbit/s`, `1G`; `5 %`. `100M` is refused: it may mean bits or frames.
+    fn from_str(text: &str) -> Result<FlowRate, QuantityError> {
+        let bad = |why: &str| {
+            let kinds = "write frames per second (`10 kfps`), bits per second (`100 Mbit/s`) or a share of the line above 0 and at most \
+                         100 % (`5 %`)";
+            QuantityError(format!("`{}` is no rate{why}; {kinds}", text.trim()))
+        };
+        if text.trim_end().ends_with('%') {
+            let share = parse_percent(text).ok_or_else(|| bad(""))?;
+            return match share > 0.0 && share <= 100.0 {
+                true => Ok(FlowRate::Percent(share)),
+                false => Err(bad(", because it is out of range")),
+            };
+        }
+        // No tester sends 1 Gfps, so `1G` is 1 Gbit/s.
+        let last = text.trim_end().chars().last().unwrap_or_default();
+        match (parse_frame_rate(text), text.parse().map(FlowRate::Bits)) {
+            (Ok(_), Ok(_)) if matches!(last, 'm' | 'M') => {
+                Err(bad(&format!(", because it can be {0}bit/s or {0}fps", text.trim())))
+            }
+            (_, Ok(bits)) if matches!(last, 'g' | 'G') => Ok(bits),
+            (Ok(frames), _) => Ok(FlowRate::Frames(frames)),
+            (_, Ok(bits)) => Ok(bits),
+            _ => Err(bad("")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_one_meaning_are_read_and_others_are_refused() {
+        for (text, rate) in [
+            ("10 kfps", FlowRate::Frames(FrameRate(10_000.0))),
+            ("100k", FlowRate::Frames(FrameRate(100_000.0))),
+            ("100000", FlowRate::Frames(FrameRate(100_000.0))),
+            ("1G", FlowRate::Bits(Bandwidth(1_000_000_000))),
+            ("8 Mbit/s", FlowRate::Bits(Bandwidth(8_000_000))),
+            ("5 %", FlowRate::Percent(5.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for (text, why) in [
+            ("100M", "it can be 100Mbit/s or 100Mfps"),
+            ("0 %", "out of range"),
+            ("101%", "out of range"),
+            ("fast", "is no rate;"),
+            ("0", "is no rate;"),
+        ] {
+            let QuantityError(error) = text.parse::<FlowRate>().unwrap_err();
+            assert!(error.contains(why) && error.contains("at most 100 %"), "{text}: {error}");
+        }
     }
 }

@@ -72,8 +72,8 @@ impl ParamValue {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub BTreeMap<String, ParamValue>);
 
-macro_rules! getter {
-    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $variant:ident,)*) => {$(
         $(#[$doc])*
         pub fn $name(&self, key: &str) -> Option<$type> {
             match self.0.get(key) {
@@ -81,43 +81,34 @@ macro_rules! getter {
                 _ => None,
             }
         }
-    };
+    )*};
 }
 
 impl Params {
-    getter!(
+    getters! {
         /// Frame sizes and mixes.
-        sizes, Sizes, Vec<PacketSize>);
-    getter!(
+        sizes: Vec<PacketSize> = Sizes,
         /// Percentages.
-        numbers, Numbers, Vec<f64>);
-    getter!(
+        numbers: Vec<f64> = Numbers,
         /// One percentage.
-        number, Number, f64);
-    getter!(
+        number: f64 = Number,
         /// A duration.
-        duration, Duration, Duration);
-    getter!(
+        duration: Duration = Duration,
         /// A whole number.
-        count, Count, u64);
-    getter!(
+        count: u64 = Count,
         /// A frame rate.
-        rate, Rate, FrameRate);
-    getter!(
+        rate: FrameRate = Rate,
         /// The speed of a line.
-        speed, Speed, Bandwidth);
-    getter!(
+        speed: Bandwidth = Speed,
         /// A boolean.
-        flag, Flag, bool);
-    getter!(
+        flag: bool = Flag,
         /// IP versions.
-        families, Families, Vec<Family>);
-    getter!(
+        families: Vec<Family> = Families,
         /// A word, text or command.
-        text, Text, String);
-    getter!(
+        text: String = Text,
         /// A list of names.
-        texts, Texts, Vec<String>);
+        texts: Vec<String> = Texts,
+    }
 
     /// All parameters as a JSON object.
     pub fn to_json(&self) -> serde_json::Value {

@@ -1,7 +1,7 @@
 //! The values of one header field over the frames of a flow.
 
-use super::permutation::Permutation;
 use super::value::FieldValue;
+use crate::routes::mix;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -46,24 +46,16 @@ pub enum Field<T> {
 
 /// Why a field has no valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
 pub enum FieldError {
-    /// The list is empty.
     #[error("the list of values is empty; write at least one")]
     Empty,
-    /// The count is zero.
     #[error("`count` is 0; write how many values the field takes, at least 1")]
     NoCount,
-    /// The minimum is above the maximum.
     #[error("`min` is above `max`; swap them")]
     Reversed,
-    /// More random values than the range has.
     #[error("`count` is {count}, but only {room} values lie between `min` and `max`; write at most {room}")]
-    TooMany {
-        /// Count in the suite.
-        count: u64,
-        /// Values in the range.
-        room: u64,
-    },
+    TooMany { count: u64, room: u64 },
 }
 
 /// Values between `min` and `max`; 0 stands for two to the power of 128.
@@ -320,6 +312,44 @@ impl<'de, T: FieldValue + Deserialize<'de>> Deserialize<'de> for Field<T> {
     }
 }
 
+/// A seeded permutation of `0..n`: a Feistel network on the smallest even number of bits that holds `n` members.
+#[derive(Clone, Copy, Debug)]
+struct Permutation {
+    n: u128,
+    half_bits: u32,
+    keys: [u64; 4],
+}
+
+impl Permutation {
+    /// A permutation of `0..n`; 0 stands for two to the power of 128.
+    fn new(n: u128, seed: u64) -> Permutation {
+        let bits = (u128::BITS - n.wrapping_sub(1).leading_zeros()).max(2);
+        let key = |round: u64| mix(seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        Permutation { n, half_bits: bits.div_ceil(2), keys: std::array::from_fn(|round| key(round as u64 + 1)) }
+    }
+
+    /// Member at place `i`, which must be below `n`.
+    fn at(&self, i: u128) -> u128 {
+        // Cycle walking: the block is less than four times n, so a few steps always return a member below n.
+        let mut x = i;
+        loop {
+            x = self.encrypt(x);
+            if self.n == 0 || x < self.n {
+                return x;
+            }
+        }
+    }
+
+    fn encrypt(&self, x: u128) -> u128 {
+        let mask = (1u128 << self.half_bits) - 1;
+        let (mut left, mut right) = (x >> self.half_bits, x & mask);
+        for key in self.keys {
+            (left, right) = (right, left ^ (u128::from(mix(right as u64 ^ key)) & mask));
+        }
+        left << self.half_bits | right
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::value::Bits;
@@ -419,5 +449,21 @@ mod tests {
         assert_ne!(of(1), of(2));
         let half = of(3).iter().filter(|v| **v > u64::MAX / 2).count();
         assert!((400..600).contains(&half), "{half} of 1,000 in the upper half");
+    }
+
+    #[test]
+    fn each_member_once() {
+        for n in [1u128, 2, 3, 5, 16, 17, 1_000] {
+            let mut members: Vec<_> = (0..n).map(|i| Permutation::new(n, 7).at(i)).collect();
+            members.sort_unstable();
+            assert!(members.into_iter().eq(0..n), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_whole_of_128_bits_has_an_order() {
+        let all = Permutation::new(0, 7);
+        assert_ne!(all.at(0), all.at(u128::MAX));
+        assert_eq!(all.half_bits, 64);
     }
 }

@@ -9,18 +9,14 @@
 //! ```
 
 mod arriving;
-mod dscp;
 mod field;
 mod header;
-mod names;
-mod permutation;
 mod value;
 
 pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
-pub use dscp::parse_dscp;
 pub use field::{AnyField, Field, FieldError};
 pub use header::{
-    DISCARD, Ethernet, Extension, Gre, HOP_LIMIT, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,
+    DISCARD, Ethernet, Extension, FieldName, Gre, HOP_LIMIT, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp,
+    Udp, Vlan,
 };
-pub use names::FieldName;
-pub use value::{Bits, FieldValue, Octets};
+pub use value::{Bits, FieldValue, Octets, parse_dscp};

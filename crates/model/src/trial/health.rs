@@ -1,6 +1,6 @@
 //! How tester and host affected a trial.
 
-use super::{Held, Silences, is_false, is_zero};
+use super::{Held, Silences};
 use serde::{Deserialize, Serialize};
 
 /// State of the tester during a trial. A trial that the tester spoilt is invalid, not lossy.
@@ -9,7 +9,7 @@ pub struct Health {
     /// Frames that the tester failed to offer in time: intended - offered.
     pub unsent: u64,
     /// Unsent frames that the tester's own ring refused. At the maximum load they count here too, although nothing is unsent there.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub refused_by_tester: u64,
     /// Test frames lost in the tester's own receive path (ring or socket overflow).
     pub receive_drops: u64,
@@ -61,7 +61,7 @@ pub struct Health {
     pub kernel_generators: u32,
     /// Frames whose copies arrived at queues of several threads. Latency, bytes and time bins count each copy. The
     /// receiver detects them only among the last frames of each flow that it remembers.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies_apart: u64,
 }
 
@@ -93,23 +93,23 @@ pub struct ProcessorRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<u64>,
     /// Total time of all stalls.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub stalled_ns: u64,
     /// The longest stall.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub longest_stall_ns: u64,
     /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own thread has the processor: a receive
     /// thread that always finds new frames lets nothing else run. Absent if unknown, for instance if nothing arrived at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stood_still_ns: Option<u64>,
     /// The longest stall exceeds the limit of other tests, but this test tolerates it: frames may have been lost by it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub stall_tolerated: bool,
     /// The longest stalls, at most 64, in order of time. If the arrivals are known, only the parts during which nothing arrived at the tester.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall_times: Vec<Held>,
     /// Time that the watch itself used.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub watch_ns: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::plan::{Part, Plan, PlannedEvent, QueueIndex, longest_drain};
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
-use drophammer_port::{Arrival, Clock, Port, PortError};
+use drophammer_port::{Arrival, BURST, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -297,60 +297,13 @@ impl LaneState {
                     follow_requests(part, ports, senders, now, lane, live, before)?;
                 }
             }
-            let mut busy = 0;
-            let mut next = wake;
-            let mut sending = !events.is_empty();
-            for Sender { place, generators, merge } in senders.iter_mut() {
-                let port = &mut *ports[*place].port;
-                if let Some(merge) = merge {
-                    let generators = &mut part.generators[generators.clone()];
-                    busy += merge.send_due(generators, port, now)?;
-                    if let Some(due) = merge.next() {
-                        sending = true;
-                        next = next.min(due);
-                    }
-                    continue;
-                }
-                let generator = &mut part.generators[generators.start];
-                if generator.done(now) {
-                    continue;
-                }
-                let port = &mut *ports[*place].port;
-                busy += if ahead { generator.send_ahead(port, now, wake)? } else { generator.send_due(port, now)? };
-                if !generator.done(now) {
-                    sending = true;
-                    if virtual_time {
-                        next = next.min(generator.next_event());
-                    }
-                }
-            }
-            // Whether frames may still wait at a port after this pass.
-            let mut behind = false;
-            for LanePort { index, queue, port } in ports.iter_mut() {
-                for round in 1..=rounds {
-                    let frames = port.receive()?;
-                    let count = frames.len();
-                    behind |= count == drophammer_port::BURST && round == rounds;
-                    // Frames stamped when they are read would hide a silence.
-                    if !at_reading && !virtual_time {
-                        watch.arrivals(count, |i| frames.get(i).at);
-                    }
-                    part.analyzer.take_burst(
-                        *queue,
-                        count,
-                        |i| frames.get(i),
-                        |arrival| {
-                            watch.other += 1;
-                            *control_due = Instant(0);
-                            control.receive(*index, arrival)
-                        },
-                    )?;
-                    busy += count;
-                    if count < drophammer_port::BURST {
-                        break;
-                    }
-                }
-            }
+            let (sent, left, mut next) =
+                send_due(&mut part.generators, ports, senders, (now, wake), (ahead, virtual_time))?;
+            let sending = left || !events.is_empty();
+            // Frames stamped when they are read would hide a silence.
+            let silences = !at_reading && !virtual_time;
+            let (received, behind) = receive(part, ports, (watch, silences), rounds, control, control_due)?;
+            let busy = sent + received;
             if now >= *control_due {
                 *control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;
             }
@@ -409,6 +362,79 @@ impl LaneState {
             }
         }
     }
+}
+
+/// Sends what is due at `now`. Returns the number of frames, whether more will follow, and when to go on: at `wake`, or
+/// earlier if frames are due before.
+fn send_due(
+    generators: &mut [PortGenerator],
+    ports: &mut [LanePort<'_>],
+    senders: &mut [Sender],
+    (now, wake): (Instant, Instant),
+    (ahead, virtual_time): (bool, bool),
+) -> Result<(usize, bool, Instant), PortError> {
+    let (mut sent, mut left, mut next) = (0, false, wake);
+    for Sender { place, generators: range, merge } in senders {
+        let port = &mut *ports[*place].port;
+        if let Some(merge) = merge {
+            sent += merge.send_due(&mut generators[range.clone()], port, now)?;
+            if let Some(due) = merge.next() {
+                left = true;
+                next = next.min(due);
+            }
+            continue;
+        }
+        let generator = &mut generators[range.start];
+        if generator.done(now) {
+            continue;
+        }
+        sent += if ahead { generator.send_ahead(port, now, wake)? } else { generator.send_due(port, now)? };
+        if !generator.done(now) {
+            left = true;
+            if virtual_time {
+                next = next.min(generator.next_event());
+            }
+        }
+    }
+    Ok((sent, left, next))
+}
+
+/// Takes what has arrived, at most `rounds` bursts from each port. Returns the number of frames, and whether more may
+/// wait at a port.
+fn receive(
+    part: &mut Part,
+    ports: &mut [LanePort<'_>],
+    (watch, silences): (&mut Watch, bool),
+    rounds: usize,
+    control: &mut dyn Control,
+    control_due: &mut Instant,
+) -> Result<(usize, bool), PortError> {
+    let (mut received, mut behind) = (0, false);
+    for LanePort { index, queue, port } in ports {
+        for round in 1..=rounds {
+            let frames = port.receive()?;
+            let count = frames.len();
+            behind |= count == BURST && round == rounds;
+            if silences {
+                watch.arrivals(count, |i| frames.get(i).at);
+            }
+            part.analyzer.take_burst(
+                *queue,
+                count,
+                |i| frames.get(i),
+                |arrival| {
+                    watch.other += 1;
+                    *control_due = Instant(0);
+                    control.receive(*index, arrival)
+                },
+            )?;
+            received += count;
+            if count < BURST {
+                break;
+            }
+        }
+    }
+    Ok((received, behind))
 }
 
 /// Carries out the requests made since `before`: start or stop flows, end sending, return counts.
@@ -489,6 +515,6 @@ fn send_frame(ports: &mut [LanePort<'_>], port: PortIndex, frame: &[u8]) -> Resu
     at.port.send(1).map(|sent| sent.refused == 0)
 }
 
-fn sent_minus_refused(generator: &crate::generator::PortGenerator) -> u64 {
+fn sent_minus_refused(generator: &PortGenerator) -> u64 {
     generator.groups().iter().map(|g| g.offered - g.refused).sum()
 }

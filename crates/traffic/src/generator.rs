@@ -1,19 +1,13 @@
 //! Sends flows of one port that share a schedule, each frame on time. If flows have schedules of their own, the port has several generators, which
 //! [`merge`] combines.
 
-mod ahead;
 mod aims;
-mod catch_up;
 pub(crate) mod controlled;
 mod kernel;
 pub(crate) mod merge;
-mod refusals;
-mod round;
 mod stream;
 
 use aims::{Addresses, Aim};
-use catch_up::CatchUp;
-use refusals::Refusals;
 pub(crate) use stream::Stream;
 
 use crate::headers;
@@ -491,5 +485,223 @@ impl PortGenerator {
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub fn sending_ns(&self) -> u64 {
         self.base().end_ns().max(self.last_departure.0 - self.start.0)
+    }
+}
+
+impl PortGenerator {
+    /// When the next frame is due, or when the last one has left.
+    pub(crate) fn next_event(&self) -> Instant {
+        self.next_departure().unwrap_or(self.last_departure)
+    }
+
+    /// Hands the next burst to a port that sends ahead, each frame with its departure time, all before `until`; returns
+    /// how many frames the port took.
+    ///
+    /// # Errors
+    /// Errors of the port.
+    pub(crate) fn send_ahead(&mut self, port: &mut dyn Port, now: Instant, until: Instant) -> Result<usize, PortError> {
+        // The previous burst is still being sent, or the trial has not begun.
+        if now < self.last_departure.max(self.start) {
+            return Ok(0);
+        }
+        if self.control.is_some() {
+            self.next_stretch(now.0 - self.start.0);
+        }
+        let end = if self.stop_on_time { self.schedule.end_ns() } else { u64::MAX };
+        let left = self.schedule.total() - self.index;
+        let mut departures = [0; BURST];
+        let departures = &mut departures[..BURST.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        self.schedule.departures(self.index, departures);
+        let mut at = [now; BURST];
+        let (mut frames, mut on_time) = (0, 0);
+        for (at, departure) in at.iter_mut().zip(departures) {
+            if *departure >= end {
+                break;
+            }
+            let leaves = now.max(Instant(self.start.0 + *departure));
+            if leaves >= until {
+                break;
+            }
+            *at = leaves;
+            match at.0 - self.start.0 - *departure {
+                0 => on_time += 1,
+                late => self.lateness[(64 - late.leading_zeros()).min(39) as usize] += 1,
+            }
+            frames += 1;
+        }
+        self.lateness[0] += on_time;
+        if frames == 0 {
+            return Ok(0);
+        }
+        self.fill(port, 0, &at[..frames]);
+        let sent = match port.ahead() {
+            Some(port) => port.send_at(&at[..frames])?,
+            None => port.send(frames)?,
+        };
+        debug_assert_eq!(sent.refused, 0, "virtual time has no ring that could be full");
+        self.account_ahead(&at[..frames]);
+        Ok(frames)
+    }
+
+    /// Counts the frames of the first slots, whose departure times are `at`.
+    fn account_ahead(&mut self, at: &[Instant]) {
+        self.index += at.len() as u64;
+        self.sent += at.len() as u64;
+        self.last_departure = at.last().copied().unwrap_or(self.last_departure);
+        if let ([group], None) = (self.groups.as_mut_slice(), self.bin_ns) {
+            group.offered += at.len() as u64;
+            return;
+        }
+        for (at, group) in at.iter().zip(&self.slot_groups) {
+            let group = &mut self.groups[*group as usize];
+            group.offered += 1;
+            let elapsed = at.0 - self.start.0;
+            if let Some(count) = self.bin_ns.and_then(|ns| group.bins.get_mut((elapsed / ns) as usize)) {
+                *count += 1;
+            }
+        }
+    }
+}
+
+/// A delayed generator sends at most this many times the requested rate, and no burst longer than [`CATCH_UP_BURST_NS`]
+/// of load. A receive ring that copes with the load copes with that.
+const CATCH_UP_SPEED: f64 = 1.2;
+/// Load that may leave in one burst, in ns.
+const CATCH_UP_BURST_NS: f64 = 200_000.0;
+/// Frames that may leave in one burst, whatever the load.
+const CATCH_UP_FRAMES: f64 = 32.0;
+
+/// A token bucket, filled at [`CATCH_UP_SPEED`] times the load: always full while the generator is on time.
+struct CatchUp {
+    tokens: f64,
+    capacity: f64,
+    last_ns: u64,
+}
+
+impl CatchUp {
+    fn new(peak_pps: f64) -> CatchUp {
+        let capacity = (peak_pps * CATCH_UP_BURST_NS / 1e9).max(CATCH_UP_FRAMES);
+        CatchUp { tokens: capacity, capacity, last_ns: 0 }
+    }
+
+    /// Number of frames that may leave at `now_ns` at a requested rate of `rate_pps`.
+    #[inline]
+    fn allow(&mut self, rate_pps: f64, now_ns: u64) -> u64 {
+        let elapsed = now_ns.saturating_sub(self.last_ns) as f64;
+        self.last_ns = now_ns;
+        self.tokens = (self.tokens + elapsed * rate_pps * CATCH_UP_SPEED / 1e9).min(self.capacity);
+        self.tokens as u64
+    }
+
+    #[inline]
+    fn take(&mut self, frames: usize) {
+        self.tokens -= frames as f64;
+    }
+}
+
+/// Consecutive frames of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// Place of the flow in the generator.
+    flow: usize,
+    /// First sequence number.
+    first: u64,
+    /// Number of frames.
+    frames: u64,
+}
+
+/// The refused frames of a generator.
+struct Refusals {
+    /// Frames of each flow, counted even if there is no room for another run.
+    frames: Vec<u64>,
+    /// Number of the last run of each flow, from 1; 0 before the first.
+    last: Vec<usize>,
+    runs: Vec<Run>,
+}
+
+impl Refusals {
+    /// Room for `most` runs of `flows` flows.
+    fn new(flows: usize, most: usize) -> Refusals {
+        Refusals { frames: spaced(flows), last: spaced(flows), runs: Vec::with_capacity(most) }
+    }
+
+    /// Adds a frame of the flow at this place. Frames of a flow come in order.
+    fn add(&mut self, flow: usize, sequence: u64) {
+        self.frames[flow] += 1;
+        if let Some(last) = self.last[flow].checked_sub(1)
+            && self.runs[last].first + self.runs[last].frames == sequence
+        {
+            self.runs[last].frames += 1;
+        } else if self.runs.len() < self.runs.capacity() {
+            self.runs.push(Run { flow, first: sequence, frames: 1 });
+            self.last[flow] = self.runs.len();
+        }
+    }
+
+    /// Frames of each flow.
+    fn frames(&self) -> &[u64] {
+        &self.frames
+    }
+
+    /// The stored runs, ascending within a flow.
+    fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_generator_catches_up_a_little_faster_than_asked_for() {
+        // 1 Mfps: the bucket holds 200 frames. After a gap of 10 ms (10,000 frames late) a look every 10 µs.
+        let mut bucket = CatchUp::new(1e6);
+        let mut sent = 0u64;
+        let mut late = 10_000u64;
+        let mut looks = 0;
+        while late > 0 {
+            let now = 10_000_000 + looks * 10_000;
+            late += if looks == 0 { 0 } else { 10 };
+            let frames = bucket.allow(1e6, now).min(late);
+            assert!(frames <= 200);
+            bucket.take(frames as usize);
+            sent += frames;
+            late -= frames;
+            looks += 1;
+        }
+        // 200 at once, then 12 per look where 10 are due: 9,800 / 2 looks, 49 ms.
+        assert!((4_890..=4_910).contains(&looks), "{looks} looks");
+        assert_eq!(sent, 10_000 + (looks - 1) * 10);
+    }
+
+    #[test]
+    fn frames_that_follow_each_other_in_their_flow_are_one_run() {
+        let mut refusals = Refusals::new(2, 8);
+        // The frames of two flows alternate.
+        for sequence in [5, 6, 7, 9] {
+            refusals.add(0, sequence);
+            refusals.add(1, 2 * sequence);
+        }
+        assert_eq!(refusals.frames(), [4, 4]);
+        let of = |flow: usize| -> Vec<(u64, u64)> {
+            refusals.runs().iter().filter(|run| run.flow == flow).map(|run| (run.first, run.frames)).collect()
+        };
+        assert_eq!(of(0), [(5, 3), (9, 1)]);
+        assert_eq!(of(1), [(10, 1), (12, 1), (14, 1), (18, 1)]);
+    }
+
+    #[test]
+    fn all_frames_count_even_without_room_for_them() {
+        let mut refusals = Refusals::new(1, 4);
+        let most = refusals.runs.capacity() as u64;
+        // Every second frame: none follows another one.
+        (0..most + 100).for_each(|n| refusals.add(0, 2 * n));
+        assert_eq!(refusals.frames(), [most + 100]);
+        assert_eq!(refusals.runs().len() as u64, most);
+        // A frame after one that was not stored does not extend the last run.
+        refusals.add(0, 2 * (most + 99) + 1);
+        assert_eq!(refusals.frames(), [most + 101]);
+        assert_eq!(refusals.runs().last(), Some(&Run { flow: 0, first: 2 * (most - 1), frames: 1 }));
     }
 }

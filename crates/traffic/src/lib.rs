@@ -36,7 +36,6 @@ pub mod payload;
 pub mod permutation;
 pub mod plan;
 mod recognize;
-mod refusals;
 pub mod schedule;
 pub mod template;
 mod totals;

@@ -5,25 +5,26 @@
 //! A `LaneReport` has everything that a lane has counted, as serde data. [`merge`] is a pure function from the reports
 //! of all lanes to a `TrialResult`.
 
-mod destinations;
-mod deviating;
-mod flows;
-mod losses;
-
-use crate::analyzer::ipdv;
+use crate::analyzer::extras::summary as ipdv_summary;
+use crate::analyzer::{Deviations, count};
+use crate::flow_state::Arrived;
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
 use crate::lane_report::{
-    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
+    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, MISSING, PortArrivals, SenderReport,
+    StoppedReport,
 };
-use crate::losses::Distance;
+use crate::losses::{Collector, Distance, LossRuns};
+use crate::permutation::Permutation;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{
-    Bin, EventRecord, GroupCounts, Health, Held, StoppedFlow, TrialResult, Validity, WayCounts,
+    Bin, DestinationCounts, EventRecord, GroupCounts, Health, Held, LossEpisode, Losses, MOST_EPISODES, StoppedFlow,
+    TrialResult, Validity, WayCounts,
 };
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are from the worst lane. The caller fills in trial number, elapsed
 /// time, validity and DUT load.
@@ -37,7 +38,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         trial.groups.iter().enumerate().map(|(i, name)| group_counts(lanes, &senders, i, name)).collect();
     let by_flow = by_flow(&senders);
     let distance = Distance::of(senders.iter().copied());
-    let (flows, copies_apart) = flows::merged(lanes, &distance, &by_flow);
+    let (flows, copies_apart) = merged_flows(lanes, &distance, &by_flow);
     let mut times_unknown = vec![false; groups.len()];
     for flow in &flows {
         let sender = by_flow.get(flow.flow).copied().flatten();
@@ -68,13 +69,13 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
     let unknown = groups.iter_mut().zip(times_unknown).filter(|(_, unknown)| *unknown);
     unknown.for_each(|(counts, _)| counts.last_loss_ns = None);
-    deviating::add(lanes, &mut groups);
+    add_deviations(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
     let tested: Vec<Cow<'_, FlowReport>> =
         flows.into_iter().filter(|flow| !trial.background.contains(&flow.group)).collect();
     let ways = ways(&tested, &by_flow);
-    let losses = losses::losses(&tested, &by_flow, &distance);
-    let destinations = destinations::counts(lanes, &by_flow);
+    let losses = loss_episodes(&tested, &by_flow, &distance);
+    let destinations = destination_counts(lanes, &by_flow);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
     }
@@ -242,7 +243,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         late: sum(|g| g.late),
         received_bytes: sum(|g| g.bytes),
         latency: latency(received.clone()),
-        ipdv: ipdv::summary(received.clone().filter_map(|group| group.ipdv.as_ref())),
+        ipdv: ipdv_summary(received.clone().filter_map(|group| group.ipdv.as_ref())),
         bins,
         stopped: stopped(senders, index),
         ..GroupCounts::default()
@@ -320,6 +321,276 @@ fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
             (*percentile, bucket.map_or(0, |b| (1u64 << b) - 1))
         })
         .collect()
+}
+
+/// Counts of every flow that is counted by destination.
+fn destination_counts(lanes: &[LaneReport], by_flow: &[Option<Sender<'_>>]) -> Vec<DestinationCounts> {
+    lanes[0].trial.destinations.iter().map(|(flow, order)| counts_of_flow(lanes, *flow, order, by_flow)).collect()
+}
+
+fn counts_of_flow(
+    lanes: &[LaneReport],
+    flow: usize,
+    order: &Permutation,
+    by_flow: &[Option<Sender<'_>>],
+) -> DestinationCounts {
+    let nothing = vec![0u32; order.len() as usize];
+    let mut counts =
+        DestinationCounts { flow, offered: nothing.clone(), received: nothing, ..DestinationCounts::default() };
+    let Some((sender, sent)) = by_flow.get(flow).copied().flatten() else { return counts };
+    let (rounds, rest) = ((sent / u64::from(order.len())) as u32, sent % u64::from(order.len()));
+    let found = lanes.iter().flat_map(|lane| &lane.flows).find(|f| f.flow == flow);
+    let found = found.and_then(|f| Some((f, f.by_place.as_ref()?)));
+    for place in 0..order.len() {
+        let destination = order.at(place) as usize;
+        counts.offered[destination] = rounds + u32::from(u64::from(place) < rest);
+        counts.received[destination] = found.map_or(0, |(_, frames)| frames[place as usize]);
+    }
+    let arrived = found.map_or(0, |(report, _)| report.received);
+    let nothing_lost = arrived + sender.refused_of(flow) >= sent;
+    let never_left = match sender.never_left(flow) {
+        Some(never_left) => never_left,
+        None if nothing_lost => {
+            // Every frame that left has arrived, whichever these were.
+            counts.offered.clone_from(&counts.received);
+            counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
+            counts.last_lost_us = counts.first_lost_us.clone();
+            return counts;
+        }
+        // Nobody knows the destinations of all lost frames. The trial is invalid.
+        None => return counts,
+    };
+    let destination_of = |sequence: u64| order.at((sequence % u64::from(order.len())) as u32) as usize;
+    for gone in &never_left {
+        let (frames, places) = (gone.end - gone.start, u64::from(order.len()));
+        let rounds = (frames / places) as u32;
+        if rounds > 0 {
+            counts.offered.iter_mut().for_each(|offered| *offered -= rounds);
+        }
+        let rest = gone.start..gone.start + frames % places;
+        rest.for_each(|sequence| counts.offered[destination_of(sequence)] -= 1);
+    }
+    if let Some((received, _)) = found
+        && let Some(departures) = sender.departures(flow)
+        && received.tells_all
+    {
+        counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
+        counts.last_lost_us = counts.first_lost_us.clone();
+        for sequence in received.missing(sent, &never_left) {
+            let us = (departures.of(sequence) / 1000).min(u64::from(DestinationCounts::NEVER - 1)) as u32;
+            let destination = destination_of(sequence);
+            let first = &mut counts.first_lost_us[destination];
+            *first = us.min(*first);
+            counts.last_lost_us[destination] = us;
+        }
+    }
+    counts
+}
+
+/// Adds deviations of flows to ports with queues on several lanes to the counts of their groups.
+fn add_deviations(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
+    let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
+    lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
+    for reports in by_flow.values().filter(|reports| reports.iter().any(|report| report.deviating.is_some())) {
+        let all = deviations_of_flow(reports);
+        let counts = &mut groups[reports[0].group];
+        counts.deviating_copies += all.copies;
+        let counted = Deviation::ALL.iter().zip(all.frames).filter(|(_, frames)| *frames > 0);
+        counted.for_each(|(deviation, frames)| *counts.deviations.entry(*deviation).or_default() += frames);
+    }
+}
+
+/// Deviations of one flow. If a frame arrived at several lanes, the first report decides, because nobody knows which copy arrived first. For frames
+/// that have left the window of a lane, arrivals at other lanes are unknown.
+fn deviations_of_flow(reports: &[&FlowReport]) -> Deviations {
+    let mut all = Deviations::default();
+    // A bit for each frame already counted.
+    let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+    for deviating in reports.iter().filter_map(|report| report.deviating.as_ref()) {
+        all.copies += deviating.copies;
+        all.frames.iter_mut().zip(&deviating.frames).for_each(|(sum, frames)| *sum += frames);
+        for (kind, window) in &deviating.first {
+            for (word, first) in window.bits.iter().zip((window.from..).step_by(64)).filter(|(word, _)| **word != 0) {
+                let known = counted.entry(first).or_default();
+                let received = reports.iter().fold(*known, |bits, report| bits | received_from(report, first));
+                for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| word & bit != 0) {
+                    count(&mut all, *kind, received & bit != 0);
+                }
+                *known |= word;
+            }
+        }
+    }
+    all
+}
+
+/// A bit for each of the 64 frames from `first` (a multiple of 64) on: set if the lane has received the frame, or it has left the window.
+fn received_from(report: &FlowReport, first: u64) -> u64 {
+    let Some(Arrived { from, bits }) = &report.arrived else { return 0 };
+    match first.checked_sub(*from) {
+        None => u64::MAX,
+        Some(above) => bits.get((above / 64) as usize).copied().unwrap_or(0),
+    }
+}
+
+/// One report per flow, in order, and the number of frames with copies at several lanes.
+fn merged_flows<'a>(
+    lanes: &'a [LaneReport],
+    distance: &Distance,
+    by_flow: &[Option<Sender<'_>>],
+) -> (Vec<Cow<'a, FlowReport>>, u64) {
+    let senders = by_flow;
+    let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
+    lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
+    let mut copies_apart = 0;
+    let count = by_flow.len();
+    let flows = by_flow.into_values().map(|reports| {
+        let flow = reports[0].flow;
+        let sender = senders.get(flow).copied().flatten();
+        let told = sender.filter(|_| reports.len() > 1).and_then(|(sender, _)| sender.never_left(flow));
+        let never_left = told.unwrap_or_default();
+        let losses = LossRuns { apart: distance.apart(flow), runs: Vec::new() };
+        let (report, copies) = merged_flow(&reports, Collector::new(losses, count, &never_left));
+        copies_apart += copies;
+        report
+    });
+    (flows.collect(), copies_apart)
+}
+
+/// Merges the reports about one flow, at least one.
+fn merged_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a, FlowReport>, u64) {
+    if let [report] = reports {
+        return (Cow::Borrowed(report), 0);
+    }
+    // Reports without received frames add nothing.
+    let with_frames: Vec<&FlowReport> = reports.iter().copied().filter(|report| report.received > 0).collect();
+    let [first, ..] = with_frames.as_slice() else { return (Cow::Borrowed(reports[0]), 0) };
+    let next_expected = with_frames.iter().map(|report| report.next_expected).max().unwrap_or(0);
+    let windows: Vec<&Arrived> = with_frames.iter().filter_map(|report| report.arrived.as_ref()).collect();
+    let from = windows.iter().map(|window| window.from).max().unwrap_or(0);
+    let word = |window: &Arrived, at: u64| window.bits.get(((at - window.from) / 64) as usize).copied().unwrap_or(0);
+    let (mut all, mut each) = (0, 0);
+    let mut missing = Gaps(VecDeque::new());
+    for at in (from..next_expected).step_by(64) {
+        let mut union = 0;
+        for bits in windows.iter().map(|window| word(window, at)) {
+            union |= bits;
+            each += u64::from(bits.count_ones());
+        }
+        all += u64::from(union.count_ones());
+        let never_came = !union & u64::MAX >> (64 - (next_expected - at).min(64));
+        missing.take(at, never_came);
+        losses.word(at, never_came);
+    }
+    let (received, duplicated) =
+        with_frames.iter().fold((0, 0), |sum, report| (sum.0 + report.received, sum.1 + report.duplicated));
+    let copies_apart = each - all;
+    let one_lane = with_frames.len() == 1;
+    let report = FlowReport {
+        received: received - copies_apart,
+        duplicated: duplicated + copies_apart,
+        next_expected,
+        missing: missing.0.into(),
+        losses: losses.found(),
+        tells_all: with_frames.iter().all(|report| report.tells_all),
+        spread: first.spread || !one_lane,
+        arrived: None,
+        deviating: None,
+        by_place: None,
+        ..**first
+    };
+    (Cow::Owned(report), copies_apart)
+}
+
+/// The highest [`MISSING`] ranges of missing numbers, ascending.
+struct Gaps(VecDeque<Range<u64>>);
+
+impl Gaps {
+    /// Adds the numbers, from `first` on, with a bit set in `missing`.
+    fn take(&mut self, first: u64, mut missing: u64) {
+        while missing != 0 {
+            let skip = missing.trailing_zeros();
+            let run = (missing >> skip).trailing_ones();
+            let gap = first + u64::from(skip)..first + u64::from(skip + run);
+            match self.0.back_mut() {
+                Some(last) if last.end == gap.start => last.end = gap.end,
+                _ => {
+                    if self.0.len() == MISSING {
+                        self.0.pop_front();
+                    }
+                    self.0.push_back(gap);
+                }
+            }
+            missing &= u64::MAX.checked_shl(skip + run).unwrap_or(0);
+        }
+    }
+}
+
+/// Losses of one flow, close to each other.
+struct Run {
+    from_ns: u64,
+    to_ns: u64,
+    lost: u64,
+    flow: usize,
+    group: usize,
+}
+
+/// Episodes by the scheduled departures of lost frames, without flows whose times are unknown.
+fn loss_episodes(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
+    let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
+    for flow in flows {
+        let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten() else { continue };
+        if flow.received + sender.refused_of(flow.flow) >= sent {
+            continue;
+        }
+        let Some(departures) = sender.departures(flow.flow) else { continue };
+        let Some(never_left) = sender.never_left(flow.flow) else { continue };
+        let apart = distance.apart(flow.flow);
+        let mut found = flow.losses.clone();
+        found.apart = found.apart.max(apart);
+        let mut collector = Collector::new(found, flows.len(), &never_left);
+        collector.range(flow.next_expected..sent);
+        let found = collector.found();
+        if found.apart > apart {
+            within_ns = within_ns.max(distance.ns(flow.flow, found.apart));
+        }
+        runs.extend(found.runs.iter().map(|run| Run {
+            from_ns: departures.of(run.first),
+            to_ns: departures.of(run.last),
+            lost: run.lost,
+            flow: flow.flow,
+            group: flow.group,
+        }));
+    }
+    if runs.is_empty() {
+        return Losses::default();
+    }
+    runs.sort_unstable_by_key(|run| (run.from_ns, run.flow));
+    // Time without a loss before each run.
+    let mut end = runs[0].to_ns;
+    let mut quiet: Vec<u64> = Vec::new();
+    for run in &runs {
+        quiet.push(run.from_ns.saturating_sub(end));
+        end = end.max(run.to_ns);
+    }
+    while quiet.iter().filter(|ns| **ns > within_ns).count() >= MOST_EPISODES {
+        within_ns *= 2;
+    }
+    let mut episodes: Vec<LossEpisode> = Vec::new();
+    let mut lossy: BTreeSet<usize> = BTreeSet::new();
+    for (run, quiet) in runs.iter().zip(quiet) {
+        if quiet > within_ns || episodes.is_empty() {
+            lossy.clear();
+            episodes.push(LossEpisode { from_ns: run.from_ns, to_ns: run.to_ns, ..LossEpisode::default() });
+        }
+        let Some(episode) = episodes.last_mut() else { continue };
+        episode.to_ns = episode.to_ns.max(run.to_ns);
+        episode.lost += run.lost;
+        episode.flows += u64::from(lossy.insert(run.flow));
+        if let Err(place) = episode.groups.binary_search(&run.group) {
+            episode.groups.insert(place, run.group);
+        }
+    }
+    Losses { within_ns, episodes }
 }
 
 #[cfg(test)]

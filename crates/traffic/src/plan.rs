@@ -77,80 +77,35 @@ pub struct Timing {
 
 /// Why a trial cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages name the fields
 pub enum PlanError {
     /// A flow names a port that does not exist.
     #[error("flow {flow} uses port {port}, but there are {ports} ports")]
-    NoSuchPort {
-        /// Flow, from 0.
-        flow: usize,
-        /// Port named.
-        port: PortIndex,
-        /// Ports that exist.
-        ports: usize,
-    },
+    NoSuchPort { flow: usize, port: PortIndex, ports: usize },
     /// The tester has another MAC address behind tags than without, but a port sends test frames from one address.
     #[error("the emulated devices on port {port}{} have the MAC address {mac}; give them the same address as the first device of the port", in_vlan(.vids))]
-    OtherMac {
-        /// Port.
-        port: PortIndex,
-        /// VLAN identifiers, the outermost first.
-        vids: Vec<u16>,
-        /// MAC address behind these tags.
-        mac: MacAddr,
-    },
+    OtherMac { port: PortIndex, vids: Vec<u16>, mac: MacAddr },
     /// The device's MAC address on a port is unknown.
     #[error("the device does not answer on port {port} for {family}{} (no MAC address)", in_vlan(.vids))]
-    NoNeighbour {
-        /// Port.
-        port: PortIndex,
-        /// IP version.
-        family: Family,
-        /// VLAN identifiers of the flow, the outermost first.
-        vids: Vec<u16>,
-    },
+    NoNeighbour { port: PortIndex, family: Family, vids: Vec<u16> },
     /// Headers that do not form a frame.
     #[error("flow {flow} ({group}): {reason}")]
-    Headers {
-        /// Flow, from 0.
-        flow: usize,
-        /// Its group.
-        group: String,
-        /// Header, cause and remedy.
-        reason: String,
-    },
+    Headers { flow: usize, group: String, reason: String },
     /// Addresses do not match the flow's family, or there are none.
     #[error("flow {flow}: it has no source, or addresses of another family than {family}")]
-    WrongAddresses {
-        /// Flow, from 0.
-        flow: usize,
-        /// IP version.
-        family: Family,
-    },
+    WrongAddresses { flow: usize, family: Family },
     /// No destinations, more than can be counted separately, or ones that do not exist.
     #[error("flow {flow}: it needs 1 to {MAX_TARGETS} destinations, and all of them must exist")]
-    NoSuchDestinations {
-        /// Flow, from 0.
-        flow: usize,
-    },
+    NoSuchDestinations { flow: usize },
     /// A flow must be received by one lane, but may arrive at queues of several lanes.
     #[error(
         "flow {flow} has an alternate path or is counted by destination, so one lane must receive it, but queues of port {port} \
          are on another lane than the port that it leads to"
     )]
-    Apart {
-        /// Flow, from 0.
-        flow: usize,
-        /// The port.
-        port: PortIndex,
-    },
+    Apart { flow: usize, port: PortIndex },
     /// An event without a time.
     #[error("event `{label}` has the time {at_s} s; write 0 to 1,000,000 s")]
-    NoTime {
-        /// Its name.
-        label: String,
-        /// The time that was given.
-        at_s: String,
-    },
+    NoTime { label: String, at_s: String },
     /// No flows, too many flows, or nothing to send.
     #[error("{0}")]
     Empty(String),

@@ -55,34 +55,20 @@ pub enum FlowSelect<'a> {
 
 /// Why flows cannot be started or stopped. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages name the fields
 pub enum TransmitError {
     /// There is no such flow.
     #[error("there is no flow {flow}; the traffic has {flows} flows, numbered from 0")]
-    NoSuchFlow {
-        /// Flow named.
-        flow: usize,
-        /// Flows that exist.
-        flows: usize,
-    },
+    NoSuchFlow { flow: usize, flows: usize },
     /// There is no such group.
     #[error("there is no group `{group}` of flows; there are {}", .groups.join(", "))]
-    NoSuchGroup {
-        /// Group named.
-        group: String,
-        /// Groups that exist.
-        groups: Vec<String>,
-    },
+    NoSuchGroup { group: String, groups: Vec<String> },
     /// The kernel generates the frames of a flow.
     #[error(
         "flow {flow} ({group}) cannot be started or stopped: the kernel makes its frames, and sends all of a port or none; \
          do it before the traffic starts, or use another backend than live_frames"
     )]
-    InKernel {
-        /// The flow.
-        flow: usize,
-        /// Its group.
-        group: String,
-    },
+    InKernel { flow: usize, group: String },
     /// The traffic is over.
     #[error("the traffic is over")]
     Over,

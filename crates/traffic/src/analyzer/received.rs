@@ -1,7 +1,7 @@
 //! Counts of received frames, by group and by port.
 
 use super::Deviations;
-use super::ipdv::Ipdv;
+use super::extras::Ipdv;
 use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::lane_report::{GroupReport, PortArrivals};

@@ -6,8 +6,8 @@
 //! address ranges and not counted separately, and there are no events. Order of flows, addresses, sequence numbers and the rules for a late generator
 //! are the same as in user space, so the number of sent frames tells which frames were offered.
 
-use super::catch_up::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
 use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};
+use super::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::Family;
 use drophammer_port::kernel_generator::{HEAD, Lag, Stream, StreamAddresses, StreamFlow, StreamReport};

@@ -9,9 +9,11 @@ use drophammer_port::{Arrival, Clock, Port, PortError};
 use drophammer_traffic::{Control, Neighbour, Plan, PlanError, SendFrame, Timing, VlanNeighbour, run};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 use std::time::Duration;
 
 pub const RUN: u64 = 0x1234_5678_9abc;
@@ -233,6 +235,26 @@ pub fn wire() -> Bench {
     Bench::new(2, |f, out| out.push(f.on(DELAY)))
 }
 
+/// A wire that loses the `number`-th frame.
+pub fn losing(number: u64) -> Bench {
+    Bench::new(2, move |f, out| {
+        if f.number != number {
+            out.push(f.on(DELAY));
+        }
+    })
+}
+
+/// A wire that notes something about each frame.
+pub fn noted<T: 'static>(note: impl Fn(&Offered<'_>) -> T + 'static) -> (Bench, Rc<RefCell<Vec<T>>>) {
+    let notes = Rc::new(RefCell::new(Vec::new()));
+    let kept = notes.clone();
+    let bench = Bench::new(2, move |f, out| {
+        kept.borrow_mut().push(note(f));
+        out.push(f.on(DELAY));
+    });
+    (bench, notes)
+}
+
 /// A flow from `from` to `to` over `count` destinations.
 pub fn flow(group: &str, from: usize, to: usize, family: Family, count: u32, weight: f64) -> FlowSpec {
     let range = |port: usize, count| {
@@ -331,12 +353,12 @@ pub const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 pub const N: u64 = 5_000;
 
 /// Runs a trial of N frames of 128 bytes through the device, for each family.
-pub fn run_both<B>(behaviour: impl Fn() -> B, judge: impl Fn(&TrialResult, GroupCounts, &Bench))
-where
-    B: FnMut(&Offered<'_>, &mut Vec<Out>) + 'static,
-{
+pub fn run_both(
+    behaviour: impl FnMut(&Offered<'_>, &mut Vec<Out>) + Clone + 'static,
+    judge: impl Fn(&TrialResult, GroupCounts, &Bench),
+) {
     for family in FAMILIES {
-        let mut bench = Bench::new(4, behaviour());
+        let mut bench = Bench::new(4, behaviour.clone());
         let result = bench.run(&one("128", family, N as f64));
         let expected = all_well(&result, 0, N, 128);
         judge(&result, expected, &bench);

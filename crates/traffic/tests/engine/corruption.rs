@@ -9,7 +9,7 @@ fn every_50th_corrupted(expected: GroupCounts) -> GroupCounts {
 }
 
 /// Applies `change` to every 50th frame, and forwards the others unchanged.
-fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) + 'static {
+fn changed(change: fn(&mut Vec<u8>)) -> impl Fn(&Offered<'_>, &mut Vec<Out>) + Clone {
     move |f, out| {
         let mut copy = f.on(DELAY);
         if f.nth(50) {
@@ -19,35 +19,25 @@ fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) 
     }
 }
 
+fn flip(at: usize, bits: u8, frame: &mut [u8]) {
+    frame[at] ^= bits;
+}
+
+fn flip_and_mend(at: usize, bits: u8, frame: &mut [u8]) {
+    flip(at, bits, frame);
+    mend(frame);
+}
+
 #[test]
 fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
     let changes: &[fn(&mut Vec<u8>)] = &[
         // A byte of the pattern, without and with a corrected checksum.
-        |f| {
-            let at = udp_at(f) + 8;
-            f[at] ^= 0x20;
-        },
-        |f| {
-            let at = udp_at(f) + 9;
-            f[at] ^= 0x01;
-            mend(f);
-        },
+        |f| flip(udp_at(f) + 8, 0x20, f),
+        |f| flip_and_mend(udp_at(f) + 9, 0x01, f),
         // The signature: sequence, check, time; with a corrected checksum.
-        |f| {
-            let at = signature_at(f);
-            f[at + 4] ^= 0x40;
-            mend(f);
-        },
-        |f| {
-            let at = signature_at(f);
-            f[at + 6] ^= 0x08;
-            mend(f);
-        },
-        |f| {
-            let at = signature_at(f);
-            f[at + 11] ^= 0x80;
-            mend(f);
-        },
+        |f| flip_and_mend(signature_at(f) + 4, 0x40, f),
+        |f| flip_and_mend(signature_at(f) + 6, 0x08, f),
+        |f| flip_and_mend(signature_at(f) + 11, 0x80, f),
         // Two words of the payload exchanged: a sum does not detect it, the pattern does.
         |f| {
             let at = udp_at(f) + 8;
@@ -55,24 +45,12 @@ fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
             f.swap(at + 1, at + 3);
         },
         // The UDP checksum itself, and its source port.
-        |f| {
-            let at = udp_at(f);
-            f[at + 7] ^= 0x10;
-        },
-        |f| {
-            let at = udp_at(f);
-            f[at] ^= 0x10;
-        },
+        |f| flip(udp_at(f) + 7, 0x10, f),
+        |f| flip(udp_at(f), 0x10, f),
         // A destination address.
-        |f| {
-            let at = udp_at(f);
-            f[at - 1] ^= 0x01;
-        },
+        |f| flip(udp_at(f) - 1, 0x01, f),
         // Cut short.
-        |f| {
-            let len = f.len() - 4;
-            f.truncate(len);
-        },
+        |f| f.truncate(f.len() - 4),
         // The length in the UDP header.
         |f| {
             let at = udp_at(f);
@@ -80,10 +58,9 @@ fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
         },
     ];
     for (i, change) in changes.iter().enumerate() {
-        run_both(
-            || changed(*change),
-            |result, expected, _| assert_eq!(result.groups, [every_50th_corrupted(expected)], "change {i}"),
-        );
+        run_both(changed(*change), |result, expected, _| {
+            assert_eq!(result.groups, [every_50th_corrupted(expected)], "change {i}")
+        });
     }
 }
 
@@ -127,15 +104,13 @@ fn signature_of(frame: &[u8]) -> Signature {
 #[test]
 fn test_frames_of_another_run_are_not_received() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // Instead of every 50th frame.
-                let mut copy = f.on(DELAY);
-                if f.nth(50) {
-                    copy.frame = signed(f.frame, signature_of(f.frame), TrialKey::new(RUN + 1, 1));
-                }
-                out.push(copy);
+        |f, out| {
+            // Instead of every 50th frame.
+            let mut copy = f.on(DELAY);
+            if f.nth(50) {
+                copy.frame = signed(f.frame, signature_of(f.frame), TrialKey::new(RUN + 1, 1));
             }
+            out.push(copy);
         },
         |result, expected, _| assert_eq!(result.groups, [every_50th_corrupted(expected)]),
     );
@@ -144,15 +119,13 @@ fn test_frames_of_another_run_are_not_received() {
 #[test]
 fn frames_that_nobody_sent_are_not_received_even_with_the_right_key() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                out.push(f.on(DELAY));
-                if f.nth(50) {
-                    let s = signature_of(f.frame);
-                    let no_such_flow = signed(f.frame, Signature { flow: 77, ..s }, key(1));
-                    let beyond_the_last = signed(f.frame, Signature { sequence: N as u32, ..s }, key(1));
-                    out.extend([no_such_flow, beyond_the_last].map(|frame| Out { frame, ..f.on(DELAY) }));
-                }
+        |f, out| {
+            out.push(f.on(DELAY));
+            if f.nth(50) {
+                let s = signature_of(f.frame);
+                let no_such_flow = signed(f.frame, Signature { flow: 77, ..s }, key(1));
+                let beyond_the_last = signed(f.frame, Signature { sequence: N as u32, ..s }, key(1));
+                out.extend([no_such_flow, beyond_the_last].map(|frame| Out { frame, ..f.on(DELAY) }));
             }
         },
         |result, expected, _| assert_eq!(result.groups, [GroupCounts { corrupted: 2 * (N / 50), ..expected }]),

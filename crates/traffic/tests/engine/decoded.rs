@@ -3,8 +3,6 @@
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, Load};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 const FIELDS: [&str; 8] = [
     "frame.protocols",
@@ -33,12 +31,7 @@ fn is_whole(line: &[String]) -> bool {
 
 #[test]
 fn tshark_finds_every_frame_whole() {
-    let seen = Rc::new(RefCell::new(Vec::new()));
-    let kept = seen.clone();
-    let mut bench = Bench::new(2, move |f, out| {
-        kept.borrow_mut().push((f.at, f.frame.to_vec()));
-        out.push(f.on(DELAY));
-    });
+    let (mut bench, seen) = noted(|f| (f.at, f.frame.to_vec()));
     for size in ["64", "65", "128", "1517", "1518", "9000", "ip40", "ip41", "imix", "imix-2001"] {
         let flows = vec![flow("IPv4", 0, 1, Family::Ipv4, 1_000, 1.0), flow("IPv6", 0, 1, Family::Ipv6, 1_000, 1.0)];
         let mut spec = spec(size, flows, Load::Burst { frames: 40, rate_pps: 1e5 }, 0.0);

@@ -177,12 +177,7 @@ fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     ];
     for (targets, varied) in cases {
         let (family, count) = (targets.family(), targets.count() as usize);
-        let notes = Rc::new(RefCell::new(Vec::new()));
-        let kept = notes.clone();
-        let mut bench = Bench::new(2, move |f, out| {
-            kept.borrow_mut().push(destination(f.frame));
-            out.push(f.on(DELAY));
-        });
+        let (mut bench, notes) = noted(|f| destination(f.frame));
         let load = Load::Burst { frames: 4 * count as u64 + 3.min(count as u64), rate_pps: 1e6 };
         let result = bench.run(&spec("64", vec![counted(family, targets.clone(), 1.0)], load, 1.0));
         assert_eq!(result.lost(), 0);

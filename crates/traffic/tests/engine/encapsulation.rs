@@ -7,9 +7,7 @@ use drophammer_model::traffic::{
 };
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_wire::stack::{decode, locate};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
 
@@ -72,12 +70,7 @@ fn every_header_goes_out_and_comes_back() {
         ),
     ];
     for (family, text, arrives) in cases {
-        let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
-        let kept = seen.clone();
-        let mut bench = Bench::new(2, move |f, out| {
-            kept.borrow_mut().push(f.frame.to_vec());
-            out.push(f.on(DELAY));
-        });
+        let (mut bench, seen) = noted(|f| f.frame.to_vec());
         // The neighbours of the bench include VLAN 100, and VLAN 200 in 100.
         for size in ["64", "200", "imix:2x128,1x1500"] {
             seen.borrow_mut().clear();
@@ -104,10 +97,8 @@ fn every_header_goes_out_and_comes_back() {
 fn fields_take_their_values_one_after_the_other() {
     let text = r#"[{"ethernet":{"destination":"02:00:00:00:00:99"}},{"vlan":{"vid":{"start":10,"step":2,"count":3},"pcp":{"values":[1,7]}}},
         {"ipv4":{"ttl":{"values":[9,8]}}},{"udp":{"source_port":{"start":7000,"count":4}}}]"#;
-    let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
-    let kept = seen.clone();
-    let mut bench = Bench::new(2, move |f, _| kept.borrow_mut().push(f.frame.to_vec()));
-    let _ = bench.run(&trial("100", with(Ipv4, text, None)));
+    let (mut bench, seen) = noted(|f| f.frame.to_vec());
+    bench.run(&trial("100", with(Ipv4, text, None)));
     let seen = seen.borrow();
     assert_eq!(seen.len() as u64, FRAMES);
     for (i, frame) in seen.iter().enumerate() {
@@ -134,14 +125,26 @@ fn set(frame: &mut [u8], index: usize, name: FieldName, value: u128) {
     sums.iter().for_each(|sum| sum.write(frame));
 }
 
-/// Inserts a tag behind the MAC addresses.
-fn push_tag(frame: &mut Vec<u8>, vid: u8) {
-    frame.splice(12..12, [0x81, 0x00, 0, vid]);
+/// Inserts a tag or a label.
+fn insert(frame: &mut Vec<u8>, at: usize, bytes: &[u8; 4]) {
+    frame.splice(at..at, *bytes);
 }
 
 /// Removes four bytes: a tag, or a label above the bottom of its stack.
 fn cut(frame: &mut Vec<u8>, at: usize) {
     frame.drain(at..at + 4);
+}
+
+/// Adds a label to a stack of two.
+fn push_label(frame: &mut Vec<u8>) {
+    insert(frame, 14, &[0, 1, 0x36, 60]);
+    [16, 17, 18].into_iter().enumerate().for_each(|(i, label)| set(frame, i + 1, FieldName::Label, label));
+}
+
+/// Removes the lower label of two.
+fn pop_label(frame: &mut Vec<u8>) {
+    set(frame, 1, FieldName::BottomOfStack, 1);
+    cut(frame, 18);
 }
 
 type Change = fn(&mut Vec<u8>);
@@ -167,86 +170,53 @@ fn each_deviation_is_found_by_its_kind() {
     };
     let gre = r#"[{"ipv4":{}},{"gre":{"key":9}},{"ipv4":{"source":"10.0.0.1","destination":"10.0.0.2"}},{"udp":{}}]"#;
     let tunnel = ArrivingTunnel { gre: true, key: Some(9), ..ArrivingTunnel::default() };
-    let gre_arrives = Arriving { tunnel: Some(tunnel), ..Arriving::default() };
     let at_source = ArrivingTunnel { source: Some("192.0.2.1".parse().unwrap()), ..tunnel };
     let in_ip = ArrivingTunnel { gre: false, ..ArrivingTunnel::default() };
     let plain = r#"[{"ipv4":{}},{"udp":{}}]"#;
 
-    type Case<'a> = (Family, &'a str, Option<Arriving>, Change, Deviation);
-    let cases: Vec<Case<'_>> = vec![
-        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| cut(f, 12), Deviation::VlanMissing),
-        (
-            Ipv4,
-            vlan,
-            Some(vlan_arrives.clone()),
-            |f| {
-                f.splice(16..16, [0x81, 0x00, 0, 7]);
-            },
-            Deviation::VlanUnexpected,
-        ),
-        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 1, FieldName::Vid, 101), Deviation::VlanId),
-        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 1, FieldName::Pcp, 4), Deviation::VlanPriority),
-        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 2, FieldName::Dscp, 0), Deviation::Dscp),
-        (Ipv4, vlan, Some(vlan_arrives.clone()), |f| set(f, 2, FieldName::Ecn, 3), Deviation::Ecn),
-        (Ipv4, vlan, Some(vlan_arrives), |f| set(f, 2, FieldName::Ttl, 62), Deviation::Ttl),
-        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| cut(f, 14), Deviation::Label),
-        (
-            Ipv6,
-            mpls,
-            Some(mpls_arrives.clone()),
-            |f| {
-                f.splice(14..14, [0, 1, 0x36, 60]);
-                set(f, 1, FieldName::Label, 16);
-                set(f, 2, FieldName::Label, 17);
-                set(f, 3, FieldName::Label, 18);
-            },
-            Deviation::LabelUnexpected,
-        ),
-        (
-            Ipv6,
-            mpls,
-            Some(mpls_arrives.clone()),
-            |f| {
-                set(f, 1, FieldName::BottomOfStack, 1);
-                f.drain(18..22);
-            },
-            Deviation::LabelMissing,
-        ),
-        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 2, FieldName::Label, 99), Deviation::Label),
-        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 1, FieldName::Tc, 0), Deviation::LabelTc),
-        (Ipv6, mpls, Some(mpls_arrives.clone()), |f| set(f, 1, FieldName::Ttl, 59), Deviation::LabelTtl),
-        (Ipv6, mpls, Some(mpls_arrives), |f| set(f, 3, FieldName::HopLimit, 63), Deviation::Ttl),
-        (Ipv4, gre, Some(gre_arrives.clone()), |f| set(f, 2, FieldName::Key, 10), Deviation::TunnelKey),
-        (
-            Ipv4,
-            gre,
-            Some(Arriving { tunnel: Some(at_source), ..Arriving::default() }),
-            |_| {},
-            Deviation::TunnelAddress,
-        ),
-        (Ipv4, gre, Some(Arriving { tunnel: Some(in_ip), ..Arriving::default() }), |_| {}, Deviation::TunnelKind),
-        (
-            Ipv4,
-            gre,
-            Some(gre_arrives),
-            |f| {
-                f.drain(14..42);
-            },
-            Deviation::TunnelMissing,
-        ),
-        (Ipv4, gre, Some(Arriving::default()), |_| {}, Deviation::TunnelUnexpected),
-        (Ipv4, plain, None, |f| push_tag(f, 5), Deviation::VlanUnexpected),
-        (Ipv4, plain, None, last_fragment, Deviation::Fragmented),
-        (
-            Ipv4,
-            plain,
-            None,
-            |f| {
-                f.splice(12..14, [0x88, 0x47, 0, 1, 1, 64]);
-            },
-            Deviation::LabelUnexpected,
-        ),
+    let tunnels = |tunnel| Some(Arriving { tunnel: Some(tunnel), ..Arriving::default() });
+    let (vlan_arrives, mpls_arrives) = (Some(vlan_arrives), Some(mpls_arrives));
+
+    type Case = (Change, Deviation);
+    type Flow<'a> = (Family, &'a str, Option<Arriving>, &'a [Case]);
+    let in_vlan: &[Case] = &[
+        (|f| cut(f, 12), Deviation::VlanMissing),
+        (|f| insert(f, 16, &[0x81, 0x00, 0, 7]), Deviation::VlanUnexpected),
+        (|f| set(f, 1, FieldName::Vid, 101), Deviation::VlanId),
+        (|f| set(f, 1, FieldName::Pcp, 4), Deviation::VlanPriority),
+        (|f| set(f, 2, FieldName::Dscp, 0), Deviation::Dscp),
+        (|f| set(f, 2, FieldName::Ecn, 3), Deviation::Ecn),
+        (|f| set(f, 2, FieldName::Ttl, 62), Deviation::Ttl),
     ];
+    let labelled: &[Case] = &[
+        (|f| cut(f, 14), Deviation::Label),
+        (push_label, Deviation::LabelUnexpected),
+        (pop_label, Deviation::LabelMissing),
+        (|f| set(f, 2, FieldName::Label, 99), Deviation::Label),
+        (|f| set(f, 1, FieldName::Tc, 0), Deviation::LabelTc),
+        (|f| set(f, 1, FieldName::Ttl, 59), Deviation::LabelTtl),
+        (|f| set(f, 3, FieldName::HopLimit, 63), Deviation::Ttl),
+    ];
+    let out_of_tunnel: Change = |f| drop(f.drain(14..42));
+    let in_tunnel: &[Case] =
+        &[(|f| set(f, 2, FieldName::Key, 10), Deviation::TunnelKey), (out_of_tunnel, Deviation::TunnelMissing)];
+    let unlabelled: &[Case] = &[
+        (|f| insert(f, 12, &[0x81, 0x00, 0, 5]), Deviation::VlanUnexpected),
+        (last_fragment, Deviation::Fragmented),
+        (|f| drop(f.splice(12..14, [0x88, 0x47, 0, 1, 1, 64])), Deviation::LabelUnexpected),
+    ];
+    let flows: [Flow<'_>; 7] = [
+        (Ipv4, vlan, vlan_arrives, in_vlan),
+        (Ipv6, mpls, mpls_arrives, labelled),
+        (Ipv4, gre, tunnels(tunnel), in_tunnel),
+        (Ipv4, gre, tunnels(at_source), &[(|_| {}, Deviation::TunnelAddress)]),
+        (Ipv4, gre, tunnels(in_ip), &[(|_| {}, Deviation::TunnelKind)]),
+        (Ipv4, gre, Some(Arriving::default()), &[(|_| {}, Deviation::TunnelUnexpected)]),
+        (Ipv4, plain, None, unlabelled),
+    ];
+    let cases = flows.into_iter().flat_map(|(family, text, arrives, cases)| {
+        cases.iter().map(move |(change, deviation)| (family, text, arrives.clone(), *change, *deviation))
+    });
     let mut kinds = BTreeSet::new();
     for (family, text, arrives, change, deviation) in cases {
         // The device changes every 20th frame. If the change does nothing, the flow expects another encapsulation than
@@ -352,10 +322,8 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
 #[test]
 fn what_goes_out_reads_as_it_was_described() {
     let text = r#"[{"vlan":{"vid":100,"pcp":3}},{"ipv4":{"dscp":46,"ttl":9}},{"tcp":{"source_port":80,"flags":18}}]"#;
-    let seen: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
-    let kept = seen.clone();
-    let mut bench = Bench::new(2, move |f, _| kept.borrow_mut().push(f.frame.to_vec()));
-    let _ = bench.run(&trial("128", with(Ipv4, text, None)));
+    let (mut bench, seen) = noted(|f| f.frame.to_vec());
+    bench.run(&trial("128", with(Ipv4, text, None)));
     let first = &seen.borrow()[0];
     let found = decode(first).headers;
     for (asked, found) in headers(text).iter().zip(&found[1..]) {

@@ -14,7 +14,7 @@ fn all_took(result: &TrialResult, ns: u64) {
 #[test]
 fn a_wire_loses_nothing_and_takes_its_delay() {
     run_both(
-        || |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(DELAY)),
+        |f, out| out.push(f.on(DELAY)),
         |result, expected, bench| {
             assert_eq!(result.groups, [expected]);
             all_took(result, DELAY);
@@ -27,11 +27,9 @@ fn a_wire_loses_nothing_and_takes_its_delay() {
 #[test]
 fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                if !f.nth(7) {
-                    out.push(f.on(DELAY));
-                }
+        |f, out| {
+            if !f.nth(7) {
+                out.push(f.on(DELAY));
             }
         },
         |result, mut expected, _| {
@@ -53,13 +51,9 @@ fn lost_frames_are_episodes_of_their_departures() {
     // Every other frame from 500 to 999; frames 1,500, 1,510 and 1,521 (frames leave every 0.2 ms); and the last.
     let lost = |n: u64| (500..1_000).contains(&n) && n.is_multiple_of(2) || [1_500, 1_510, 1_521, N - 1].contains(&n);
     run_both(
-        || {
-            let mut number = 0;
-            move |f: &Offered<'_>, out: &mut Vec<Out>| {
-                if !lost(number) {
-                    out.push(f.on(DELAY));
-                }
-                number += 1;
+        move |f, out| {
+            if !lost(f.number - 1) {
+                out.push(f.on(DELAY));
             }
         },
         |result, _, _| {
@@ -81,11 +75,9 @@ fn lost_frames_are_episodes_of_their_departures() {
 fn more_episodes_than_are_kept_are_joined() {
     // 250 losses, one every 4 ms: at double the distance they are one episode.
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                if !f.nth(20) {
-                    out.push(f.on(DELAY));
-                }
+        |f, out| {
+            if !f.nth(20) {
+                out.push(f.on(DELAY));
             }
         },
         |result, _, _| {
@@ -98,7 +90,7 @@ fn more_episodes_than_are_kept_are_joined() {
 
 #[test]
 fn slow_frames_lost_one_after_the_other_are_one_episode() {
-    let mut bench = Bench::new(2, |f: &Offered<'_>, out: &mut Vec<Out>| {
+    let mut bench = Bench::new(2, |f, out| {
         if !(Duration::from_millis(300)..Duration::from_millis(500)).contains(&Duration::from_nanos(f.at.0)) {
             out.push(f.on(DELAY));
         }
@@ -111,7 +103,7 @@ fn slow_frames_lost_one_after_the_other_are_one_episode() {
 #[test]
 fn everything_lost_is_everything_lost() {
     run_both(
-        || |_: &Offered<'_>, _: &mut Vec<Out>| {},
+        |_, _| {},
         |result, expected, _| {
             let last_loss_ns = Some((N - 1) * SECOND / N);
             let lost =
@@ -125,13 +117,11 @@ fn everything_lost_is_everything_lost() {
 #[test]
 fn copies_are_counted_beside_the_received() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                out.push(f.on(DELAY));
-                if f.nth(10) {
-                    // One copy immediately, and one after many other frames.
-                    out.extend([f.on(DELAY), f.on(DELAY + 30 * MS)]);
-                }
+        |f, out| {
+            out.push(f.on(DELAY));
+            if f.nth(10) {
+                // One copy immediately, and one after many other frames.
+                out.extend([f.on(DELAY), f.on(DELAY + 30 * MS)]);
             }
         },
         |result, expected, _| {
@@ -144,18 +134,16 @@ fn copies_are_counted_beside_the_received() {
 
 #[test]
 fn swapped_neighbours_are_reordered_by_one() {
+    let mut held: Option<Vec<u8>> = None;
     run_both(
-        || {
-            let mut held: Option<Vec<u8>> = None;
-            move |f: &Offered<'_>, out: &mut Vec<Out>| {
-                if f.nth(10) && f.number != N {
-                    held = Some(f.frame.to_vec());
-                    return;
-                }
-                out.push(f.on(DELAY));
-                if let Some(frame) = held.take() {
-                    out.push(Out { frame, ..f.on(DELAY) });
-                }
+        move |f, out| {
+            if f.nth(10) && f.number != N {
+                held = Some(f.frame.to_vec());
+                return;
+            }
+            out.push(f.on(DELAY));
+            if let Some(frame) = held.take() {
+                out.push(Out { frame, ..f.on(DELAY) });
             }
         },
         |result, expected, _| {
@@ -175,11 +163,9 @@ fn swapped_neighbours_are_reordered_by_one() {
 #[test]
 fn a_frame_that_four_others_pass_has_extent_four() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                // Frames are 200 µs apart, so the delayed one arrives just after the fourth next one.
-                out.push(f.on(DELAY + if f.nth(100) && f.number != N { 4 * 200 * US + 1 } else { 0 }));
-            }
+        |f, out| {
+            // Frames are 200 µs apart, so the delayed one arrives just after the fourth next one.
+            out.push(f.on(DELAY + if f.nth(100) && f.number != N { 4 * 200 * US + 1 } else { 0 }));
         },
         |result, expected, _| {
             let n = N / 100 - 1;
@@ -203,11 +189,9 @@ fn a_frame_that_four_others_pass_has_extent_four() {
 fn frames_at_the_wrong_port_are_strays_and_lost() {
     for wrong in [0, 2, 3] {
         run_both(
-            || {
-                move |f: &Offered<'_>, out: &mut Vec<Out>| {
-                    let port = if f.nth(50) { wrong } else { f.other() };
-                    out.push(Out { port, ..f.on(DELAY) });
-                }
+            move |f, out| {
+                let port = if f.nth(50) { wrong } else { f.other() };
+                out.push(Out { port, ..f.on(DELAY) });
             },
             |result, expected, _| {
                 let mut arrived_at = vec![0; 4];
@@ -222,12 +206,10 @@ fn frames_at_the_wrong_port_are_strays_and_lost() {
 #[test]
 fn a_stray_copy_beside_the_right_one_is_a_stray_and_no_loss() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                out.push(f.on(DELAY));
-                if f.nth(25) {
-                    out.push(Out { port: 2, ..f.on(DELAY) });
-                }
+        |f, out| {
+            out.push(f.on(DELAY));
+            if f.nth(25) {
+                out.push(Out { port: 2, ..f.on(DELAY) });
             }
         },
         |result, expected, _| {
@@ -241,7 +223,7 @@ fn a_stray_copy_beside_the_right_one_is_a_stray_and_no_loss() {
 fn late_frames_are_received_and_late() {
     let late = 1_500 * MS;
     run_both(
-        || move |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(if f.nth(100) { DELAY + late } else { DELAY })),
+        move |f, out| out.push(f.on(if f.nth(100) { DELAY + late } else { DELAY })),
         |result, expected, _| {
             let g = &result.groups[0];
             let n = N / 100;
@@ -261,7 +243,7 @@ fn late_frames_are_received_and_late() {
 fn a_frame_right_at_the_threshold_is_not_late() {
     for (delay, late) in [(SECOND, 0), (SECOND + 1, N)] {
         run_both(
-            || move |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(delay)),
+            move |f, out| out.push(f.on(delay)),
             |result, _, _| assert_eq!((result.groups[0].late, result.groups[0].received), (late, N)),
         );
     }
@@ -317,23 +299,21 @@ fn a_frame_that_waited_in_the_port_since_the_last_trial_is_stale() {
 #[test]
 fn frames_of_others_go_to_their_owners() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                out.push(f.on(DELAY));
-                if f.nth(20) {
-                    let mut lldp = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
-                    lldp.resize(60, 0x55);
-                    // A frame to another UDP port, and one that is not UDP.
-                    let mut other = f.frame.to_vec();
-                    let at = udp_at(&other);
-                    other[at + 3] = 10;
-                    other[at + 8..].fill(0x55);
-                    let mut tcp = f.frame.to_vec();
-                    tcp[if at == 34 { 23 } else { 20 }] = 6;
-                    tcp[at..].fill(0x55);
-                    for frame in [lldp, other, tcp, vec![1, 2, 3], f.frame[..40].to_vec()] {
-                        out.push(Out { frame, ..f.on(DELAY) });
-                    }
+        |f, out| {
+            out.push(f.on(DELAY));
+            if f.nth(20) {
+                let mut lldp = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
+                lldp.resize(60, 0x55);
+                // A frame to another UDP port, and one that is not UDP.
+                let mut other = f.frame.to_vec();
+                let at = udp_at(&other);
+                other[at + 3] = 10;
+                other[at + 8..].fill(0x55);
+                let mut tcp = f.frame.to_vec();
+                tcp[if at == 34 { 23 } else { 20 }] = 6;
+                tcp[at..].fill(0x55);
+                for frame in [lldp, other, tcp, vec![1, 2, 3], f.frame[..40].to_vec()] {
+                    out.push(Out { frame, ..f.on(DELAY) });
                 }
             }
         },
@@ -348,16 +328,14 @@ fn frames_of_others_go_to_their_owners() {
 #[test]
 fn a_frame_with_our_signature_is_ours_at_any_port() {
     run_both(
-        || {
-            |f: &Offered<'_>, out: &mut Vec<Out>| {
-                out.push(f.on(DELAY));
-                if f.nth(20) {
-                    // A copy with another port, but the old checksum.
-                    let mut copy = f.on(DELAY);
-                    let at = udp_at(&copy.frame);
-                    copy.frame[at + 3] = 10;
-                    out.push(copy);
-                }
+        |f, out| {
+            out.push(f.on(DELAY));
+            if f.nth(20) {
+                // A copy with another port, but the old checksum.
+                let mut copy = f.on(DELAY);
+                let at = udp_at(&copy.frame);
+                copy.frame[at + 3] = 10;
+                out.push(copy);
             }
         },
         |result, expected, _| {

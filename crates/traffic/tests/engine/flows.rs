@@ -2,24 +2,9 @@
 
 use crate::common::*;
 use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load, TrialSpec};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
-
-/// Departure of each frame in ns, and its size with FCS.
-type Notes = Rc<RefCell<Vec<(u64, u64)>>>;
-
-fn noted() -> (Bench, Notes) {
-    let notes: Notes = Rc::default();
-    let kept = notes.clone();
-    let bench = Bench::new(2, move |f, out| {
-        kept.borrow_mut().push((f.at.0, f.frame.len() as u64 + 4));
-        out.push(f.on(DELAY));
-    });
-    (bench, notes)
-}
 
 fn scheduled(group: &str, size: &str, rate_pps: f64, delay_s: f64, duration: FlowDuration) -> FlowSpec {
     FlowSpec {
@@ -35,7 +20,8 @@ fn flows(flows: Vec<FlowSpec>, duration_s: f64) -> TrialSpec {
 
 #[test]
 fn each_flow_of_a_port_has_its_own_rate_size_start_and_length() {
-    let (mut bench, notes) = noted();
+    // Departure of each frame in ns, and its size with FCS.
+    let (mut bench, notes) = noted(|f| (f.at.0, f.frame.len() as u64 + 4));
     let result = bench.run(&flows(
         vec![
             scheduled("voice", "128", 1_000.0, 0.0, FlowDuration::Continuous),
@@ -71,7 +57,7 @@ fn each_flow_of_a_port_has_its_own_rate_size_start_and_length() {
 
 #[test]
 fn flows_with_and_without_a_schedule_share_a_port() {
-    let (mut bench, _) = noted();
+    let mut bench = wire();
     let mut shared = spec(
         "64",
         vec![
@@ -92,7 +78,7 @@ fn flows_with_and_without_a_schedule_share_a_port() {
 
 #[test]
 fn a_thousand_flows_of_one_port_keep_their_rates() {
-    let (mut bench, _) = noted();
+    let mut bench = wire();
     let many =
         (0..1_000).map(|i| scheduled(&format!("f{i}"), "64", 10.0 + f64::from(i), 0.0, FlowDuration::Continuous));
     let result = bench.run(&flows(many.collect(), 0.5));
@@ -106,12 +92,11 @@ fn a_thousand_flows_of_one_port_keep_their_rates() {
 #[test]
 fn loss_of_one_flow_is_its_own() {
     // Every tenth frame of 128 bytes is lost.
-    let seen = Rc::new(RefCell::new(0u64));
-    let count = seen.clone();
+    let mut seen = 0u64;
     let mut bench = Bench::new(2, move |f, out| {
         if f.frame.len() == 124 {
-            *count.borrow_mut() += 1;
-            if count.borrow().is_multiple_of(10) {
+            seen += 1;
+            if seen.is_multiple_of(10) {
                 return;
             }
         }
@@ -131,7 +116,7 @@ fn loss_of_one_flow_is_its_own() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_sent() {
-    let (mut bench, notes) = noted();
+    let (mut bench, notes) = noted(|_| ());
     let good = || scheduled("a", "64", 100.0, 0.0, FlowDuration::Continuous);
     let schedule = |rate_pps, delay_s, duration| Some(FlowSchedule { rate_pps, delay_s, duration });
     for (flow, part) in [

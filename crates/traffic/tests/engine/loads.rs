@@ -3,23 +3,10 @@
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, Targets, TrialSpec};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::rc::Rc;
 
 use Family::{Ipv4, Ipv6};
-
-/// A wire that notes something about each frame.
-fn noted<T: 'static>(note: impl Fn(&Offered<'_>) -> T + 'static) -> (Bench, Rc<RefCell<Vec<T>>>) {
-    let notes = Rc::new(RefCell::new(Vec::new()));
-    let kept = notes.clone();
-    let bench = Bench::new(2, move |f, out| {
-        kept.borrow_mut().push(note(f));
-        out.push(f.on(DELAY));
-    });
-    (bench, notes)
-}
 
 #[test]
 fn frames_of_all_sizes_and_families_arrive_and_are_counted_in_bytes() {

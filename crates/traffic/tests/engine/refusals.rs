@@ -121,12 +121,7 @@ fn what_the_testers_ring_refuses_is_not_lost_however_much_it_is() {
 #[test]
 fn losses_have_no_times_if_not_all_refused_frames_are_known() {
     // The device loses one frame, early. No refused frame may be taken for it.
-    let lossy = Bench::new(2, |f, out| {
-        if f.number != 300 {
-            out.push(f.on(DELAY));
-        }
-    });
-    let mut bench = refusing(lossy, 2, false);
+    let mut bench = refusing(losing(300), 2, false);
     let plan = bench.plan(&too_many_to_remember());
     let result = drophammer_traffic::run(plan, &mut bench.ports, &mut bench.clock, &mut bench.control).unwrap();
     let g = &result.groups[0];
@@ -155,12 +150,7 @@ fn no_way_between_two_ports_loses_what_the_testers_ring_refuses() {
 fn flows_with_rates_of_their_own_remember_what_was_refused() {
     // The frames of both flows alternate. Every third frame is refused: 666 or 667 of each flow. The device loses the 500th frame it sees: the
     // tester's 749th, and the 375th of its flow.
-    let lossy = Bench::new(2, |f, out| {
-        if f.number != 500 {
-            out.push(f.on(DELAY));
-        }
-    });
-    let mut bench = refusing(lossy, 3, false);
+    let mut bench = refusing(losing(500), 3, false);
     let schedule = FlowSchedule { rate_pps: 2_000.0, delay_s: 0.0, duration: FlowDuration::Continuous };
     let own = |group| FlowSpec { schedule: Some(schedule), ..flow(group, 0, 1, Family::Ipv4, 16, 1.0) };
     let result = bench.run(&spec("64", vec![own("a"), own("b")], Load::Flows, 1.0));
@@ -194,12 +184,7 @@ fn by_destination_refusals_of_the_device_are_loss_and_those_of_the_tester_are_no
 #[test]
 fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
     // The device loses its 300th frame, the generator's 333rd; the tester goes on refusing others.
-    let lossy = Bench::new(2, |f, out| {
-        if f.number != 300 {
-            out.push(f.on(DELAY));
-        }
-    });
-    let mut bench = refusing(lossy, 10, false);
+    let mut bench = refusing(losing(300), 10, false);
     let result = bench.run(&one("64", Family::Ipv4, 1_000.0));
     let g = &result.groups[0];
     assert_eq!((g.offered, g.lost, g.last_loss_ns), (900, 1, Some(332 * MS)));
@@ -208,12 +193,7 @@ fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
 #[test]
 fn the_last_loss_is_known_for_each_flow_of_a_port() {
     // The frames of two flows alternate. The device loses a single frame, the tester refuses frames of both flows.
-    let lossy = Bench::new(2, |f, out| {
-        if f.number != 500 {
-            out.push(f.on(DELAY));
-        }
-    });
-    let mut bench = refusing(lossy, 7, false);
+    let mut bench = refusing(losing(500), 7, false);
     let flows = vec![flow("a", 0, 1, Family::Ipv4, 16, 1.0), flow("b", 0, 1, Family::Ipv6, 16, 1.0)];
     let result = bench.run(&spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, 1.0));
     // Of the first 583 frames 83 were refused, so frame 583 was the 500th that the device saw.
@@ -229,10 +209,10 @@ struct Oversleeping<'a> {
 }
 
 impl Clock for Oversleeping<'_> {
-    fn now(&self) -> drophammer_model::quantity::Instant {
+    fn now(&self) -> Instant {
         self.inner.now()
     }
-    fn wait(&mut self, deadline: drophammer_model::quantity::Instant) {
+    fn wait(&mut self, deadline: Instant) {
         self.inner.wait(deadline);
         if self.inner.now().0 >= self.at {
             self.at = u64::MAX;
@@ -258,7 +238,7 @@ struct Passing<'a> {
 }
 
 impl Clock for Passing<'_> {
-    fn now(&self) -> drophammer_model::quantity::Instant {
+    fn now(&self) -> Instant {
         let mut inner = self.inner.borrow_mut();
         let mut until = inner.now() + Duration::from_micros(1);
         if until.0 >= self.at.get() {
@@ -270,7 +250,7 @@ impl Clock for Passing<'_> {
         }
         inner.now()
     }
-    fn wait(&mut self, _: drophammer_model::quantity::Instant) {}
+    fn wait(&mut self, _: Instant) {}
     fn wall_offset(&self) -> i128 {
         0
     }

@@ -1,8 +1,8 @@
 //! A rig without a DUT: its two ports are connected to each other.
 
-use drophammer_emulation::bgp::{BgpCommand, NextHops, Packing, PeerConfig, State};
+use drophammer_emulation::bgp::{BgpCommand, NextHops, Packing, PeerConfig, RouteSet, State};
 use drophammer_model::Instant;
-use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
+use drophammer_model::routes::{AttributePattern, Change, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
@@ -131,7 +131,8 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     }
     let range = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 1_000, 1, AttributePattern::internet(1)).unwrap();
     let (routes, packing) = (Arc::new(Routes::Range(range)), Packing::default());
-    let advertise = Act::bgp(0, BgpCommand::Advertise { peer: 0, routes, part: 0..1_000, packing });
+    let set = RouteSet::unicast(routes, 0..1_000, packing);
+    let advertise = Act::bgp(0, BgpCommand::Routes { peer: 0, change: Change::Advertise, set });
     let before = rig.metrics();
     let watch = rig.hosts().watch();
     assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");

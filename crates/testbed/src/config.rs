@@ -78,13 +78,6 @@ pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) 
     config
 }
 
-pub(crate) fn unicast(family: Family) -> AfiSafi {
-    match family {
-        Family::Ipv4 => AfiSafi::IPV4_UNICAST,
-        Family::Ipv6 => AfiSafi::IPV6_UNICAST,
-    }
-}
-
 /// BGP identifier of router `index` of a port: from the block of shared addresses (RFC 6598), so no interface has it.
 fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
@@ -107,7 +100,7 @@ pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4A
         dut_as: bgp.dut_as,
         router_id,
         hold: bgp.hold,
-        families: vec![unicast(family)],
+        families: vec![AfiSafi::unicast(family)],
         next_hops: next_hops(address),
         passive: false,
         protection: (&bgp.protection).into(),

@@ -17,7 +17,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord};
-use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::routes::{AfiSafi, RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
 use drophammer_rig::{Hosts, ProtocolConfig, Rig};
@@ -212,7 +212,7 @@ pub(crate) fn measure(
         setup.observer().progress(&Progress::Step { what: &what, done, of, left });
         match seconds(setup, suite, *family, count, *routes_per_update, index as u64) {
             Ok(seconds) => {
-                found.insert((*family, *routes_per_update), seconds / f64::from(count));
+                found.insert((AfiSafi::unicast(*family), *routes_per_update), seconds / f64::from(count));
                 let packed = match routes_per_update {
                     0 => "as many as fit".to_owned(),
                     n => n.to_string(),
@@ -275,7 +275,7 @@ pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
     let of = |row: CeilingRow| {
         // Text instead of a number means as many as fit.
         let routes_per_update = row.routes_per_update.parse().unwrap_or(0);
-        ((row.family, routes_per_update), row.time_s / row.routes as f64)
+        ((AfiSafi::unicast(row.family), routes_per_update), row.time_s / row.routes as f64)
     };
     TABLE.rows(&outcome.tables).into_iter().map(of).collect()
 }

@@ -13,7 +13,7 @@ use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::routes::{AfiSafi, Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Act, Action, Hosts, Select};
@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) use tables::routes as table_of;
 
 /// Time that the tester needs alone: seconds per route, by family and routes per UPDATE.
-pub type RouteCeilings = BTreeMap<(Family, u16), f64>;
+pub type RouteCeilings = BTreeMap<(AfiSafi, u16), f64>;
 
 /// A comparison of the routes that one router receives from the DUT with those that another router advertised.
 struct Watch {
@@ -54,7 +54,7 @@ pub struct RoutingState {
     watches: Vec<Watch>,
     /// Routes of the forwarding plane before the first session, by family.
     fib_before: BTreeMap<Family, u64>,
-    tables: Vec<((TableChoice, Family, u32), Arc<Routes>)>,
+    tables: Vec<((TableChoice, AfiSafi, u32), Arc<Routes>)>,
     seed: u64,
     /// Time that the tester needs alone.
     pub ceilings: RouteCeilings,
@@ -203,13 +203,13 @@ impl Routing for BgpRouting<'_> {
         })
     }
 
-    fn table(&mut self, choice: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
-        let key = (choice.clone(), family, count);
+    fn table(&mut self, choice: &TableChoice, afi_safi: AfiSafi, count: u32) -> Result<Arc<Routes>, TestError> {
+        let key = (choice.clone(), afi_safi, count);
         if let Some((_, routes)) = self.state.tables.iter().find(|(known, _)| *known == key) {
             return Ok(routes.clone());
         }
         let seed = self.state.seed;
-        let routes = tables::routes(choice, family, Some(count), seed)?;
+        let routes = tables::routes(choice, afi_safi, Some(count), seed)?;
         let routes = Arc::new(routes);
         self.state.tables.push((key, routes.clone()));
         Ok(routes)
@@ -410,8 +410,8 @@ impl Routing for BgpRouting<'_> {
         self
     }
 
-    fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
-        let per_route = self.state.ceilings.get(&(family, packing.routes_per_update))?;
+    fn ceiling(&self, afi_safi: AfiSafi, count: u32, packing: Packing) -> Option<Duration> {
+        let per_route = self.state.ceilings.get(&(afi_safi, packing.routes_per_update))?;
         Some(Duration::from_secs_f64(per_route * f64::from(count)))
     }
 

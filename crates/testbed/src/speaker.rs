@@ -1,11 +1,11 @@
 //! One emulated BGP router on one interface, without a suite.
 
-use crate::config::{next_hops, unicast};
+use crate::config::next_hops;
 use crate::routers::table_of;
-use drophammer_emulation::bgp::{BgpCommand, PeerConfig};
+use drophammer_emulation::bgp::{BgpCommand, PeerConfig, RouteSet};
 use drophammer_emulation::tcp::Protection;
 use drophammer_methods::routing::TableChoice;
-use drophammer_model::routes::{Packing, Routes};
+use drophammer_model::routes::{AfiSafi, Change, Packing, Routes};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, PortError, SystemClock};
 use drophammer_rig::{
@@ -76,8 +76,8 @@ pub struct Speaker {
 ///
 /// # Errors
 /// More routes than the table has, or a file that cannot be read.
-pub fn table(source: &str, family: Family, count: Option<u32>, seed: u64) -> Result<Routes, String> {
-    table_of(&TableChoice::named(source), family, count, seed).map_err(|e| e.to_string())
+pub fn table(source: &str, afi_safi: AfiSafi, count: Option<u32>, seed: u64) -> Result<Routes, String> {
+    table_of(&TableChoice::named(source), afi_safi, count, seed).map_err(|e| e.to_string())
 }
 
 impl Speaker {
@@ -104,7 +104,7 @@ impl Speaker {
             dut_as: config.peer_as,
             router_id: config.router_id,
             hold: config.hold,
-            families: vec![unicast(family)],
+            families: vec![AfiSafi::unicast(family)],
             next_hops: next_hops(config.source),
             passive: config.passive,
             protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
@@ -138,8 +138,9 @@ impl Speaker {
     /// The port's.
     pub fn advertise(&mut self, routes: &Arc<Routes>, packing: Packing) -> Result<(), RigError> {
         let place = self.rig.hosts().place(SESSION);
-        let (peer, routes, part) = (place.router, routes.clone(), 0..routes.len());
-        self.rig.command(place.port, &Act::bgp(place.device, BgpCommand::Advertise { peer, routes, part, packing }))
+        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), packing);
+        let command = BgpCommand::Routes { peer: place.router, change: Change::Advertise, set };
+        self.rig.command(place.port, &Act::bgp(place.device, command))
     }
 
     /// What it has sent and received so far.

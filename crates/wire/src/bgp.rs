@@ -4,7 +4,6 @@
 //! their bodies, [`update`] routes, and a KEEPALIVE has no body. An error in received bytes is returned as the
 //! [`Notification`] that the RFC says to answer with.
 
-pub mod afi;
 pub mod capability;
 pub mod message;
 pub mod notification;
@@ -12,8 +11,8 @@ pub mod open;
 pub mod route_refresh;
 pub mod update;
 
-pub use afi::AfiSafi;
 pub use capability::{Capability, GracefulRestart, PathDirection};
+pub use drophammer_model::routes::AfiSafi;
 pub use message::{Message, frame};
 pub use notification::Notification;
 pub use open::Open;

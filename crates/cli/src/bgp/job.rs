@@ -3,7 +3,7 @@
 use crate::args::BgpArgs;
 use crate::{key_file, on_link};
 use drophammer_model::quantity::{group_digits, show_duration};
-use drophammer_model::routes::{Packing, Routes};
+use drophammer_model::routes::{AfiSafi, Packing, Routes};
 use drophammer_model::suite::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
@@ -139,7 +139,7 @@ impl Job {
         match self.routes {
             Some(0) => Ok(None),
             None if made_up => Ok(None),
-            count => table(&self.source, self.family(), count, self.seed).map(Some),
+            count => table(&self.source, AfiSafi::unicast(self.family()), count, self.seed).map(Some),
         }
     }
 

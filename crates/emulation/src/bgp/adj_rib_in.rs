@@ -9,7 +9,6 @@ use super::Negotiated;
 use crate::expectation::Verification;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
-use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
 use skyline::Skyline;
@@ -18,8 +17,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use verdict::{Verdict, judge};
-pub use watched::RoutePart;
 use watched::Watched;
+pub use watched::{RouteKey, RoutePart};
 
 /// Maximum number of unexpected prefixes that are stored; further ones are only counted.
 const MOST_UNEXPECTED: usize = 10_000;
@@ -104,7 +103,7 @@ pub struct Totals {
 #[derive(Default)]
 pub struct AdjRibIn {
     expectations: Vec<Watched>,
-    unexpected: BTreeSet<Prefix>,
+    unexpected: BTreeSet<RouteKey>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
     /// Number of routes that are present, in all expectations.
@@ -179,26 +178,17 @@ impl AdjRibIn {
         AdjRibIn::default()
     }
 
-    /// Expects the routes `part` from `now` on.
+    /// Expects the routes `part`, as far as they exist, from `now` on, in the family of `routes`.
     pub fn expect(&mut self, now: Instant, routes: Arc<Routes>, part: Range<u32>, expected: Expected) -> ExpectationId {
-        let family = match routes.family() {
-            Family::Ipv4 => AfiSafi::IPV4_UNICAST,
-            Family::Ipv6 => AfiSafi::IPV6_UNICAST,
-        };
-        self.expect_in(now, family, None, routes, part, expected)
+        let afi_safi = routes.afi_safi();
+        self.expect_in(now, RoutePart { afi_safi, distinguisher: None, routes, part }, expected)
     }
 
-    /// Expects the routes `part` in this family from `now` on, for VPN routes with this distinguisher.
-    pub fn expect_in(
-        &mut self,
-        now: Instant,
-        family: AfiSafi,
-        distinguisher: Option<[u8; 8]>,
-        routes: Arc<Routes>,
-        part: Range<u32>,
-        expected: Expected,
-    ) -> ExpectationId {
-        self.expectations.push(Watched::new(now, family, distinguisher, routes, part, expected));
+    /// Expects the routes of `keys`, as far as they exist, from `now` on.
+    pub fn expect_in(&mut self, now: Instant, mut keys: RoutePart, expected: Expected) -> ExpectationId {
+        keys.part.end = keys.part.end.min(keys.routes.len());
+        keys.part.start = keys.part.start.min(keys.part.end);
+        self.expectations.push(Watched::new(now, keys, expected));
         ExpectationId(self.expectations.len() - 1)
     }
 
@@ -266,12 +256,11 @@ impl AdjRibIn {
     fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, u32)> {
         let mut last: Option<(*const Routes, Option<u32>)> = None;
         self.expectations.iter().enumerate().find_map(|(at, one)| {
-            if one.family != route.family || (route.distinguisher.is_some() && one.distinguisher != route.distinguisher)
-            {
+            let RoutePart { afi_safi, distinguisher, routes, part } = one.routes.keys();
+            if *afi_safi != route.family || *distinguisher != route.distinguisher {
                 return None;
             }
             // Many expectations are parts of the same routes.
-            let RoutePart { routes, part } = one.routes.keys();
             let known = Arc::as_ptr(routes);
             let index = match last {
                 Some((same, index)) if same == known => index,
@@ -297,12 +286,12 @@ impl AdjRibIn {
         let Some((at, i)) = self.find(route, &prefix) else {
             self.totals.unexpected += 1;
             if self.unexpected.len() < MOST_UNEXPECTED {
-                self.unexpected.insert(prefix);
+                self.unexpected.insert(RouteKey::of(route, prefix));
             }
             return;
         };
         let one = &mut self.expectations[at];
-        let RoutePart { routes, part } = one.routes.keys();
+        let RoutePart { afi_safi, routes, part, .. } = one.routes.keys();
         let group = routes.group_of(part.start + i);
         let verdict = match self.judged.of {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
@@ -310,7 +299,7 @@ impl AdjRibIn {
                 let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
                 let sent = &mut self.judged.sent;
                 routes.attributes_into(group, sent);
-                let judge = |update: &Update<'_>| judge(update, one.family, sent, &one.expected, session);
+                let judge = |update: &Update<'_>| judge(update, *afi_safi, sent, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
                     // It can be parsed: an UPDATE with the same attributes was parsed before.
@@ -329,7 +318,7 @@ impl AdjRibIn {
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         match self.find(route, &prefix) {
             Some((at, i)) => self.present -= u32::from(self.expectations[at].routes.withdrawn(now, i)),
-            None => _ = self.unexpected.remove(&prefix),
+            None => _ = self.unexpected.remove(&RouteKey::of(route, prefix)),
         }
     }
 
@@ -352,12 +341,12 @@ impl AdjRibIn {
 
     /// Some of the expected routes that are missing.
     pub fn missing(&self, id: ExpectationId, limit: usize) -> Vec<Prefix> {
-        self.expectations[id.0].routes.missing().take(limit).collect()
+        self.expectations[id.0].routes.missing().take(limit).map(|key| key.prefix).collect()
     }
 
     /// Some of the routes that are present but must not be: those of no expectation (10,000 of them are stored), and those
     /// that must be absent.
-    pub fn unexpected(&self, limit: usize) -> Vec<Prefix> {
+    pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
     }
@@ -398,7 +387,7 @@ impl AdjRibIn {
     pub fn moved_since(&self, id: ExpectationId, since: Instant) -> (u32, Option<Prefix>) {
         let mut moved = self.expectations[id.0].routes.moved_since(since);
         let first = moved.next();
-        (u32::from(first.is_some()) + moved.count() as u32, first)
+        (u32::from(first.is_some()) + moved.count() as u32, first.map(|key| key.prefix))
     }
 
     /// Number of present routes of all expectations over time: at most 4096 samples, the last of which is the current

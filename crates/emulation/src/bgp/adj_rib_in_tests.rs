@@ -1,16 +1,18 @@
 //! Correct routes are accepted, and each kind of error is detected.
 
 use super::*;
-use crate::bgp::{AdjRibOut, NextHops, Packing, SessionConfig};
-use drophammer_model::routes::{AttributePattern, GroupSizes, Origin, RouteAttributes, RouteRange, RouteTable};
+use crate::bgp::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Packing, RouteSet, SessionConfig};
+use drophammer_model::routes::{AttributePattern, Change, GroupSizes, Origin, RouteAttributes, RouteRange, RouteTable};
+use drophammer_model::trial::Family;
 use drophammer_wire::bgp::notification::code;
+use drophammer_wire::bgp::update::Labels;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
 const HOP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 
 fn agreed() -> Negotiated {
-    let families = vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST];
+    let families = vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::VPNV4];
     let config = |local, peer, id: u32| SessionConfig {
         families: families.clone(),
         ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
@@ -24,12 +26,14 @@ fn next_hops() -> NextHops {
 
 /// Bodies of the UPDATEs of routes.
 fn bodies(routes: &Arc<Routes>, part: Range<u32>, announce: bool, routes_per_update: u16) -> Vec<Vec<u8>> {
-    let mut adj_rib_out = AdjRibOut::new();
     let packing = Packing { routes_per_update, pace: None, prepend: 0 };
-    match announce {
-        true => adj_rib_out.advertise(routes.clone(), part, packing),
-        false => adj_rib_out.withdraw(routes.clone(), part, packing),
-    }
+    let change = if announce { Change::Advertise } else { Change::Withdraw };
+    bodies_of(change, RouteSet::unicast(routes.clone(), part, packing))
+}
+
+fn bodies_of(change: Change, set: RouteSet) -> Vec<Vec<u8>> {
+    let mut adj_rib_out = AdjRibOut::new();
+    adj_rib_out.push(change, set);
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let bytes = adj_rib_out.write(Instant(0), &agreed(), next_hops(), &mut buffer);
@@ -271,6 +275,37 @@ fn times_and_changes() {
     let times = adj_rib_in.times(id).unwrap();
     assert!(times[..10] == [250; 10] && times[10..] == [1000; 90]);
     assert_eq!(adj_rib_in.totals().sessions_lost, 1);
+}
+
+#[test]
+fn a_prefix_is_another_route_in_another_family() {
+    let (routes, labels) = (internet(3), Labels::Same(7));
+    let vpn = |n| EncapsulationKind::Vpn { labels, distinguisher: [n; 8], communities: [0; 8] };
+    let kinds = [EncapsulationKind::Unicast, EncapsulationKind::Labelled(labels), vpn(1), vpn(2)];
+    let set = |kind| RouteSet {
+        encapsulation: Encapsulation { kind, path_id: 0 },
+        ..RouteSet::unicast(routes.clone(), 0..3, Packing::default())
+    };
+    let key = |kind: EncapsulationKind| {
+        let distinguisher = match kind {
+            EncapsulationKind::Vpn { distinguisher, .. } => Some(distinguisher),
+            _ => None,
+        };
+        RoutePart { afi_safi: set(kind).afi_safi(), distinguisher, routes: routes.clone(), part: 0..2 }
+    };
+    let mut adj_rib_in = AdjRibIn::new();
+    let ids = kinds.map(|kind| adj_rib_in.expect_in(Instant(0), key(kind), Expected::default()));
+    for (number, kind) in kinds.into_iter().enumerate() {
+        let present: u32 = ids[number..].iter().map(|id| adj_rib_in.present(*id)).sum();
+        assert_eq!(present, 0, "{kind:?}");
+        feed(&mut adj_rib_in, 1, &bodies_of(Change::Advertise, set(kind)));
+        assert!(adj_rib_in.is_complete(ids[number]), "{kind:?}");
+        assert_eq!(adj_rib_in.unexpected(9).len(), number + 1, "the third route of each family");
+    }
+    feed(&mut adj_rib_in, 2, &bodies_of(Change::Withdraw, set(kinds[1])));
+    let left = adj_rib_in.unexpected(9);
+    assert!(left.iter().all(|key| key.prefix == routes.prefix(2) && key.afi_safi != AfiSafi::IPV4_LABELLED));
+    assert_eq!((left.len(), ids.map(|id| adj_rib_in.present(id))), (3, [2, 0, 2, 2]));
 }
 
 #[test]

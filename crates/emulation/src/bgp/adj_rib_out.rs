@@ -4,7 +4,7 @@
 use super::Negotiated;
 use super::advertised::Advertised;
 use drophammer_model::Instant;
-use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
+use drophammer_model::routes::{Change, Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::route_refresh::{self, subtype};
 use drophammer_wire::bgp::update::nlri::Frame;
@@ -18,16 +18,41 @@ use std::time::Duration;
 
 pub use drophammer_model::routes::Packing;
 
-/// How routes are sent, in addition to their prefixes and attributes.
+/// Routes to advertise or to withdraw, and how to send them.
+#[derive(Clone, Debug)]
+pub struct RouteSet {
+    /// Their prefixes and attributes.
+    pub routes: Arc<Routes>,
+    /// The part of `routes` that is meant.
+    pub part: Range<u32>,
+    /// How they are packed into UPDATEs.
+    pub packing: Packing,
+    /// What their NLRI contain in addition to prefixes.
+    pub encapsulation: Encapsulation,
+}
+
+impl RouteSet {
+    /// Unicast routes.
+    pub fn unicast(routes: Arc<Routes>, part: Range<u32>, packing: Packing) -> RouteSet {
+        RouteSet { routes, part, packing, encapsulation: Encapsulation::default() }
+    }
+
+    /// The family in which they are sent.
+    pub fn afi_safi(&self) -> AfiSafi {
+        self.encapsulation.kind.afi_safi(self.routes.family())
+    }
+}
+
+/// What the NLRI of routes contain in addition to prefixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Encapsulation {
-    /// The kind of family for the prefixes' IP version.
+    /// Labels and route distinguisher. Together with the IP version of the prefixes they determine the family.
     pub kind: EncapsulationKind,
-    /// Path identifier, used if add-path is negotiated.
+    /// Path identifier, sent if ADD-PATH is negotiated (RFC 7911).
     pub path_id: u32,
 }
 
-/// Kind of address family.
+/// Labels and route distinguisher of routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EncapsulationKind {
     /// Unicast.
@@ -47,11 +72,10 @@ pub enum EncapsulationKind {
 }
 
 impl EncapsulationKind {
-    /// The address family for an IP version.
-    pub fn family(&self, family: Family) -> AfiSafi {
+    /// The family of such routes for an IP version.
+    pub fn afi_safi(&self, family: Family) -> AfiSafi {
         match (self, family) {
-            (EncapsulationKind::Unicast, Family::Ipv4) => AfiSafi::IPV4_UNICAST,
-            (EncapsulationKind::Unicast, Family::Ipv6) => AfiSafi::IPV6_UNICAST,
+            (EncapsulationKind::Unicast, family) => AfiSafi::unicast(family),
             (EncapsulationKind::Labelled(_), Family::Ipv4) => AfiSafi::IPV4_LABELLED,
             (EncapsulationKind::Labelled(_), Family::Ipv6) => AfiSafi::IPV6_LABELLED,
             (EncapsulationKind::Vpn { .. }, Family::Ipv4) => AfiSafi::VPNV4,
@@ -60,8 +84,8 @@ impl EncapsulationKind {
     }
 }
 
-/// The speaker's own next hops. A family that needs an IPv6 address uses the mapped IPv4 address if there is none (RFC 4798,
-/// RFC 4659), except IPv6 unicast.
+/// The speaker's own next hops. Without an IPv6 address, labelled and VPN routes of IPv6 have the IPv4-mapped address as next hop (RFC 4798,
+/// RFC 4659), and IPv6 unicast routes are not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextHops {
     /// IPv4.
@@ -134,26 +158,23 @@ enum Job {
 }
 
 struct RouteJob {
-    advertise: bool,
-    routes: Arc<Routes>,
+    change: Change,
     /// The routes that are left.
-    part: Range<u32>,
-    packing: Packing,
-    encapsulation: Encapsulation,
+    set: RouteSet,
     /// Time of the first message, and number of routes sent since.
     since: Option<(Instant, u64)>,
 }
 
 impl RouteJob {
-    /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means at once.
-    fn due(&self, begin: Option<Instant>) -> Option<Instant> {
-        let pace = self.packing.pace.filter(|pace| *pace > 0.0)?;
-        let Some((start, sent)) = self.since else { return begin };
-        Some(start + Duration::try_from_secs_f64(sent as f64 / pace).unwrap_or(Duration::MAX))
+    fn new(change: Change, set: RouteSet) -> Job {
+        Job::Routes(RouteJob { change, set, since: None })
     }
 
-    fn family(&self) -> AfiSafi {
-        self.encapsulation.kind.family(self.routes.family())
+    /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means at once.
+    fn due(&self, begin: Option<Instant>) -> Option<Instant> {
+        let pace = self.set.packing.pace.filter(|pace| *pace > 0.0)?;
+        let Some((start, sent)) = self.since else { return begin };
+        Some(start + Duration::try_from_secs_f64(sent as f64 / pace).unwrap_or(Duration::MAX))
     }
 }
 
@@ -202,32 +223,25 @@ impl AdjRibOut {
         AdjRibOut::default()
     }
 
-    /// Advertises the routes `part`, as far as they exist.
+    /// Advertises the routes `part`, as far as they exist, as unicast routes.
     pub fn advertise(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
-        self.push(true, routes, part, packing, Encapsulation::default());
+        self.push(Change::Advertise, RouteSet::unicast(routes, part, packing));
     }
 
-    /// Withdraws the routes `part`, as far as they exist.
+    /// Withdraws the routes `part`, as far as they exist, as unicast routes.
     pub fn withdraw(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
-        self.push(false, routes, part, packing, Encapsulation::default());
+        self.push(Change::Withdraw, RouteSet::unicast(routes, part, packing));
     }
 
-    /// Advertises (or withdraws) them with labels, as VPN routes, or with a path identifier.
-    pub fn push(
-        &mut self,
-        advertise: bool,
-        routes: Arc<Routes>,
-        part: Range<u32>,
-        packing: Packing,
-        encapsulation: Encapsulation,
-    ) {
-        let part = part.start..part.end.min(routes.len());
-        if !part.is_empty() {
-            match advertise {
-                true => self.advertised.advertise(&routes, part.clone(), packing, encapsulation),
-                false => self.advertised.withdraw(&routes, &part, encapsulation),
+    /// Advertises or withdraws the routes of `set`, as far as they exist.
+    pub fn push(&mut self, change: Change, mut set: RouteSet) {
+        set.part.end = set.part.end.min(set.routes.len());
+        if !set.part.is_empty() {
+            match change {
+                Change::Advertise => self.advertised.advertise(&set),
+                Change::Withdraw => self.advertised.withdraw(&set),
             }
-            self.jobs.push_back(Job::Routes(RouteJob { advertise, routes, part, packing, encapsulation, since: None }));
+            self.jobs.push_back(RouteJob::new(change, set));
         }
     }
 
@@ -242,11 +256,8 @@ impl AdjRibOut {
             }
         };
         mark(&mut self.jobs, subtype::BEGIN);
-        for (routes, part, packing, encapsulation) in self.advertised.of(family) {
-            let routes = routes.clone();
-            let job = RouteJob { advertise: true, routes, part, packing, encapsulation, since: None };
-            self.jobs.push_back(Job::Routes(job));
-        }
+        let routes = self.advertised.all().filter(|set| set.afi_safi() == family);
+        self.jobs.extend(routes.map(|set| RouteJob::new(Change::Advertise, set)));
         mark(&mut self.jobs, subtype::END);
     }
 
@@ -272,13 +283,8 @@ impl AdjRibOut {
 
     /// The session has ended: all routes that were advertised, or waited to be, will be advertised in the next one.
     pub fn say_again(&mut self) {
-        let again = |(routes, part, packing, encapsulation): (&Arc<Routes>, _, _, _)| {
-            let routes = routes.clone();
-            Job::Routes(RouteJob { advertise: true, routes, part, packing, encapsulation, since: None })
-        };
-        let all: Vec<Job> = self.advertised.all().map(again).collect();
         self.front += self.jobs.len() as u64;
-        self.jobs = all.into();
+        self.jobs = self.advertised.all().map(|set| RouteJob::new(Change::Advertise, set)).collect();
         self.paced_until = None;
     }
 
@@ -314,26 +320,26 @@ impl AdjRibOut {
                     if job.due(self.paced_until).is_some_and(|due| due > now) {
                         break;
                     }
-                    let before = job.part.start;
-                    let bytes = if agreed.has(job.family()) {
+                    let before = job.set.part.start;
+                    let bytes = if agreed.has(job.set.afi_safi()) {
                         self.encoded.begin(speaker, self.front);
                         write_routes(job, &mut self.encoded, &speaker, agreed, room, &mut self.sent)
                     } else {
-                        self.sent.skipped += u64::from(job.part.end - job.part.start);
-                        job.part.start = job.part.end;
+                        self.sent.skipped += u64::from(job.set.part.end - before);
+                        job.set.part.start = job.set.part.end;
                         0
                     };
                     let (start, sent) = job.since.unwrap_or((now, 0));
-                    let moved = job.part.start - before;
+                    let moved = job.set.part.start - before;
                     if moved > 0 {
                         job.since = Some((start, sent + u64::from(moved)));
                     } else {
                         break;
                     }
-                    if job.part.is_empty() {
+                    if job.set.part.is_empty() {
                         self.paced_until = job.due(None).or(self.paced_until);
                     }
-                    (bytes, job.part.is_empty())
+                    (bytes, job.set.part.is_empty())
                 }
                 Job::EndOfRib(family) if agreed.has(*family) => {
                     let bytes = packer::end_of_rib(room, *family);
@@ -374,59 +380,61 @@ fn write_routes(
     buffer: &mut [u8],
     sent: &mut Sent,
 ) -> usize {
-    let family = job.family();
-    let (labels, distinguisher) = match job.encapsulation.kind {
+    let RouteSet { routes, part, packing, encapsulation } = &mut job.set;
+    let family = encapsulation.kind.afi_safi(routes.family());
+    let (labels, distinguisher) = match encapsulation.kind {
         EncapsulationKind::Unicast => (Labels::Same(0), [0; 8]),
         EncapsulationKind::Labelled(labels) => (labels, [0; 8]),
         EncapsulationKind::Vpn { labels, distinguisher, .. } => (labels, distinguisher),
     };
-    let path_id = agreed.add_path_send(family).then_some(job.encapsulation.path_id);
+    let path_id = agreed.add_path_send(family).then_some(encapsulation.path_id);
     let mut frame = Frame { family, path_id, labels, distinguisher };
-    let asked = match u32::from(job.packing.routes_per_update) {
+    let asked = match u32::from(packing.routes_per_update) {
         0 => u32::MAX,
         asked => asked,
     };
-    let counter = if job.advertise { &mut sent.advertised } else { &mut sent.withdrawn };
+    let advertise = job.change == Change::Advertise;
+    let counter = if advertise { &mut sent.advertised } else { &mut sent.withdrawn };
     let parts = |prefix: Prefix| (prefix.address(), prefix.length());
-    let mut prefixes = job.routes.iter(job.part.clone()).map(parts);
+    let mut prefixes = routes.iter(part.clone()).map(parts);
     let (mut at, mut group_end) = (0, 0);
-    while !job.part.is_empty() {
+    while part.start < part.end {
         // Counted over the whole job: the first route of a message continues where the last message ended.
         frame.labels = match labels {
-            _ if !job.advertise => Labels::Withdrawn,
-            Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
+            _ if !advertise => Labels::Withdrawn,
+            Labels::Counting(first) => Labels::Counting(first.wrapping_add(part.start)),
             other => other,
         };
-        let mut end = job.part.end;
-        if job.advertise {
-            if job.part.start >= group_end {
-                let group = job.routes.group_of(job.part.start);
-                group_end = job.routes.group(group).end;
+        let mut end = part.end;
+        if advertise {
+            if part.start >= group_end {
+                let group = routes.group_of(part.start);
+                group_end = routes.group(group).end;
                 if encoded.group != Some(group) {
-                    job.routes.attributes_into(group, &mut encoded.of);
-                    encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
+                    routes.attributes_into(group, &mut encoded.of);
+                    encoded.fill(family, speaker, &encapsulation.kind, packing.prepend);
                     encoded.group = Some(group);
                     sent.sets += 1;
                 }
             }
             end = end.min(group_end);
         }
-        let (attributes, next_hop): (&[u8], &[u8]) = match job.advertise {
+        let (attributes, next_hop): (&[u8], &[u8]) = match advertise {
             true => (&encoded.attributes, &encoded.next_hop[..encoded.next_hop_len]),
             false => (&[], &[]),
         };
         let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
-        let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.advertise) else {
-            sent.skipped += u64::from(end - job.part.start);
-            sent.sets -= u64::from(job.advertise);
-            job.part.start = end;
-            prefixes = job.routes.iter(job.part.clone()).map(parts);
-            if job.packing.pace.is_some() {
+        let (Ok(needs), true) = (packer.needs(), encoded.usable || !advertise) else {
+            sent.skipped += u64::from(end - part.start);
+            sent.sets -= u64::from(advertise);
+            part.start = end;
+            prefixes = routes.iter(part.clone()).map(parts);
+            if packing.pace.is_some() {
                 break;
             }
             continue;
         };
-        let most = (end - job.part.start).min(asked);
+        let most = (end - part.start).min(asked);
         let all = packer.overhead() + most as usize * frame.longest();
         if asked == u32::MAX && needs <= message::MAX_LEN {
             packer.max_len = packer.max_len.min(message::MAX_LEN);
@@ -437,17 +445,17 @@ fn write_routes(
         }
         // A separate copy stays in registers.
         let mut next = prefixes.clone();
-        let packed = match job.advertise {
+        let packed = match advertise {
             true => packer.announce(room, most, &mut next),
             false => packer.withdraw(room, most, &mut next),
         };
         prefixes = next;
-        job.part.start += packed.routes;
+        part.start += packed.routes;
         *counter += u64::from(packed.routes);
         sent.messages += u64::from(packed.bytes > 0);
-        sent.updates += u64::from(job.advertise && packed.bytes > 0);
+        sent.updates += u64::from(advertise && packed.bytes > 0);
         at += packed.bytes;
-        if packed.routes == 0 || job.packing.pace.is_some() {
+        if packed.routes == 0 || packing.pace.is_some() {
             break;
         }
     }

@@ -78,13 +78,15 @@ proptest! {
         let part = skip..count + 7;
         let fill = || {
             let mut adj_rib_out = AdjRibOut::new();
-            adj_rib_out.push(announce, routes.clone(), part.clone(), packing, Encapsulation { kind, path_id: 9 });
+            let set = RouteSet::unicast(routes.clone(), part.clone(), packing);
+            let change = if announce { Change::Advertise } else { Change::Withdraw };
+            adj_rib_out.push(change, RouteSet { encapsulation: Encapsulation { kind, path_id: 9 }, ..set });
             adj_rib_out
         };
         let mut adj_rib_out = fill();
         let messages = drain(&mut adj_rib_out, &agreed, room);
         prop_assert_eq!(&messages, &drain(&mut fill(), &agreed, 4096), "the buffer leaves no trace");
-        let family = kind.family(routes.family());
+        let family = kind.afi_safi(routes.family());
         let context = Context {
             four_octet_as: true, ibgp: false, path_ids: if add_path { PathIds::of(ALL) } else { PathIds::NONE },
         };

@@ -1,8 +1,7 @@
 //! Routes that a speaker has advertised and not withdrawn since, for a route refresh (RFC 2918).
 
-use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing};
+use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing, RouteSet};
 use drophammer_model::routes::Routes;
-use drophammer_wire::bgp::AfiSafi;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,33 +20,29 @@ struct Group {
 }
 
 impl Advertised {
-    /// `part` was advertised; it replaces earlier advertisements of the same routes.
-    pub fn advertise(
-        &mut self,
-        routes: &Arc<Routes>,
-        part: Range<u32>,
-        packing: Packing,
-        encapsulation: Encapsulation,
-    ) {
-        self.withdraw(routes, &part, encapsulation);
+    /// `set` was advertised; it replaces earlier advertisements of the same routes.
+    pub fn advertise(&mut self, set: &RouteSet) {
+        self.withdraw(set);
+        let RouteSet { routes, part, packing, encapsulation } = set.clone();
         // A repeated advertisement is sent without a pace.
         let packing = Packing { pace: None, ..packing };
-        let like =
-            |a: &&mut Group| Arc::ptr_eq(&a.routes, routes) && a.packing == packing && a.encapsulation == encapsulation;
+        let like = |a: &&mut Group| {
+            Arc::ptr_eq(&a.routes, &routes) && a.packing == packing && a.encapsulation == encapsulation
+        };
         match self.0.iter_mut().find(like) {
-            Some(advertised) => add(&mut advertised.parts, part),
-            None => self.0.push(Group { routes: routes.clone(), packing, encapsulation, parts: vec![part] }),
+            Some(group) => add(&mut group.parts, part),
+            None => self.0.push(Group { routes, packing, encapsulation, parts: vec![part] }),
         }
     }
 
-    /// `part` was withdrawn, however it was advertised.
-    pub fn withdraw(&mut self, routes: &Arc<Routes>, part: &Range<u32>, encapsulation: Encapsulation) {
-        for advertised in &mut self.0 {
-            if Arc::ptr_eq(&advertised.routes, routes) && same_routes(advertised.encapsulation, encapsulation) {
-                remove(&mut advertised.parts, part);
+    /// `set` was withdrawn, however it was advertised.
+    pub fn withdraw(&mut self, set: &RouteSet) {
+        for group in &mut self.0 {
+            if Arc::ptr_eq(&group.routes, &set.routes) && same_routes(group.encapsulation, set.encapsulation) {
+                remove(&mut group.parts, &set.part);
             }
         }
-        self.0.retain(|advertised| !advertised.parts.is_empty());
+        self.0.retain(|group| !group.parts.is_empty());
     }
 
     /// No route is advertised any more.
@@ -56,14 +51,16 @@ impl Advertised {
     }
 
     /// All advertised routes, in the order of advertisement.
-    pub fn all(&self) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
-        self.0.iter().flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
-    }
-
-    /// All advertised routes of `family`, in the order of advertisement.
-    pub fn of(&self, family: AfiSafi) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
-        let of_family = self.0.iter().filter(move |a| a.encapsulation.kind.family(a.routes.family()) == family);
-        of_family.flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
+    pub fn all(&self) -> impl Iterator<Item = RouteSet> {
+        self.0.iter().flat_map(|Group { routes, packing, encapsulation, parts }| {
+            let set = |part: &Range<u32>| RouteSet {
+                routes: routes.clone(),
+                part: part.clone(),
+                packing: *packing,
+                encapsulation: *encapsulation,
+            };
+            parts.iter().map(set)
+        })
     }
 }
 
@@ -102,14 +99,15 @@ mod tests {
     use super::*;
     use drophammer_model::routes::RouteRange;
     use drophammer_model::trial::Family;
+    use drophammer_wire::bgp::AfiSafi;
     use proptest::prelude::*;
 
     /// Reference model with single routes: the packing with which each was last advertised.
     fn slow(standing: &Advertised, count: u32) -> Vec<Option<u8>> {
         let mut all = vec![None; count as usize];
-        for (_, part, packing, _) in standing.of(AfiSafi::IPV4_UNICAST) {
-            for route in part {
-                assert_eq!(all[route as usize].replace(packing.prepend), None, "said twice");
+        for set in standing.all() {
+            for route in set.part {
+                assert_eq!(all[route as usize].replace(set.packing.prepend), None, "said twice");
             }
         }
         all
@@ -124,11 +122,12 @@ mod tests {
             let (mut standing, mut expected) = (Advertised::default(), vec![None; 64]);
             for (advertise, start, len, prepend, pace) in history {
                 let (part, packing) = (start..start + len, Packing { prepend, pace: Some(pace.into()), ..Packing::default() });
+                let set = RouteSet::unicast(routes.clone(), part.clone(), packing);
                 let told = if advertise {
-                    standing.advertise(&routes, part.clone(), packing, Encapsulation::default());
+                    standing.advertise(&set);
                     Some(prepend)
                 } else {
-                    standing.withdraw(&routes, &part, Encapsulation::default());
+                    standing.withdraw(&set);
                     None
                 };
                 part.for_each(|route| expected[route as usize] = told);
@@ -148,16 +147,19 @@ mod tests {
             distinguisher: [distinguisher; 8],
             communities: [0; 8],
         };
-        let as_vpn = |label, distinguisher, path_id| Encapsulation { kind: vpn(label, distinguisher), path_id };
+        let unicast = |part| RouteSet::unicast(routes.clone(), part, Packing::default());
+        let as_vpn = |part, label, distinguisher, path_id| RouteSet {
+            encapsulation: Encapsulation { kind: vpn(label, distinguisher), path_id },
+            ..unicast(part)
+        };
         let mut standing = Advertised::default();
-        standing.advertise(&routes, 0..10, Packing::default(), Encapsulation::default());
+        standing.advertise(&unicast(0..10));
         for (label, distinguisher, path_id) in [(1, 1, 0), (1, 2, 0), (1, 1, 7)] {
-            standing.advertise(&routes, 0..10, Packing::default(), as_vpn(label, distinguisher, path_id));
+            standing.advertise(&as_vpn(0..10, label, distinguisher, path_id));
         }
-        standing.withdraw(&routes, &(2..10), as_vpn(9, 1, 0));
-        let parts = |family| standing.of(family).map(|(_, part, ..)| (part.start, part.end)).collect::<Vec<_>>();
-        assert_eq!(parts(AfiSafi::IPV4_UNICAST), [(0, 10)]);
-        assert_eq!(parts(AfiSafi::VPNV4), [(0, 2), (0, 10), (0, 10)]);
-        assert!(parts(AfiSafi::IPV6_UNICAST).is_empty());
+        standing.withdraw(&as_vpn(2..10, 9, 1, 0));
+        let all: Vec<_> = standing.all().map(|set| (set.afi_safi(), set.part.start, set.part.end)).collect();
+        let vpn = AfiSafi::VPNV4;
+        assert_eq!(all, [(AfiSafi::IPV4_UNICAST, 0, 10), (vpn, 0, 2), (vpn, 0, 10), (vpn, 0, 10)]);
     }
 }

@@ -1,10 +1,10 @@
 //! Routes of each kind, and the messages that carry them.
 
 use drophammer_emulation::bgp::{
-    AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, SessionConfig,
+    AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, RouteSet, SessionConfig,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{AttributePattern, GroupSizes, Prefix, RouteRange, Routes};
+use drophammer_model::routes::{AttributePattern, Change, GroupSizes, Prefix, RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::Labels;
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
@@ -73,8 +73,9 @@ pub fn messages(
     agreed: &Negotiated,
 ) -> Vec<Vec<u8>> {
     let mut adj_rib_out = AdjRibOut::new();
-    adj_rib_out.push(announce, routes.clone(), 0..routes.len(), packing, encapsulation);
-    adj_rib_out.end_of_rib(encapsulation.kind.family(routes.family()));
+    let change = if announce { Change::Advertise } else { Change::Withdraw };
+    adj_rib_out.push(change, RouteSet { routes: routes.clone(), part: 0..routes.len(), packing, encapsulation });
+    adj_rib_out.end_of_rib(encapsulation.kind.afi_safi(routes.family()));
     let (mut all, mut buffer) = (Vec::new(), vec![0; 40_000]);
     while !adj_rib_out.is_empty() {
         let bytes = adj_rib_out.write(Instant(1), agreed, next_hops(), &mut buffer);

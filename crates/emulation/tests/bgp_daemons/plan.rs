@@ -3,10 +3,10 @@
 
 use drophammer_emulation::bgp::{
     AdjRibIn, AdjRibOut, Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, NextHops,
-    Packing, RouteSource, SessionConfig,
+    Packing, RoutePart, RouteSet, RouteSource, SessionConfig,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{RouteAttributes, RouteRange, RouteTable, Routes};
+use drophammer_model::routes::{Change, RouteAttributes, RouteRange, RouteTable, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::Labels;
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
@@ -143,10 +143,13 @@ pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
             Scene::Long => Packing { routes_per_update: u16::MAX, ..Packing::default() },
             _ => Packing::default(),
         };
-        let of = |path_id| Encapsulation { kind: kind(scene), path_id };
-        adj_rib_out.push(true, all, 0..count, packing, of(1));
+        let mut advertise = |routes, path_id| {
+            let encapsulation = Encapsulation { kind: kind(scene), path_id };
+            adj_rib_out.push(Change::Advertise, RouteSet { routes, part: 0..count, packing, encapsulation });
+        };
+        advertise(all, 1);
         if scene == Scene::Paths {
-            adj_rib_out.push(true, routes(scene, *family, true), 0..count, packing, of(2));
+            advertise(routes(scene, *family, true), 2);
         }
         if scene == Scene::Restart {
             adj_rib_out.end_of_rib(AfiSafi::IPV4_UNICAST);
@@ -178,7 +181,8 @@ pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<Expe
             times: false,
         };
         let distinguisher = (scene == Scene::Vpn).then_some(DISTINGUISHER);
-        adj_rib_in.expect_in(now, kind(scene).family(*family), distinguisher, all.clone(), 0..all.len(), expected)
+        let (afi_safi, part) = (kind(scene).afi_safi(*family), 0..all.len());
+        adj_rib_in.expect_in(now, RoutePart { afi_safi, distinguisher, routes: all, part }, expected)
     };
     families(scene).iter().map(one).collect()
 }

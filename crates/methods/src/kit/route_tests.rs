@@ -9,7 +9,7 @@ use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{OrFit, Param};
 use drophammer_model::registry::ParamSpec;
-use drophammer_model::routes::{GroupSizes, Order, Routes};
+use drophammer_model::routes::{AfiSafi, GroupSizes, Order, Routes};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, PortIndex};
 use std::ops::Range;
@@ -114,7 +114,7 @@ impl Case {
         let peers = one_per_port(bed, family, least)?;
         let packing = packing(params);
         let routing = bed.routing()?;
-        let all = routing.table(&routes_sent::choice(params), family, count)?;
+        let all = routing.table(&routes_sent::choice(params), AfiSafi::unicast(family), count)?;
         let ports = routing.peers().iter().map(|peer| peer.port).collect();
         Ok(Case { family, peers, ports, packing, all })
     }

@@ -18,7 +18,7 @@ use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::registry::{TableShape, TestSpec};
-use drophammer_model::routes::Routes;
+use drophammer_model::routes::{AfiSafi, Routes};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, PortIndex};
 use std::ops::Range;
@@ -208,7 +208,7 @@ pub(crate) fn load(
     let mut peers = one_per_port(bed, family, all_ports)?;
     let routing = bed.routing()?;
     peers.retain(|peer| ports.contains(&routing.peers()[*peer].port));
-    let all: Arc<Routes> = routing.table(&TableChoice::named("internet"), family, count)?;
+    let all: Arc<Routes> = routing.table(&TableChoice::named("internet"), AfiSafi::unicast(family), count)?;
     let ports = routing.peers().iter().map(|peer| peer.port).collect();
     let spread = Spread::meshed(Case { family, peers, ports, packing: Packing::default(), all })?;
     routing.establish(&spread.peers(), ESTABLISH)?;

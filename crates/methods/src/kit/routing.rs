@@ -32,8 +32,8 @@
 //! `testbed/examples/daemons` records sessions with real daemons; `emulation/tests/bgp_daemons` replays them.
 
 use crate::testbed::TestError;
+use drophammer_model::routes::{AfiSafi, GroupSizes, Order, Prefix, Routes};
 pub use drophammer_model::routes::{Change, Packing, PeerIndex, RouteAction};
-use drophammer_model::routes::{GroupSizes, Order, Prefix, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -193,7 +193,7 @@ pub trait Routing {
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] if a file cannot be read or has fewer.
-    fn table(&mut self, choice: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError>;
+    fn table(&mut self, choice: &TableChoice, afi_safi: AfiSafi, count: u32) -> Result<Arc<Routes>, TestError>;
 
     /// Routes sent so far, over all sessions.
     fn sent(&self) -> RoutesSent {
@@ -285,8 +285,8 @@ pub trait Routing {
 
     /// Time that the tester itself needs to send and verify `count` routes with this packing, through a loop without
     /// DUT; `None` if it has not been measured.
-    fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
-        let _ = (family, count, packing);
+    fn ceiling(&self, afi_safi: AfiSafi, count: u32, packing: Packing) -> Option<Duration> {
+        let _ = (afi_safi, count, packing);
         None
     }
 

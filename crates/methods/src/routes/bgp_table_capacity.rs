@@ -7,6 +7,7 @@ use crate::kit::prelude::*;
 use crate::route_steps::{self, StepPlots, Steps};
 use crate::route_tests::{self, Case, PATIENCE, complaint, for_each_family, thousands};
 use crate::routes_sent;
+use drophammer_model::routes::AfiSafi;
 
 /// The test.
 pub struct BgpTableCapacity;
@@ -142,7 +143,8 @@ fn attempt_to_climb(
         let verified = routing.verified(watch);
         let time_s = settled.last_change_s;
         let cpu_s = cpu.zip(routing.dut().cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
-        let own = routing.ceiling(family, part.len() as u32, steps.case.packing).map(|d| d.as_secs_f64());
+        let own =
+            routing.ceiling(AfiSafi::unicast(family), part.len() as u32, steps.case.packing).map(|d| d.as_secs_f64());
         let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s)
             || route_tests::tester_late(&settled, time_s);
         let complaint = complaint(routing, watch, &settled);

@@ -10,7 +10,7 @@ use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome, RankFigure};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
+use drophammer_model::routes::{AfiSafi, PeerIndex, RouteRange, Routes};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::Family;
 use std::collections::BTreeSet;
@@ -141,7 +141,8 @@ impl Routing for Router {
         &self.peers
     }
 
-    fn table(&mut self, _: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+    fn table(&mut self, _: &TableChoice, afi_safi: AfiSafi, count: u32) -> Result<Arc<Routes>, TestError> {
+        let family = afi_safi.ip_version().unwrap();
         Ok(Arc::new(RouteRange::internet(family, count, 1).unwrap().into()))
     }
 

@@ -5,6 +5,7 @@
 //! [`RouteTable`] lists routes one by one. [`Routes`] is either.
 
 mod affine;
+mod afi_safi;
 mod attributes;
 mod internet;
 mod order;
@@ -13,6 +14,7 @@ mod range;
 mod space;
 mod table;
 
+pub use afi_safi::AfiSafi;
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
 pub use order::Order;
 pub use prefix::{Prefix, PrefixError};
@@ -79,7 +81,12 @@ impl Routes {
         }
     }
 
-    /// IP version.
+    /// Family of the routes: unicast, the only one so far.
+    pub fn afi_safi(&self) -> AfiSafi {
+        AfiSafi::unicast(self.family())
+    }
+
+    /// IP version of the prefixes.
     pub fn family(&self) -> Family {
         match self {
             Routes::Range(range) => range.family,

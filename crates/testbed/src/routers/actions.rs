@@ -1,8 +1,8 @@
 //! Translates the actions of a test into acts at ports.
 
 use super::RoutingState;
-use drophammer_emulation::bgp::BgpCommand;
-use drophammer_model::routes::{Change, RouteAction};
+use drophammer_emulation::bgp::{BgpCommand, RouteSet};
+use drophammer_model::routes::RouteAction;
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts, RouterPlace};
 
@@ -12,12 +12,8 @@ impl RoutingState {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
                 let RouterPlace { port, device, router } = hosts.place(*peer);
-                let (peer, routes, part, packing) = (router, routes.clone(), part.clone(), *packing);
-                let command = match change {
-                    Change::Advertise => BgpCommand::Advertise { peer, routes, part, packing },
-                    Change::Withdraw => BgpCommand::Withdraw { peer, routes, part, packing },
-                };
-                (port, Act::bgp(device, command))
+                let set = RouteSet::unicast(routes.clone(), part.clone(), *packing);
+                (port, Act::bgp(device, BgpCommand::Routes { peer: router, change: *change, set }))
             }
             RouteAction::Close { peer } => {
                 let RouterPlace { port, device, router } = hosts.place(*peer);

@@ -3,7 +3,7 @@
 use crate::mrt::{self, PeerChoice};
 use drophammer_methods::TestError;
 use drophammer_methods::routing::TableChoice;
-use drophammer_model::routes::{AttributePattern, Prefix, RouteRange, Routes};
+use drophammer_model::routes::{AfiSafi, AttributePattern, Prefix, RouteRange, Routes};
 use drophammer_model::trial::Family;
 use std::path::Path;
 
@@ -11,10 +11,18 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if the table has fewer routes, and for a file that cannot be read.
-pub(crate) fn routes(choice: &TableChoice, family: Family, count: Option<u32>, seed: u64) -> Result<Routes, TestError> {
+pub(crate) fn routes(
+    choice: &TableChoice,
+    afi_safi: AfiSafi,
+    count: Option<u32>,
+    seed: u64,
+) -> Result<Routes, TestError> {
     let TableChoice { source, order, routes_per_set } = choice;
     let arranged = |range: RouteRange| Routes::Range(range.in_groups(*routes_per_set).in_order(*order));
     let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));
+    let unicast = |family: &Family| AfiSafi::unicast(*family) == afi_safi;
+    let family =
+        afi_safi.ip_version().filter(unicast).ok_or_else(|| refused(format!("it has no {afi_safi} routes")))?;
     let made_up = count.unwrap_or(0);
     Ok(match source.as_str() {
         "internet" => arranged(RouteRange::internet(family, made_up, seed).map_err(|e| refused(e.to_string()))?),

@@ -7,6 +7,7 @@ use drophammer_lab::{Dut, Lab};
 use drophammer_methods::routing::TableChoice;
 use drophammer_methods::{Change, METHODS, Packing, RouteAction, Testbed};
 use drophammer_model::outcome::Outcome;
+use drophammer_model::routes::AfiSafi;
 use drophammer_model::suite::Suite;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::Family;
@@ -143,7 +144,7 @@ fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
     routing.establish(&all, Duration::from_secs(20)).map_err(text)?;
     let mut watches = Vec::new();
     for (origin, family) in families.into_iter().enumerate() {
-        let routes = routing.table(&TableChoice::named("internet"), family, ROUTES).map_err(text)?;
+        let routes = routing.table(&TableChoice::named("internet"), AfiSafi::unicast(family), ROUTES).map_err(text)?;
         for observer in (1..PORTS).map(|port| 2 * port + origin) {
             let watch = routing.watch(observer, origin, &routes);
             routing.expect(watch, 0..ROUTES, true);

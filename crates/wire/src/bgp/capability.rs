@@ -6,7 +6,7 @@
 //! +------------------------------+
 //! ```
 
-use super::afi::AfiSafi;
+use super::AfiSafi;
 use crate::Malformed;
 
 pub use crate::numbers::bgp_capability as code;

@@ -6,7 +6,7 @@
 //! +-------------------------------+---------------+---------------+
 //! ```
 
-use super::afi::AfiSafi;
+use super::AfiSafi;
 use super::message::{self, HEADER_LEN, kind};
 use super::notification::{Notification, REFRESH_INVALID_LENGTH, code};
 

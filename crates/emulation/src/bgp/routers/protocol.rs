@@ -1,15 +1,13 @@
 //! BGP as a protocol of a device.
 
 use super::{PeerConfig, Routers};
-use crate::bgp::Packing;
+use crate::bgp::RouteSet;
 use crate::device::DeviceConfig;
 use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use crate::tcp::TcpStack;
 use drophammer_model::Instant;
-use drophammer_model::routes::Routes;
+use drophammer_model::routes::Change;
 use drophammer_wire::bgp;
-use std::ops::Range;
-use std::sync::Arc;
 
 /// Its name.
 pub const NAME: &str = "bgp";
@@ -21,35 +19,21 @@ pub enum BgpCommand {
     Start(usize),
     /// Ends the session of one peer with a Cease (Administrative Shutdown); it stays down.
     Stop(usize),
-    /// Advertises routes to one peer.
-    Advertise {
+    /// Advertises routes to one peer, or withdraws them.
+    Routes {
         /// Number of the peer.
         peer: usize,
+        /// Advertise or withdraw.
+        change: Change,
         /// The routes.
-        routes: Arc<Routes>,
-        /// The part of the routes.
-        part: Range<u32>,
-        /// How they are packed.
-        packing: Packing,
-    },
-    /// Withdraws routes from one peer.
-    Withdraw {
-        /// Number of the peer.
-        peer: usize,
-        /// The routes.
-        routes: Arc<Routes>,
-        /// The part of the routes.
-        part: Range<u32>,
-        /// How they are packed.
-        packing: Packing,
+        set: RouteSet,
     },
 }
 
 impl BgpCommand {
     fn peer(&self) -> usize {
         match self {
-            BgpCommand::Start(peer) | BgpCommand::Stop(peer) => *peer,
-            BgpCommand::Advertise { peer, .. } | BgpCommand::Withdraw { peer, .. } => *peer,
+            BgpCommand::Start(peer) | BgpCommand::Stop(peer) | BgpCommand::Routes { peer, .. } => *peer,
         }
     }
 }
@@ -122,12 +106,7 @@ impl Protocol for Routers {
         match own {
             BgpCommand::Start(peer) => self.start(now, *peer),
             BgpCommand::Stop(peer) => self.stop(now, *peer),
-            BgpCommand::Advertise { peer, routes, part, packing } => {
-                self.adj_rib_out(*peer).advertise(routes.clone(), part.clone(), *packing);
-            }
-            BgpCommand::Withdraw { peer, routes, part, packing } => {
-                self.adj_rib_out(*peer).withdraw(routes.clone(), part.clone(), *packing);
-            }
+            BgpCommand::Routes { peer, change, set } => self.adj_rib_out(*peer).push(*change, set.clone()),
         }
         Ok(())
     }

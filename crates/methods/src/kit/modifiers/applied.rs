@@ -10,7 +10,7 @@ use crate::trial::{TimedActions, Trial};
 use drophammer_model::filter::FilterDirection;
 use drophammer_model::management::{Inquiry, Question};
 use drophammer_model::modifier::Modifier;
-use drophammer_model::routes::Routes;
+use drophammer_model::routes::{AfiSafi, Routes};
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec};
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +161,7 @@ impl Changing {
         let family = pattern.families.first().copied().unwrap_or(Family::Ipv4);
         let peers = one_per_port(bed, family, 2)?;
         let routing = bed.routing()?;
-        let routes = routing.table(&TableChoice::named("internet"), family, ROUTES)?;
+        let routes = routing.table(&TableChoice::named("internet"), AfiSafi::unicast(family), ROUTES)?;
         routing.establish(&peers[..2], ESTABLISH)?;
         let watch = routing.watch(peers[1], peers[0], &routes);
         Ok(Changing { peer: peers[0], routes, watch, advertised: false })

@@ -7,7 +7,7 @@ use crate::common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab};
 use drophammer_methods::routing::TableChoice;
 use drophammer_methods::{Packing, RouteAction, Routing, TestError};
-use drophammer_model::routes::Change;
+use drophammer_model::routes::{AfiSafi, Change};
 use drophammer_model::trial::Family;
 use drophammer_port::SystemClock;
 use drophammer_rig::{Ports, Rig};
@@ -99,7 +99,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     let begun = Instant::now();
     routing.establish(&all, ESTABLISH + PER_SESSION * all.len() as u32)?;
     let established = begun.elapsed();
-    let table = routing.table(&TableChoice::named("internet"), Family::Ipv4, vlans as u32)?;
+    let table = routing.table(&TableChoice::named("internet"), AfiSafi::IPV4_UNICAST, vlans as u32)?;
     // All origins are in one AS, so the routes that the observer must receive do not depend on the origin.
     let observer = 0;
     let watch = routing.watch(observer, origins[0], &table);

@@ -3,6 +3,7 @@
 use super::*;
 use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{Change, Packing, RouteAction, Sending, Settled, Testbed};
+use drophammer_model::routes::AfiSafi;
 use drophammer_reference::{BgpFaults, Faults};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
@@ -28,7 +29,7 @@ pub fn with<T>(
         assert_eq!((peers[0].0.as_str(), peers[2].0.as_str(), peers[2].1), ("p1", "p2", Family::Ipv4));
         let times = routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
         assert!(times.iter().all(|t| *t < Duration::from_secs(2)));
-        let all = routing.table(&TableChoice::named("internet"), Family::Ipv4, count).unwrap();
+        let all = routing.table(&TableChoice::named("internet"), AfiSafi::IPV4_UNICAST, count).unwrap();
         let watch = routing.watch(2, 0, &all);
         use_it(bed, device, all, watch)
     })

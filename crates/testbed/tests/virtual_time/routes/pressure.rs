@@ -7,6 +7,7 @@ use drophammer_methods::METHODS;
 use drophammer_methods::routing::TableChoice;
 use drophammer_model::Instant;
 use drophammer_model::figure::RoundFigure;
+use drophammer_model::routes::AfiSafi;
 use drophammer_port::Clock;
 use drophammer_port::simulated::SimulatedClock;
 use drophammer_reference::BgpFaults;
@@ -84,7 +85,7 @@ fn the_time_that_the_tester_is_held_up_is_its_own() {
         use drophammer_methods::Testbed;
         let routing = bed.routing().unwrap();
         routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
-        let all = routing.table(&TableChoice::named("internet"), Family::Ipv4, 60_000).unwrap();
+        let all = routing.table(&TableChoice::named("internet"), AfiSafi::IPV4_UNICAST, 60_000).unwrap();
         let watch = routing.watch(2, 0, &all);
         by.set(Duration::from_millis(300));
         let settled = say(bed, &all, watch, 0..60_000, true);

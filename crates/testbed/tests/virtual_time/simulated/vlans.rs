@@ -4,7 +4,7 @@
 use crate::common::*;
 use drophammer_methods::routing::TableChoice;
 use drophammer_methods::{Packing, RouteAction, TestError, Testbed};
-use drophammer_model::routes::Change;
+use drophammer_model::routes::{AfiSafi, Change};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn routes_go_from_peers_on_sub_interfaces_to_all_others() {
                 let at = |name: &str| place(&format!("{name} {family}"));
                 let origins = [at("p1 VLAN 100"), at("p1 VLAN 100.200.2")];
                 let observers = [at("p2"), at("p2 VLAN 7.8.2")];
-                let table = routing.table(&TableChoice::named("internet"), family, 2).unwrap();
+                let table = routing.table(&TableChoice::named("internet"), AfiSafi::unicast(family), 2).unwrap();
                 let watches = observers.map(|observer| routing.watch(observer, origins[0], &table));
                 for (route, peer) in (0..).zip(origins) {
                     watches.iter().for_each(|watch| routing.expect(*watch, route..route + 1, true));

@@ -17,6 +17,7 @@
 //! ```
 
 use super::super::AfiSafi;
+use drophammer_model::trial::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of the longest route that is written: path identifier, length, one label, route distinguisher, IPv6 address.
@@ -130,7 +131,7 @@ impl Nlri<'_> {
     #[inline]
     pub fn address(&self) -> IpAddr {
         let shift = |width: u32| width - u32::from(self.length);
-        if self.family.afi == super::super::afi::AFI_IPV4 {
+        if self.family.ip_version() == Some(Family::Ipv4) {
             let mask = u32::MAX.checked_shl(shift(32)).unwrap_or(0);
             Ipv4Addr::from(leading4(self.bytes) & mask).into()
         } else {

@@ -4,11 +4,12 @@
 //! count as withdrawn, or an attribute counts as absent. The most severe treatment applies.
 
 use super::super::notification::{code, update as sub};
-use super::super::{AfiSafi, Notification, afi};
+use super::super::{AfiSafi, Notification};
 use super::PathIds;
 use super::as_path::{AsPath, PathError};
 use super::attributes::{Raw, flag, kind, next};
 use super::nlri::{Nlri, Routes};
+use drophammer_model::trial::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Negotiated properties of the session that affect the parsing of an UPDATE.
@@ -386,10 +387,10 @@ impl<'a> Update<'a> {
 /// True if the length of the next hop is valid for the family (RFC 4760, 2545, 8277, 4364, 4659). Unknown families
 /// allow any length.
 fn next_hop_fits(family: AfiSafi, length: usize) -> bool {
-    match (super::is_known(family), family.afi, family.is_vpn()) {
+    match (super::is_known(family), family.ip_version(), family.is_vpn()) {
         (false, ..) => true,
-        (true, afi::AFI_IPV4, false) => length == 4,
-        (true, afi::AFI_IPV4, true) => length == 12,
+        (true, Some(Family::Ipv4), false) => length == 4,
+        (true, Some(Family::Ipv4), true) => length == 12,
         (true, _, false) => [16, 32].contains(&length),
         (true, _, true) => [24, 48].contains(&length),
     }

@@ -1,7 +1,9 @@
 //! TCP MD5 and GTSM: sides with equal protection communicate, others are refused and counted.
 
 use super::*;
+use crate::bgp::RouteSet;
 use crate::protocol::{Command, Protocol, ProtocolConfig};
+use drophammer_model::routes::Change;
 
 fn key(key: &str) -> Protection {
     Protection { md5_key: Some(key.into()), ..Protection::default() }
@@ -140,7 +142,6 @@ fn commands_name_a_peer_that_there_is() {
     let mut world = World::new(1, [false, true], 1);
     let now = world.now;
     let table = routes(10, 1);
-    let packing = Packing::default();
     let id = world.expect(0, &table);
     let mut command =
         |side: usize, command: BgpCommand| world.sides[side].device.command(now, "bgp", &Command::Bgp(command));
@@ -148,10 +149,11 @@ fn commands_name_a_peer_that_there_is() {
     assert_eq!(command(0, BgpCommand::Start(0)), Ok(()));
     let refused = command(0, BgpCommand::Start(1)).unwrap_err();
     assert_eq!(refused.to_string(), "bgp: there is no peer 1: the device has 1 peers, from 0 on");
-    let advertise = BgpCommand::Advertise { peer: 0, routes: table.clone(), part: 0..10, packing };
+    let set = |part| RouteSet::unicast(table.clone(), part, Packing::default());
+    let advertise = BgpCommand::Routes { peer: 0, change: Change::Advertise, set: set(0..10) };
     assert_eq!(command(0, advertise), Ok(()));
     assert!(world.run(Duration::from_secs(5), |sides| sides[1].adj_rib_in(0).is_complete(id)));
-    let withdraw = BgpCommand::Withdraw { peer: 0, routes: table, part: 0..4, packing };
+    let withdraw = BgpCommand::Routes { peer: 0, change: Change::Withdraw, set: set(0..4) };
     world.sides[0].device.command(world.now, "bgp", &Command::Bgp(withdraw)).unwrap();
     assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).present(id) == 6));
     let now = world.now;

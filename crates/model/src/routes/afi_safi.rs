@@ -1,24 +1,24 @@
-//! Address families (RFC 4760) of the routes in an UPDATE, a capability or a ROUTE-REFRESH.
+//! Families of routes.
 
+use crate::trial::Family;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Address family identifier: IPv4.
-pub const AFI_IPV4: u16 = 1;
-/// Address family identifier: IPv6.
-pub const AFI_IPV6: u16 = 2;
-/// Subsequent identifier: unicast.
-pub const SAFI_UNICAST: u8 = 1;
-/// Subsequent identifier: unicast with MPLS labels (RFC 8277).
-pub const SAFI_LABELLED: u8 = 4;
-/// Subsequent identifier: VPN routes (RFC 4364, RFC 4659).
-pub const SAFI_VPN: u8 = 128;
+const AFI_IPV4: u16 = 1;
+const AFI_IPV6: u16 = 2;
+const SAFI_UNICAST: u8 = 1;
+const SAFI_LABELLED: u8 = 4;
+const SAFI_VPN: u8 = 128;
 
-/// A family of routes: address family (AFI) and subsequent address family (SAFI), known or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A family of routes: address family identifier (AFI) and subsequent address family identifier (SAFI), as in RFC 4760. It is the key of
+/// routes in sessions, RIBs and expectations; the IP version of an address, a session or a flow is a [`Family`].
+///
+/// The constants are the families that routes can be sent and verified in. A peer may name any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AfiSafi {
-    /// Address family: [`AFI_IPV4`], [`AFI_IPV6`], or any other.
+    /// Address family identifier.
     pub afi: u16,
-    /// Subsequent address family: [`SAFI_UNICAST`] and so on, or any other.
+    /// Subsequent address family identifier.
     pub safi: u8,
 }
 
@@ -27,18 +27,44 @@ impl AfiSafi {
     pub const IPV4_UNICAST: AfiSafi = AfiSafi::new(AFI_IPV4, SAFI_UNICAST);
     /// IPv6 unicast.
     pub const IPV6_UNICAST: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_UNICAST);
-    /// IPv4 unicast with labels.
+    /// IPv4 unicast with labels (RFC 8277).
     pub const IPV4_LABELLED: AfiSafi = AfiSafi::new(AFI_IPV4, SAFI_LABELLED);
-    /// IPv6 unicast with labels (6PE).
+    /// IPv6 unicast with labels (RFC 8277), as for 6PE.
     pub const IPV6_LABELLED: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_LABELLED);
-    /// VPN routes of IPv4.
+    /// VPN routes of IPv4 (RFC 4364).
     pub const VPNV4: AfiSafi = AfiSafi::new(AFI_IPV4, SAFI_VPN);
-    /// VPN routes of IPv6.
+    /// VPN routes of IPv6 (RFC 4659).
     pub const VPNV6: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_VPN);
 
     /// A family by its two numbers.
     pub const fn new(afi: u16, safi: u8) -> AfiSafi {
         AfiSafi { afi, safi }
+    }
+
+    /// The unicast routes of an IP version.
+    pub const fn unicast(family: Family) -> AfiSafi {
+        match family {
+            Family::Ipv4 => AfiSafi::IPV4_UNICAST,
+            Family::Ipv6 => AfiSafi::IPV6_UNICAST,
+        }
+    }
+
+    /// IP version of the prefixes; `None` if the prefixes are not IP prefixes.
+    pub const fn ip_version(self) -> Option<Family> {
+        match self.afi {
+            AFI_IPV4 => Some(Family::Ipv4),
+            AFI_IPV6 => Some(Family::Ipv6),
+            _ => None,
+        }
+    }
+
+    /// Bits of an address: 32 or 128; `None` if the prefixes are not IP prefixes.
+    pub const fn address_bits(self) -> Option<u8> {
+        match self.ip_version() {
+            Some(Family::Ipv4) => Some(32),
+            Some(Family::Ipv6) => Some(128),
+            None => None,
+        }
     }
 
     /// True if its prefixes carry labels (SAFI 4 and 128).
@@ -49,15 +75,6 @@ impl AfiSafi {
     /// True if its prefixes carry a route distinguisher (SAFI 128).
     pub const fn is_vpn(self) -> bool {
         self.safi == SAFI_VPN
-    }
-
-    /// Bits of an address of this family: 32 or 128; `None` if the family is not supported.
-    pub const fn address_bits(self) -> Option<u8> {
-        match self.afi {
-            AFI_IPV4 => Some(32),
-            AFI_IPV6 => Some(128),
-            _ => None,
-        }
     }
 }
 
@@ -86,8 +103,11 @@ mod tests {
         assert!(AfiSafi::IPV4_LABELLED.is_labelled() && !AfiSafi::IPV4_LABELLED.is_vpn());
         assert!(!AfiSafi::IPV6_UNICAST.is_labelled());
         assert_eq!([AfiSafi::VPNV4, AfiSafi::IPV6_LABELLED].map(AfiSafi::address_bits), [Some(32), Some(128)]);
-        assert_eq!(AfiSafi::new(25, 70).address_bits(), None);
+        for family in [Family::Ipv4, Family::Ipv6] {
+            assert_eq!(AfiSafi::unicast(family).ip_version(), Some(family));
+        }
+        let other = AfiSafi::new(25, 70);
+        assert_eq!((other.address_bits(), other.to_string()), (None, "AFI 25 SAFI 70".into()));
         assert_eq!(AfiSafi::IPV6_UNICAST.to_string(), "IPv6 unicast");
-        assert_eq!(AfiSafi::new(25, 70).to_string(), "AFI 25 SAFI 70");
     }
 }

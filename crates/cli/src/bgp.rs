@@ -136,11 +136,12 @@ impl<'a> Feed<'a> {
     /// Keeps the session until it is to end.
     fn keep(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         while !self.is_over(stop)? {
-            let told_all = self.has_told_all();
-            let up = self.up.is_some();
             // Events whose time is reported end the wait.
-            let event = |told: &Told| (!up && told.session.established) || (up && !told_all && is_done(told));
-            self.speaker.serve(LOOK, &event)?;
+            let event = match self.up {
+                None => Some(Speaker::up()),
+                Some(_) => (!self.has_told_all()).then(Speaker::acknowledged),
+            };
+            self.speaker.serve(LOOK, event)?;
             self.look()?;
         }
         Ok(())

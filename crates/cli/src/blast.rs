@@ -23,7 +23,7 @@ use drophammer_model::trial::TrialResult;
 use drophammer_port::auto::AUTO;
 use drophammer_port::priority::pin;
 use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
-use drophammer_rig::{Config, Live, Ports, Rig, RigError, TestTraffic, Timing, TrialKeys};
+use drophammer_rig::{Config, Live, Ports, Rig, RigError, TestTraffic, Timing, TrialKeys, Until};
 use job::Job;
 use quiet::Silence;
 use router::Router;
@@ -187,7 +187,8 @@ fn listed(text: &str) -> Vec<usize> {
 /// Waits until the other side has answered ARP or Neighbor Discovery on both interfaces.
 fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     let stopped = || stop.load(Ordering::Relaxed);
-    rig.serve(ANSWER, &mut |_, hosts| hosts.unresolved().is_none() || stopped()).map_err(Failure::environment)?;
+    let end = rig.now() + ANSWER;
+    rig.serve(&Until::Resolved.or_at(end), &stopped).map_err(Failure::environment)?;
     match rig.unresolved() {
         None => Ok(()),
         Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),

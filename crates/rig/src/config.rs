@@ -23,10 +23,10 @@ pub struct PortConfig {
     pub name: String,
     /// MTU of the link in bytes.
     pub mtu: u32,
-    /// The devices, at least one. Test frames leave from the MAC address of the first one and must arrive at it, whatever
-    /// their tags. A flow behind tags is refused if no device with these tags has that address.
+    /// The devices, at least one. Test frames leave from the MAC address of the first device and must arrive at it, with or
+    /// without tags. A flow behind tags is refused if no device with these tags has that address.
     pub devices: Vec<DeviceConfig>,
-    /// MAC address of the DUT at the other end of the link. When it is set, no device asks for it by ARP or Neighbor
+    /// MAC address of the DUT at the other end of the link. If it is set, no device asks for it by ARP or Neighbor
     /// Discovery.
     pub dut: Option<MacAddr>,
 }
@@ -44,9 +44,9 @@ pub struct DeviceConfig {
     pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6 address and gateway.
     pub ipv6: Option<Address<Ipv6Addr>>,
-    /// Protocols beyond those that every device has. Their sessions are not started.
+    /// Protocols in addition to those of every device. Their sessions are not started.
     pub protocols: Vec<ProtocolConfig>,
-    /// Further addresses that the device answers for: the first address and the count.
+    /// Ranges of additional addresses that the device answers for: first address and count.
     pub also: Vec<(IpAddr, u32)>,
 }
 
@@ -57,7 +57,7 @@ impl Config {
     /// A message that names what does not fit.
     pub fn check(&self, ports: usize) -> Result<(), String> {
         if self.ports.len() != ports {
-            return Err(format!("{} ports are configured, and there are {ports}", self.ports.len()));
+            return Err(format!("{} ports are configured, but there are {ports}", self.ports.len()));
         }
         let mut macs: Vec<(MacAddr, usize)> = Vec::new();
         for (i, port) in self.ports.iter().enumerate() {
@@ -95,7 +95,7 @@ impl PortConfig {
     /// If the port has no device, two devices cannot be distinguished, or addresses are invalid.
     pub(crate) fn devices(&self, seed: u64, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
         if self.devices.is_empty() {
-            return Err(format!("port {} has no device; give it one, without addresses if need be", self.name));
+            return Err(format!("port {} has no device; give it one, if necessary without addresses", self.name));
         }
         let mut devices = Devices::new();
         let mut ids = Vec::new();
@@ -133,7 +133,7 @@ impl DeviceConfig {
         DeviceConfig { name: name.into(), mac, tags, ipv4: None, ipv6: None, protocols, also }
     }
 
-    /// Gives the device an address and the gateway of its family, which must be of one family.
+    /// Gives the device an address and a gateway, which must be of one family.
     pub fn set_address(&mut self, address: IpAddr, prefix_len: u8, gateway: IpAddr) {
         match (address, gateway) {
             (IpAddr::V4(address), IpAddr::V4(gateway)) => {
@@ -157,8 +157,8 @@ impl DeviceConfig {
     }
 }
 
-/// MAC address of the emulated devices on port `index`. It differs from the interface's own, so the kernel drops test frames at
-/// once instead of routing them.
+/// MAC address of the emulated devices on port `index`. It differs from the address of the interface, so the kernel drops test
+/// frames instead of routing them.
 pub fn host_mac(seed: u64, index: usize) -> MacAddr {
     MacAddr::local((seed & 0xff_ffff) << 16 | (index as u64 + 1))
 }

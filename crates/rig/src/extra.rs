@@ -1,4 +1,4 @@
-//! Recognition of extra frames that come back, however their headers were altered, and of ICMP errors about them.
+//! Recognises extra frames that return, whatever the DUT changed in their headers, and ICMP errors about them.
 
 use drophammer_emulation::device::Tags;
 use drophammer_model::beside::{Alteration, IcmpError};
@@ -26,7 +26,7 @@ pub fn identification(number: u32) -> u16 {
 /// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// An ICMP error, the MTU that it tells, and the number of the extra frame that it quotes.
+    /// An ICMP error, the MTU that it reports, and the number of the extra frame that it quotes.
     Error(IcmpError, Option<u32>, Option<usize>),
     /// The extra frame with this number.
     Frame(usize),
@@ -39,7 +39,7 @@ fn type_and_packet(frame: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes([kind[0], kind[1]]), &frame[ethernet::LEN..]))
 }
 
-/// The ICMP error in `frame`, behind any tags; the MTU that it tells (RFC 1191 section 4, RFC 4443 section 3.2); and the packet that it
+/// The ICMP error in `frame`, after any tags; the MTU that it reports (RFC 1191 section 4, RFC 4443 section 3.2); and the packet that it
 /// quotes.
 fn error(frame: &[u8]) -> Option<(IcmpError, Option<u32>, &[u8])> {
     let (_, kind, packet) = Tags::read(frame)?;
@@ -95,7 +95,7 @@ impl Sent {
         &self.frames[number]
     }
 
-    /// Classifies `frame`. Errors are looked for first, because an error may quote a mark as well.
+    /// Classifies `frame`. It looks for errors first, because an error may quote a mark as well.
     pub(crate) fn find(&self, frame: &[u8]) -> Found {
         if let Some((error, mtu, quoted)) = error(frame) {
             let by_header = self.by_header(error.family, quoted);
@@ -149,8 +149,8 @@ fn numbered(family: Family, packet: &[u8]) -> u32 {
     }
 }
 
-/// True if the checksum of this IPv4 header is correct. If the header length is invalid, the checksum is taken over the
-/// first 20 bytes.
+/// True if the checksum of this IPv4 header is correct. If the header length is invalid, the checksum covers the first 20
+/// bytes.
 fn checksum_holds(packet: &[u8]) -> bool {
     let length = usize::from(packet[0] & 15) * 4;
     let header = packet.get(..length).filter(|h| h.len() >= ipv4::LEN).unwrap_or(&packet[..ipv4::LEN]);
@@ -188,7 +188,7 @@ pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alterat
     if (0..header).any(|at| !follows(at) && sent[at] != got[at]) {
         altered.insert(Alteration::Header);
     }
-    // A frame that was cut and padded again differs in the padding, which does not count as contents.
+    // A frame that was cut and padded again differs only in its padding, which is not part of the contents.
     let end = got[..both].iter().rposition(|byte| *byte != 0).map_or(header, |last| (last + 1).max(header));
     if sent[header..end] != got[header..end] {
         altered.insert(Alteration::Contents);
@@ -346,7 +346,7 @@ mod tests {
         }
         let known = Sent::new(KEY, vec![(frame(false, 0), vec![1, 2])]);
         assert_eq!([0, 1, 2].map(|port| known.hops(0, port)), [1, 2, 1]);
-        // A router that mends a frame which it should drop, and one that forwards it unchanged.
+        // A router that repairs a frame that it should drop, and one that forwards it unchanged.
         let mut wrong = sent.frame(0).to_vec();
         wrong[25] ^= 1;
         let right = forwarded(sent.frame(0));

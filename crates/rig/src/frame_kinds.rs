@@ -35,7 +35,7 @@ const CISCO: u32 = 0x00_00_0c;
 /// Fragment header of IPv6 (RFC 8200 section 4.5).
 const FRAGMENT: u8 = 44;
 
-/// Property, protocol name, and whether a unicast frame of it is an answer to its receiver. The first match counts.
+/// Property, protocol name, and whether a unicast frame with this property answers its receiver. The first match counts.
 static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Arp(1), "ARP request", false),
     (Arp(2), "ARP reply", true),
@@ -162,7 +162,7 @@ fn upper(protocol: u8, payload: &[u8]) -> Vec<Match> {
     facts
 }
 
-/// The protocol name of `frame`, and whether the frame is an answer to a request of its receiver.
+/// The protocol name of `frame`, and whether the frame answers a request of its receiver.
 pub(crate) fn protocol(frame: &[u8]) -> (String, bool) {
     let facts = facts(frame);
     if let Some((_, name, answers)) = PROTOCOLS.iter().find(|(known, ..)| facts.contains(known)) {

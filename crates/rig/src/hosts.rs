@@ -1,4 +1,4 @@
-//! The emulated hosts behind the tester's ports, as the packet loop drives them.
+//! The emulated hosts behind the tester's ports, driven by the packet loop.
 
 use crate::act::{Act, Acts, protocol_of};
 use crate::config::{Config, PortConfig};
@@ -31,12 +31,12 @@ struct Host {
     sent: OtherFrames,
     received: OtherFrames,
     spare: Vec<Vec<u8>>,
-    /// MAC address of the DUT if it is configured, so that it is not resolved.
+    /// MAC address of the DUT if it is configured, so that no device resolves it.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
     /// Counts of frames that are not test frames, while an observation runs.
     other: Option<Box<Observation>>,
-    /// The first command of an event that a protocol has refused.
+    /// The first command at an event that a protocol has refused.
     refused: Option<Refused>,
 }
 
@@ -71,12 +71,11 @@ pub struct Hosts {
     watch: SessionWatch,
 }
 
-/// Maximum number of frames that wait for one host. It bounds the tester's memory in a flood of requests.
+/// Maximum number of frames that wait for one host. It limits the tester's memory in a flood of requests.
 const QUEUE: usize = 1024;
-/// Bytes of UPDATE messages that a router packs at a time, some 50 µs of work, so that test frames do not wait longer.
+/// Bytes of UPDATE messages that a router packs at a time: some 50 µs of work, which is the longest wait of test frames.
 const QUOTA: usize = 64 << 10;
-/// How long a port with a full queue is not polled. Meanwhile about half of the 256 frames of a virtual link's queue
-/// are sent.
+/// How long a port with a full queue is not polled: time to send about half of the 256 frames in a virtual link's queue.
 pub(crate) const FULL: Duration = Duration::from_micros(100);
 /// How often a lane looks for frames that other lanes pass to its devices.
 const PASSED: Duration = Duration::from_micros(100);
@@ -139,14 +138,10 @@ impl Hosts {
         self.hosts.get_mut(port)?.routers_mut(device).map(|routers| (routers, router))
     }
 
-    /// The routers on the first device of a port, if there are any.
-    pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
-        self.hosts.get(port)?.routers(0)
-    }
-
-    /// Like [`Hosts::routers`], but mutable.
-    pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
-        self.hosts.get_mut(port)?.routers_mut(0)
+    /// Whether each session is up.
+    pub(crate) fn up(&self) -> impl Iterator<Item = bool> {
+        let up = |session| self.session(session).is_some_and(|(routers, router)| routers.established(router));
+        (0..self.sessions()).map(up)
     }
 
     /// Runs `act` at `port`. An [`Act::Link`] is ignored: the port switches its link.
@@ -157,7 +152,7 @@ impl Hosts {
         self.hosts.get_mut(port).map_or(Ok(()), |host| host.run(now, act))
     }
 
-    /// The first command of the events so far that a protocol has refused.
+    /// The first command at an event so far that a protocol has refused.
     pub(crate) fn take_refused(&mut self) -> Option<Refused> {
         self.hosts.iter_mut().filter_map(|host| host.refused.take()).next()
     }
@@ -169,7 +164,7 @@ impl Hosts {
         ids.iter().for_each(|id| devices.fix_gateway(*id, mac));
     }
 
-    /// What each port knows of its link. Among several devices with the same tags, the first one whose gateway is resolved counts.
+    /// The neighbour of each port. Among several devices with the same tags, the first one with a resolved gateway counts.
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.hosts.iter().map(Host::neighbour).collect()
     }
@@ -202,7 +197,7 @@ impl Hosts {
         self.hosts[port].receive(arrival);
     }
 
-    /// Does what is due and sends waiting frames; returns when it is to be called next.
+    /// Does due work and sends waiting frames. Returns when it must be called next.
     ///
     /// # Errors
     /// Errors of the port.
@@ -213,8 +208,8 @@ impl Hosts {
         Ok(next)
     }
 
-    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it before all others; several frames keep
-    /// their order.
+    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it first; several frames keep their
+    /// order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
         *sent = sent.since(OtherFrames::of(frame));
@@ -238,7 +233,7 @@ impl Hosts {
         host.devices.get(host.ids[0]).protocol()
     }
 
-    /// Forgets their results; the next poll gives up requests that are under way.
+    /// Forgets the results of banner requests; the next poll gives up open requests.
     pub fn forget_banners(&mut self, port: PortIndex) {
         let Some(Host { devices, ids, .. }) = self.hosts.get_mut(port) else { return };
         devices.protocol_mut::<Banner>(ids[0]).into_iter().for_each(Banner::forget);
@@ -275,7 +270,7 @@ impl Hosts {
         lanes
     }
 
-    /// Hands frames to the devices that one lane has passed to another and the other has not taken.
+    /// Hands frames to the devices that one lane has passed to another, and that the other lane has not taken.
     pub(crate) fn take_passed(&mut self) {
         self.hosts.iter_mut().for_each(Host::take_passed);
     }
@@ -372,8 +367,8 @@ fn poll<'a>(
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
     for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
-        // Frames that do not fit wait, together with all later ones: they are not part of a measured load, and a lost segment costs
-        // TCP a second.
+        // Frames that do not fit wait, and all later frames with them: they are not part of a measured load, and a lost segment
+        // costs TCP a second.
         let mut full = false;
         while let Some(frame) = queue.pop_front() {
             if !send(port, &frame)? {
@@ -423,7 +418,7 @@ pub struct LaneHosts<'a> {
     watch: &'a SessionWatch,
 }
 
-/// Hosts of a lane in its packet loop, with the user's request to stop.
+/// Hosts of a lane in its packet loop, and the user's request to stop.
 pub struct HostControl<'a, S> {
     /// The hosts.
     pub hosts: LaneHosts<'a>,

@@ -1,9 +1,9 @@
-//! Keys that distinguish the frames of one trial from those of any other.
+//! Keys that distinguish the frames of one trial from the frames of all others.
 
 use drophammer_wire::signature::TrialKey;
 use std::collections::VecDeque;
 
-/// Number of previous trials whose late frames are still recognised.
+/// Number of earlier trials whose late frames are still recognised.
 const REMEMBERED: usize = 16;
 
 /// Numbers trials and gives each one its key.
@@ -15,8 +15,7 @@ pub struct TrialKeys {
 }
 
 impl TrialKeys {
-    /// Keys of one run. `secret` distinguishes its frames from those of any other run and should differ from run to
-    /// run.
+    /// Keys of one run. `secret` distinguishes its frames from the frames of all other runs and should differ from run to run.
     pub fn new(secret: u64) -> TrialKeys {
         TrialKeys { secret, trial: 0, earlier: VecDeque::with_capacity(REMEMBERED) }
     }
@@ -26,7 +25,7 @@ impl TrialKeys {
         TrialKeys { trial: last, ..TrialKeys::new(secret) }
     }
 
-    /// Number and key of the next trial, and the keys of those before it.
+    /// Number and key of the next trial, and the keys of earlier trials.
     pub fn next_trial(&mut self) -> (u64, TrialKey, Vec<TrialKey>) {
         self.trial += 1;
         let key = TrialKey::new(self.secret, self.trial);

@@ -1,7 +1,7 @@
-//! The test equipment as one thing: ports with their clock, the threads that work them (lanes), the hosts and routers
-//! emulated behind them, and flows.
+//! The test equipment: ports with their clock, the threads that drive them (lanes), the hosts and routers emulated behind
+//! them, and flows.
 //!
-//! A [`Rig`] knows neither a DUT nor a test. It takes a [`Config`], runs traffic, and returns its counts.
+//! A [`Rig`] knows neither DUTs nor tests. It takes a [`Config`], runs traffic, and returns its counts.
 
 mod act;
 mod config;
@@ -19,6 +19,7 @@ mod rig;
 mod serving;
 mod tasks;
 mod templates;
+mod until;
 mod watch;
 
 pub use act::{Act, Acts};
@@ -40,4 +41,5 @@ pub use ports::Ports;
 pub use processors::{Times, own_times};
 pub use rig::{Action, Event, Rig, RigError, Select};
 pub use templates::{Template, Templates, templates};
+pub use until::Until;
 pub use watch::{Stalls, Watch, Watched};

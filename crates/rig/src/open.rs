@@ -2,12 +2,12 @@
 
 use drophammer_port::{Backend, Port, PortError, SystemClock};
 
-/// If the kernel's generator shares the processor of the packet loop, it generates loads from this rate on, in frames
-/// per second. User space offers slower loads more evenly.
+/// A kernel generator that shares the processor of the packet loop generates loads from this rate on, in frames per
+/// second. User space offers slower loads more evenly.
 const SHARED_PPS: f64 = 300e3;
 
 /// Opens `queues` queues, at least one, of each interface of the calling thread's network namespace as ports of `backend`. A
-/// generator in the kernel runs on the processor `spare`, or on that of the packet loop.
+/// generator in the kernel runs on the processor `spare`, or on the processor of the packet loop.
 ///
 /// # Errors
 /// [`PortError::Open`] with the remedy.

@@ -1,15 +1,15 @@
-//! Observation of received frames that are not test frames: counts by protocol, and the fate of extra frames sent meanwhile.
-//! Test frames do not pass through here, so the observation costs them nothing.
+//! Observes received frames that are not test frames: counts them by protocol, and records the fate of extra frames that it sends
+//! at the same time. Test frames do not pass through here, so the observation costs them nothing.
 //!
 //! # Other frames
 //!
-//! A frame that is not a test frame goes to the emulated devices. `Hosts::observe` (`rig/src/other.rs`) also counts it
-//! by protocol, by the table in `frame_kinds.rs`, and sends extra frames at given times; while nobody observes, it costs
-//! one comparison per such frame, and test frames never come there. `testbed/src/extra.rs` compiles an extra frame
-//! (`model::beside::ExtraFrame`) from its headers, wrong values included. Its payload repeats a mark of 12 bytes (key
-//! of the run, number of the frame), and its identification or flow label is its number: `rig/src/extra.rs` finds the
-//! frame again by either, whatever the DUT has changed, and matches ICMP errors by the packet that they quote.
-//! `methods::Trial::extra` asks for this during a trial and its drain time, `Testbed::observe` without one.
+//! A frame that is not a test frame goes to the emulated devices. During an observation (`Hosts::observe`) the rig also
+//! counts it by protocol, with the table in `frame_kinds.rs`, and sends extra frames at given times. Without one, such a
+//! frame costs one more comparison. `testbed/src/extra.rs` compiles an extra frame (`model::beside::ExtraFrame`) from its
+//! headers, wrong values included. The payload repeats a mark of 12 bytes (key of the run, number of the frame), and the
+//! identification or flow label is the number too: `rig/src/extra.rs` recognises the frame by either, whatever the DUT has
+//! changed, and matches ICMP errors by the packet that they quote. `methods::Trial::extra` observes during a trial and its
+//! drain time, `Testbed::observe` without a trial.
 
 use crate::extra::{Found, Sent, alterations};
 use crate::frame_kinds::protocol;
@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 pub use crate::extra::{MARK, identification, mark};
 
-/// Maximum number of protocol names that are counted separately at a port; all further ones count as [`REST`].
+/// Maximum number of protocol names with a count of their own at a port; all others count as [`REST`].
 const NAMES: usize = 64;
-/// Name for all further protocols.
+/// Name for all other protocols.
 const REST: &str = "others";
-/// Maximum number of kinds of ICMP errors that are counted separately for one extra frame, and at one port.
+/// Maximum number of kinds of ICMP errors with a count of their own, for one extra frame and at one port.
 const KINDS: usize = 16;
 /// Length of the shortest frame in bytes, with FCS.
 const SHORTEST: u64 = 64;
@@ -39,9 +39,9 @@ const FCS: u64 = 4;
 pub struct Extra {
     /// The port that sends it.
     pub port: PortIndex,
-    /// The time at which it is sent.
+    /// When to send it.
     pub at: Instant,
-    /// The frame. Its index in the list is the number by which it is recognised.
+    /// The frame. Its index in the list is its number, which identifies it.
     pub bytes: Vec<u8>,
     /// Number of routers that it passes on its way to each port; one for ports without an entry.
     pub hops: Vec<u8>,
@@ -70,7 +70,7 @@ pub(crate) struct Observation {
     fates: BTreeMap<usize, ExtraFate>,
     protocols: BTreeMap<String, Count>,
     unmatched_errors: u64,
-    /// These errors with the MTU that they tell.
+    /// Numbers of ICMP errors by kind and reported MTU.
     errors: BTreeMap<(IcmpError, Option<u32>), u64>,
 }
 

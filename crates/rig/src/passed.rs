@@ -5,10 +5,10 @@ use drophammer_port::Arrival;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of waiting frames. It bounds the tester's memory in a flood of requests.
+/// Maximum number of waiting frames. It limits the tester's memory in a flood of requests.
 const MOST: usize = 1024;
 
-/// Frames for the devices of a port that arrived at queues of lanes that do not serve these devices.
+/// Frames for the devices of a port that arrived at a queue of another lane than the one that serves the devices.
 #[derive(Default)]
 pub(crate) struct Passed {
     any: AtomicBool,

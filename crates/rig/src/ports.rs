@@ -25,7 +25,7 @@ pub enum Ports {
         ports: Vec<Box<dyn Port + Send>>,
         /// Their clock.
         clock: SystemClock,
-        /// Processor of each thread. The first is that of the calling thread, which the caller has pinned there.
+        /// Processor of each thread. The caller has pinned the calling thread to the first.
         processors: Vec<usize>,
     },
 }
@@ -82,7 +82,7 @@ impl Ports {
         }
     }
 
-    /// Properties of port `index`, taken from its first queue.
+    /// Properties of port `index`: those of its first queue.
     ///
     /// # Panics
     /// If there is no such port.

@@ -3,7 +3,7 @@
 use crate::ports::Ports;
 use std::time::Duration;
 
-/// Time that a thread ran and time that it waited for a processor.
+/// How long a thread ran, and how long it waited for a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Time that it ran.
@@ -27,7 +27,7 @@ fn times(schedstat: &str) -> Option<Times> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processor {
     /// Idle time. The resolution is a microsecond if the kernel accounts idle states (cpuidle), otherwise 10 ms. Read it on that
-    /// processor, where no idle period is under way.
+    /// processor, which is not idle then.
     pub(crate) idle: Option<Duration>,
     /// How often it became idle.
     pub(crate) idled: Option<u64>,
@@ -35,8 +35,8 @@ pub(crate) struct Processor {
     pub(crate) stolen: Option<Duration>,
     /// Time spent in softirqs, in steps of 10 ms.
     pub(crate) softirq: Option<Duration>,
-    /// True if the kernel measures the time of interrupts, so that the times of threads exclude it. Otherwise it samples what is running,
-    /// and a thread is charged for the interrupts during its run.
+    /// True if the kernel measures the time of interrupts, so that the times of threads exclude it. Otherwise it samples, and charges a
+    /// thread for the interrupts during its run.
     pub(crate) softirq_apart: bool,
 }
 
@@ -55,8 +55,7 @@ impl Processor {
     }
 }
 
-/// Time in the idle states of a processor, and the number of times that it entered one; `None` if the kernel does not
-/// count them.
+/// Time in the idle states of a processor, and how often it entered one; `None` if the kernel does not count them.
 fn idle_states(processor: usize) -> Option<(Duration, u64)> {
     let states = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{processor}/cpuidle")).ok()?;
     let mut sum = None;

@@ -1,14 +1,14 @@
-//! The rig: ports, what is emulated behind them, and traffic.
+//! The rig: ports, the emulated devices behind them, and traffic.
 //!
 //! # The rig
 //!
 //! `rig::Rig` combines ports, clock, emulated devices and traffic. It knows neither DUTs nor tests. `apply` configures
 //! it (`testbed/src/config.rs` makes the configuration from a suite), `protocols` starts and stops sessions, `command`
-//! makes a device act, `start_traffic` starts flows, `transmit` stops and starts single ones, and `drive` runs
-//! everything until an instant or an `Event`. A trial drives traffic to its end; `drophammer blast` drives it until the
-//! user stops it. Between two calls the state of a loop is in `LaneState`, so results do not depend on the number of
-//! calls (`traffic/tests/engine/live.rs`). Another thread can stop traffic or some of its flows, or request counts,
-//! through `Live`; this costs nothing per frame.
+//! makes a device act, `serve` runs the devices until a condition (`Until`) holds, `start_traffic` starts flows,
+//! `transmit` stops and starts single flows, and `drive` runs everything until an instant or an `Event`. A trial drives
+//! traffic to its end; `drophammer blast` drives it until the user stops it. Between two calls the state of a loop is in
+//! `LaneState`, so results do not depend on the number of calls (`traffic/tests/engine/live.rs`). Another thread can stop
+//! traffic or some of its flows, or request counts, through `Live`; this costs nothing per frame.
 
 use crate::act::Act;
 use crate::config::Config;
@@ -16,6 +16,7 @@ use crate::hosts::{Hosts, SessionIndex, Unresolved};
 use crate::metrics::Metrics;
 use crate::other::Extra;
 use crate::ports::Ports;
+use crate::until::Until;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::protocol::Refused;
 use drophammer_model::Instant;
@@ -42,8 +43,8 @@ pub enum RigError {
     /// A thread failed.
     #[error(transparent)]
     Lane(LaneError),
-    /// Traffic is under way.
-    #[error("traffic is under way; end it first")]
+    /// Traffic is running.
+    #[error("traffic is running; end it first")]
     Busy,
     /// There is no traffic.
     #[error("there is no traffic; start it first")]
@@ -110,7 +111,7 @@ pub struct Rig {
     running: Option<Running>,
     /// Start of the traffic that ended last.
     started: Option<Instant>,
-    /// What was counted of traffic that ended with a failure.
+    /// Counts of traffic that ended with a failure.
     cut_off: Option<Box<TrialResult>>,
     /// Whether each session was up at the last check.
     up: Vec<bool>,
@@ -168,7 +169,7 @@ impl Rig {
         }
     }
 
-    /// Runs `act` at `port` at once.
+    /// Runs `act` at `port` now.
     ///
     /// # Errors
     /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`].
@@ -180,7 +181,7 @@ impl Rig {
         Ok(self.hosts.run(now, port, act)?)
     }
 
-    /// The ports and the devices, for code that drives both itself.
+    /// The ports and the devices, for tests that drive both themselves.
     pub fn parts(&mut self) -> (&mut Ports, &mut Hosts) {
         (&mut self.ports, &mut self.hosts)
     }
@@ -228,7 +229,7 @@ impl Rig {
         self.hosts.observed(now)
     }
 
-    /// What is known of a port.
+    /// Properties of a port.
     pub fn port(&self, index: PortIndex) -> &PortInfo {
         self.ports.info(index)
     }
@@ -256,14 +257,18 @@ impl Rig {
         self.ports.further_processors()
     }
 
-    /// Serves the emulated devices for `time`, or until `enough` returns true; it is called whenever the devices may have changed.
-    /// Frames for no device are dropped.
+    /// Serves the emulated devices until `until` holds or `stopped` returns true, and returns the instant at which that was found. Frames for
+    /// no device are dropped.
     ///
     /// # Errors
     /// Errors of the port.
-    pub fn serve(&mut self, time: Duration, enough: &mut dyn FnMut(Instant, &Hosts) -> bool) -> Result<(), PortError> {
-        let end = self.now() + time;
-        self.ports.serve(&mut self.hosts, end, enough)
+    pub fn serve(&mut self, until: &Until, stopped: &dyn Fn() -> bool) -> Result<Instant, PortError> {
+        self.ports.serve(&mut self.hosts, until, stopped)
+    }
+
+    /// Whether `condition` holds now.
+    pub fn holds(&self, condition: &Until) -> bool {
+        condition.holds(self.now(), &self.hosts)
     }
 
     /// Plans `spec`; the traffic starts when the rig is driven next. At event i the devices run `acts[i]`. Traffic of
@@ -291,7 +296,7 @@ impl Rig {
         if self.running.is_some() {
             return Err(RigError::Busy);
         }
-        // What was refused in traffic that failed is not a fault of this one.
+        // Commands that were refused in failed traffic are no fault of this traffic.
         let _ = self.hosts.take_refused();
         let traffic = Traffic::new(plan);
         let live = traffic.live();
@@ -299,7 +304,7 @@ impl Rig {
         Ok(live)
     }
 
-    /// Starts, stops, pauses or resumes flows of the traffic, at once or at time `at` of the traffic; see [`Live::transmit`]. Flows that
+    /// Starts, stops, pauses or resumes flows of the traffic, now or at time `at` of the traffic; see [`Live::transmit`]. Flows that
     /// are stopped before the rig is driven are stopped from the beginning.
     ///
     /// # Errors
@@ -327,7 +332,7 @@ impl Rig {
         self.started
     }
 
-    /// What was counted of traffic that a failed port or thread ended. It is no result of a trial.
+    /// Counts of traffic that a failed port or thread ended. They are not the result of a trial.
     pub fn cut_off(&mut self) -> Option<Box<TrialResult>> {
         self.cut_off.take()
     }
@@ -341,7 +346,7 @@ impl Rig {
     /// `stopped` ends has no drain time. While there is traffic, sessions are checked only when `until` is reached.
     ///
     /// # Errors
-    /// If a port stopped working or a thread failed. The traffic is gone then.
+    /// If a port stopped working or a thread failed; the traffic has then ended.
     pub fn drive(&mut self, until: Instant, stopped: &dyn Fn() -> bool) -> Result<Vec<Event>, RigError> {
         loop {
             let mut events = Vec::new();
@@ -362,9 +367,8 @@ impl Rig {
                     self.running = Some(running);
                 }
             } else {
-                let time = until.since(self.now()).min(LOOK);
-                let before = self.up.clone();
-                self.serve(time, &mut |_, hosts| before != up(hosts))?;
+                let end = until.min(self.now() + LOOK);
+                self.serve(&Until::SessionChange(self.up.clone()).or_at(end), &|| false)?;
             }
             events.extend(self.session_events());
             if !events.is_empty() || self.now() >= until || stopped() {
@@ -375,7 +379,7 @@ impl Rig {
 
     /// Sessions that came up or went down since the last check.
     fn session_events(&mut self) -> Vec<Event> {
-        let up = up(&self.hosts);
+        let up: Vec<bool> = self.hosts.up().collect();
         let changed: Vec<_> = (0..up.len()).filter(|session| up[*session] != self.up[*session]).collect();
         self.up = up;
         let event = |session: SessionIndex| {
@@ -435,10 +439,4 @@ impl Rig {
     pub fn stolen(&self) -> Option<Vec<u64>> {
         crate::processors::stolen(&self.ports)
     }
-}
-
-/// Whether each session is up.
-fn up(hosts: &Hosts) -> Vec<bool> {
-    let established = |session| hosts.session(session).is_some_and(|(routers, router)| routers.established(router));
-    (0..hosts.sessions()).map(established).collect()
 }

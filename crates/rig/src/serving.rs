@@ -1,16 +1,17 @@
-//! The loop that serves emulated hosts between trials: it receives and sends frames, and sleeps while there are none.
+//! The loop that serves emulated hosts between trials: it receives and sends frames, and sleeps in between.
 
 use crate::hosts::{FULL, Hosts};
 use crate::ports::Ports;
+use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{BURST, PortError, wait};
 use std::time::Duration;
 
-/// Shorter waits do not sleep: a sleep of this length would end about as late again.
+/// Shorter waits do not sleep: a sleep of this length would end late by about as much.
 const SLEEP: Duration = Duration::from_micros(60);
 
-/// Frames of one port that are sent with one call, because the call is most of the cost of a frame.
+/// Frames of one port to send with one call, because the call is most of the cost of a frame.
 struct Burst<'a> {
     ports: &'a mut Ports,
     port: PortIndex,
@@ -44,7 +45,7 @@ impl Refused {
 }
 
 impl Burst<'_> {
-    /// Always accepts the frame; frames for which the port has no room end up in [`Refused`].
+    /// Always accepts the frame. Frames that the port has no room for end up in [`Refused`].
     fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<bool, PortError> {
         if port != self.port || self.filled == BURST {
             self.flush()?;
@@ -74,17 +75,14 @@ impl Burst<'_> {
 }
 
 impl Ports {
-    /// Serves `hosts` until `end`, or until `enough` returns true; it is called whenever the hosts may have changed. Frames for no host
+    /// Serves `hosts` until `until` holds or `stopped` returns true, and returns the instant at which that was found. Frames for no host
     /// are dropped.
-    ///
-    /// # Errors
-    /// Errors of the port.
-    pub fn serve(
+    pub(crate) fn serve(
         &mut self,
         hosts: &mut Hosts,
-        end: Instant,
-        enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
-    ) -> Result<(), PortError> {
+        until: &Until,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<Instant, PortError> {
         let mut refused = Refused::default();
         loop {
             let now = self.clock().now();
@@ -92,13 +90,13 @@ impl Ports {
             let mut burst = Burst { ports: self, port: 0, filled: 0, refused: &mut refused };
             let next = hosts.poll(now, &mut |port, frame| burst.send(port, frame))?;
             burst.flush()?;
-            // This is not a measured load: frames wait for room, as in the interface queue of any router. A lost frame would cost TCP
-            // a second.
+            // These frames are not a measured load, so they wait for room, as in the interface queue of any router. A lost frame would
+            // cost TCP a second.
             let full = refused.give_back(hosts);
-            if now >= end || enough(now, hosts) {
-                return Ok(());
+            if until.holds(now, hosts) || stopped() {
+                return Ok(now);
             }
-            self.rest(if full { now + FULL } else { end.min(next) });
+            self.rest(if full { now + FULL } else { next.min(until.next(now)) });
         }
     }
 
@@ -122,7 +120,7 @@ impl Ports {
     }
 
     /// Waits until `until` at the latest, or until a frame arrives if the ports can signal that. So the rig leaves the processor to the
-    /// DUT and still reads its frames at once.
+    /// DUT and still reads its frames immediately.
     fn rest(&mut self, until: Instant) {
         if self.clock().is_virtual() {
             return self.clock_mut().wait(until);

@@ -14,7 +14,7 @@ const OF_THE_KERNEL: u64 = 0x0020_0000;
 #[derive(Debug)]
 pub(crate) struct Tasks(HashMap<u32, Duration>);
 
-/// What ran on a processor between two instants.
+/// Run times on a processor between two instants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grown {
     /// All programs together, including NAPI threads.
@@ -44,8 +44,8 @@ impl Tasks {
         Some(Tasks(tasks))
     }
 
-    /// What ran on `processor` since [`Tasks::read`]. A thread counts for the processor where it ran last. Threads that
-    /// both started and ended since are not seen.
+    /// Run times on `processor` since [`Tasks::read`]. A thread counts for the processor where it ran last. Threads that
+    /// both started and ended since do not count.
     pub(crate) fn grown(&self, processor: usize) -> Grown {
         let mut grown = Grown::default();
         let own = Path::new("/proc/self/task");
@@ -126,14 +126,14 @@ mod tests {
             drophammer_port::priority::pin(processor).expect("a processor of ours");
             let ran = || crate::own_times().map_or(time, |times| times.ran);
             while ran() < time {}
-            done.send(()).expect("somebody waits");
+            done.send(()).expect("the test waits");
             let _ = ended.recv();
         });
         is_done.recv().expect("it ran");
         let grown = before.grown(processor);
         drop(end);
         thread.join().expect("it only counts");
-        // Run time that the kernel has not accounted yet is less than a tick.
+        // The kernel has yet to account less than a tick of the run time.
         assert!(grown.all + Duration::from_millis(15) >= time, "{grown:?}");
     }
 }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 /// Headers and size of test frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Headers after the Ethernet header. The addresses of the outermost IP header are left out: test frames use those of the hosts that
-    /// send and receive them.
+    /// Headers after the Ethernet header, without the addresses of the outermost IP header: test frames use the addresses of the
+    /// sending and receiving hosts.
     pub headers: Vec<Header>,
     /// Size with FCS. Test frames are larger if a frame of this size has no room for a signature.
     pub size: FrameSize,
@@ -23,12 +23,13 @@ pub struct Template {
 pub struct Templates {
     /// The templates, in the order of the first frame of each.
     pub list: Vec<Template>,
-    /// Reasons for which frames were left out, each with its number of frames.
+    /// Reasons why frames were left out, each with its number of frames.
     pub left_out: Vec<(&'static str, u32)>,
 }
 
-/// Templates of the frames of a capture (pcap or pcapng) that carry UDP, TCP or ICMP echo over this IP version, `most` at most. Frames that differ only in
-/// addresses, payload and fields that change from packet to packet (identification, checksums, sequence numbers) share a template.
+/// Templates of the frames of a capture (pcap or pcapng) that carry UDP, TCP or ICMP echo over this IP version, at most `most`. Frames that
+/// differ only in addresses, payload and fields that change from packet to packet (identification, checksums, sequence numbers) share a
+/// template.
 ///
 /// # Errors
 /// [`PcapError`].
@@ -42,13 +43,13 @@ pub fn templates(file: &[u8], ipv6: bool, most: usize) -> Result<Templates, Pcap
             Ok((headers, size)) => {
                 let own: Vec<Header> = headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).cloned().collect();
                 if *tags.get_or_insert_with(|| own.clone()) != own {
-                    found.leave_out("other VLAN tags than those of the first frame");
+                    found.leave_out("VLAN tags other than in the first frame");
                     continue;
                 }
                 let next = found.list.len();
                 match known.get(&(headers.clone(), size)) {
                     Some(at) => found.list[*at].frames += 1,
-                    None if next == most => found.leave_out("more different frames than there can be flows"),
+                    None if next == most => found.leave_out("more kinds of frames than there can be flows"),
                     None => {
                         known.insert((headers.clone(), size), next);
                         found.list.push(Template { headers, size, frames: 1 });
@@ -70,9 +71,9 @@ impl Templates {
     }
 }
 
-/// Headers and size of a frame of `length` bytes without FCS, of which the first `bytes` were captured.
+/// Headers and size of a frame of `length` bytes without FCS. The capture has its first `bytes`.
 fn template(bytes: &[u8], length: usize, ipv6: bool) -> Result<(Vec<Header>, FrameSize), &'static str> {
-    // A capture may contain only the headers; zeros take the place of the missing payload.
+    // A capture may contain only the headers; zeros replace the missing payload.
     let mut whole = bytes.to_vec();
     if length > usize::from(u16::MAX) - 4 {
         return Err("longer than 65,535 bytes");
@@ -207,7 +208,7 @@ mod tests {
             let seen: Vec<_> = found.list.iter().map(|t| (t.headers.len(), t.size, t.frames)).collect();
             let size = FrameSize::Frame;
             assert_eq!(seen, [(4, size(200), 2), (4, size(300), 1), (3, size(100), 2)], "{snap}");
-            assert_eq!(found.left_out, [("other VLAN tags than those of the first frame", 1)]);
+            assert_eq!(found.left_out, [("VLAN tags other than in the first frame", 1)]);
             let Header::Ipv4(ip) = &found.list[0].headers[2] else { panic!("{:?}", found.list[0]) };
             assert_eq!(
                 (ip.dscp.clone(), ip.source.clone(), ip.destination.clone()),
@@ -216,7 +217,7 @@ mod tests {
             assert_eq!(found.list[0].headers[3], udp(5_060));
         }
         let few = templates(&capture(&frames, 65_535), false, 1).unwrap();
-        assert_eq!(few.left_out[0], ("more different frames than there can be flows", 3));
+        assert_eq!(few.left_out[0], ("more kinds of frames than there can be flows", 3));
     }
 
     #[test]

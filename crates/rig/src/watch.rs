@@ -1,4 +1,4 @@
-//! What happened to a processor during a trial: time taken by a hypervisor, idle time, stalls.
+//! Watches a processor during a trial: time taken by a hypervisor, idle time, stalls.
 //!
 //! A sentinel thread runs on the processor. During a trial it wakes every five milliseconds and records how late it wakes. It reads
 //! the counters of the processor on the processor itself, because the kernel adds an idle period only when it ends.
@@ -6,15 +6,14 @@
 //! # The watch on the host
 //!
 //! `rig::Watch` is a thread on one processor that reads the kernel's counters there and notices when it cannot run; it
-//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Usage::processor`), subtracts what the DUT used,
-//! and stores the rest with each trial. What the kernel does on that processor for the tester's ends of the links
-//! (`port::softirq_time`: softirqs that receive or send frames, since the DUT's own receive work is done by threads) is
-//! stored as the tester's share. `validity.rs` makes a trial invalid by these figures alone, never by its loss. The
-//! kernel's count of waiting includes threads of the DUT that wait for each other. What one thread waited beyond the
-//! time that all others ran is certainly the host's (`waited_least_ns`): a trial is invalid for that, one of latency
-//! for the kernel's whole count. `lab/src/autogroup.rs` gives the tester's session the processors before others.
-//! `judge::held_up` counts disturbed trials and names what disturbed them. There is no watch in virtual time, and none
-//! where the DUT has no processor of its own.
+//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Usage::processor`), subtracts the time that the DUT
+//! used, and stores the rest with each trial. It stores the kernel's work on that processor for the tester's ends of the
+//! links as the tester's share (`port::softirq_time`: softirqs that receive or send frames; threads do the DUT's own receive
+//! work). `validity.rs` makes a trial invalid by these figures alone, never by its loss. The kernel's count of waiting
+//! includes threads of the DUT that wait for each other. If a thread waited longer than all others ran, the host caused the
+//! difference (`waited_least_ns`): it makes a trial invalid; the kernel's whole count makes a latency trial invalid.
+//! `lab/src/autogroup.rs` gives the tester's session the processors before others. `judge::held_up` counts disturbed trials
+//! and names the causes. There is no watch in virtual time, nor without a processor for the DUT alone.
 
 use crate::processors::{self, Processor};
 use crate::tasks::Tasks;
@@ -32,7 +31,7 @@ const MOST_TIMES: usize = 64;
 /// A wake-up that is late by this much is a stall.
 const STALL: Duration = Duration::from_millis(1);
 
-/// What happened to a processor between two instants.
+/// Times of a processor between two instants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
     /// Length of the interval.
@@ -46,7 +45,7 @@ pub struct Watched {
     pub programs: Option<Duration>,
     /// Threads of other processes that ran, the longest first: thread ID, name of the program, and run time.
     pub others: Vec<(u32, String, Duration)>,
-    /// Part of it that a hypervisor had taken, in steps of 10 ms. `None` where the kernel does not say.
+    /// Part of it that a hypervisor took, in steps of 10 ms. `None` where the kernel does not say.
     pub stolen: Option<Duration>,
     /// Part of it spent in softirqs, in steps of 10 ms. `None` where the kernel does not say.
     pub softirq: Option<Duration>,
@@ -57,14 +56,14 @@ pub struct Watched {
     pub softirq_apart: bool,
     /// Part of it during which the watch itself ran. `None` where the kernel does not say.
     pub own: Option<Duration>,
-    /// Periods of 1 ms and more in which no thread of the highest priority could run, as far as a wake-up of the sentinel was
-    /// due in them; `None` if the sentinel may not have that priority.
+    /// Periods of 1 ms and more in which no thread of the highest priority could run, and in which a wake-up of the sentinel was
+    /// due; `None` if the sentinel may not have that priority.
     pub stalls: Option<Stalls>,
-    /// Start, as far as known, and length of the longest stalls, in order of time.
+    /// Known start and length of the longest stalls, in order of time.
     pub stall_times: Vec<(Instant, Duration)>,
 }
 
-/// Periods in which a processor did not run the thread that it should have.
+/// Periods in which a processor did not run the thread that it should have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// Number of stalls.
@@ -80,7 +79,7 @@ enum Ask {
     End,
 }
 
-/// A watch on one processor. While it lives, each softirq of the machine takes some ten nanoseconds longer; until [`Watch::begin`] it
+/// A watch on one processor. While it exists, each softirq of the machine takes some ten nanoseconds longer; before [`Watch::begin`] it
 /// costs nothing else.
 #[derive(Debug)]
 pub struct Watch {
@@ -113,13 +112,13 @@ impl Watch {
 
     /// Begins to watch.
     pub fn begin(&self) {
-        // The sentinel answers after it has read the counters, so nothing that happens from here on is missed.
+        // The sentinel answers after it has read the counters, so it misses nothing from here on.
         if self.tell(Ask::Begin) {
             let _ = self.answers.recv();
         }
     }
 
-    /// What happened since [`Watch::begin`]; `None` if the watch had not begun.
+    /// Times since [`Watch::begin`]; `None` if the watch had not begun.
     pub fn end(&self) -> Option<Watched> {
         if self.tell(Ask::End) { self.answers.recv().ok().flatten() } else { None }
     }
@@ -209,7 +208,7 @@ fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Du
     loop {
         let before = Instant::now();
         let heard = asked.recv_timeout(PERIOD);
-        // A request may come while the processor stands still, and is then read late too.
+        // A request that arrives while the processor stands still is read late too.
         let late = before.elapsed().saturating_sub(PERIOD);
         stalls.note(late);
         keep(times, before + PERIOD, late);
@@ -276,7 +275,7 @@ mod tests {
         let watched = watch.end().expect("it had begun");
         let rest = watched.elapsed - watched.idle.expect("every Linux tells");
         assert!(watched.elapsed >= Duration::from_millis(200), "{watched:?}");
-        // The time of the burner and of whatever else ran there; the resolution of idle time is 10 ms at worst.
+        // The burner and other programs ran there; the resolution of idle time is 10 ms at worst.
         assert!(rest >= Duration::from_millis(170), "{watched:?}");
         assert!(watched.own.is_none_or(|own| own < Duration::from_millis(50)), "{watched:?}");
         // A result that was not requested is discarded.

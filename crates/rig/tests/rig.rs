@@ -7,7 +7,7 @@ use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSp
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
     Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, ProtocolConfig, Rig, RigError,
-    Select, Timing, Transmit, TransmitAction, TrialKeys, host_mac,
+    Select, Timing, Transmit, TransmitAction, TrialKeys, Until, host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
 use std::net::Ipv4Addr;
@@ -53,7 +53,8 @@ fn rig_of(queues: u32, threads: usize) -> Rig {
     let ports = Ports::real(ports, clock, &processors(threads));
     assert_eq!((ports.len(), ports.queues(), ports.layout().lanes()), (2, 2 * queues as usize, threads));
     let mut rig = Rig::new(ports, &config());
-    rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
+    let end = rig.now() + LONG;
+    rig.serve(&Until::Resolved.or_at(end), &|| false).unwrap();
     assert_eq!(rig.unresolved(), None, "the hosts find each other by ARP");
     rig
 }
@@ -118,7 +119,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
     assert!(matches!(rig.apply(&config()), Err(RigError::Busy)));
     rig.protocols(Select::All, Action::Start);
-    // In slices: sessions come up while the traffic runs.
+    // Drives in slices: sessions come up while the traffic runs.
     let mut up = 0;
     let end = rig.now() + LONG;
     while up < 2 {
@@ -135,7 +136,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     let advertise = Act::bgp(0, BgpCommand::Routes { peer: 0, change: Change::Advertise, set });
     let before = rig.metrics();
     let watch = rig.hosts().watch();
-    assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");
+    assert_eq!(watch.snapshot(Duration::ZERO), None, "no thread drives the rig");
     rig.command(0, &advertise).unwrap();
     // Another thread watches the routes arrive while this one drives.
     let watcher = std::thread::spawn(move || {
@@ -191,7 +192,7 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
         let way_back = FlowSelect::Groups(&["10"]);
         assert!(matches!(rig.transmit(way_back, stop, None), Err(RigError::NoTraffic)));
         let mut keys = TrialKeys::new(9);
-        // Exactly at times of the schedule. A ring in memory may have refused frames while a thread did not get its processor.
+        // Frames leave exactly at times of the schedule. A ring in memory may have refused some while a thread did not get its processor.
         let whole = (0..50).find_map(|_| {
             let spec = both_ways(Duration::from_millis(100));
             rig.start_traffic(&spec, &timing(&mut keys), vec![]).unwrap();
@@ -305,7 +306,7 @@ fn what_cannot_be_is_refused() {
     let error = rig.apply(&twins).unwrap_err().to_string();
     assert!(error.contains("have the same MAC address"), "{error}");
     let one = Config { seed: 5, ports: config().ports[..1].to_vec() };
-    assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, and there are 2"));
+    assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, but there are 2"));
     rig.apply(&config()).unwrap();
     // The resolved neighbours are gone with the hosts.
     let mut keys = TrialKeys::new(9);

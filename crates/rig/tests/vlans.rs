@@ -7,7 +7,7 @@ use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
     Action, Address, Config, DeviceConfig, Event, PortConfig, Ports, ProtocolConfig, Rig, RigError, RouterPlace,
-    Select, Tag, Tags, Timing, TrialKeys, Unresolved, host_mac,
+    Select, Tag, Tags, Timing, TrialKeys, Unresolved, Until, host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -55,7 +55,8 @@ fn rig(config: &Config) -> Rig {
 
 fn resolved(config: &Config) -> Rig {
     let mut rig = rig(config);
-    rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
+    let end = rig.now() + LONG;
+    rig.serve(&Until::Resolved.or_at(end), &|| false).unwrap();
     assert_eq!(rig.unresolved(), None, "all devices find their gateways");
     rig
 }
@@ -148,7 +149,11 @@ fn a_device_whose_gateway_is_silent_is_named() {
     let silent = config.ports[1].devices.pop().unwrap();
     let mut rig = rig(&config);
     let first = Unresolved { port: 0, tags: silent.tags };
-    rig.serve(LONG, &mut |_, hosts| hosts.unresolved() == Some(first)).unwrap();
+    let end = rig.now() + LONG;
+    while rig.unresolved() != Some(first) && rig.now() < end {
+        let soon = rig.now() + Duration::from_millis(5);
+        rig.serve(&Until::At(soon), &|| false).unwrap();
+    }
     assert_eq!(rig.unresolved(), Some(first));
     assert_eq!(first.tags.to_string(), "VLANs 100.200");
     // Traffic without these tags can be sent; traffic with them cannot.

@@ -15,14 +15,14 @@ mod common;
 #[path = "../tests/common/wired.rs"]
 mod wired;
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
+use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig};
 use drophammer_lab::{Lab, LabOptions, Netns};
 use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_rig::{Hosts, Ports, ProtocolConfig, Rig};
+use drophammer_rig::{Action, Ports, ProtocolConfig, Rig, Select, Until};
 use drophammer_testbed::config::{hosts, joined_in_pairs};
 use drophammer_testbed::{real, route_ceiling};
 use drophammer_wire::bgp::AfiSafi;
@@ -122,7 +122,7 @@ impl Bench {
         let reader = thread::spawn(move || sink(&listener, &greeting));
         let clock = SystemClock::start();
         let port = AfPacket::open("b0", clock).map_err(text)?;
-        let mut ports = Ports::real(vec![Box::new(port)], clock, &[]);
+        let ports = Ports::real(vec![Box::new(port)], clock, &[]);
         let peer = PeerConfig {
             address: self.router.into(),
             dut: self.kernel.into(),
@@ -137,25 +137,28 @@ impl Bench {
         };
         let mut config = hosts(&self.suite.ports[..1], &[Family::Ipv4], SEED);
         config.ports[0].devices[0].protocols.push(ProtocolConfig::Bgp(vec![peer]));
-        let mut hosts = Hosts::new(&config);
-        let mut until = |hosts: &mut Hosts, what: &str, enough: &dyn Fn(&Hosts) -> bool| {
-            let end = ports.clock().now() + LIMIT;
-            ports.serve(hosts, end, &mut |_, hosts| enough(hosts)).map_err(text)?;
-            if enough(hosts) { Ok(ports.clock().now()) } else { Err(format!("not {what} within {LIMIT:?}")) }
+        let mut rig = Rig::new(ports, &config);
+        let until = |rig: &mut Rig, what: &str, condition: Until| {
+            let end = rig.now() + LIMIT;
+            rig.serve(&condition.clone().or_at(end), &|| false).map_err(text)?;
+            if rig.holds(&condition) { Ok(()) } else { Err(format!("not {what} within {LIMIT:?}")) }
         };
-        let routers =
-            |hosts: &Hosts| hosts.routers(0).map(|r| (r.established(0), r.all_acknowledged(0), r.session(0).state()));
-        let now = until(&mut hosts, "resolved", &|hosts| hosts.unresolved().is_none())?;
-        hosts.routers_mut(0).ok_or("no routers")?.start(now, 0);
-        until(&mut hosts, "established", &|hosts| routers(hosts).is_some_and(|r| r.0 && r.1))?;
+        until(&mut rig, "resolved", Until::Resolved)?;
+        rig.protocols(Select::All, Action::Start);
+        until(&mut rig, "established", Until::All(vec![Until::Established(vec![0]), Until::Acknowledged(vec![0])]))?;
         let begun = Instant::now();
-        let adj_rib_out = hosts.routers_mut(0).ok_or("no routers")?.adj_rib_out(0);
-        adj_rib_out.advertise(routes.clone(), 0..routes.len(), Packing::default());
-        let now = until(&mut hosts, "sent", &|hosts| routers(hosts).is_some_and(|r| r.1))?;
-        hosts.routers_mut(0).ok_or("no routers")?.stop(now, 0);
-        until(&mut hosts, "ended", &|hosts| routers(hosts).is_some_and(|r| r.2 == State::Idle))?;
-        let sent = hosts.routers(0).ok_or("no routers")?.advertised(0);
-        until(&mut hosts, "closed", &|_| reader.is_finished())?;
+        let (routers, router) = rig.session_mut(0).ok_or("no routers")?;
+        routers.adj_rib_out(router).advertise(routes.clone(), 0..routes.len(), Packing::default());
+        until(&mut rig, "sent", Until::Acknowledged(vec![0]))?;
+        rig.protocols(Select::All, Action::Stop);
+        until(&mut rig, "ended", Until::Idle(vec![0]))?;
+        let (routers, router) = rig.session(0).ok_or("no routers")?;
+        let sent = routers.advertised(router);
+        let end = rig.now() + LIMIT;
+        rig.serve(&Until::At(end), &|| reader.is_finished()).map_err(text)?;
+        if !reader.is_finished() {
+            return Err(format!("not closed within {LIMIT:?}"));
+        }
         let (read, done) = reader.join().map_err(|_| "panicked")??;
         if sent.advertised != u64::from(routes.len()) || (read as u64) < sent.bytes {
             return Err(format!("{sent:?}, {read} bytes were read"));

@@ -23,8 +23,9 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_rig::{Acts, Hosts, Rig, RigError, Timing, Unresolved};
+use drophammer_rig::{Acts, Rig, RigError, Timing, Unresolved, Until};
 use drophammer_traffic::TestTraffic;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -256,22 +257,19 @@ impl<'a> Bench<'a> {
 
     /// Answers the device and discards everything else for `time`.
     pub(crate) fn serve(&mut self, time: Duration) -> Result<(), Failure> {
-        self.serve_until(time, &mut |_, _| false)
+        let end = self.rig.now() + time;
+        self.serve_until(&Until::At(end)).map(|_| ())
     }
 
-    /// As `serve`, but ends as soon as `enough` returns true. It is called whenever the hosts may have received something.
-    pub(crate) fn serve_until(
-        &mut self,
-        time: Duration,
-        enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
-    ) -> Result<(), Failure> {
+    /// Answers the device and discards everything else until `until` holds; returns the instant at which that was found.
+    pub(crate) fn serve_until(&mut self, until: &Until) -> Result<Instant, Failure> {
         let Bench { rig, observer, .. } = self;
-        let mut stopped = false;
-        let served = rig.serve(time, &mut |now, hosts| {
-            stopped = observer.stopped();
-            stopped || enough(now, hosts)
+        let interrupted = Cell::new(false);
+        let served = rig.serve(until, &|| {
+            interrupted.set(observer.stopped());
+            interrupted.get()
         });
-        if stopped {
+        if interrupted.get() {
             return Err(TestError::Interrupted.into());
         }
         served.map_err(Failure::Port)

@@ -20,7 +20,7 @@ use drophammer_model::record::{Record, TestRecord};
 use drophammer_model::routes::{AfiSafi, RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
-use drophammer_rig::{Hosts, ProtocolConfig, Rig};
+use drophammer_rig::{Action, ProtocolConfig, Rig, Select, Until};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -114,18 +114,17 @@ pub fn once(
         port.devices[0].protocols.push(ProtocolConfig::Bgp(peers));
     }
     rig.apply(&with).map_err(|e| failed(e.to_string()))?;
-    let (ports, hosts) = rig.parts();
-    let begun = ports.clock().now();
-    for index in 0..2 {
-        hosts.routers_mut(index).ok_or_else(no_router)?.start(begun, 0);
-    }
-    let up = |hosts: &Hosts| (0..2).all(|index| hosts.routers(index).is_some_and(|r| r.established(0)));
-    while !up(hosts) {
-        let now = ports.clock().now();
+    // The sink is the only router of the second port.
+    let (source, sink) = (0, rig.sessions() - 1);
+    let begun = rig.now();
+    rig.protocols(Select::These(&[source, sink]), Action::Start);
+    let up = Until::Established(vec![source, sink]);
+    while !rig.holds(&up) {
+        let now = rig.now();
         if now.since(begun) > PATIENCE {
             return Err(failed("the BGP session with the receiving router does not come up".into()));
         }
-        ports.serve(hosts, now + LOOK, &mut |_, hosts| up(hosts)).map_err(port)?;
+        rig.serve(&up.clone().or_at(now + LOOK), &|| false).map_err(port)?;
         if stopped() {
             return Err(LoopError::Interrupted);
         }
@@ -137,18 +136,20 @@ pub fn once(
         check_attributes: true,
         times: true,
     };
-    let begun = ports.clock().now();
-    let adj_rib_in = hosts.routers_mut(1).ok_or_else(no_router)?.adj_rib_in_mut(0);
-    let id = adj_rib_in.expect(begun, routes.clone(), all.clone(), expected);
+    let begun = rig.now();
+    let (receiver, router) = rig.session_mut(sink).ok_or_else(no_router)?;
+    let id = receiver.adj_rib_in_mut(router).expect(begun, routes.clone(), all.clone(), expected);
     let packing = Packing { routes_per_update, ..Packing::default() };
-    hosts.routers_mut(0).ok_or_else(no_router)?.adj_rib_out(0).advertise(routes.clone(), all, packing);
+    let (sender, router) = rig.session_mut(source).ok_or_else(no_router)?;
+    sender.adj_rib_out(router).advertise(routes.clone(), all, packing);
+    let complete = Until::Received(vec![(sink, id)]);
     let (mut done, mut moved_at, mut read) = (None, begun, 0);
     while done.is_none() {
-        let now = ports.clock().now();
-        ports
-            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.adj_rib_in(0).is_complete(id)))
-            .map_err(port)?;
-        let (now, adj_rib_in) = (ports.clock().now(), hosts.routers(1).ok_or_else(no_router)?.adj_rib_in(0));
+        let end = rig.now() + LOOK;
+        rig.serve(&complete.clone().or_at(end), &|| false).map_err(port)?;
+        let now = rig.now();
+        let (receiver, router) = rig.session(sink).ok_or_else(no_router)?;
+        let adj_rib_in = receiver.adj_rib_in(router);
         done = adj_rib_in.is_complete(id).then_some(now);
         let bytes = adj_rib_in.totals().bytes;
         if bytes != read {
@@ -160,7 +161,7 @@ pub fn once(
             return Err(LoopError::Interrupted);
         }
     }
-    let wrong = hosts.routers(1).ok_or_else(no_router)?.adj_rib_in(0).report(id).wrong;
+    let wrong = rig.session(sink).map_or(0, |(receiver, router)| receiver.adj_rib_in(router).report(id).wrong);
     if wrong > 0 {
         return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
     }

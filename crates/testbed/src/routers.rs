@@ -16,7 +16,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{AfiSafi, Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Act, Action, Hosts, Select};
+use drophammer_rig::{Act, Action, Select, Until};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -151,16 +151,21 @@ impl<'a> BgpRouting<'a> {
         self.bench.rig.now()
     }
 
-    /// Serves routers until `enough`, for [`LOOK`] at most, and checks that the DUT is alive.
-    fn look(&mut self, enough: &mut dyn FnMut(Instant, &Hosts, &RoutingState) -> bool) -> Result<(), TestError> {
+    /// Serves routers until `until` holds, for [`LOOK`] at most, and checks that the DUT is alive. Returns the instant at which the wait ended.
+    fn look(&mut self, until: Until) -> Result<Instant, TestError> {
         let BgpRouting { bench, state } = self;
-        match bench.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, state)) {
-            Ok(()) => {}
+        let end = bench.rig.now() + LOOK;
+        let ended = match bench.serve_until(&until.or_at(end)) {
+            Ok(at) => at,
             // The port may come up again; a wait that fails reports it.
-            Err(Failure::Port(e)) => state.port_failure = Some(e.to_string()),
+            Err(Failure::Port(e)) => {
+                state.port_failure = Some(e.to_string());
+                bench.rig.now()
+            }
             Err(Failure::Test(e)) => return Err(e),
-        }
-        bench.check_device()
+        };
+        bench.check_device()?;
+        Ok(ended)
     }
 
     /// Translates actions into acts at ports and notes them as done.
@@ -246,7 +251,7 @@ impl Routing for BgpRouting<'_> {
                 }
                 continue;
             };
-            self.look(&mut |_, hosts, state| state.lost(hosts).is_none())?;
+            self.look(Until::Established(self.state.wanted()))?;
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
                 let state = self.bench.rig.session(peer).map(|(routers, router)| routers.session(router).state());
@@ -380,8 +385,9 @@ impl Routing for BgpRouting<'_> {
         state.ended_some |= !state.wanted.is_empty();
         (state.wanted, state.advertising) = (BTreeSet::new(), BTreeSet::new());
         let deadline = now + patience;
-        while !self.state.ended(self.bench.rig.hosts()) && self.instant() < deadline {
-            self.look(&mut |_, hosts, state| state.ended(hosts))?;
+        let ended = self.state.ended();
+        while !self.bench.rig.holds(&ended) && self.instant() < deadline {
+            self.look(ended.clone())?;
         }
         self.state.watches.clear();
         for peer in 0..self.state.peers.len() {
@@ -400,7 +406,7 @@ impl Routing for BgpRouting<'_> {
                     let stay = left - before;
                     return Err(TestError::Failed(format!("{stay} {family} routes stay in the forwarding plane")));
                 }
-                self.look(&mut |_, _, _| false)?;
+                self.look(Until::At(now + LOOK))?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use drophammer_model::routes::{AfiSafi, Change, Packing, Routes};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, PortError, SystemClock};
 use drophammer_rig::{
-    Act, Action, Config, Hosts, PortConfig, Ports, ProtocolConfig, Rig, RigError, Select, SessionMetrics, Tags,
+    Act, Action, Config, Hosts, PortConfig, Ports, ProtocolConfig, Rig, RigError, Select, SessionMetrics, Tags, Until,
     host_mac,
 };
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,8 +18,6 @@ use std::time::Duration;
 
 /// The speaker's only session.
 const SESSION: usize = 0;
-/// How often a wait checks whether it is over.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Configuration of the speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,12 +152,23 @@ impl Speaker {
         routers.losses(router).1.or(routers.session(router).ended()).map(ToString::to_string)
     }
 
-    /// Serves the session for `time`, or until `enough`.
+    /// The condition that the session is up.
+    pub fn up() -> Until {
+        Until::Established(vec![SESSION])
+    }
+
+    /// The condition that the session is up and the peer has acknowledged all routes.
+    pub fn acknowledged() -> Until {
+        Until::All(vec![Speaker::up(), Until::Acknowledged(vec![SESSION])])
+    }
+
+    /// Serves the session for `time`, or until `until` holds.
     ///
     /// # Errors
     /// The port's.
-    pub fn serve(&mut self, time: Duration, enough: &dyn Fn(&Told) -> bool) -> Result<(), PortError> {
-        self.rig.serve(time, &mut |_, hosts| enough(&told(hosts)))
+    pub fn serve(&mut self, time: Duration, until: Option<Until>) -> Result<(), PortError> {
+        let end = Until::At(self.rig.now() + time);
+        self.rig.serve(&Until::Any(until.into_iter().chain([end]).collect()), &|| false).map(|_| ())
     }
 
     /// Ends the session by a NOTIFICATION (Cease, Administrative Shutdown), and waits `patience` at most until the peer has it.
@@ -168,12 +177,7 @@ impl Speaker {
     /// The port's.
     pub fn stop(&mut self, patience: Duration) -> Result<(), PortError> {
         self.rig.protocols(Select::All, Action::Stop);
-        let idle = |hosts: &Hosts| hosts.session(SESSION).is_none_or(|(routers, router)| routers.idle(router));
-        let end = self.rig.now() + patience;
-        while !idle(self.rig.hosts()) && self.rig.now() < end {
-            self.rig.serve(LOOK, &mut |_, hosts| idle(hosts))?;
-        }
-        Ok(())
+        self.serve(patience, Some(Until::Idle(vec![SESSION])))
     }
 }
 

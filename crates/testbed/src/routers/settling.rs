@@ -55,21 +55,17 @@ impl BgpRouting<'_> {
         let (taken, off) = (self.state.taken(self.bench.rig.hosts()), self.state.off(self.bench.rig.hosts(), watches));
         let mut progress = Progress { taken, off, at: begun };
         let mut lately = Lately::default();
+        let (acknowledged, complete) = (self.state.acknowledged(), self.state.complete(watches));
         let cause = loop {
-            self.look(&mut |now, hosts, state| {
-                if sent_at.is_none() && state.all_acknowledged(hosts) {
-                    sent_at = Some(now);
-                }
-                sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
-            })?;
+            let looked = self.look(if sent_at.is_none() { acknowledged.clone() } else { complete.clone() })?;
+            if sent_at.is_none() && self.bench.rig.holds(&acknowledged) {
+                sent_at = Some(looked);
+            }
             let (now, state) = (self.instant(), &self.state);
             if let Some((peer, cause)) = state.lost(self.bench.rig.hosts()) {
                 break format!("the session of {} ended: {cause}", state.peers[peer].name);
             }
-            if sent_at.is_some()
-                && state.complete(self.bench.rig.hosts(), watches)
-                && state.ended(self.bench.rig.hosts())
-            {
+            if sent_at.is_some() && self.bench.rig.holds(&complete) {
                 break String::new();
             }
             progress.note(now, state.taken(self.bench.rig.hosts()), state.off(self.bench.rig.hosts(), watches));

@@ -2,7 +2,7 @@
 
 use super::RoutingState;
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
-use drophammer_rig::Hosts;
+use drophammer_rig::{Hosts, Until};
 
 impl RoutingState {
     /// Sessions that must be up.
@@ -34,27 +34,20 @@ impl RoutingState {
         self.wanted.iter().filter_map(lost).collect()
     }
 
-    pub(super) fn all_acknowledged(&self, hosts: &Hosts) -> bool {
-        self.advertising
-            .iter()
-            .all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.all_acknowledged(router)))
+    /// The DUT has acknowledged all UPDATEs.
+    pub(super) fn acknowledged(&self) -> Until {
+        Until::Acknowledged(self.advertising.iter().copied().collect())
     }
 
-    /// True if all sessions that were asked to end have ended.
-    pub(super) fn ended(&self, hosts: &Hosts) -> bool {
-        (0..self.peers.len())
-            .filter(|peer| !self.wanted.contains(peer))
-            .all(|peer| hosts.session(peer).is_none_or(|(routers, router)| routers.idle(router)))
+    /// All sessions that were asked to end have ended.
+    pub(super) fn ended(&self) -> Until {
+        Until::Idle((0..self.peers.len()).filter(|peer| !self.wanted.contains(peer)).collect())
     }
 
-    pub(super) fn complete(&self, hosts: &Hosts, watches: &[WatchIndex]) -> bool {
-        watches.iter().all(|watch| {
-            let watch = &self.watches[*watch];
-            hosts.session(watch.observer).is_none_or(|(routers, router)| {
-                let adj_rib_in = routers.adj_rib_in(router);
-                adj_rib_in.is_complete(watch.id) && adj_rib_in.report(watch.id).wrong == 0
-            })
-        })
+    /// The observers have received the expected routes, and all sessions that were asked to end have ended.
+    pub(super) fn complete(&self, watches: &[WatchIndex]) -> Until {
+        let expectation = |watch: &WatchIndex| (self.watches[*watch].observer, self.watches[*watch].id);
+        Until::All(vec![Until::Received(watches.iter().map(expectation).collect()), self.ended()])
     }
 
     /// Sum of everything that was sent and received; it changes while routes move.

@@ -1,0 +1,72 @@
+//! Conditions that end the serving of emulated devices.
+
+use crate::hosts::{Hosts, SessionIndex};
+use drophammer_emulation::bgp::{ExpectationId, Routers};
+use drophammer_model::Instant;
+
+/// When the rig stops serving its devices. It checks the condition whenever the devices may have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// This instant on the clock of the ports.
+    At(Instant),
+    /// All devices have resolved the MAC address of the DUT.
+    Resolved,
+    /// These sessions are Established.
+    Established(Vec<SessionIndex>),
+    /// These sessions are Idle, and their connections are gone.
+    Idle(Vec<SessionIndex>),
+    /// The DUT's TCP has acknowledged all UPDATEs of these sessions.
+    Acknowledged(Vec<SessionIndex>),
+    /// These sessions have received the routes of these expectations, all of them with the expected attributes, and none that must be
+    /// absent.
+    Received(Vec<(SessionIndex, ExpectationId)>),
+    /// A session came up or went down. The list tells for each session of the rig whether it was up.
+    SessionChange(Vec<bool>),
+    /// All of these conditions hold.
+    All(Vec<Until>),
+    /// One of these conditions holds.
+    Any(Vec<Until>),
+}
+
+impl Until {
+    /// This condition, or `end` at the latest.
+    pub fn or_at(self, end: Instant) -> Until {
+        Until::Any(vec![Until::At(end), self])
+    }
+
+    /// Whether the condition holds at `now`.
+    pub fn holds(&self, now: Instant, hosts: &Hosts) -> bool {
+        let each = |sessions: &[SessionIndex], holds: fn(&Routers, usize) -> bool| {
+            sessions
+                .iter()
+                .all(|session| hosts.session(*session).is_none_or(|(routers, router)| holds(routers, router)))
+        };
+        match self {
+            Until::At(end) => now >= *end,
+            Until::Resolved => hosts.unresolved().is_none(),
+            Until::Established(sessions) => each(sessions, Routers::established),
+            Until::Idle(sessions) => each(sessions, Routers::idle),
+            Until::Acknowledged(sessions) => each(sessions, Routers::all_acknowledged),
+            Until::Received(expectations) => expectations.iter().all(|(session, id)| {
+                hosts.session(*session).is_none_or(|(routers, router)| {
+                    let adj_rib_in = routers.adj_rib_in(router);
+                    adj_rib_in.is_complete(*id) && adj_rib_in.report(*id).wrong == 0
+                })
+            }),
+            Until::SessionChange(before) => hosts.up().ne(before.iter().copied()),
+            Until::All(conditions) => conditions.iter().all(|condition| condition.holds(now, hosts)),
+            Until::Any(conditions) => conditions.iter().any(|condition| condition.holds(now, hosts)),
+        }
+    }
+
+    /// The next instant after `now` at which the condition may begin to hold although no device changes.
+    pub(crate) fn next(&self, now: Instant) -> Instant {
+        match self {
+            Until::At(end) if *end > now => *end,
+            Until::All(conditions) | Until::Any(conditions) => {
+                conditions.iter().map(|condition| condition.next(now)).min().unwrap_or(Instant(u64::MAX))
+            }
+            _ => Instant(u64::MAX),
+        }
+    }
+}

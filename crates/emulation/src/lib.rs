@@ -1,24 +1,20 @@
 //! Emulated devices, without I/O: the input is bytes and an instant, the output is bytes and the next deadline.
 //!
-//! A [`device::Device`] is what a DUT sees on one of its links: a link layer with MAC address and VLAN tags, addresses, a gateway, TCP and
-//! a list of protocols. [`device::Devices`] are the devices of one port. All protocols implement [`protocol::Protocol`]: [`arp`], [`nd`],
-//! [`ping`], [`banner`] and [`bgp`] are the first; [`protocol::ProtocolConfig`] lists all. An [`expectation`] is what a protocol must have
-//! received, for keys of any type. [`tcp`] is TCP for any number of addresses.
+//! The DUT sees a [`device::Device`] on one of its links: a MAC address, up to two VLAN tags, addresses and address ranges, a gateway, one
+//! TCP stack ([`tcp`]), and protocols. [`device::Devices`] holds all devices of one port. All protocols implement [`protocol::Protocol`]:
+//! [`arp`], [`nd`], [`ping`], [`banner`] and [`bgp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares received keys of any
+//! type with the expected keys.
 //!
 //! # Emulated devices
 //!
-//! A `Device` (`emulation/src/device/`) is what the DUT sees on a link: a MAC address, up to two VLAN tags, addresses
-//! and address ranges, a gateway, one TCP stack, and protocols. `Devices` holds all devices of one port.
-//!
 //! - **Dispatch** (`registry.rs`). A hash map finds the device by tags and MAC address. ARP requests, neighbor
 //!   solicitations and announcements go to the devices whose address or gateway they name, multicast to members,
-//!   broadcast to all devices with the same tags. Two devices with the same tags and a common MAC or IP address are
-//!   refused.
+//!   broadcast to all devices with the same tags. The hash map refuses two devices with the same tags and a common MAC or
+//!   IP address.
 //! - **Idle devices cost nothing.** `Devices` keeps a heap of deadlines and a queue of devices with work. A poll sends
 //!   a limited number of bytes; the remaining devices go first at the next poll.
 //! - **Headers.** Devices read packets with the `Repr` types of `wire`, not with `wire::stack::locate`: a `Repr` also
-//!   verifies lengths and checksums and returns values, while `locate` returns the positions of up to 16 headers, after
-//!   which each of these checks would remain.
+//!   verifies lengths and checksums and returns values, while `locate` only returns the positions of up to 16 headers.
 //! - **Protocols.** `trait Protocol` (`protocol.rs`) has match rules, input, poll, next deadline, command and state.
 //!   The device parses Ethernet, tags, IP and UDP. A protocol sends through `Output`. `tests/new_protocol.rs` is a
 //!   complete example.

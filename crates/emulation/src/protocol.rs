@@ -1,11 +1,11 @@
-//! Interface of all emulated protocols: the input is bytes and an instant, the output is bytes and the next deadline;
-//! plus commands and state.
+//! Interface of all emulated protocols: the input is bytes, commands and an instant, the output is bytes, the next deadline
+//! and state.
 //!
-//! [`Protocol::matches`] returns which of the frames that reach its device a protocol wants. The device parses Ethernet, VLAN tags, IP
+//! [`Protocol::matches`] selects the frames that a protocol wants, among the frames that reach its device. The device parses Ethernet, VLAN tags, IP
 //! and UDP, and passes the rest as [`Input`]. A protocol sends through [`Output`], which has the device's MAC address, tags,
 //! addresses, neighbours and TCP. `tests/new_protocol.rs` is a complete example in one file.
 //!
-//! Each protocol of this crate has a folder with the following files, as far as they apply: `mod.rs` (the protocol), `config.rs`,
+//! Each protocol of this crate has a folder with those of the following files that it needs: `mod.rs` (the protocol), `config.rs`,
 //! `session.rs` (the state machine of one session), `database.rs` (its learned state), `timers.rs`, `tests.rs`. A new protocol needs
 //! a folder and a variant of [`ProtocolConfig`], and one of [`Command`] if it has commands of its own.
 
@@ -32,18 +32,17 @@ pub trait Protocol: Any + Send {
     /// The inputs that it wants. The list must not change after the protocol has been added to a device.
     fn matches(&self) -> &[Match];
 
-    /// The device has a new TCP stack for it, to which the protocol must add its hosts and listening ports. Earlier
-    /// connections are gone.
+    /// The device has a new TCP stack. The protocol must add its hosts and listening ports; earlier connections are gone.
     fn attach(&mut self, _tcp: &mut crate::tcp::TcpStack) {}
 
-    /// Handles an input that arrived at `now`. It is processed at once; bulk data waits for [`Protocol::poll`].
+    /// Handles an input that arrived at `now`. The protocol processes it immediately; bulk data waits for [`Protocol::poll`].
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>);
 
     /// Sends what is due, with at most about `budget` bytes of bulk data per session.
     fn poll(&mut self, now: Instant, budget: usize, out: &mut Output<'_>);
 
-    /// When [`Protocol::poll`] has work: `Instant(0)` for at once, `None` if only an input can cause work. Called after every input,
-    /// poll and command.
+    /// When [`Protocol::poll`] has work: `Instant(0)` for now, `None` if only an input can cause work. The device asks after every
+    /// input, poll and command.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// Carries out a command of the user.
@@ -63,7 +62,7 @@ pub enum Match {
     EtherType(u16),
     /// IEEE 802.3 frames whose LLC header has this destination service access point, as [`Input::Frame`] from the LLC header on.
     Llc(u8),
-    /// Frames to this group address reach the device, in addition to those to its own address.
+    /// Frames to this group address reach the device, in addition to frames to its own address.
     LinkGroup(MacAddr),
     /// Packets of this IP protocol to an address or group of the device, as [`Input::Packet`].
     IpProtocol(u8),
@@ -98,7 +97,7 @@ pub enum Input<'a> {
     Packet(Packet<'a>),
     /// The payload of a UDP datagram, checksum verified.
     Datagram {
-        /// The packet; its payload is that of the UDP datagram.
+        /// The packet, with the payload of the UDP datagram.
         packet: Packet<'a>,
         /// Source port.
         source: u16,
@@ -131,7 +130,7 @@ pub struct Packet<'a> {
     pub protocol: u8,
     /// TTL or hop limit, as it arrived.
     pub hop_limit: u8,
-    /// Identification field of IPv4; 0 of IPv6.
+    /// Identification field of IPv4; 0 for IPv6.
     pub identification: u16,
     /// The bytes after the IP header.
     pub payload: &'a [u8],
@@ -139,7 +138,7 @@ pub struct Packet<'a> {
     pub pseudo_sum: u64,
 }
 
-/// A command from the user. Each protocol has its own type for those that no other protocol has.
+/// A command from the user. Each protocol has a type of its own for commands that no other protocol has.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Start sending, connect, open sessions.
@@ -188,7 +187,7 @@ impl std::error::Error for Refused {}
 pub struct State {
     /// Number of configured sessions: BGP peers, neighbours to resolve. 0 for protocols without sessions.
     pub sessions: u32,
-    /// Those of them that are up: Established, resolved.
+    /// Number of sessions that are up: Established, resolved.
     pub up: u32,
     /// Counters since the beginning, by name.
     pub counters: Vec<(&'static str, u64)>,
@@ -208,11 +207,11 @@ pub enum ProtocolConfig {
     Arp,
     /// Resolves the IPv6 addresses of neighbours by Neighbor Discovery, and answers solicitations for the device.
     Nd,
-    /// Answers echo requests, and pings the gateway or somebody behind it on command.
+    /// Answers echo requests, and pings the gateway or a host behind it on command.
     Ping,
     /// Asks the gateway's SSH server for its banner on command.
     Banner,
-    /// BGP-4 speakers that advertise tables of routes and verify those that they receive; at least one.
+    /// BGP-4 speakers that advertise tables of routes and verify received routes; at least one.
     Bgp(Vec<PeerConfig>),
 }
 
@@ -224,7 +223,7 @@ impl ProtocolConfig {
     /// The protocol for `device`. It sends nothing before it is polled, and opens no session before [`Command::Start`].
     ///
     /// # Errors
-    /// What the protocol cannot be configured with.
+    /// The part of the configuration that the protocol cannot use.
     pub fn create(&self, device: &DeviceConfig) -> Result<Box<dyn Protocol>, Refused> {
         Ok(match self {
             ProtocolConfig::Arp => Box::new(Arp::new(device)),

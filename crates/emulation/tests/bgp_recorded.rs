@@ -1,5 +1,5 @@
-//! Sessions between real routers, recorded on the wire. In each recording our session takes the place of one of the two and
-//! receives the messages of the other at the recorded times: it must reach the same states and understand every message.
+//! Sessions between two real routers, recorded on the wire. Our session takes the place of one router and receives the messages
+//! of the other at the recorded times. It must reach the same states and understand every message.
 
 use drophammer_emulation::bgp::{Cause, Session, SessionConfig, State, TcpAction};
 use drophammer_model::Instant;

@@ -23,7 +23,7 @@ fn config(side: usize) -> SessionConfig {
     SessionConfig { hold_time, seed: side as u64, ..SessionConfig::new(asn[side], asn[1 - side], id) }
 }
 
-/// Two sessions and the connection between them, which delivers bytes at once.
+/// Two sessions and the connection between them, which delivers bytes without delay.
 struct Pair {
     now: Instant,
     sides: [Session; 2],
@@ -31,7 +31,7 @@ struct Pair {
     linked: bool,
     /// Bytes that each session has not consumed yet.
     arrived: [Vec<u8>; 2],
-    /// True if bytes sent by this side are lost, while its transport takes them as delivered.
+    /// True if bytes sent by this side are lost, although its transport believes that they were delivered.
     mute: [bool; 2],
     /// True if no connection can be opened.
     cut: bool,
@@ -79,7 +79,7 @@ impl Pair {
         while offered < self.arrived[side].len() {
             offered = (offered + self.chunk).min(self.arrived[side].len());
             let bytes = &self.arrived[side][..offered];
-            let consumed = self.sides[side].receive(self.now, bytes, &mut |_, _| panic!("nobody sends UPDATEs"));
+            let consumed = self.sides[side].receive(self.now, bytes, &mut |_, _| panic!("no UPDATE was sent"));
             self.arrived[side].drain(..consumed);
             offered -= consumed;
         }
@@ -88,7 +88,7 @@ impl Pair {
     /// Runs everything that can happen at this instant.
     fn settle(&mut self) {
         for round in 0.. {
-            assert!(round < 100, "it never comes to rest: {:?}", self.states());
+            assert!(round < 100, "it never settles: {:?}", self.states());
             let mut quiet = true;
             for side in [0, 1] {
                 if self.linked && self.sides[side].wants_write() {
@@ -220,7 +220,7 @@ fn a_wrong_as_never_comes_up() {
         let rejected = |cause: &Cause| matches!(cause, Cause::Rejected { .. } | Cause::PeerNotification(_));
         side.events().filter_map(|event| event.cause.clone()).find(rejected).unwrap().to_string()
     };
-    let ours = "the peer says AS 4200000002, AS 65333 was expected: OPEN Message Error / Bad Peer AS (2/2)";
+    let ours = "the peer says AS 4200000002, but AS 65333 was expected: OPEN Message Error / Bad Peer AS (2/2)";
     assert_eq!(why(&pair.sides[0]), ours);
     assert_eq!(why(&pair.sides[1]), "the peer ended the session: OPEN Message Error / Bad Peer AS (2/2)");
 }

@@ -18,7 +18,7 @@ const ROUTES: u32 = 50;
 const LATENCY: Duration = Duration::from_micros(500);
 const AS: [u32; 2] = [65_001, 65_000];
 
-/// Odd ones are in an 802.1Q VLAN, even ones have two tags.
+/// Odd devices are in an 802.1Q VLAN, even devices have two tags.
 fn tags_of(n: u16) -> Tags {
     let inner = Tag { tpid: tags::DOT1Q, vid: n % 500 + 1 };
     match n % 2 {
@@ -27,7 +27,7 @@ fn tags_of(n: u16) -> Tags {
     }
 }
 
-/// All have the same addresses: only their tags distinguish them.
+/// All devices have the same addresses and differ only in their tags.
 fn device(side: usize, n: u16) -> Device {
     let address = |side: usize| Ipv4Addr::new(198, 18, 1, side as u8 + 1);
     let peer = PeerConfig {
@@ -127,7 +127,7 @@ fn a_thousand_devices_in_vlans_of_their_own_speak_bgp_each_with_its_peer() {
     assert!(world.run(Duration::from_secs(10), all_up), "all sessions come up");
     let up_at = world.now;
 
-    // Each advertises its own table, which its peer expects and no other receives.
+    // Each device advertises a table of its own, which only its peer expects and receives.
     let tables: Vec<_> = (0..DEVICES).map(routes).collect();
     let expected = Expected {
         source: RouteSource::Peer,

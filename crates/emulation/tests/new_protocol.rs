@@ -100,7 +100,7 @@ fn a_protocol_of_ones_own_runs_on_emulated_devices() {
     }
     let state = |id| port.get(id).protocols().find(|p| p.name() == "greeter").unwrap().state();
     assert_eq!((state(ids[0]).counter("hellos_sent"), state(ids[0]).counter("welcomes_received")), (10, 20));
-    // On this wire its own hello returns to it, and so does the answer of the other device.
+    // On this wire a device receives its own hello again, and the answer of the other device.
     assert_eq!(state(ids[0]).up, 2);
     assert_eq!((state(ids[1]).counter("hellos_sent"), state(ids[1]).up), (0, 0));
     assert_eq!((state(ids[2]).counter("hellos_sent"), state(ids[2]).up), (10, 1));

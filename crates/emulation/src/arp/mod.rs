@@ -20,7 +20,7 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// ARP for `device`; requests the gateway's address at the first poll.
+    /// ARP for `device`. It requests the gateway's address at the first poll.
     pub fn new(device: &DeviceConfig) -> Arp {
         let gateway = device.ipv4.map(|a| a.gateway.into());
         Arp {
@@ -40,7 +40,7 @@ impl Arp {
             out.conflict();
             return Ok(());
         }
-        // A reply, a request or an announcement: each contains the sender's addresses (RFC 826, "packet reception").
+        // Replies, requests and announcements all contain the sender's addresses (RFC 826, "packet reception").
         self.resolver.confirm(now, packet.sender_ip.into(), packet.sender_mac, out.neighbours());
         if packet.operation == arp::Operation::Request && out.addresses().owns_v4(packet.target_ip) {
             self.requests_answered += 1;
@@ -54,8 +54,8 @@ fn send(out: &mut Output<'_>, to: MacAddr, packet: &arp::Repr) {
     out.frame(to, ethertype::ARP, arp::LEN, |payload| packet.emit(payload));
 }
 
-/// The addresses in an ARP broadcast or ND multicast, so that a port with many devices passes it only to those
-/// concerned.
+/// The addresses in an ARP broadcast or ND multicast. A port with many devices passes the message only to devices that
+/// have or know one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concerns {
     /// The requested or announced address.

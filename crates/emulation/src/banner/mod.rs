@@ -1,5 +1,5 @@
-//! Requests the banner of a TCP server on the gateway, like an operator's terminal: connects, reads the line with which an SSH server
-//! begins (RFC 4253 section 4.2), and resets the connection. It accepts no connections.
+//! Requests the banner of an SSH server on the gateway, like an operator's terminal: connects, reads the first line of the server
+//! (RFC 4253 section 4.2), and resets the connection. It accepts no connections.
 
 mod question;
 #[cfg(test)]
@@ -21,9 +21,9 @@ pub const NAME: &str = "banner";
 pub const SSH_PORT: u16 = 22;
 /// Changes of the device's connections; it does not listen.
 const MATCHES: [Match; 1] = [Match::TcpPort(SSH_PORT)];
-/// Maximum number of requests under way; a further one ends the oldest.
+/// Maximum number of open requests; one more ends the oldest.
 const MOST_OPEN: usize = 64;
-/// Maximum number of greetings that are kept.
+/// Maximum number of stored greetings.
 const MOST_KEPT: usize = 1 << 16;
 
 /// Requests the banner of the gateway's SSH server over this IP version at the next poll.
@@ -43,14 +43,14 @@ pub struct Banner {
     v6: Option<Ends>,
     asked: VecDeque<Ends>,
     open: VecDeque<Open>,
-    /// True if all requests under way must be given up.
+    /// True if all open requests must be given up.
     ends: bool,
     greetings: Vec<Greeting>,
     stats: BannerStats,
 }
 
 impl Banner {
-    /// Banner requests of `device`; sends none by itself.
+    /// Banner requests of `device`, which are sent only on command.
     pub fn new(device: &DeviceConfig) -> Banner {
         Banner {
             v4: device.ipv4.map(|a| Ends { own: a.address.into(), gateway: a.gateway.into() }),
@@ -73,14 +73,14 @@ impl Banner {
         &self.greetings
     }
 
-    /// Forgets the answers; the next poll gives up requests that are under way.
+    /// Forgets the answers; the next poll gives up open requests.
     pub fn forget(&mut self) {
         self.greetings.clear();
         self.asked.clear();
         self.ends = true;
     }
 
-    /// Reads the received bytes of connection `at` of those under way; returns true when it is finished.
+    /// Reads the received bytes of open connection `at`; returns true when it is finished.
     fn read(&mut self, now: Instant, at: usize, out: &mut Output<'_>) -> bool {
         let Some(open) = self.open.get_mut(at) else { return false };
         match open.read(out.tcp) {

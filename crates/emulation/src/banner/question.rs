@@ -16,7 +16,7 @@ pub struct BannerStats {
     pub asked: u64,
     /// Requests that a banner answered.
     pub answered: u64,
-    /// Connections that were refused, that ended before a banner, or that sent no banner.
+    /// Connections that the server refused, or that ended without a banner.
     pub refused: u64,
     /// The last banner without its end of line; invalid UTF-8 is replaced.
     pub last: Option<String>,
@@ -27,7 +27,7 @@ pub struct BannerStats {
 pub struct Greeting {
     /// Start of the connection.
     pub asked: Instant,
-    /// Time from then to the end of the banner.
+    /// Time from the start to the end of the banner.
     pub took: Duration,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Heard {
     End,
 }
 
-/// A connection that is under way.
+/// An open connection, or one that is being opened.
 #[derive(Debug)]
 pub(super) struct Open {
     pub connection: ConnectionId,

@@ -1,5 +1,5 @@
-//! Compares the routes that a peer advertises with the expected ones: prefix by prefix, attribute by attribute. A route costs three
-//! bits.
+//! Compares the routes that a peer advertises with the expected routes: prefix by prefix, attribute by attribute. A route costs
+//! three bits.
 
 mod skyline;
 mod verdict;
@@ -20,7 +20,7 @@ use verdict::{Verdict, judge};
 use watched::Watched;
 pub use watched::{RouteKey, RoutePart};
 
-/// Maximum number of unexpected prefixes that are stored; further ones are only counted.
+/// Maximum number of stored unexpected routes; more are only counted.
 const MOST_UNEXPECTED: usize = 10_000;
 
 /// Origin of the routes that the session's peer advertises.
@@ -41,11 +41,11 @@ pub enum RouteSource {
 pub struct Expected {
     /// Their origin, which determines the expected MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
     pub source: RouteSource,
-    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that were prepended on the way.
+    /// ASes that routers on the way have prepended to the path of [`drophammer_model::routes::RouteAttributes`].
     pub as_path_prefix: Vec<u32>,
     /// Next hop, the global one for IPv6; `None` accepts any.
     pub next_hop: Option<IpAddr>,
-    /// True to compare AS path, origin, MED, communities and the attributes of internal BGP with those that were sent.
+    /// True to compare AS path, origin, MED, communities and the attributes of internal BGP with the sent ones.
     pub check_attributes: bool,
     /// True to store the time of each route (4 bytes per route).
     pub times: bool,
@@ -87,15 +87,15 @@ pub struct Totals {
     pub announcements: u64,
     /// Withdrawn routes, including those treated as withdrawn.
     pub withdrawals: u64,
-    /// Announced routes that no expectation includes.
+    /// Announced routes outside all expectations.
     pub unexpected: u64,
     /// UPDATEs whose routes were treated as withdrawn because of an error (RFC 7606).
     pub treated_as_withdraw: u64,
     /// UPDATEs whose attributes were partly discarded because of an error (RFC 7606).
     pub attributes_discarded: u64,
-    /// The error in the first of these UPDATEs.
+    /// The error in the first UPDATE with an error.
     pub fault: Option<Fault>,
-    /// Sessions that were lost.
+    /// Lost sessions.
     pub sessions_lost: u64,
 }
 
@@ -120,13 +120,13 @@ struct Judged {
     raw: [Vec<u8>; 2],
     next_hop: Vec<u8>,
     context: Option<Context>,
-    /// True if the UPDATE announced routes, withdrew none except of IPv4 unicast, and had no error.
+    /// True if the UPDATE announced routes, withdrew none outside IPv4 unicast, and had no error.
     whole: bool,
     /// True if it had MP_REACH_NLRI.
     reach: bool,
     /// Expectation, group and verdict.
     of: Option<(usize, u32, Verdict)>,
-    /// The attributes with which a group was sent; the memory is reused.
+    /// The sent attributes of a group; the memory is reused.
     sent: RouteAttributes,
 }
 
@@ -152,8 +152,8 @@ impl Judged {
         self.whole = update.treatment == Treatment::Whole && update.unreach.is_none() && announces;
     }
 
-    /// The routes of an UPDATE that only announces routes of one family, with the attributes of the last one, which are
-    /// not parsed again; `None` for any other.
+    /// The routes of an UPDATE that only announces routes of one family and has the attributes of the last UPDATE, which then
+    /// need no parsing; `None` for any other UPDATE.
     #[inline]
     fn again<'a>(&self, body: &'a [u8], context: &Context) -> Option<nlri::Routes<'a>> {
         if !self.whole || self.context.as_ref() != Some(context) {
@@ -302,7 +302,7 @@ impl AdjRibIn {
                 let judge = |update: &Update<'_>| judge(update, *afi_safi, sent, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
-                    // It can be parsed: an UPDATE with the same attributes was parsed before.
+                    // Parsing cannot fail: an UPDATE with the same attributes was parsed before.
                     None => Update::parse(body, context).map_or(Verdict::default(), |update| judge(&update)),
                 };
                 self.judged.of = Some((at, group, verdict));
@@ -322,7 +322,7 @@ impl AdjRibIn {
         }
     }
 
-    /// The session has ended: no route is present any more.
+    /// The session has ended, and all routes with it.
     pub fn session_lost(&mut self, now: Instant) {
         self.expectations.iter_mut().for_each(|one| one.routes.lost(now));
         self.unexpected.clear();
@@ -344,8 +344,8 @@ impl AdjRibIn {
         self.expectations[id.0].routes.missing().take(limit).map(|key| key.prefix).collect()
     }
 
-    /// Some of the routes that are present but must not be: those of no expectation (10,000 of them are stored), and those
-    /// that must be absent.
+    /// Some of the routes that are present but must not be: routes outside all expectations, of which 10,000 are stored, and
+    /// routes that must be absent.
     pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
@@ -371,7 +371,7 @@ impl AdjRibIn {
         self.totals
     }
 
-    /// When the End-of-RIB of a family was received in this session.
+    /// When the End-of-RIB of a family arrived in this session.
     pub fn end_of_rib(&self, family: AfiSafi) -> Option<Instant> {
         self.ends_of_rib.iter().find(|(known, _)| *known == family).map(|(_, at)| *at)
     }
@@ -382,16 +382,15 @@ impl AdjRibIn {
         self.expectations[id.0].routes.times()
     }
 
-    /// Number of routes of an expectation that were announced or withdrawn at `since` or later, and the first of them. None if
-    /// times are not stored.
+    /// Number of routes of an expectation that were announced or withdrawn at `since` or later, and the first of them. (0, `None`)
+    /// if times are not stored.
     pub fn moved_since(&self, id: ExpectationId, since: Instant) -> (u32, Option<Prefix>) {
         let mut moved = self.expectations[id.0].routes.moved_since(since);
         let first = moved.next();
         (u32::from(first.is_some()) + moved.count() as u32, first.map(|key| key.prefix))
     }
 
-    /// Number of present routes of all expectations over time: at most 4096 samples, the last of which is the current
-    /// value.
+    /// Number of present routes of all expectations over time: at most 4096 samples, the last of them with the current value.
     pub fn skyline(&self) -> &[(Instant, u32)] {
         self.skyline.samples()
     }

@@ -157,7 +157,7 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
 }
 
-/// One route, sent with this MED and LOCAL_PREF 90, received from the internal peer 0.0.0.2 with these attributes besides ORIGIN and an
+/// One route, sent with this MED and LOCAL_PREF 90, received from the internal peer 0.0.0.2 with these attributes in addition to ORIGIN and an
 /// empty AS_PATH. True if it is right.
 fn inside(source: RouteSource, med: Option<u32>, came: &[&[u8]]) -> bool {
     let prefix = "20.0.0.0/8".parse().unwrap();
@@ -374,7 +374,7 @@ fn attributes_that_come_again_are_judged_the_same() {
     let incomplete = [0x40, 1, 1, 0];
     feed(&mut adj_rib_in, 1, &[body(&[8, 30], &incomplete, &[]), body(&[], &incomplete, route)]);
     assert_eq!((adj_rib_in.report(id).present, adj_rib_in.totals().treated_as_withdraw), (0, 1));
-    // Routes of another group with the attributes of the first one are wrong, in whatever message they are received.
+    // Routes of another group with the attributes of the first group are wrong, whichever message carries them.
     let groups: Vec<u32> = (0..4).map(|i| routes.group_of(i)).collect();
     assert!(groups[3] != groups[0]);
     let other = bodies(&routes, 3..4, true, 0).remove(0);

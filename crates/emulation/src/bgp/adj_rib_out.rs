@@ -1,5 +1,4 @@
-//! Routes that wait to be sent, and the UPDATEs for them, which are written directly into the send buffer: memory per job,
-//! not per route.
+//! Waiting routes, and the UPDATEs for them, which go directly into the send buffer: memory per job, not per route.
 
 use super::Negotiated;
 use super::advertised::Advertised;
@@ -140,14 +139,14 @@ pub struct Sent {
     pub withdrawn: u64,
     /// UPDATE messages that advertise routes.
     pub updates: u64,
-    /// Attribute sets of these routes: one for each change from one set to another.
+    /// Attribute sets of advertised routes: one for each change from one set to another.
     pub sets: u64,
     /// Messages.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Routes that could not be sent: the family is not negotiated, there is no next hop for it, or the attributes fill the
-    /// longest message.
+    /// Routes that could not be sent, because their family is not negotiated, there is no next hop for it, or their attributes fill
+    /// the longest message.
     pub skipped: u64,
 }
 
@@ -170,7 +169,7 @@ impl RouteJob {
         Job::Routes(RouteJob { change, set, since: None })
     }
 
-    /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means at once.
+    /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means now.
     fn due(&self, begin: Option<Instant>) -> Option<Instant> {
         let pace = self.set.packing.pace.filter(|pace| *pace > 0.0)?;
         let Some((start, sent)) = self.since else { return begin };
@@ -178,7 +177,7 @@ impl RouteJob {
     }
 }
 
-/// Everything besides the routes that attributes depend on.
+/// Everything that attributes depend on, except the routes.
 #[derive(Clone, Copy, PartialEq)]
 struct Speaker {
     four_octet_as: bool,
@@ -190,7 +189,7 @@ struct Speaker {
 /// The encoded attributes of one group, ready to be copied.
 #[derive(Default)]
 struct Encoded {
-    /// Speaker and job for which they were encoded; `group` is a group of that job.
+    /// The speaker and the job of the attributes; `group` is a group of that job.
     by: Option<(Speaker, u64)>,
     group: Option<u32>,
     /// The attributes of the group, and its path after the speaker's AS; the memory is reused.
@@ -204,7 +203,7 @@ struct Encoded {
     usable: bool,
 }
 
-/// Jobs in order, each written as far as the buffer and its pace allow.
+/// Jobs in order. Each is written as fast as the buffer and its pace allow.
 #[derive(Default)]
 pub struct AdjRibOut {
     jobs: VecDeque<Job>,
@@ -213,7 +212,7 @@ pub struct AdjRibOut {
     front: u64,
     encoded: Encoded,
     sent: Sent,
-    /// End of the time of the last paced job; the next paced job begins then.
+    /// End of the last paced job; the next paced job begins then.
     paced_until: Option<Instant>,
 }
 
@@ -245,8 +244,8 @@ impl AdjRibOut {
         }
     }
 
-    /// Advertises again all routes that are advertised in `family`, after the waiting jobs (RFC 2918 section 4). If `marked`,
-    /// between the markers of beginning and end (RFC 7313 section 4).
+    /// Advertises all advertised routes of `family` again, after the waiting jobs (RFC 2918 section 4). If `marked`, sends the markers
+    /// of beginning and end with them (RFC 7313 section 4).
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
         let mark = |jobs: &mut VecDeque<Job>, subtype| {
             let mut bytes = vec![0; route_refresh::LEN];
@@ -266,7 +265,7 @@ impl AdjRibOut {
         self.jobs.push_back(Job::EndOfRib(family));
     }
 
-    /// Sends bytes unchanged: whole messages, or invalid ones for tests. Up to 4096 of them are written at once.
+    /// Sends bytes unchanged: whole messages, or invalid ones for tests. A write takes up to 4096 of them at a time.
     pub fn raw(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.jobs.push_back(Job::Raw { bytes, at: 0 });
@@ -281,7 +280,7 @@ impl AdjRibOut {
         self.paced_until = None;
     }
 
-    /// The session has ended: all routes that were advertised, or waited to be, will be advertised in the next one.
+    /// The session has ended: the next session advertises all routes that were advertised or waited to be.
     pub fn say_again(&mut self) {
         self.front += self.jobs.len() as u64;
         self.jobs = self.advertised.all().map(|set| RouteJob::new(Change::Advertise, set)).collect();
@@ -298,7 +297,7 @@ impl AdjRibOut {
         self.sent
     }
 
-    /// When [`AdjRibOut::write`] can write again: `now` or earlier if it can at once; `None` if no job waits.
+    /// When [`AdjRibOut::write`] can write again: `now` or earlier if immediately; `None` if no job waits.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self.jobs.front()? {
             Job::Routes(job) => Some(job.due(self.paced_until).unwrap_or(now)),
@@ -307,7 +306,7 @@ impl AdjRibOut {
     }
 
     /// Writes whole messages to the front of `buffer` and returns their length. The job determines the length of a message, not
-    /// the room: if there is not enough room, nothing is written. A buffer of [`Negotiated::max_send`] bytes always has room for
+    /// the room: without enough room, it writes nothing. A buffer of [`Negotiated::max_send`] bytes always has room for
     /// one message, and so does one of 4096 unless [`Packing::routes_per_update`] or the attributes require longer ones.
     pub fn write(&mut self, now: Instant, agreed: &Negotiated, next_hops: NextHops, buffer: &mut [u8]) -> usize {
         let speaker =
@@ -371,7 +370,7 @@ impl AdjRibOut {
     }
 }
 
-/// Writes messages as long as there is room, but only one if there is a pace, and skips groups that cannot be sent; advances the job.
+/// Writes messages while there is room, only one message if there is a pace, and skips groups that cannot be sent. Advances the job.
 fn write_routes(
     job: &mut RouteJob,
     encoded: &mut Encoded,
@@ -399,7 +398,7 @@ fn write_routes(
     let mut prefixes = routes.iter(part.clone()).map(parts);
     let (mut at, mut group_end) = (0, 0);
     while part.start < part.end {
-        // Counted over the whole job: the first route of a message continues where the last message ended.
+        // Labels count over the whole job: the first route of a message continues where the last message ended.
         frame.labels = match labels {
             _ if !advertise => Labels::Withdrawn,
             Labels::Counting(first) => Labels::Counting(first.wrapping_add(part.start)),

@@ -185,7 +185,7 @@ fn a_pace_goes_on_from_job_to_job() {
     let (mut adj_rib_out, agreed) = (AdjRibOut::new(), agreed(false, false));
     let paced = Packing { pace: Some(1000.0), ..Packing::default() };
     for _ in 0..2 {
-        // Each of these is one message.
+        // Each withdrawal is one message.
         adj_rib_out.withdraw(range(true, 100, Default::default()), 0..100, paced);
     }
     adj_rib_out.withdraw(range(true, 100, Default::default()), 0..10, Packing::default());
@@ -204,7 +204,7 @@ fn a_pace_goes_on_from_job_to_job() {
     assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(907)));
     adj_rib_out.clear();
     adj_rib_out.withdraw(range(true, 100, Default::default()), 0..1, paced);
-    assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(900)), "what was before is forgotten");
+    assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(900)), "earlier jobs are forgotten");
 }
 
 #[test]

@@ -15,16 +15,16 @@ struct Group {
     routes: Arc<Routes>,
     packing: Packing,
     encapsulation: Encapsulation,
-    /// In order, and not touching each other.
+    /// In ascending order, with gaps between them.
     parts: Vec<Range<u32>>,
 }
 
 impl Advertised {
-    /// `set` was advertised; it replaces earlier advertisements of the same routes.
+    /// Records that `set` was advertised, which replaces earlier advertisements of the same routes.
     pub fn advertise(&mut self, set: &RouteSet) {
         self.withdraw(set);
         let RouteSet { routes, part, packing, encapsulation } = set.clone();
-        // A repeated advertisement is sent without a pace.
+        // A refresh is sent without a pace.
         let packing = Packing { pace: None, ..packing };
         let like = |a: &&mut Group| {
             Arc::ptr_eq(&a.routes, &routes) && a.packing == packing && a.encapsulation == encapsulation
@@ -35,7 +35,7 @@ impl Advertised {
         }
     }
 
-    /// `set` was withdrawn, however it was advertised.
+    /// Records that `set` was withdrawn, however it was advertised.
     pub fn withdraw(&mut self, set: &RouteSet) {
         for group in &mut self.0 {
             if Arc::ptr_eq(&group.routes, &set.routes) && same_routes(group.encapsulation, set.encapsulation) {
@@ -45,7 +45,7 @@ impl Advertised {
         self.0.retain(|group| !group.parts.is_empty());
     }
 
-    /// No route is advertised any more.
+    /// Forgets all routes.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -75,7 +75,7 @@ fn same_routes(a: Encapsulation, b: Encapsulation) -> bool {
     kind && a.path_id == b.path_id
 }
 
-/// Adds `part`, which none of `parts` overlaps.
+/// Adds `part`, which overlaps none of `parts`.
 fn add(parts: &mut Vec<Range<u32>>, part: Range<u32>) {
     let first = parts.partition_point(|p| p.end < part.start);
     let behind = parts.partition_point(|p| p.start <= part.end);
@@ -84,7 +84,7 @@ fn add(parts: &mut Vec<Range<u32>>, part: Range<u32>) {
     parts.splice(first..behind, iter::once(start..end));
 }
 
-/// Takes `part` out of `parts`.
+/// Removes `part` from `parts`.
 fn remove(parts: &mut Vec<Range<u32>>, part: &Range<u32>) {
     let first = parts.partition_point(|p| p.end <= part.start);
     let behind = parts.partition_point(|p| p.start < part.end);
@@ -102,7 +102,7 @@ mod tests {
     use drophammer_wire::bgp::AfiSafi;
     use proptest::prelude::*;
 
-    /// Reference model with single routes: the packing with which each was last advertised.
+    /// Reference model with single routes: the last advertised packing of each.
     fn slow(standing: &Advertised, count: u32) -> Vec<Option<u8>> {
         let mut all = vec![None; count as usize];
         for set in standing.all() {

@@ -32,7 +32,7 @@ pub enum Cause {
     Rejected {
         /// The NOTIFICATION sent.
         answer: Notification,
-        /// A clause: `the peer says AS 65010, AS 65000 was expected`.
+        /// A clause: `the peer says AS 65010, but AS 65000 was expected`.
         why: String,
     },
     /// No message was received within the hold time; the peer was notified.

@@ -1,5 +1,5 @@
-//! Collision of two connections with one peer (RFC 4271 section 6.8): each side has opened one, and one of them must be
-//! closed.
+//! Collision of two connections with one peer (RFC 4271 section 6.8): each side has opened one, and one of the two must
+//! close.
 //!
 //! The owner of the transport keeps a second [`Session`] for a connection that the peer opens while the first one is busy.
 //! It calls [`resolve`] after every [`Session::receive`], and drops the closed session when its connection is gone.
@@ -17,16 +17,16 @@ pub enum Initiator {
     Remote,
 }
 
-/// The side whose connection stays: that of the speaker with the higher BGP identifier, or, with equal identifiers,
-/// with the higher AS (RFC 6286 section 2.3). Each speaker is `(identifier, AS)`.
+/// The side whose connection stays: the speaker with the higher BGP identifier, or, if identifiers are equal, with the higher AS
+/// (RFC 6286 section 2.3). Each speaker is `(identifier, AS)`.
 pub fn survivor(local: (Ipv4Addr, u32), peer: (Ipv4Addr, u32)) -> Initiator {
     if local > peer { Initiator::Local } else { Initiator::Remote }
 }
 
-/// If two sessions with the same peer collide, closes one of them and returns which. `local` is on the connection that this
-/// speaker opened. They collide when the peer's OPEN, which identifies it, has been received on one of them. So neither side
-/// confirms a connection that must be closed, and the two sides cannot reach Established on different connections. If one
-/// session is Established earlier, the other is closed as soon as its OPEN is sent. The closed session does not start again.
+/// If two sessions with the same peer collide, closes one session and returns which. `local` is on the connection that this
+/// speaker opened. Sessions collide when one of them has received the peer's OPEN, which identifies the peer. So neither side
+/// confirms a connection that must close, and the two sides cannot reach Established on different connections. If one session
+/// is Established earlier, the other closes as soon as its OPEN is sent. The closed session does not start again.
 pub fn resolve(now: Instant, local: &mut Session, remote: &mut Session) -> Option<Initiator> {
     if local.state().min(remote.state()) < State::OpenSent {
         return None;

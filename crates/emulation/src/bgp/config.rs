@@ -9,13 +9,13 @@ use std::time::Duration;
 /// Graceful restart capability of a speaker (RFC 4724).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GracefulRestartConfig {
-    /// Time for which the peer should keep routes, in whole seconds below 4096.
+    /// How long the peer should keep routes, in whole seconds below 4096.
     pub restart_time: Duration,
     /// Applies after a NOTIFICATION too (RFC 8538).
     pub notification: bool,
     /// This speaker has restarted (flag R).
     pub restarted: bool,
-    /// It continued forwarding meanwhile, in all families (flag F).
+    /// It forwarded during the restart, in all families (flag F).
     pub forwarding: bool,
 }
 
@@ -28,8 +28,8 @@ pub struct SessionConfig {
     pub peer_as: u32,
     /// BGP identifier of this speaker; not zero.
     pub router_id: Ipv4Addr,
-    /// Proposed hold time in whole seconds: 0 (the session never expires), or 3 to 65535. The smaller of the two proposals is
-    /// used.
+    /// Proposed hold time in whole seconds: 0 (the session never expires), or 3 to 65535. The smaller of the two proposals
+    /// counts.
     pub hold_time: Duration,
     /// Interval between KEEPALIVEs; a third of the negotiated hold time if absent or longer than that.
     pub keepalive: Option<Duration>,
@@ -37,9 +37,9 @@ pub struct SessionConfig {
     pub connect_retry: Duration,
     /// Time between the end of a session and the next attempt ("IdleHoldTime").
     pub idle_hold: Duration,
-    /// True to only accept connections and never open one.
+    /// True to accept connections only, and never open one.
     pub passive: bool,
-    /// Families to exchange routes of; if empty, no capability is sent, which means IPv4 unicast.
+    /// Families of the exchanged routes. If empty, the speaker sends no capability, which means IPv4 unicast.
     pub families: Vec<AfiSafi>,
     /// Use of path identifiers, by family.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
@@ -117,7 +117,7 @@ impl SessionConfig {
     pub fn open_message(&self) -> Result<Vec<u8>, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp open", reason));
         match self.open() {
-            _ if self.local_as == 0 => wrong("AS 0 is nobody's"),
+            _ if self.local_as == 0 => wrong("AS 0 is reserved"),
             open if open.identifier.is_unspecified() => wrong("the BGP identifier is zero"),
             open if matches!(open.hold_time, 1 | 2) => wrong("the hold time is 1 or 2 s"),
             open => open.message(),

@@ -15,11 +15,11 @@ pub struct Negotiated {
     pub families: Vec<AfiSafi>,
     /// True if AS numbers in UPDATEs have 4 octets (RFC 6793); this speaker always offers it.
     pub four_octet_as: bool,
-    /// Use of path identifiers by this speaker, by family; families without are absent.
+    /// Use of path identifiers by this speaker, by family; families without path identifiers are absent.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
-    /// Longest message that may be sent, in bytes.
+    /// Longest message that this speaker may send, in bytes.
     pub max_send: usize,
-    /// Longest message that must be accepted, in bytes.
+    /// Longest message that this speaker must accept, in bytes.
     pub max_receive: usize,
     /// The hold time; zero for never.
     pub hold: Duration,
@@ -55,7 +55,7 @@ impl Negotiated {
         let reject = |subcode, data, why| Cause::Rejected { answer: Notification::new(code::OPEN, subcode, data), why };
         let peer_as = theirs.speaker_as();
         if peer_as != config.peer_as || peer_as == 0 {
-            let why = format!("the peer says AS {peer_as}, AS {} was expected", config.peer_as);
+            let why = format!("the peer says AS {peer_as}, but AS {} was expected", config.peer_as);
             return Err(reject(open::BAD_PEER_AS, vec![], why));
         }
         let (ibgp, local_id, peer_id) = (peer_as == config.local_as, config.router_id, theirs.identifier);

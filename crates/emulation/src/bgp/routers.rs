@@ -45,7 +45,7 @@ pub struct Routers {
 }
 
 impl Routers {
-    /// Routers that are not started. Two peers with one address are one router with two sessions; their DUT addresses must differ.
+    /// Routers with stopped sessions. Two peers with one address are one router with two sessions; their DUT addresses must differ.
     pub fn new(seed: u64, peers: Vec<PeerConfig>) -> Routers {
         Routers {
             buffer: (BUFFERS / 2 / peers.len().max(1)).clamp(*BUFFER.start(), *BUFFER.end()),
@@ -76,17 +76,16 @@ impl Routers {
         self.peers.is_empty()
     }
 
-    /// Starts the session of a router; it restarts by itself when it ends.
+    /// Starts the session of a router. A session that ends restarts by itself.
     pub fn start(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.session.start(now);
-        // A connection left from an earlier session must not be used for the new one.
+        // The new session must not use a connection of an earlier one.
         at.starts = true;
         self.mark(peer);
     }
 
-    /// Ends a session with a NOTIFICATION (Cease, Administrative Shutdown) and drops routes that wait to be sent; it stays
-    /// down.
+    /// Ends a session with a NOTIFICATION (Cease, Administrative Shutdown) and drops waiting routes. The session stays down.
     pub fn stop(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.asked_to_end = true;
@@ -161,7 +160,7 @@ impl Routers {
         at.adj_rib_out.is_empty() && at.unacknowledged == 0
     }
 
-    /// Bytes of UPDATEs that the DUT's TCP has acknowledged, as far as known.
+    /// Bytes of UPDATEs that the DUT's TCP is known to have acknowledged.
     pub fn acknowledged_bytes(&self, peer: usize) -> u64 {
         let at = &self.peers[peer];
         at.adj_rib_out.progress().bytes.saturating_sub(at.unacknowledged as u64)
@@ -186,7 +185,7 @@ impl Routers {
         }
     }
 
-    /// Handles connections that changed. Received messages are processed at once, with their time of arrival; answers wait for
+    /// Handles connections that changed. Processes received messages immediately, with their time of arrival; answers wait for
     /// the next poll.
     fn read(&mut self, now: Instant, ready: &[ConnectionId], tcp: &mut TcpStack) {
         for connection in ready {
@@ -203,7 +202,7 @@ impl Routers {
         }
     }
 
-    /// Does what is due and sends waiting messages, with at most about `quota` bytes of UPDATEs per router.
+    /// Does due work and sends waiting messages, with at most about `quota` bytes of UPDATEs per router.
     fn work(&mut self, now: Instant, quota: usize, out: &mut Output<'_>) {
         while let Some(Reverse((at, peer))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.timers.pop();

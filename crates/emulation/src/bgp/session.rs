@@ -1,9 +1,9 @@
 //! One session with one peer: the state machine of RFC 4271 section 8.
 //!
-//! The transport calls [`Session::poll`] for actions, reports changes of the connection ([`Session::connected`],
-//! [`Session::closed`]), and passes received bytes to [`Session::receive`]. At one instant, it does so in that order before
-//! it polls. It fills its send buffer with [`Session::write`]. This machine does not handle UPDATEs: received ones are
-//! passed to a callback, and sent ones are written by others while the session is Established.
+//! The transport reports changes of the connection ([`Session::connected`], [`Session::closed`]), passes received bytes to
+//! [`Session::receive`], and then calls [`Session::poll`] for actions, in this order if all happen at one instant. It fills its
+//! send buffer with [`Session::write`]. The session does not handle UPDATEs: it passes received UPDATEs to a callback, and its
+//! user writes UPDATEs while the session is Established.
 //!
 //! Optional attributes of the RFC: `DampPeerOscillations` is a constant IdleHoldTime, `PassiveTcpEstablishment` is
 //! [`SessionConfig::passive`], jitter is applied to ConnectRetryTimer and KeepaliveTimer. DelayOpen is not implemented: it delays
@@ -33,7 +33,7 @@ use timers::Timers;
 pub const LARGE_HOLD_TIME: Duration = Duration::from_secs(240);
 /// How long a last NOTIFICATION may wait for room before the connection is reset.
 pub const LINGER: Duration = Duration::from_secs(5);
-/// Maximum number of state changes that are stored.
+/// Maximum number of stored state changes.
 pub const EVENTS_MAX: usize = 64;
 
 /// State of a session (RFC 4271 section 8.2.2).
@@ -48,7 +48,7 @@ pub enum State {
     Active,
     /// The OPEN has been sent.
     OpenSent,
-    /// The peer's OPEN has been accepted; its KEEPALIVE is awaited.
+    /// The peer's OPEN has been accepted; waiting for its KEEPALIVE.
     OpenConfirm,
     /// UPDATEs may be exchanged.
     Established,
@@ -82,8 +82,8 @@ pub struct Event {
     pub cause: Option<Cause>,
 }
 
-/// Callback for the body of an UPDATE. An error is sent to the peer and ends the session; errors that RFC 7606 handles
-/// without ending the session are not errors here.
+/// Callback for the body of an UPDATE. An error goes to the peer and ends the session; errors that RFC 7606 handles without
+/// ending the session are not errors here.
 pub type Updates<'a> = &'a mut dyn FnMut(&[u8], &Negotiated) -> Result<(), Notification>;
 
 /// A session.
@@ -209,7 +209,7 @@ impl Session {
                         let mut message = vec![0; last.message_len()];
                         last.emit(&mut message);
                         if self.state == State::OpenConfirm {
-                            // The peer would take a KEEPALIVE as confirmation.
+                            // The peer would read a KEEPALIVE as confirmation.
                             self.out.retain(|waits| waits[HEADER_LEN - 1] != kind::KEEPALIVE);
                         }
                         self.out.push_back(message);
@@ -250,14 +250,13 @@ impl Session {
         self.tcp_actions.pop_front().unwrap_or(TcpAction::None)
     }
 
-    /// When [`Session::poll`] must be called again; `Instant(0)` for at once.
+    /// When [`Session::poll`] must be called again; `Instant(0)` for now.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.tcp_actions.is_empty() { self.timers.next() } else { Some(Instant(0)) }
     }
 
-    /// There is a connection, opened by either side; the transport must end an attempt of this speaker that is still under
-    /// way. Returns false if no connection is wanted: the transport must reset it or pass it to a second session (see
-    /// [`super::collision`]).
+    /// Either side has opened a connection; the transport must end a pending attempt of this speaker. Returns false if the session
+    /// wants no connection: the transport must reset it or pass it to a second session (see [`super::collision`]).
     pub fn connected(&mut self, now: Instant) -> bool {
         if !matches!(self.state, State::Connect | State::Active) {
             return false;
@@ -349,7 +348,7 @@ impl Session {
         if can && self.state == State::Established {
             let mut message = vec![0; route_refresh::LEN];
             RouteRefresh::request(family).emit(&mut message);
-            // A waiting request for the same is enough.
+            // One waiting request for a family is enough.
             if !self.out.contains(&message) {
                 self.out.push_back(message);
             }
@@ -394,7 +393,7 @@ impl Session {
         self.ended.as_ref().map(|(_, cause)| cause)
     }
 
-    /// Time of that end or failure.
+    /// When the last session ended or the last attempt failed.
     pub fn ended_at(&self) -> Option<Instant> {
         self.ended.as_ref().map(|(at, _)| *at)
     }
@@ -404,7 +403,7 @@ impl Session {
         self.lost.as_ref().map(|(at, cause)| (*at, cause))
     }
 
-    /// Time at which it became Established.
+    /// When the session became Established.
     pub fn established_at(&self) -> Option<Instant> {
         self.established
     }

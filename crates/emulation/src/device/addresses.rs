@@ -1,4 +1,4 @@
-//! IP addresses of a device: its own, further ranges, and the gateway.
+//! IP addresses of a device: its own, additional ranges, and the gateway's.
 
 use drophammer_wire::MacAddr;
 use drophammer_wire::icmpv6::ndp;
@@ -46,7 +46,7 @@ impl Addresses {
         self.further.add(first, count)
     }
 
-    /// First and last address of each range, including own addresses, and including the gateway's if it lies in a
+    /// First and last address of each range, including the device's own addresses, and the gateway's address if it lies in a
     /// range.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> + '_ {
         let own4 = self.ipv4.map(|a| (a.address.into(), a.address.into()));
@@ -56,12 +56,12 @@ impl Addresses {
         own4.into_iter().chain(own6.map(|a| (a.into(), a.into()))).chain(v4).chain(v6)
     }
 
-    /// True if this IPv4 address belongs to the device. The gateway's does not, even if it lies in a range.
+    /// True if this IPv4 address belongs to the device. The gateway's address does not, even if it lies in a range.
     pub fn owns_v4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.is_some_and(|a| a.address == address || a.gateway != address && self.further.has_v4(address))
     }
 
-    /// True if this IPv6 address belongs to the device. The gateway's does not, even if it lies in a range.
+    /// True if this IPv6 address belongs to the device. The gateway's address does not, even if it lies in a range.
     pub fn owns_v6(&self, address: Ipv6Addr) -> bool {
         self.ipv6.is_some_and(|a| {
             address == self.link_local || a.address == address || a.gateway != address && self.further.has_v6(address)
@@ -107,7 +107,7 @@ impl Addresses {
 /// First and last address as numbers.
 type Range<N> = (N, N);
 
-/// Further addresses: consecutive ranges of both families.
+/// Additional addresses: ranges of both families.
 #[derive(Clone, Debug, Default)]
 struct Further {
     v4: Vec<Range<u32>>,

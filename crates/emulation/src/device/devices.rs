@@ -14,7 +14,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(u32);
 
-/// A poll ends when devices have sent this many budgets; the next poll continues with the others.
+/// A poll ends when devices have sent this many budgets; the next poll continues with the other devices.
 const BUDGETS: usize = 16;
 
 struct Entry {
@@ -63,11 +63,11 @@ impl Devices {
         Collision { first, second: second.config().name.clone(), what, tags: second.config().tags }
     }
 
-    /// Adds `count` further addresses from `first` on to a device; see [`Device::add_addresses`]. False if that many are not
+    /// Adds `count` addresses from `first` on to a device; see [`Device::add_addresses`]. False if that many are not
     /// possible.
     ///
     /// # Errors
-    /// If another device with the same tags has one of them.
+    /// If another device with the same tags has one of the addresses.
     pub fn add_addresses(&mut self, id: DeviceId, first: IpAddr, count: u32) -> Result<bool, Collision> {
         let device = &self.entries[id.0 as usize].device;
         let Some(last) = last_of(first, count).filter(|_| count <= MOST_ADDRESSES) else { return Ok(false) };
@@ -97,7 +97,7 @@ impl Devices {
         self.entries.is_empty()
     }
 
-    /// All devices, in the order in which they were added.
+    /// All devices, in order of addition.
     pub fn iter(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
         (0..).map(DeviceId).zip(self.entries.iter().map(|entry| &entry.device))
     }
@@ -131,12 +131,12 @@ impl Devices {
         self.mark(id.0);
     }
 
-    /// Number of frames that concerned no device.
+    /// Number of frames for no device.
     pub fn unclaimed(&self) -> u64 {
         self.unclaimed
     }
 
-    /// Handles a frame that arrived at `now`, and sends immediate answers. False if it concerns no device.
+    /// Handles a frame that arrived at `now`, and sends immediate answers. False if the frame is for no device.
     pub fn receive(&mut self, now: Instant, frame: &[u8], out: Out<'_>) -> bool {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
@@ -154,8 +154,8 @@ impl Devices {
         claimed
     }
 
-    /// Polls the due devices, each with `budget` (see [`Device::poll`]). It stops when much was sent; the next call, which is due at once,
-    /// continues with the others.
+    /// Polls the due devices, each with `budget` (see [`Device::poll`]). It stops after a limited number of bytes; the next call, which is due
+    /// immediately, continues with the other devices.
     pub fn poll(&mut self, now: Instant, budget: usize, out: Out<'_>) {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.deadlines.pop();
@@ -181,7 +181,7 @@ impl Devices {
         }
     }
 
-    /// When [`Devices::poll`] must be called again; `Instant(0)` for at once. `None` if only a received frame or a command
+    /// When [`Devices::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a command
     /// can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.due.is_empty() {

@@ -57,7 +57,7 @@ impl Device {
         let group = arrived.destination.is_group();
         if matches!(arrived.kind, ethertype::IPV4 | ethertype::IPV6) && !group && self.tcp.receive(now, arrived.payload)
         {
-            // Received data is processed at once; answers wait for the next poll.
+            // Protocols process received data immediately; answers wait for the next poll.
             self.tcp_news(now, frames, false);
             return;
         }
@@ -85,7 +85,7 @@ impl Device {
         self.neighbour_news(now, frames);
     }
 
-    /// Informs protocols of new and changed connections. Connections are accepted in a poll only.
+    /// Informs protocols of new and changed connections. Only a poll accepts connections.
     pub(super) fn tcp_news(&mut self, now: Instant, frames: Out<'_>, accept: bool) {
         let Device { link, tcp, protocols, ready, .. } = self;
         while accept && let Some((listener, connection)) = tcp.accept_any() {
@@ -151,7 +151,7 @@ fn take_ipv4(
         return Ok(());
     }
     let packet = arrived.payload;
-    // Fragments (which `parse` refuses) are legitimate but not handled, and so are packets for others.
+    // Fragments, which `parse` refuses, and packets for other hosts are legitimate, but the device does not handle them.
     if packet.len() >= ipv4::LEN {
         let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
         let mine = link.addresses.owns_v4(to) || to.is_broadcast() || to.is_multicast() && joined(protocols, to.into());

@@ -1,9 +1,9 @@
-//! An emulated device, as the DUT sees it on one of its links. It has a link layer (MAC address, VLAN tags), IP addresses,
-//! a gateway, TCP, and a list of protocols.
+//! An emulated device, as the DUT sees it on one of its links, with MAC address, VLAN tags, IP addresses, a gateway, TCP, and a
+//! list of protocols.
 //!
-//! It takes and returns whole frames without FCS. It parses Ethernet, tags, IP and UDP, and passes the contents to the
-//! protocols that match. Arbitrary bytes never cause a panic; malformed frames are counted. [`Devices`] are the devices of one
-//! port.
+//! A device takes and returns whole frames without FCS. It parses Ethernet, tags, IP and UDP, and passes the contents to the
+//! protocols that match. Arbitrary bytes never cause a panic; the device counts malformed frames. [`Devices`] are the devices
+//! of one port.
 
 mod addresses;
 mod devices;
@@ -61,8 +61,8 @@ impl DeviceConfig {
             ipv4: None,
             ipv6: None,
             seed,
-            // Frames of a peer in the same kernel may have checksums that its interface was to complete; Ethernet has
-            // its own checksum.
+            // A peer in the same kernel may leave checksums for its interface to complete. Ethernet has a checksum of
+            // its own.
             tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, seed) },
         }
     }
@@ -126,14 +126,14 @@ impl Device {
         &self.link.addresses
     }
 
-    /// Adds `count` further addresses from `first` on: it answers requests, solicitations and pings for them as for its own. At
-    /// most [`MOST_ADDRESSES`] at a time; false if the count is 0 or too large, or the range exceeds the address space. They have
-    /// an effect only if the device uses their family; the gateway's address among them stays the gateway's.
+    /// Adds `count` addresses from `first` on: the device answers requests, solicitations and pings for them as for its own address. At
+    /// most [`MOST_ADDRESSES`] at a time; false if the count is 0 or too large, or the range exceeds the address space. The addresses have
+    /// an effect only if the device uses their family. If the gateway's address is among them, it stays the gateway's.
     pub fn add_addresses(&mut self, first: IpAddr, count: u32) -> bool {
         self.link.addresses.add(first, count)
     }
 
-    /// Adds a protocol. It replaces a protocol of the same name; the device's TCP then starts anew, without its connections.
+    /// Adds a protocol, or replaces the protocol of the same name. Then the device's TCP starts anew, without its connections.
     pub fn add_protocol(&mut self, protocol: Box<dyn Protocol>) {
         let before = self.protocols.len();
         self.protocols.retain(|bound| bound.protocol.name() != protocol.name());
@@ -211,7 +211,7 @@ impl Device {
             .all(|gateway| self.link.neighbours.mac(gateway).is_some())
     }
 
-    /// Counts of frames that it could not handle.
+    /// Counts of frames that the device could not handle.
     pub fn oddities(&self) -> Oddities {
         self.link.oddities
     }
@@ -221,7 +221,7 @@ impl Device {
         &self.tcp
     }
 
-    /// When [`Device::poll`] must be called again; `Instant(0)` for at once. `None` if only a received frame or a command
+    /// When [`Device::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a command
     /// can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.link.neighbours.has_wanted() || self.tcp.has_news() {
@@ -231,9 +231,9 @@ impl Device {
         [protocols, self.tcp.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Does what is due and sends what waits, with at most about `budget` bytes of bulk data per session.
+    /// Does due work and sends waiting packets, with at most about `budget` bytes of bulk data per session.
     pub fn poll(&mut self, now: Instant, budget: usize, frames: Out<'_>) {
-        // A close or a first segment is sent at once; further data waits for the next call.
+        // A close or a first segment leaves immediately; more data waits for the next call.
         for round in 0..2 {
             self.tcp_news(now, frames, true);
             let Device { link, tcp, protocols, .. } = self;

@@ -1,5 +1,4 @@
-//! The neighbours of a device on its link: addresses that ARP and Neighbor Discovery have resolved, and those that they should
-//! resolve.
+//! The neighbours of a device on its link: addresses that ARP and Neighbor Discovery have resolved or should resolve.
 
 use super::addresses::Addresses;
 use drophammer_model::Instant;
@@ -79,7 +78,7 @@ impl Neighbours {
         self.known.remove(&address);
     }
 
-    /// The station to which a packet to `destination` is sent. ARP or ND resolve an unknown one at their next poll.
+    /// The station that receives a packet to `destination`. ARP or ND resolve an unknown station at their next poll.
     #[inline]
     pub(super) fn next_hop(&mut self, addresses: &Addresses, destination: IpAddr) -> Option<MacAddr> {
         match destination {

@@ -93,15 +93,14 @@ impl Output<'_> {
         });
     }
 
-    /// Sends a whole IP packet to its destination: to a multicast group directly, to an address on the link directly, and to any
-    /// other address by the gateway. If the station is not resolved yet, the packet is dropped, the station is resolved, and
-    /// false is returned.
+    /// Sends a whole IP packet to its destination: directly to a multicast group or an address on the link, through the gateway to
+    /// any other address. If the station is not resolved yet, drops the packet, resolves the station, and returns false.
     pub fn packet(&mut self, packet: &[u8]) -> bool {
         send_packet(self.link, self.frames, packet)
     }
 
     /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses must be of one family. If the next hop is not
-    /// resolved yet, or the families differ, the datagram is dropped and false is returned.
+    /// resolved yet, or the families differ, drops the datagram and returns false.
     pub fn udp(&mut self, ends: [(IpAddr, u16); 2], hop_limit: u8, data: &[u8]) -> bool {
         let [(source, source_port), (destination, port)] = ends;
         let repr = udp::Repr { source: source_port, destination: port };
@@ -144,7 +143,7 @@ impl Output<'_> {
         self.packet(&packet)
     }
 
-    /// Makes TCP send what is due and what waits.
+    /// Makes TCP send due and waiting segments.
     pub fn send_tcp(&mut self, now: Instant) {
         let Output { tcp, link, frames } = self;
         tcp.poll(now, &mut |packet| {

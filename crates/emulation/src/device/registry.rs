@@ -1,4 +1,4 @@
-//! Maps addresses to the devices of a port, so that a frame finds its devices without a search of all devices.
+//! Maps addresses to the devices of a port, so that a frame finds its devices without searching all of them.
 
 use super::dispatch::{ALL_NODES, Arrived};
 use super::neighbours::multicast_mac;
@@ -28,7 +28,10 @@ pub struct Collision {
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Collision { first, second, what, tags } = self;
-        write!(f, "devices `{first}` and `{second}` both have {what} ({tags}): give one another address or other tags")
+        write!(
+            f,
+            "devices `{first}` and `{second}` both have {what} ({tags}): change the address or the tags of one of them"
+        )
     }
 }
 
@@ -53,8 +56,8 @@ impl Registry {
     /// Adds `device` as number `index`.
     ///
     /// # Errors
-    /// If a device already has its MAC address or one of its addresses: the number of that device, and the address. Nothing
-    /// is changed then.
+    /// If another device already has the MAC address or one of the IP addresses: the number of that device, and the address. The registry
+    /// stays unchanged then.
     pub fn add(&mut self, index: Index, device: &Device) -> Result<(), (Index, String)> {
         let (tags, mac) = (device.link.tags.vlans(), device.mac());
         if let Some(first) = self.by_mac.get(&(tags, mac)) {
@@ -134,7 +137,7 @@ impl Registry {
         self.overlapping(tags, address, address).next().map(|(.., owner)| owner)
     }
 
-    /// Replaces the content of `to` with the devices that a frame concerns, each once.
+    /// Replaces the content of `to` with the devices that receive a frame, each once.
     #[inline]
     pub fn find(&self, arrived: &Arrived<'_>, to: &mut Vec<Index>) {
         to.clear();

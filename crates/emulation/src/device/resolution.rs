@@ -1,4 +1,4 @@
-//! Timers of address resolution, for ARP and Neighbor Discovery: requests at once, repeats with back-off, and refreshes an
+//! Timers of address resolution, for ARP and Neighbor Discovery: request immediately, repeat with back-off, and refresh an
 //! address before it becomes stale.
 
 use super::neighbours::Neighbours;
@@ -16,7 +16,7 @@ const LAST_RETRY: Duration = Duration::from_secs(1);
 const UNICAST_ATTEMPTS: u32 = 3;
 /// Number of unanswered requests after which a neighbour other than the gateway is removed.
 const GIVE_UP: u32 = 6;
-/// Maximum number of neighbours besides the gateway.
+/// Maximum number of neighbours, not counting the gateway.
 const MOST: usize = 4096;
 
 /// Destination of a request.
@@ -58,7 +58,7 @@ impl Resolution {
     }
 }
 
-/// The neighbours of one family that are resolved: the gateway for ever, others while they answer.
+/// The neighbours of one family to resolve: the gateway for ever, others while they answer.
 #[derive(Debug)]
 pub struct Resolver {
     gateway: Option<IpAddr>,
@@ -68,7 +68,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Resolves `gateway` at once.
+    /// Resolves `gateway` immediately.
     pub fn new(gateway: Option<IpAddr>) -> Resolver {
         Resolver { gateway, entries: gateway.map(|g| (g, Resolution::default())).into_iter().collect(), silent: false }
     }
@@ -79,7 +79,7 @@ impl Resolver {
         self.entries.len()
     }
 
-    /// Number of those that have answered.
+    /// Number of neighbours that have answered.
     pub fn resolved(&self) -> usize {
         self.entries.values().filter(|e| e.mac.is_some()).count()
     }
@@ -170,7 +170,7 @@ mod tests {
         resolver.confirm(ms(1), other, MacAddr::local(2), &mut neighbours);
         assert!(neighbours.is_empty());
         resolver.confirm(ms(1), gateway, MacAddr::BROADCAST, &mut neighbours);
-        assert_eq!(resolver.resolved(), 0, "a group is nobody's address");
+        assert_eq!(resolver.resolved(), 0, "a group is not the address of a neighbour");
         resolver.confirm(ms(1), gateway, MacAddr::local(1), &mut neighbours);
         assert_eq!((resolver.resolved(), resolver.next_deadline()), (1, Some(ms(20_001))));
         resolver.entries.insert(other, Resolution { due: ms(2), ..Resolution::default() });

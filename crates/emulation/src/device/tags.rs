@@ -16,7 +16,7 @@ pub struct Tag {
 pub const DOT1Q: u16 = ethernet::ethertype::VLAN;
 /// TPID of a service tag (802.1ad).
 pub const DOT1AD: u16 = 0x88a8;
-/// TPIDs that are recognised as tags: 802.1Q, 802.1ad, and that of QinQ before 802.1ad.
+/// TPIDs that count as tags: 802.1Q, 802.1ad, and the TPID of QinQ before 802.1ad.
 pub const TPIDS: [u16; 3] = [DOT1Q, DOT1AD, 0x9100];
 /// Maximum number of tags in a frame.
 pub const MOST_TAGS: usize = 2;
@@ -69,7 +69,7 @@ impl Tags {
         &self.tags[..usize::from(self.len)]
     }
 
-    /// These tags without priority tags: tags of VLAN 0 name no VLAN (IEEE 802.1Q section 9.6). A frame that has no others
+    /// These tags without priority tags, which name VLAN 0 and so no VLAN (IEEE 802.1Q section 9.6). A frame with priority tags only
     /// belongs to the devices without tags.
     pub fn vlans(&self) -> Tags {
         let mut vlans = Tags::NONE;
@@ -82,7 +82,7 @@ impl Tags {
         self.len += 1;
     }
 
-    /// Their length in a frame in bytes.
+    /// Their length in a frame, in bytes.
     pub fn len_bytes(&self) -> usize {
         usize::from(self.len) * TAG_LEN
     }

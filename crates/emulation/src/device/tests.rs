@@ -183,7 +183,7 @@ fn rtt_is_the_time_between_poll_and_receive() {
     let mut hosts = pair();
     exchange(&mut hosts, Instant(0));
     assert!(ping(&mut hosts[0], Instant(900), Family::Ipv6));
-    assert_eq!(hosts[0].next_deadline(), Some(Instant(900)), "at once");
+    assert_eq!(hosts[0].next_deadline(), Some(Instant(900)), "now");
     let (mut request, mut reply) = (Vec::new(), Vec::new());
     hosts[0].poll(Instant(1_000), BUDGET, &mut |f| request = f.to_vec());
     hosts[1].receive(Instant(1_000), &request, &mut |f| reply = f.to_vec());
@@ -256,7 +256,7 @@ fn further_addresses_are_answered_for_like_its_own() {
             assert_eq!(ipv6::Repr::parse(&answers[0][14..]).unwrap().0.source, target);
         }
     }
-    // Another station claims one of them.
+    // Another station claims one of the addresses.
     compose::request(&mut frame, other.mac(), more.parse().unwrap(), more.parse().unwrap());
     assert!(ask(&mut host, &frame).is_empty());
     assert_eq!(host.oddities(), Oddities { malformed: 0, conflicts: 1 });
@@ -287,7 +287,7 @@ fn protocols_say_what_they_are_and_do() {
         assert!(!standard.create(device.config()).unwrap().matches().is_empty());
     }
     let refused = ProtocolConfig::Bgp(Vec::new()).create(device.config()).err().unwrap();
-    assert_eq!(refused.to_string(), "bgp: its configuration is a list of peers that is not empty");
+    assert_eq!(refused.to_string(), "bgp: its configuration needs at least one peer");
     let [mut device, _] = pair();
     let refused =
         |device: &mut Device, name: &str| device.command(Instant(0), name, &Command::Start).unwrap_err().to_string();

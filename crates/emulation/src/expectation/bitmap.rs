@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A fixed number of bits, and the number of set ones.
+/// A fixed number of bits, and how many of them are set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bitmap {
     words: Vec<u64>,

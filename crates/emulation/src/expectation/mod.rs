@@ -1,4 +1,4 @@
-//! Compares expected with received keys: present, missing, wrong, unexpected, and when.
+//! Compares received keys with expected keys: which are present, missing, wrong or unexpected, and when they arrived.
 //!
 //! The keys of an [`Expectation`] are numbered ([`Keys`]): prefixes today, labels, FECs, LSPs or LSAs for other protocols. A key costs
 //! three bits, and 4 bytes more if times are stored. The protocol maps a key to its number, reports which keys were received, withdrawn or
@@ -37,7 +37,7 @@ pub trait Keys {
     fn key(&self, index: u32) -> Self::Key;
 }
 
-/// An explicit list of keys, for protocols that cannot compute the numbers of theirs.
+/// An explicit list of keys, for protocols that cannot compute the number of a key.
 #[derive(Clone, Debug, Default)]
 pub struct KeyList<T> {
     keys: Vec<T>,
@@ -79,9 +79,9 @@ impl<T: Clone + Eq + Hash> Keys for KeyList<T> {
 pub struct Verification {
     /// Keys that must be present.
     pub expected: u32,
-    /// Those of them that are present.
+    /// Expected keys that are present.
     pub present: u32,
-    /// Those of them that are missing.
+    /// Expected keys that are missing.
     pub missing: u32,
     /// Keys of the expectation that are present but must be absent.
     pub unexpected: u32,
@@ -89,20 +89,20 @@ pub struct Verification {
     pub wrong: u32,
     /// Number of receptions of keys since the beginning.
     pub received: u64,
-    /// Those of them that repeated a key that was present already.
+    /// Receptions of a key that was present already.
     pub repeated: u64,
     /// Number of withdrawals of keys since the beginning.
     pub withdrawn: u64,
-    /// Those of them that withdrew a key that must be present.
+    /// Withdrawals of a key that must be present.
     pub withdrawn_in_error: u64,
     /// Time of the first reception or withdrawal since the beginning or the last change.
     pub first_at: Option<Instant>,
-    /// Time of the last one.
+    /// Time of the last reception or withdrawal.
     pub last_at: Option<Instant>,
 }
 
 impl Verification {
-    /// True if all expected keys are present, no others, and none with wrong data.
+    /// True if exactly the expected keys are present, all of them with the right data.
     pub fn is_right(&self) -> bool {
         self.missing == 0 && self.unexpected == 0 && self.wrong == 0
     }

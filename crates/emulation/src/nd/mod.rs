@@ -1,5 +1,5 @@
-//! Neighbor Discovery for IPv6 (RFC 4861): answers solicitations for the addresses of its device, duplicate address detection
-//! included, and keeps the gateway and other neighbours resolved.
+//! Neighbor Discovery for IPv6 (RFC 4861): answers solicitations for the addresses of its device, including those of duplicate
+//! address detection, and keeps the gateway and other neighbours resolved.
 
 use crate::arp::Concerns;
 use crate::device::DeviceConfig;
@@ -27,7 +27,7 @@ pub struct Nd {
 }
 
 impl Nd {
-    /// Neighbor Discovery for `device`; solicits the gateway at the first poll.
+    /// Neighbor Discovery for `device`. It solicits the gateway at the first poll.
     pub fn new(device: &DeviceConfig) -> Nd {
         let gateway = device.ipv6.map(|a| a.gateway.into());
         Nd {
@@ -61,8 +61,8 @@ impl Nd {
                     }
                     return Ok(());
                 }
-                // A unicast solicitation may be answered without the option: the known address is then confirmed. A
-                // different address counts only with the override flag (RFC 4861 section 7.2.5).
+                // The answer to a unicast solicitation may lack the option and then confirms the known address. Another
+                // address counts only with the override flag (RFC 4861 section 7.2.5).
                 let known = out.neighbours().get(target.into()).map(|n| n.mac);
                 if let Some(mac) = target_mac.or(known).filter(|m| over_ride || known.is_none_or(|k| k == *m)) {
                     self.resolver.confirm(now, target.into(), mac, out.neighbours());

@@ -17,13 +17,13 @@ use std::net::IpAddr;
 
 /// Its name.
 pub const NAME: &str = "ping";
-/// Echo requests and replies of both families.
+/// Echo requests and replies of both IP versions.
 const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
 /// Bytes of data that `ping` sends by default.
 const DEFAULT_DATA: u16 = 56;
-/// Data of requests, with the maximum length.
+/// Data of the requests; a request carries the first part of it.
 static DATA: [u8; MOST_DATA as usize] = [0x2a; MOST_DATA as usize];
-/// Maximum number of data bytes in a request: more than the tester's largest frame has room for.
+/// Maximum number of data bytes in a request; the tester's largest frame has room for fewer.
 pub const MOST_DATA: u16 = MAX_FRAME - ETHERNET_OVERHEAD;
 
 /// One echo request, sent by the next poll or as soon as the gateway is resolved.
@@ -53,7 +53,7 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// Answers requests, and sends none by itself.
+    /// Answers requests, and sends requests only on command.
     pub fn new(device: &DeviceConfig) -> Ping {
         let seed = device.seed;
         let identifier = (seed ^ seed >> 16 ^ seed >> 32 ^ seed >> 48) as u16;
@@ -65,7 +65,7 @@ impl Ping {
         }
     }
 
-    /// Results of the pings of `family`; absent if the device does not use it.
+    /// Results of the pings of `family`; `None` if the device does not use it.
     pub fn stats(&self, family: Family) -> Option<PingStats> {
         match family {
             Family::Ipv4 => self.v4.as_ref().map(|p| p.stats),
@@ -122,7 +122,7 @@ impl Ping {
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 match icmpv6::Repr::parse(packet.payload, packet.pseudo_sum)? {
                     icmpv6::Repr::EchoRequest { identifier, sequence, data } => {
-                        // A ping to a group is answered from the device's own address.
+                        // The answer to a ping to a group comes from the device's own address.
                         let own = out.addresses().ipv6.map_or(destination, |a| a.address);
                         let source_own = if out.addresses().owns_v6(destination) { destination } else { own };
                         self.requests_answered += 1;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 /// Maximum number of answers whose times are stored.
 const MOST_TIMES: usize = 1 << 16;
-/// Maximum number of requests under way; a further one replaces the oldest.
+/// Maximum number of requests in flight; one more replaces the oldest.
 const WINDOW: usize = 64;
 
 /// Counts of echo requests and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PingStats {
-    /// Requested pings. Those for which the gateway is not resolved yet wait and are not yet `sent`.
+    /// Requested pings. A ping waits, and does not count as `sent`, until the gateway is resolved.
     pub asked: u64,
     /// Requests sent.
     pub sent: u64,
@@ -30,11 +30,11 @@ pub struct PingStats {
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// Its number among the requests of its family, from 0; its sequence number is the lower half.
+    /// Its number among the requests of its family, from 0. The lower half of it is the sequence number.
     pub number: u64,
     /// Departure of the request.
     pub departed: Instant,
-    /// Time from then to the arrival of the reply.
+    /// Time from its departure to the arrival of the reply.
     pub took: Duration,
 }
 
@@ -55,7 +55,7 @@ pub struct Served {
 #[derive(Clone, Debug, Default)]
 pub struct Answering {
     served: Vec<Served>,
-    /// Number of those at the end whose replies have not left yet.
+    /// Number of requests at the end of the list whose replies have not left yet.
     waiting: usize,
 }
 
@@ -84,7 +84,7 @@ impl Answering {
         &self.served
     }
 
-    /// Forgets all of them.
+    /// Forgets all requests.
     pub fn forget(&mut self) {
         (self.served, self.waiting) = (Vec::new(), 0);
     }
@@ -102,9 +102,9 @@ pub struct Asked {
 /// The requests of one family.
 #[derive(Clone, Debug)]
 pub struct Pinger {
-    /// What was counted.
+    /// Counts of requests and answers.
     pub stats: PingStats,
-    /// Gateway of the requests; `own` is their source address.
+    /// The requests go to or through this gateway, from the address `own`.
     pub gateway: IpAddr,
     /// See `gateway`.
     pub own: IpAddr,
@@ -140,7 +140,7 @@ pub struct Departure {
 }
 
 impl Pinger {
-    /// No request sent yet; `identifier` marks the requests of this device.
+    /// A pinger that has sent no request yet; `identifier` marks the requests of this device.
     pub fn new(identifier: u16, own: IpAddr, gateway: IpAddr) -> Pinger {
         Pinger {
             stats: PingStats::default(),
@@ -172,7 +172,7 @@ impl Pinger {
         !self.asked.is_empty()
     }
 
-    /// The next request, which is sent now; `None` if none waits.
+    /// The next request, to be sent now; `None` if no request waits.
     pub fn depart(&mut self, now: Instant) -> Option<Departure> {
         let Asked { to, data } = self.asked.pop_front()?;
         let (number, to) = (self.stats.sent, to.unwrap_or(self.gateway));
@@ -221,7 +221,7 @@ mod tests {
         assert!(!pinger.is_due());
         assert_eq!(pinger.depart(Instant(250)), None);
         assert!(!pinger.arrive(Instant(300), gateway, 8, 0), "another's identifier");
-        assert!(!pinger.arrive(Instant(300), gateway, 7, 1), "from somebody who was not asked");
+        assert!(!pinger.arrive(Instant(300), gateway, 7, 1), "from a host that was not asked");
         assert!(pinger.arrive(Instant(700), beyond, 7, 1));
         assert!(!pinger.arrive(Instant(800), beyond, 7, 1), "a duplicate");
         assert!(pinger.arrive(Instant(110), gateway, 7, 0));
@@ -243,7 +243,7 @@ mod tests {
         answering.depart(Instant(130));
         assert!(!answering.waits());
         answering.take(Instant(200), source, 5);
-        // A frame has its own time of arrival, which may be later than the last reading of the clock.
+        // A frame may have arrived later than the clock was last read.
         answering.depart(Instant(190));
         let times: Vec<_> = answering.served().iter().map(|s| (s.sequence, s.arrived.0, s.departed.0)).collect();
         assert_eq!(times, [(3, 100, 130), (4, 120, 130), (5, 200, 200)]);

@@ -75,7 +75,7 @@ impl TcpStack {
         }
     }
 
-    /// The next connection of `listener`, in the order in which they were established.
+    /// The next connection of `listener`, in order of establishment.
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnectionId> {
         let at = self.accepted.iter().position(|(l, _)| *l == listener)?;
         self.take_accepted(at).map(|(_, id)| id)
@@ -107,7 +107,7 @@ impl TcpStack {
         Some(((tuple.local, tuple.local_port).into(), (tuple.remote, tuple.remote_port).into()))
     }
 
-    /// Free bytes in the send buffer; 0 if nothing may be sent (any more, or yet).
+    /// Free bytes in the send buffer; 0 if the connection may not send, or may no longer send.
     pub fn can_send(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, Connection::can_send)
     }
@@ -140,7 +140,7 @@ impl TcpStack {
     }
 
     /// Passes received bytes to `take`, in order, until it takes no more; `take` returns how many bytes it has
-    /// consumed. The rest is passed again together with later bytes, wherever the buffer wraps. Returns the number of
+    /// consumed. `take` gets the rest again together with later bytes, even where the buffer wraps. Returns the number of
     /// consumed bytes.
     pub fn receive_with(&mut self, id: ConnectionId, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
@@ -151,7 +151,7 @@ impl TcpStack {
         taken
     }
 
-    /// Ends sending: the bytes in the send buffer are still sent, followed by FIN.
+    /// Ends sending: the bytes in the send buffer still leave, followed by FIN.
     pub fn close(&mut self, id: ConnectionId) {
         let Some(connection) = slot_of(&mut self.slots, id) else { return };
         if connection.state() == ConnState::Connecting {
@@ -162,7 +162,7 @@ impl TcpStack {
         self.touch(id.slot);
     }
 
-    /// Ends the connection at once, with RST.
+    /// Ends the connection immediately, with RST.
     pub fn abort(&mut self, id: ConnectionId) {
         if let Some(connection) = slot_of(&mut self.slots, id) {
             connection.abort(CloseReason::Local);

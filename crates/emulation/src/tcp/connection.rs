@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// A listener; the handshake is under way.
+    /// The listener, during the handshake.
     Embryo(ListenerId),
     /// A listener; the connection waits to be accepted.
     Queued(ListenerId),
@@ -115,7 +115,7 @@ impl Connection {
         was != state
     }
 
-    /// Ends it at once; the next packets contain an RST for the peer, if it knows the connection.
+    /// Ends the connection immediately; the next packets contain an RST for the peer, if it knows the connection.
     pub fn abort(&mut self, reason: CloseReason) {
         self.ended.get_or_insert(reason);
         self.socket_mut().abort();
@@ -144,7 +144,7 @@ impl Connection {
         Some(since + if opens { config.connect_timeout } else { config.timeout })
     }
 
-    /// True if nothing will be sent or received any more.
+    /// True if the connection will neither send nor receive again.
     pub fn is_over(&self) -> bool {
         self.socket().state() == State::Closed && self.socket().remote_endpoint().is_none()
     }

@@ -7,7 +7,7 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// smoltcp returns instant 0 for "at once", and computes some first deadlines as 0 plus at most a minute, so its clock
+/// smoltcp returns instant 0 for "now", and computes some first deadlines as 0 plus at most a minute, so its clock
 /// starts well above.
 const EPOCH_US: u64 = 100_000_000;
 
@@ -16,7 +16,7 @@ pub(super) fn to_inner(now: Instant) -> smoltcp::time::Instant {
     smoltcp::time::Instant::from_micros((EPOCH_US + now.0 / 1_000).min(i64::MAX as u64) as i64)
 }
 
-/// smoltcp's instant as ours: the first one that rounds to it. `None` for "at once".
+/// smoltcp's instant as ours: the first instant that rounds to it. `None` for "now".
 fn to_outer(at: smoltcp::time::Instant) -> Option<Instant> {
     let us = u64::try_from(at.total_micros()).unwrap_or(0).checked_sub(EPOCH_US)?;
     Some(Instant(us.saturating_mul(1_000)))
@@ -151,10 +151,10 @@ impl Host {
         port
     }
 
-    /// When one of `sockets` must send, unless a packet arrives earlier.
+    /// When one of `sockets` must send, if no packet arrives earlier.
     pub fn poll_at(&mut self, now: Instant, sockets: &SocketSet<'_>) -> Option<Instant> {
         let at = self.interface.poll_at(to_inner(now), sockets)?;
-        // smoltcp has just been polled and had nothing to send: "at once" would repeat for ever.
+        // The last poll of smoltcp had nothing to send: "now" would repeat for ever.
         Some(to_outer(at).filter(|at| *at > now).unwrap_or(now + Duration::from_millis(1)))
     }
 }

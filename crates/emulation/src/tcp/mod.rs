@@ -1,14 +1,15 @@
-//! TCP (RFC 9293) for many local addresses at once: the input is IP packets and an instant, the output is IP packets
-//! and the next deadline.
+//! TCP (RFC 9293) for many local addresses: the input is IP packets and an instant, the output is IP packets and the next
+//! deadline.
 //!
 //! A [`TcpStack`] is the TCP behind one tester port. It has any number of hosts (local addresses, IPv4 and IPv6), which
 //! open and accept connections. It does not handle frames: [`link`] connects it to the Ethernet of a port, and a
 //! [`crate::device::Device`] answers ARP and Neighbor Discovery for its addresses.
 //!
-//! Segments and timers are those of smoltcp, which is not visible outside. A connection is found by its ends. It is touched
-//! only when a packet for it arrives, one of its deadlines is due or the user acts, and waits in a heap otherwise: a thousand
-//! idle peers cost next to nothing. Packets from the network are never trusted: anything but a whole TCP segment for one of
-//! our addresses is ignored, and half-open connections per listener and waiting answers are bounded.
+//! smoltcp makes the segments and runs the timers; it is not visible outside. A hash map finds a connection by its two ends. The
+//! stack touches a connection only when a packet for it arrives, one of its deadlines is due or the user acts; otherwise the
+//! connection waits in a heap, so a thousand idle peers cost next to nothing. The stack trusts no packet from the network: it
+//! ignores anything but a whole TCP segment for one of our addresses, and limits half-open connections per listener and waiting
+//! answers.
 //!
 //! The same calls produce the same packets, bit by bit: all random choices (sequence numbers, ports) depend on the seed and
 //! the address of the host.
@@ -31,7 +32,7 @@ use std::time::Duration;
 /// Configuration of all connections of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Longest sent IP packet in bytes, from which the MSS follows. Longer ones are accepted.
+    /// Longest sent IP packet in bytes, which determines the MSS. Longer packets are accepted.
     pub mtu: usize,
     /// Seed of sequence numbers and ports.
     pub seed: u64,
@@ -40,8 +41,7 @@ pub struct TcpConfig {
     pub send_buffer: usize,
     /// Bytes of a connection's receive buffer, which is the window offered to its peer.
     pub receive_buffer: usize,
-    /// How long the acknowledgment of a segment may wait for a second segment (RFC 9293 section 3.8.6.3); `None`: not at
-    /// all.
+    /// How long the acknowledgment of a segment may wait for a second segment (RFC 9293 section 3.8.6.3); `None` for no wait.
     pub ack_delay: Option<Duration>,
     /// True to drop segments with a wrong TCP checksum. Segments of a peer in the same kernel arrive with only the
     /// pseudo-header summed unless its transmit offload is off: then this must be false.
@@ -52,8 +52,7 @@ pub struct TcpConfig {
     pub connect_timeout: Duration,
     /// How long a peer may be silent while sent data is unacknowledged.
     pub timeout: Duration,
-    /// Maximum number of half-open connections and connections waiting to be accepted, per listener; further SYNs are
-    /// not answered.
+    /// Maximum number of half-open connections and connections waiting to be accepted, per listener. More SYNs get no answer.
     pub backlog: usize,
 }
 
@@ -81,7 +80,7 @@ impl Default for TcpConfig {
     }
 }
 
-/// Identifies a connection of one stack. It never refers to another one, even after [`TcpStack::remove`].
+/// Identifies a connection of one stack. It never refers to another connection, even after [`TcpStack::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     slot: u32,
@@ -95,13 +94,13 @@ pub struct ListenerId(u32);
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnState {
-    /// The handshake is under way.
+    /// During the handshake.
     Connecting,
     /// Data may arrive; data may be sent unless [`TcpStack::close`] was called.
     Established,
-    /// The peer sends no more, but still accepts data.
+    /// The peer has ended sending, but still accepts data.
     PeerClosed,
-    /// It is closed. Data received before can still be read.
+    /// Closed. Data received before can still be read.
     Closed(CloseReason),
 }
 
@@ -118,8 +117,8 @@ pub enum CloseReason {
     Peer,
     /// This side closed first or aborted.
     Local,
-    /// The connection is impossible: the local address is no host of the stack, is of another family than the peer's, or has no
-    /// free port.
+    /// The connection is impossible: the local address is not a host of the stack, has another IP version than the peer's, or has
+    /// no free port.
     Unaddressable,
 }
 

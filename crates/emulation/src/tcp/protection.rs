@@ -21,19 +21,18 @@ const SENT_TTL: u8 = 255;
 /// Protection of connections between a local address and a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// Key of TCP MD5, 1 to 80 bytes: all segments are signed with it, and received segments without a valid signature
-    /// are dropped.
+    /// Key of TCP MD5, 1 to 80 bytes. It signs all segments; received segments without a valid signature are dropped.
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM: maximum number of hops to the peer, 1 for a peer on the link. Segments are sent with TTL 255, and segments received
-    /// with less than 256 minus this are dropped.
+    /// GTSM: maximum number of hops to the peer, 1 for a peer on the link. Segments leave with TTL 255; received segments with a
+    /// TTL below 256 minus this number are dropped.
     pub ttl_security_hops: Option<u8>,
 }
 
 impl Protection {
-    /// Checks that it can be used.
+    /// Checks the values.
     ///
     /// # Errors
-    /// What is wrong: an empty key or one of more than 80 bytes, or hops outside 1 to 254.
+    /// What is wrong: an empty key, a key of more than 80 bytes, or hops outside 1 to 254.
     pub fn check(&self) -> Result<(), String> {
         match (&self.md5_key, self.ttl_security_hops) {
             (Some(key), _) if !(1..=LONGEST_KEY).contains(&key.len()) => {
@@ -64,7 +63,7 @@ impl From<&BgpProtection> for Protection {
 pub struct Refusals {
     /// Segments without a signature.
     pub md5_missing: u64,
-    /// Segments with a wrong signature: another key, or changed on the way.
+    /// Segments with a wrong signature: the peer has another key, or the segment was changed in transit.
     pub md5_wrong: u64,
     /// Segments from too many hops away.
     pub ttl_low: u64,
@@ -81,7 +80,7 @@ pub(super) struct Protections {
 
 impl TcpStack {
     /// Protects all connections between `local`, a host of this stack without connections, and `remote`. With a key, the MTU of
-    /// all connections of the host is 20 bytes less. An empty protection removes it.
+    /// all connections of the host is 20 bytes less. An empty protection ends the protection.
     pub fn protect(&mut self, local: IpAddr, remote: IpAddr, protection: Protection) {
         let signs = protection.md5_key.is_some();
         if protection.is_none() {
@@ -109,8 +108,8 @@ impl Protections {
         self.by_ends.is_empty()
     }
 
-    /// Verifies an IP packet that carries a whole TCP segment. `None` if it is refused, which is counted. Otherwise the
-    /// packet for TCP: the peer's MSS leaves no room for our signature, so it is reduced.
+    /// Verifies an IP packet that carries a whole TCP segment. Counts a refused packet and returns `None`; otherwise returns the
+    /// packet for TCP, with a smaller MSS, because the peer's MSS leaves no room for our signature.
     #[inline]
     pub fn verify<'a>(&'a mut self, ends: (IpAddr, IpAddr), packet: &'a [u8]) -> Option<&'a [u8]> {
         let Some(protection) = self.by_ends.get(&ends) else { return Some(packet) };
@@ -191,7 +190,7 @@ fn header_len(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// The options of a TCP segment with kind and length, without padding; truncated ones are left out.
+/// The options of a TCP segment with kind and length, without padding and truncated options.
 fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = (usize::from(segment[12] >> 4) * 4).clamp(20, segment.len());
     let mut rest = &segment[20..end];
@@ -209,8 +208,8 @@ fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// MD5 over pseudo header, header without options and with checksum zero, data, and key (RFC 2385 section 2.0). The pseudo
-/// header of IPv6 is that of its checksum (RFC 8200 section 8.1), as in Linux and BSD.
+/// MD5 over pseudo header, header without options and with checksum zero, data, and key (RFC 2385 section 2.0). IPv6 uses the
+/// pseudo header of its checksum (RFC 8200 section 8.1), as in Linux and BSD.
 fn digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; 16] {
     let segment = &packet[at..];
     let mut md5 = Md5::new();

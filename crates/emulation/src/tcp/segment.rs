@@ -1,4 +1,4 @@
-//! Parsing of received packets, as far as dispatching needs it.
+//! Parses the fields of received packets that dispatching needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -58,7 +58,7 @@ impl<'a> Segment<'a> {
 /// How much of its data a connection has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Sequence number after the last byte that was sent.
+    /// Sequence number after the last sent byte.
     next: u32,
     /// Bytes of data sent, each counted once.
     pub bytes: u64,

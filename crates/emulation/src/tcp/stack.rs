@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Maximum number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; further ones are dropped.
+/// Maximum number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; more are dropped.
 const MOST_REPLIES: usize = 4096;
 
 /// Answers to received packets, until the next poll.
@@ -81,7 +81,7 @@ pub struct TcpStack {
 }
 
 impl TcpStack {
-    /// A stack without hosts. An MTU outside 256 to 65,535 bytes is replaced by the nearest valid one.
+    /// A stack without hosts. It replaces an MTU outside 256 to 65,535 bytes by the nearest valid one.
     pub fn new(config: TcpConfig) -> TcpStack {
         let mtu = config.mtu.clamp(256, 65_535);
         TcpStack {
@@ -109,7 +109,7 @@ impl TcpStack {
         }
     }
 
-    /// Adds a local address; one that exists already, or is not a unicast address, is ignored.
+    /// Adds a local address. Ignores an address that exists already, or is not a unicast address.
     pub fn add_host(&mut self, address: IpAddr) {
         let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
         if address.is_multicast() || address.is_unspecified() || broadcast || self.by_address.contains_key(&address) {
@@ -119,7 +119,7 @@ impl TcpStack {
         self.hosts.push(Host::new(address, self.config.seed, self.link));
     }
 
-    /// Local addresses in the order in which they were added.
+    /// Local addresses, in order of addition.
     pub fn hosts(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.hosts.iter().map(|h| h.address)
     }
@@ -213,13 +213,13 @@ impl TcpStack {
         self.settle(slot);
     }
 
-    /// Sends what is due and what waits. Gives up peers that have been silent for too long.
+    /// Sends due and waiting segments. Gives up peers that have been silent for too long.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(&[u8])) {
         self.poll_some(now, usize::MAX, out);
     }
 
     /// Like [`TcpStack::poll`], but bounded, so that it does not flood the queue of a port: stops after `limit` packets or a
-    /// few more, and continues there at the next call, which is due at once.
+    /// few more, and continues there at the next call, which is due immediately.
     pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
         let protections = &mut self.protections;
@@ -239,7 +239,7 @@ impl TcpStack {
         {
             budget = self.serve(slot, budget, out);
         }
-        // Connections that were served come after those that were not.
+        // Connections that were served go to the end of the queue.
         let again = self.dirty.len();
         self.dirty.extend(waiting);
         self.dirty.rotate_left(again);
@@ -291,7 +291,7 @@ impl TcpStack {
         budget
     }
 
-    /// When [`TcpStack::poll`] must be called again; `Instant(0)` for at once. The call may find nothing to do.
+    /// When [`TcpStack::poll`] must be called again; `Instant(0)` for now. The call may find nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.replies.ends.is_empty() {
             return Some(Instant(0));

@@ -43,7 +43,7 @@ pub fn next_hops() -> NextHops {
     }
 }
 
-/// Labels and distinguisher as required by the family.
+/// Labels and distinguisher, if the family needs them.
 pub fn encapsulation(family: AfiSafi) -> Encapsulation {
     let labels = Labels::Counting(FIRST_LABEL);
     let kind = match family.safi {

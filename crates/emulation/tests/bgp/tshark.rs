@@ -1,4 +1,4 @@
-//! tshark finds no error in a capture of every kind of UPDATE; properties that tshark does not check are checked here.
+//! tshark finds no error in a capture of every kind of UPDATE; this test checks properties that tshark does not.
 
 use super::common::*;
 use drophammer_emulation::bgp::Packing;

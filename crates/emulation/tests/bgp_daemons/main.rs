@@ -1,5 +1,5 @@
 //! Recorded sessions between two emulated routers and a real daemon between them (`cargo run -p drophammer-testbed --example daemons`
-//! makes the recordings and checks them meanwhile): add-path, labelled and VPN routes, long messages, refresh, restart. In the replay,
+//! makes and checks the recordings): add-path, labelled and VPN routes, long messages, refresh, restart. In the replay,
 //! each of our routers sends the same bytes, and router b receives from the daemon the routes that router a sent.
 
 mod plan;
@@ -53,7 +53,7 @@ struct Replayed {
     withdrawn_before: Vec<u64>,
 }
 
-/// Replays router `which`: OPENs, UPDATEs and ROUTE-REFRESHes must equal those of the recording.
+/// Replays router `which`: its OPENs, UPDATEs and ROUTE-REFRESHes must equal the recorded ones.
 fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
     let me = ["a", "b"][which];
     let (mut adj_rib_out, mut adj_rib_in, mut buffer) = (AdjRibOut::new(), AdjRibIn::new(), vec![0; MAX_LEN_EXTENDED]);

@@ -103,7 +103,7 @@ pub fn config(scene: Scene, router: usize, again: bool) -> SessionConfig {
     config
 }
 
-/// Routes of a scene; `path` selects those of the second path.
+/// Routes of a scene; `path` selects the second path.
 pub fn routes(scene: Scene, family: Family, path: bool) -> Arc<Routes> {
     let internet = |count| Routes::from(RouteRange::internet(family, count, 3).expect("so many there are"));
     Arc::new(match scene {

@@ -21,7 +21,7 @@ impl Verdict {
     }
 }
 
-/// The session in which an UPDATE was received.
+/// The session that received an UPDATE.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of {
     /// True if both speakers are in one AS.
@@ -33,7 +33,7 @@ pub(super) struct Of {
 /// LOCAL_PREF that the Adj-RIB-Out sends if the routes have none.
 const LOCAL_PREF: u32 = 100;
 
-/// Compares `update` with the attributes with which its routes were sent.
+/// Compares the attributes of `update` with those that its routes were sent with.
 pub(super) fn judge(
     update: &Update<'_>,
     family: AfiSafi,
@@ -55,9 +55,9 @@ pub(super) fn judge(
         // A reflector does not change the MED (RFC 4456 section 10). No MED means the same as 0 (RFC 4271 section 9.1.2.2 c), which FRR
         // sends.
         (RouteSource::Internal(_), true, received, sent) => received.unwrap_or(0) != sent.unwrap_or(0),
-        // RFC 4271 section 5.1.4: the MED may be passed on within the AS, and may be removed.
+        // RFC 4271 section 5.1.4: a router may pass the MED on within the AS, and may remove it.
         (RouteSource::External, true, received, sent) => received.is_some() && received != sent,
-        // The same section: the MED of one AS is not passed on to another. The router may send a MED of its own.
+        // RFC 4271 section 5.1.4: a router does not pass the MED of one AS on to another. It may send a MED of its own.
         (_, false, Some(received), Some(sent)) => received == sent && sent != 0,
         (_, false, ..) => false,
     };
@@ -72,7 +72,7 @@ pub(super) fn judge(
     Verdict { next_hop, as_path, attributes }
 }
 
-/// True if LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST are those expected from an internal peer.
+/// True if LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST are as expected from an internal peer.
 fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes, peer_id: Option<Ipv4Addr>) -> bool {
     let own = sent.local_pref.unwrap_or(LOCAL_PREF);
     // The cluster of a single reflector has the reflector's identifier (RFC 4456 section 7).
@@ -81,8 +81,8 @@ fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes
     let bare = (received.originator_id, received.cluster_list) == (None, &[]);
     match source {
         RouteSource::Peer => received.local_pref == Some(own) && bare,
-        // RFC 4271 section 5.1.5: LOCAL_PREF is present, and its value is the router's choice. The route was not reflected; if the router
-        // marks it nevertheless, as OpenBGPD does for clients, the originator is the router itself, which brought the route into the AS.
+        // RFC 4271 section 5.1.5: LOCAL_PREF is present, and the router chooses its value. The route was not reflected. If the router marks
+        // it as reflected all the same, as OpenBGPD does for clients, the originator is the router itself, which brought it into the AS.
         RouteSource::External => {
             received.local_pref.is_some() && (bare || through && received.originator_id == peer_id)
         }
@@ -93,7 +93,7 @@ fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes
     }
 }
 
-/// True if these are the members of `expected`, which is ascending, in any order and number.
+/// True if `received` has the members of `expected`, in any order and number. `expected` is ascending.
 fn same<const N: usize, T: Ord + Copy>(received: &[u8], expected: &[T], read: impl Fn([u8; N]) -> T) -> bool {
     let members = || received.chunks_exact(N).filter_map(|bytes| Some(read(bytes.try_into().ok()?)));
     if members().eq(expected.iter().copied()) {

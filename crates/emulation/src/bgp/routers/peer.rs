@@ -51,7 +51,7 @@ pub(super) struct Peer {
     colliding: Option<Colliding>,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
-    /// True if it advertises its routes again after a session that ended by itself.
+    /// True if the router advertises its routes again after a session that ended by itself.
     pub keeps_routes: bool,
     up: bool,
     pub asked_to_end: bool,
@@ -66,8 +66,8 @@ pub(super) struct Peer {
     pub unacknowledged: usize,
 }
 
-/// Time between two attempts to connect, and from the end of a session to the next attempt. It is short, so that tests
-/// need not wait.
+/// Time between two attempts to connect, and from the end of a session to the next attempt. Short, so that tests need not
+/// wait.
 const RETRY: Duration = Duration::from_secs(1);
 const IDLE_HOLD: Duration = Duration::from_millis(200);
 
@@ -111,7 +111,7 @@ impl Peer {
         (self.connection, self.colliding, self.unacknowledged) = (None, None, 0);
     }
 
-    /// Its connection, and the one that competes with it.
+    /// Its connection, and the connection that collides with it.
     pub fn connections(&self) -> [Option<ConnectionId>; 2] {
         [self.connection, self.colliding.as_ref().map(|colliding| colliding.connection)]
     }
@@ -146,17 +146,17 @@ impl Peer {
         stack.remove(connection);
     }
 
-    /// Does what is possible now; returns true if more than `quota` waits to be sent.
+    /// Does all possible work; returns true if more than `quota` bytes wait to be sent.
     pub fn serve(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let mut more = false;
         if std::mem::take(&mut self.starts) {
             self.carry_out(now, stack);
         }
-        // Each round may require another: an OPEN requires an answer, an answer may require a close.
+        // A round may require another: an OPEN requires an answer, an answer may require a close.
         for _ in 0..16 {
             let before = self.session.state();
             self.read(now, stack);
-            // A closed connection makes room for one of the DUT.
+            // A closed connection makes room for a connection from the DUT.
             self.carry_out(now, stack);
             self.settle_collision(now, stack);
             more = self.write(now, stack, quota);
@@ -215,7 +215,7 @@ impl Peer {
         }
         if self.up && !established {
             self.adj_rib_in.session_lost(now);
-            // The DUT forgets the advertised routes, and the waiting ones belong to a session that has ended.
+            // The DUT forgets the advertised routes, and waiting routes belong to a session that has ended.
             if self.keeps_routes && !self.asked_to_end {
                 self.adj_rib_out.say_again();
             } else {
@@ -229,7 +229,7 @@ impl Peer {
         self.up = established;
     }
 
-    /// Sends control messages, then UPDATEs. True if more could be sent at once.
+    /// Sends control messages, then UPDATEs. True if it could send more immediately.
     fn write(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let Peer { session, adj_rib_out, config, .. } = self;
         let Some(connection) = self.connection else { return false };
@@ -273,13 +273,13 @@ impl Peer {
             session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
         });
         let over = !matches!(stack.state(*connection), ConnState::Established);
-        // Before this side confirms a connection that must be closed.
+        // Resolves the collision before this side confirms a connection that must be closed.
         let lost = collision::resolve(now, &mut self.session, session);
         if session.wants_write() {
             stack.send_with(*connection, &mut |room| session.write(now, room));
         }
         if lost == Some(Initiator::Local) || (self.connection.is_none() && self.session.state() < State::OpenSent) {
-            // The DUT's connection stays: it is the session now.
+            // The DUT's connection stays, and its session becomes the session of the router.
             if let Some(own) = self.connection.take() {
                 stack.send_with(own, &mut |room| self.session.write(now, room));
                 stack.close(own);

@@ -6,7 +6,7 @@ use drophammer_model::Instant;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Time since its creation in which a router had unsent or unacknowledged messages. Waiting for a pace does not count.
+/// How long a router had unsent or unacknowledged messages since its creation. Waiting for a pace does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     /// The DUT's TCP had no room: its window was closed, or it had not acknowledged the full send buffer.
@@ -42,7 +42,7 @@ impl Sub for Pressure {
     }
 }
 
-/// The side that is waited for.
+/// The side that must act next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
     /// Nothing waits to be sent.
@@ -91,7 +91,7 @@ impl Meter {
         self.until = self.until.max(now);
     }
 
-    /// A packet from the DUT at `now` may have made room: the tester is waited for until it has tried to send.
+    /// A packet from the DUT at `now` may have made room: the tester must act until it has tried to send.
     pub fn heard(&mut self, now: Instant, connection: Option<ConnectionId>, stack: &TcpStack) {
         self.count(now);
         match self.turn {
@@ -142,11 +142,11 @@ mod tests {
         assert_eq!(meter.read(ms(20)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
         meter.sent(ms(20), None, &adj_rib_out, &stack);
         assert_eq!(meter.read(ms(99)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
-        // A message that is due later is not late before.
+        // A message is not late before it is due.
         let mut meter = Meter { turn: Turn::Own(ms(30)), until: ms(10), ..Meter::default() };
         assert_eq!((meter.read(ms(29)), meter.read(ms(34)).late), (Pressure::default(), time(4)));
         assert_eq!(meter.read(Instant(30_200_000)), Pressure::default(), "as good as in time");
-        // A packet from before the last count does not turn time back.
+        // An older packet does not turn time back.
         meter.count(ms(34));
         meter.heard(ms(32), None, &stack);
         assert_eq!(meter.read(ms(36)).late, time(6));

@@ -45,7 +45,7 @@ impl Routers {
     /// If there are none, or the protection of a session is impossible.
     pub(crate) fn configured(device: &DeviceConfig, peers: &[PeerConfig]) -> Result<Routers, Refused> {
         if peers.is_empty() {
-            return Err(Refused::new(NAME, "its configuration is a list of peers that is not empty"));
+            return Err(Refused::new(NAME, "its configuration needs at least one peer"));
         }
         for (index, peer) in peers.iter().enumerate() {
             peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
@@ -100,7 +100,8 @@ impl Protocol for Routers {
             _ => return Err(Refused::unknown(NAME)),
         };
         if own.peer() >= self.len() {
-            let reason = format!("there is no peer {}: the device has {} peers, from 0 on", own.peer(), self.len());
+            let reason =
+                format!("there is no peer {}: the device has {} peers, numbered from 0", own.peer(), self.len());
             return Err(Refused::new(NAME, reason));
         }
         match own {

@@ -58,14 +58,14 @@ impl DerefMut for Side {
 }
 
 impl Side {
-    /// Handles an IP packet; false if it is not TCP for one of these routers.
+    /// Handles an IP packet; false if it is not TCP for a router of this side.
     fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         let mut frame = vec![0; link::frame_len(packet)];
         let own = self.device.mac();
         let ends = Link { source: MACS[usize::from(own == MACS[0])], destination: own };
         link::write_frame(&mut frame, ends, packet);
         let before = self.device.tcp().segments_received();
-        // Other packets would be answered at once, if at all.
+        // Other packets would get an immediate answer, if any.
         self.device.receive(now, &frame, &mut |_| panic!("an answer that is not TCP's"));
         self.device.tcp().segments_received() > before
     }
@@ -83,7 +83,7 @@ impl Side {
     }
 }
 
-/// Routers of one side; those of the other have the addresses of the other `side`.
+/// Routers of one side. The other `side` has the addresses of the peers.
 fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Side {
     protected(side, count, passive, seed, &Protection::default())
 }
@@ -218,7 +218,7 @@ fn routes_go_from_one_to_the_other_and_are_taken_back() {
     assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     let report = world.sides[1].adj_rib_in(0).report(id);
     assert_eq!((report.present, report.missing, report.received), (5_000, 0, 5_000));
-    // A MED is right from the speaker itself, but not from the router behind it for which an Adj-RIB-In is made.
+    // A MED from the speaker itself is right, but the Adj-RIB-In expects the routes from a router behind it.
     assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
     assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)), "acknowledged");
     assert_eq!((world.sides[0].advertised(0).advertised, world.sides[1].adj_rib_in(0).totals().unexpected), (5_000, 0));
@@ -438,7 +438,7 @@ fn packets_of_others_are_not_taken() {
     (packet[22], packet[23]) = (0, 179);
     assert!(!is_bgp(&packet), "UDP");
     packet[9] = 6;
-    assert!(is_bgp(&packet) && !side.receive(Instant(6), &packet), "to nobody here");
+    assert!(is_bgp(&packet) && !side.receive(Instant(6), &packet), "for no router here");
     (packet[22], packet[23]) = (0, 80);
     assert!(!is_bgp(&packet));
     (packet[0], packet[6]) = (0x60, 6);

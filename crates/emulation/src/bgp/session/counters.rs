@@ -7,7 +7,7 @@ use drophammer_wire::bgp::message::kind;
 pub struct Counters {
     /// OPENs.
     pub opens: u64,
-    /// UPDATEs. Sent ones are not counted here, because others write them.
+    /// Received UPDATEs. The session does not count sent UPDATEs, because its user writes them.
     pub updates: u64,
     /// NOTIFICATIONs.
     pub notifications: u64,

@@ -91,8 +91,8 @@ fn session_in(state: State, config: SessionConfig) -> Session {
     session
 }
 
-/// Returns the NOTIFICATION with which it ends; checks that the connection is then closed, and that it restarts after
-/// the IdleHoldTime.
+/// Returns the NOTIFICATION that ends the session. Checks that the connection is then closed, and that the session restarts
+/// after the IdleHoldTime.
 fn ends_with(session: &mut Session, now: Instant) -> (u8, u8, Vec<u8>) {
     assert_eq!(session.state(), State::Idle);
     assert!(tcp_actions(session, now).is_empty(), "not before the NOTIFICATION is written");

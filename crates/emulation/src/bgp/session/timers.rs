@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Expiry of each timer, if it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Timers {
-    /// The attempt to connect is given up, and another one starts.
+    /// The session gives up the attempt to connect, and starts another.
     pub connect_retry: Option<Instant>,
     /// The peer has been silent for too long.
     pub hold: Option<Instant>,
@@ -16,7 +16,7 @@ pub(super) struct Timers {
     pub keepalive: Option<Instant>,
     /// The next attempt after an end.
     pub idle_hold: Option<Instant>,
-    /// The last message could not be written in time.
+    /// The connection is reset although the last message still waits.
     pub linger: Option<Instant>,
     hold_time: Duration,
     random: u64,

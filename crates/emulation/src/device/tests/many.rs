@@ -56,7 +56,7 @@ fn a_thousand_devices_are_told_apart_by_their_tags_and_idle_ones_are_left_alone(
     assert_eq!(devices.iter().filter(|(_, d)| d.gateway_mac(Family::Ipv4).is_some()).count(), 3);
     // Tags of no device, and an unknown address with the tags of a device.
     let before = devices.unclaimed();
-    let mut silent = |frame: &[u8]| devices.receive(Instant(2), frame, &mut |_| panic!("nobody is asked"));
+    let mut silent = |frame: &[u8]| devices.receive(Instant(2), frame, &mut |_| panic!("no request is due"));
     assert!(!silent(&broadcast(Tags::dot1q(7).unwrap(), [198, 18, 1, 1].into())));
     assert!(!silent(&broadcast(tagged(7).tags, [198, 18, 1, 9].into())));
     assert_eq!(devices.unclaimed(), before + 2);
@@ -112,7 +112,7 @@ fn two_devices_that_cannot_be_told_apart_are_refused_by_name() {
     let refused = devices.add(Device::new(config("second", 1, 9))).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "devices `first` and `second` both have MAC address 02:00:00:00:00:01 (untagged): give one another address or other tags"
+        "devices `first` and `second` both have MAC address 02:00:00:00:00:01 (untagged): change the address or the tags of one of them"
     );
     let refused = devices.add(Device::new(config("third", 3, 1))).unwrap_err();
     assert_eq!((&refused.first[..], &refused.second[..], &refused.what[..]), ("first", "third", "198.18.1.1"));
@@ -192,7 +192,7 @@ fn groups_reach_those_that_joined_them_and_types_those_that_match() {
         let mut frame = vec![0; 14 + payload.len()];
         ethernet::Repr { destination: to, source: MacAddr::local(99), ethertype: kind }.emit(&mut frame);
         frame[14..].copy_from_slice(payload);
-        devices.receive(Instant(1), &frame, &mut |_| panic!("nobody answers"));
+        devices.receive(Instant(1), &frame, &mut |_| panic!("no device answers"));
         let heard = |id| devices.get(id).protocols().last().unwrap().state().counter("heard");
         ids.iter().map(|id| heard(*id)).collect::<Vec<_>>()
     };

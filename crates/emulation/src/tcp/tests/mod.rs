@@ -399,7 +399,7 @@ fn what_is_for_others_is_ignored() {
     stack.poll(Instant(0), &mut |p| answers.push(p.to_vec()));
     let sliced = etherparse::SlicedPacket::from_ip(&answers[0]).unwrap();
     let Some(etherparse::TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("not TCP") };
-    assert!(tcp.rst() && answers.len() == 1, "nobody listens");
+    assert!(tcp.rst() && answers.len() == 1, "no listener");
 }
 
 #[test]

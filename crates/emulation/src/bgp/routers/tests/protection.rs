@@ -148,7 +148,7 @@ fn commands_name_a_peer_that_there_is() {
     assert_eq!(command(1, BgpCommand::Start(0)), Ok(()));
     assert_eq!(command(0, BgpCommand::Start(0)), Ok(()));
     let refused = command(0, BgpCommand::Start(1)).unwrap_err();
-    assert_eq!(refused.to_string(), "bgp: there is no peer 1: the device has 1 peers, from 0 on");
+    assert_eq!(refused.to_string(), "bgp: there is no peer 1: the device has 1 peers, numbered from 0");
     let set = |part| RouteSet::unicast(table.clone(), part, Packing::default());
     let advertise = BgpCommand::Routes { peer: 0, change: Change::Advertise, set: set(0..10) };
     assert_eq!(command(0, advertise), Ok(()));

@@ -68,7 +68,7 @@ fn an_open_that_cannot_be_written_is_said() {
     let mut session = session_in(State::Connect, SessionConfig { local_as: 0, ..config() });
     assert!(session.connected(at(2.)));
     assert_eq!(tcp_actions(&mut session, at(2.)), [TcpAction::Abort]);
-    assert_eq!((session.state(), session.ended()), (State::Idle, Some(&Cause::BadConfiguration("AS 0 is nobody's"))));
+    assert_eq!((session.state(), session.ended()), (State::Idle, Some(&Cause::BadConfiguration("AS 0 is reserved"))));
 }
 
 #[test]

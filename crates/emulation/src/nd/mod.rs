@@ -93,7 +93,7 @@ fn send(out: &mut Output<'_>, to: MacAddr, [source, destination]: [Ipv6Addr; 2],
         hop_limit: 255,
         source,
         destination,
-        payload_len: message.len(),
+        payload_len: message.message_len(),
     };
     out.ipv6(to, &header, |payload| message.emit(payload, header.pseudo_header_sum()));
 }

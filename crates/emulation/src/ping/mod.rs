@@ -110,7 +110,7 @@ impl Ping {
                         protocol: protocol::ICMP,
                         source: destination,
                         destination: source,
-                        payload_len: reply.len(),
+                        payload_len: reply.message_len(),
                     };
                     out.ipv4(packet.link_source, &header, |payload| reply.emit(payload));
                 }
@@ -135,7 +135,7 @@ impl Ping {
                             hop_limit: 64,
                             source: source_own,
                             destination: source,
-                            payload_len: reply.len(),
+                            payload_len: reply.message_len(),
                         };
                         let sum = header.pseudo_header_sum();
                         out.ipv6(packet.link_source, &header, |payload| reply.emit(payload, sum));
@@ -171,7 +171,7 @@ impl Ping {
                             protocol: protocol::ICMP,
                             source,
                             destination,
-                            payload_len: echo.len(),
+                            payload_len: echo.message_len(),
                         };
                         out.ipv4(gateway, &header, |payload| echo.emit(payload));
                     }
@@ -184,7 +184,7 @@ impl Ping {
                             hop_limit: 64,
                             source,
                             destination,
-                            payload_len: echo.len(),
+                            payload_len: echo.message_len(),
                         };
                         let sum = header.pseudo_header_sum();
                         out.ipv6(gateway, &header, |payload| echo.emit(payload, sum));

@@ -72,7 +72,7 @@ pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<Rou
     ases.truncate(LONGEST_PATH);
     found.as_path = ases;
     others.sort_by_key(|raw| raw.kind);
-    for Raw { flags, kind, value } in others {
+    for Raw { flags, kind, value, .. } in others {
         let known = kind == kind::IPV6_EXTENDED_COMMUNITIES;
         let partial = if known { 0 } else { flag::PARTIAL };
         attributes::append(&mut found.others, flags & !flag::EXTENDED_LENGTH | partial, kind, value);

@@ -1,5 +1,6 @@
 //! Judges results by the suite's criteria: in one round, and over all rounds.
 
+use crate::distinct;
 use crate::statistics::{judge_rounds, judged_interval, summarize};
 use drophammer_model::figure::{Decision, Figure, RoundFigure};
 use drophammer_model::outcome::{
@@ -12,19 +13,21 @@ use std::collections::BTreeSet;
 
 /// Most words listed in a reason.
 const MOST_LISTED: usize = 12;
+/// Most characters of a cell in a reason.
+const LONGEST: usize = 40;
 
 /// What one round found for the figure of a criterion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The figure; of several cells the worst.
+    /// The figure, or the worst of several cells.
     pub figure: RoundFigure,
-    /// Number of cells of which it is the worst; 0 for a named figure.
+    /// Number of cells; 0 for a named figure.
     pub cells: usize,
-    /// Why there is no figure, or why it is not certain.
+    /// Why there is no figure, or why it is uncertain.
     pub why: Option<String>,
-    /// Title of the figure, with its unit; empty for cells and if there is no figure.
+    /// Title of the figure with its unit; empty for cells, and without a figure.
     pub title: String,
-    /// Load at which it was measured, if it depends on the load.
+    /// Load of the measurement, if the figure depends on the load.
     pub load_pps: Option<f64>,
 }
 
@@ -38,11 +41,10 @@ impl Found {
 pub fn in_round(expected: &Expectation, outcome: &Outcome, status: &TestStatus) -> Found {
     match &expected.cells {
         Some(cells) => in_table(cells, expected.at_least, outcome, status),
-        None => outcome
-            .ranks
-            .iter()
-            .find(|rank| rank.key == expected.figure)
-            .map_or_else(|| Found::new(absent(status)), of_rank),
+        None => {
+            let rank = outcome.ranks.iter().find(|rank| rank.key == expected.figure);
+            rank.map_or_else(|| Found::new(absent(status)), of_rank)
+        }
     }
 }
 
@@ -52,8 +54,8 @@ fn of_rank(rank: &RankFigure) -> Found {
     Found { title, why, load_pps: rank.load_pps, ..Found::new(rank.judged()) }
 }
 
-/// A missing figure does not count against a DUT (no burst to find because it forwards at line rate; the tester could
-/// not measure), unless the DUT failed the test.
+/// A missing figure counts against a DUT only if the DUT failed the test. Otherwise the tester could not measure it, or
+/// there was nothing to measure: a DUT that forwards at line rate has no longest burst.
 pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     match status {
         TestStatus::Failed(_) => RoundFigure::Failed,
@@ -61,8 +63,8 @@ pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     }
 }
 
-/// The worst of the selected cells. A selection that matches nothing in a complete test is not met: a criterion without
-/// cells must not pass unnoticed.
+/// The worst of the selected cells. In a complete test, a selection without cells fails: a typo in a criterion must not
+/// let it pass.
 fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatus) -> Found {
     if let TestStatus::Failed(_) = status {
         return Found::new(RoundFigure::Failed);
@@ -71,13 +73,12 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     let (rows, at) = match selected(cells, &outcome.tables) {
         Ok(selected) => selected,
         Err(why) if whole => return Found { why: Some(why), ..Found::new(RoundFigure::Failed) },
-        // The rest of the test might have had the cells.
+        // The missing part of the test might have had the cells.
         Err(_) => return Found::new(RoundFigure::NotMeasured),
     };
     let mut worst: Option<Figure> = None;
     let mut uncertain = BTreeSet::new();
-    // Rows are missing if the test did not run to its end.
-    let rest = (!whole).then_some((Figure::unknown(), Some("not all rows are there")));
+    let rest = (!whole).then_some((Figure::unknown(), Some("some rows are missing")));
     let of_rows = rows.iter().map(|row| of_cell(row, at, &cells.column));
     for found in of_rows.chain(rest.map(Ok)) {
         let (figure, why) = match found {
@@ -86,24 +87,22 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
         };
         uncertain.extend(why);
         let pick: fn(f64, f64) -> f64 = if at_least { f64::min } else { f64::max };
-        worst =
-            Some(worst.map_or(figure, |worst| Figure {
-                low: pick(worst.low, figure.low),
-                high: pick(worst.high, figure.high),
-            }));
+        let both = |worst: Figure| Figure { low: pick(worst.low, figure.low), high: pick(worst.high, figure.high) };
+        worst = Some(worst.map_or(figure, both));
     }
     let why = (!uncertain.is_empty()).then(|| uncertain.into_iter().collect::<Vec<_>>().join(", "));
     let figure = worst.map_or(RoundFigure::NotMeasured, RoundFigure::Measured);
     Found { why, cells: rows.len(), ..Found::new(figure) }
 }
 
-/// True if a column of this name has times, of which less is better. The time for which a buffer holds a burst is none.
+/// True if a column of this name holds times of which less is better. For the time that a buffer can hold, more is
+/// better.
 fn is_time(column: &str) -> bool {
     let more_is_better = ["buffer", "burst", "at_least"].iter().any(|word| column.contains(word));
     ["_s", "_ms", "_us", "_ns"].iter().any(|unit| column.ends_with(unit)) && !more_is_better
 }
 
-/// What is certain of a value if something else than the DUT may have lost frames: the DUT may be better.
+/// What a value proves if something other than the DUT may have lost frames: the DUT may be better.
 fn of_doubtful(column: &str, value: f64) -> Figure {
     match column {
         _ if is_time(column) || column.contains("loss") || column.contains("lost") => Figure::at_most(value),
@@ -112,46 +111,42 @@ fn of_doubtful(column: &str, value: f64) -> Figure {
     }
 }
 
-/// The figure of a cell in the column of this name, and why it is not certain; an error if the cell holds words.
+/// The figure of a cell in the column of this name, and why it is uncertain; an error if the cell is not a number.
 fn of_cell(row: &Row, at: usize, column: &str) -> Result<(Figure, Option<&'static str>), String> {
     let value = match row.cells.get(at) {
-        Some(Cell::Count(count)) => *count as f64,
-        Some(Cell::Number(number)) => *number,
-        Some(Cell::None) | None => return Ok((Figure::unknown(), Some("a cell is empty"))),
-        Some(Cell::Text(text)) => return Err(format!("`{}` is no number", cut(text))),
+        Some(Cell::Text(text)) => return Err(format!("`{}` is not a number", cut(text, LONGEST))),
+        cell => match cell.and_then(number) {
+            Some(value) => value,
+            None => return Ok((Figure::unknown(), Some("a cell is empty"))),
+        },
     };
     Ok(match (row.is_refuted(), row.is_doubtful(), row.is_limited()) {
         (true, ..) => (Figure::unknown(), Some("other trials contradict a row")),
         (_, true, true) => (Figure::unknown(), Some("a row is doubtful")),
         (_, true, false) => (of_doubtful(column, value), Some("a row is doubtful")),
-        // The DUT alone would have been at least as quick.
+        // Without the limit, the DUT would have been at least as fast.
         (.., true) if is_time(column) => (Figure::at_most(value), Some("the tester or the suite limited a row")),
         (.., true) => (Figure::at_least(value), Some("the tester or the suite limited a row")),
         (false, false, false) => (Figure::exactly(value), None),
     })
 }
 
-/// The column that `cells` name, and its cell in each row that they select; `None` if the tables have no such cell.
-pub fn named_cells<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<&'t Cell>)> {
-    let (column, rows) = named_rows(cells, tables)?;
-    Some((column, rows.into_iter().map(|(_, cell)| cell).collect()))
-}
-
-/// As [`named_cells`], each cell with its row, in the order of the table.
+/// The column that `cells` name, and its cell in each selected row, in the order of the table. `None` if the tables have
+/// no such cell.
 pub fn named_rows<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<(&'t Row, &'t Cell)>)> {
     let (rows, at) = selected(cells, tables).ok()?;
     let table = tables.iter().find(|table| table.key == cells.table)?;
     Some((table.columns.get(at)?, rows.into_iter().filter_map(|row| Some((row, row.cells.get(at)?))).collect()))
 }
 
-/// The rows that `cells` select and the index of their column, or why there are none.
+/// The rows that `cells` select and the index of the column, or why there are none.
 fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usize), String> {
     let Some(table) = tables.iter().find(|table| table.key == cells.table) else {
         let known = tables.iter().map(|table| table.key.clone());
-        return Err(format!("there is no table `{}`; there is {}", cells.table, listed(known)));
+        return Err(format!("there is no table `{}`; the test has {}", cells.table, listed(known, MOST_LISTED)));
     };
     let place = |key: &str| {
-        let known = || listed(table.columns.iter().map(|column: &Column| column.key.clone()));
+        let known = || listed(table.columns.iter().map(|column: &Column| column.key.clone()), MOST_LISTED);
         let at = table.columns.iter().position(|column| column.key == key);
         at.ok_or_else(|| format!("the table `{}` has no column `{key}`; it has {}", table.key, known()))
     };
@@ -166,20 +161,28 @@ fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usi
             rows.into_iter().partition(|row| row.cells.get(by).is_some_and(|cell| is(cell, value)));
         if same.is_empty() {
             let others = other.iter().map(|row| row.cells.get(by).map_or_else(String::new, in_cell));
-            return Err(format!("no row has {column}={value}; there is {}", listed(others)));
+            return Err(format!("no row has {column}={value}, only {}", listed(others, MOST_LISTED)));
         }
         rows = same;
     }
     Ok((rows, at))
 }
 
-/// True if a cell has the value that selects its row.
+/// The number in a cell.
+pub fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Count(count) => Some(*count as f64),
+        Cell::Number(number) => Some(*number),
+        Cell::None | Cell::Text(_) => None,
+    }
+}
+
+/// True if a cell has this value, and so selects its row.
 fn is(cell: &Cell, value: &str) -> bool {
     match cell {
         Cell::None => value.is_empty(),
-        Cell::Count(count) => Cells::is_number(*count as f64, value),
-        Cell::Number(number) => Cells::is_number(*number, value),
         Cell::Text(text) => text == value,
+        Cell::Count(_) | Cell::Number(_) => number(cell).is_some_and(|number| Cells::is_number(number, value)),
     }
 }
 
@@ -188,44 +191,41 @@ fn in_cell(cell: &Cell) -> String {
         Cell::None => "an empty cell".into(),
         Cell::Count(count) => count.to_string(),
         Cell::Number(number) => shown(*number),
-        Cell::Text(text) => cut(text),
+        Cell::Text(text) => cut(text, LONGEST),
     }
 }
 
-fn cut(text: &str) -> String {
-    const LONGEST: usize = 40;
-    match text.char_indices().nth(LONGEST) {
+/// The first `longest` characters of a text, with an ellipsis if it has more.
+pub fn cut(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// The distinct words, in order; only the first ones if there are many.
-fn listed(words: impl Iterator<Item = String>) -> String {
-    let mut seen = BTreeSet::new();
-    let all: Vec<String> = words.filter(|word| seen.insert(word.clone())).collect();
+/// The distinct words in order, but at most `most`; `none` if there are none.
+pub fn listed(words: impl Iterator<Item = String>, most: usize) -> String {
+    let all = distinct(words);
     match all.len() {
         0 => "none".into(),
-        n if n > MOST_LISTED => format!("{} and {} more", all[..MOST_LISTED].join(", "), n - MOST_LISTED),
+        n if n > most => format!("{} and {} more", all[..most].join(", "), n - most),
         _ => all.join(", "),
     }
 }
 
-/// The distinct criteria of the suite, judged over all rounds. Those about no figure are met if every round met them.
+/// The distinct criteria of the suite, judged over all rounds. A criterion that is not about a figure is met if every
+/// round met it.
 pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
     let all = || rounds.iter().flat_map(|record| &record.outcome.verdicts);
-    let mut seen = BTreeSet::new();
-    let criteria = all().map(|verdict| verdict.criterion.as_str()).filter(|criterion| seen.insert(*criterion));
-    let combined = criteria.filter_map(|criterion| {
+    let criteria = distinct(all().map(|verdict| verdict.criterion.as_str()));
+    let combined = criteria.into_iter().filter_map(|criterion| {
         let own: Vec<_> = all().filter(|verdict| verdict.criterion == criterion).collect();
         if let Some(expected) = own.iter().find_map(|verdict| verdict.expected.as_ref()) {
             let found: Vec<Found> =
                 rounds.iter().map(|record| in_round(expected, &record.outcome, &record.status)).collect();
             return Some(verdict(expected, &found));
         }
-        let mut seen = BTreeSet::new();
-        let found = own.iter().map(|verdict| verdict.found.as_str()).filter(|found| seen.insert(*found));
-        let found = found.collect::<Vec<_>>().join(", ");
+        let found = distinct(own.iter().map(|verdict| verdict.found.as_str())).join(", ");
         let pass = own.iter().all(|verdict| verdict.pass);
         let undecided = !pass && own.iter().all(|verdict| verdict.pass || verdict.undecided);
         Some(Verdict { pass, undecided, found, ..(*own.first()?).clone() })
@@ -237,7 +237,7 @@ pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
 pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     let figures: Vec<RoundFigure> = rounds.iter().map(|round| round.figure).collect();
     let mut found = found(rounds, &figures);
-    // Of what must not happen, once is enough.
+    // A bound of 0 means that something must not happen: a single round is enough to miss it.
     let happened = |figure: &RoundFigure| matches!(figure, RoundFigure::Measured(figure) if figure.low > 0.0);
     let never = !expected.at_least && expected.bound == 0.0;
     let decision = match &expected.baseline {
@@ -258,11 +258,11 @@ pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     }
 }
 
-/// Judges the rounds by a share of an earlier run's figure, and reports the share that they reach.
+/// Judges the rounds by a share of an earlier run's figure, and says which share they reach.
 ///
-/// The interval of the ratio reaches from this run's lower end, divided by the baseline's upper end, to this run's
-/// upper end, divided by the baseline's lower end. The criterion is met if it holds for the whole interval. This
-/// assumes no distribution, and a single round is enough, as for a bound that is a number.
+/// The interval of the ratio goes from this run's lower end divided by the baseline's upper end to this run's upper end
+/// divided by the baseline's lower end. The criterion is met if it holds for the whole interval. This assumes no
+/// distribution, and a single round is enough, as for a bound that is a number.
 fn against(
     baseline: &BaselineFigure,
     expected: &Expectation,
@@ -275,18 +275,12 @@ fn against(
     let there = in_baseline(baseline);
     let titles = || rounds.iter().map(|round| round.title.as_str()).filter(|title| !title.is_empty());
     if !baseline.title.is_empty() && titles().any(|title| title != baseline.title) {
-        return (
-            Decision::Undecided,
-            format!("the figure of this name in the baseline is another one: {}", baseline.title),
-        );
+        let why = format!("the baseline has a different figure of this name: {}", baseline.title);
+        return (Decision::Undecided, why);
     }
-    if let Some((at, here)) = other_load(baseline, rounds) {
-        let load = |pps: f64| group_digits(pps.round() as u64);
-        let why = format!(
-            "not compared with {there}, which was measured at another load: {} fps, not {} fps",
-            load(at),
-            load(here)
-        );
+    if let Some(loads) = other_load(baseline, rounds) {
+        let [at, here] = loads.map(|pps| group_digits(pps.round() as u64));
+        let why = format!("not compared with {there}, which was measured at another load: {at} fps, not {here} fps");
         return (Decision::Undecided, why);
     }
     // The figure is at least 0, even if nothing else is known.
@@ -298,11 +292,11 @@ fn against(
     (decision, ratio.map_or_else(|| there.clone(), |ratio| format!("{ratio} of {there}")))
 }
 
-/// The loads of the baseline and of a round, in this order, if they are not the same.
-fn other_load(baseline: &BaselineFigure, rounds: &[Found]) -> Option<(f64, f64)> {
+/// The loads of the baseline and of a round, if they differ.
+fn other_load(baseline: &BaselineFigure, rounds: &[Found]) -> Option<[f64; 2]> {
     let at = baseline.load_pps?;
-    let here = rounds.iter().filter_map(|round| round.load_pps);
-    here.into_iter().find(|here| (at - here).abs() > SAME_LOAD * at.max(*here)).map(|here| (at, here))
+    let mut here = rounds.iter().filter_map(|round| round.load_pps);
+    here.find(|here| (at - here).abs() > SAME_LOAD * at.max(*here)).map(|here| [at, here])
 }
 
 /// `104000 in the baseline`
@@ -311,7 +305,7 @@ fn in_baseline(baseline: &BaselineFigure) -> String {
     format!("{} in the baseline{place}", median_in_words(baseline.median(), baseline.interval(), baseline.rounds))
 }
 
-/// `93.1 % to 102.9 %`; `None` if nothing is known of the ratio.
+/// `93.1 % to 102.9 %`; `None` if nothing is known about the ratio.
 fn ratio(own: Figure, of: Figure) -> Option<String> {
     let percent = |a: f64, b: f64| {
         Some(a / b * 100.0).filter(|share| a.is_finite() && b > 0.0 && share.is_finite() && *share >= 0.0)
@@ -330,7 +324,7 @@ fn ratio(own: Figure, of: Figure) -> Option<String> {
 fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
     let known: Vec<Figure> = figures.iter().filter_map(|round| round.figure()).collect();
     let mut parts: Vec<String> = Vec::new();
-    // Without the unit, a reader could take the rate of one port for the rate of the whole router.
+    // Without the unit, a reader could think that the rate of one port is the rate of the whole router.
     let per_port = rounds.iter().any(|round| round.title.ends_with(&format!("({FPS_PER_PORT})")));
     let unit = if per_port { format!(" {FPS_PER_PORT}") } else { String::new() };
     parts.extend(summarize(&known).map(|all| median_in_words(all.median, all.interval, known.len()) + &unit));
@@ -364,7 +358,7 @@ fn median_in_words(median: Figure, interval: Figure, rounds: usize) -> String {
     format!("median {}, {reach} in {rounds} rounds", in_words(median))
 }
 
-/// A figure with six digits: more are never certain, and with fewer it could look like the bound that it just missed.
+/// A figure with six digits. More digits would be noise; with fewer, a figure could look like the bound that it missed.
 pub(crate) fn shown(value: f64) -> String {
     format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
 }

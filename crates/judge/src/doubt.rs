@@ -1,8 +1,8 @@
-//! Doubt about figures that rest on trials with lost frames although the DUT's processor was idle.
+//! Doubts figures that rest on lost frames although the DUT's processor was idle.
 //!
 //! A software router that cannot keep up has a busy processor. If many frames are lost while the processor is idle, the
-//! router's speed is not the likely cause: bursts of the tester may have overflowed a queue, for example. The figure is
-//! then no limit of the router, so it is marked and not ranked.
+//! router's speed is not the likely cause: for example, bursts of the tester may have overflowed a queue. The figure then
+//! shows no limit of the router, so the report marks it and does not rank it.
 
 use drophammer_model::figure::Doubt;
 use drophammer_model::modifier::Modifier;
@@ -12,19 +12,19 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::traffic::Header;
 use drophammer_model::trial::{Load, TrialResult};
 
-/// From this share of lost frames on, a trial counts as lossy. Smaller losses come from queues that overflow while a
+/// A trial is lossy if it loses at least this share of its frames. Smaller losses come from queues that overflow while a
 /// processor stalls.
 const LOSSY: f64 = 0.01;
-/// From this share of the time of load on, a processor counts as busy.
+/// A processor is busy if it works for at least this share of the sending time.
 const BUSY: f64 = 0.9;
 
-/// Share of the time of load in which the DUT's processor worked for the DUT or was kept from it; `None` if unknown.
-/// Other programs that run while the DUT has nothing to do do not count.
+/// Share of the sending time in which the DUT's processor worked for the DUT, or for others while the DUT waited; `None`
+/// if unknown. Programs that run while the DUT has nothing to do are not counted.
 fn busy(result: &TrialResult) -> Option<f64> {
-    // Records of earlier versions lack this field; their share of processor time is of another period.
+    // Earlier versions did not record this field, and measured the share of processor time over another period.
     result.health.dut_used_ns?;
-    // Frames made in the kernel come in bursts. These can cause loss whatever else ran on the processor, so only the
-    // DUT's own share counts.
+    // The kernel sends the frames that it makes in bursts. Bursts can cause loss whatever else ran on the processor, so
+    // only the DUT's own share counts.
     let record = result.health.dut_processor.as_ref().filter(|_| result.health.kernel_generators == 0);
     let others = record.map_or(0.0, |processor| {
         let waited = processor.waited_ns.or(processor.foreign_ns).unwrap_or(0);
@@ -43,21 +43,21 @@ fn expires(header: &Header) -> bool {
     }
 }
 
-/// The doubt about one figure, from the `trials` that decided it: more than half of the lossy ones had an idle
-/// processor.
+/// The doubt about a figure that these trials decided: `Some` if the processor was idle in more than half of the lossy
+/// trials.
 fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     let counts = |trial: &&TrialRecord| {
         let result = &trial.result;
-        // Loss in bursts and steps depends on queue sizes, loss during changes of routes on missing routes.
+        // Loss depends on queue sizes in bursts and steps, and on missing routes while routes change.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
-            // An output port narrowed by classes drops frames while the processor is idle, and so do links that carry
-            // the traffic of links that are down.
+            // An output port that classes limit drops frames while the processor is idle. So do links that carry the
+            // traffic of links that are down.
             && !trial.classed
-            // The processor worked for the other DUTs too.
+            // The processor also worked for the other DUTs.
             && !trial.joint
             && !trial.links_down
-            // Frames that the DUT must drop are not loss.
+            // Frames that the DUT must drop are not lost.
             && trial.spec.flows.iter().all(|flow| !flow.denied)
             && !trial.spec.flows.iter().flat_map(|flow| &flow.headers).any(expires)
             && result.validity.is_valid()
@@ -73,8 +73,8 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     let worst = idle.into_iter().max_by(|a, b| a.result.loss_ratio().total_cmp(&b.result.loss_ratio()))?;
     let result = &worst.result;
     let cause = match result.health.kernel_generators {
-        0 => "something else than its speed may have lost them",
-        _ => "bursts of the tester (frames made in the kernel, backend live_frames) may have lost them",
+        0 => "something other than its speed may be the cause",
+        _ => "bursts of the tester (frames made in the kernel, backend live_frames) may be the cause",
     };
     let text = format!(
         "{:.0} % of the frames were lost while the DUT's processor was {:.0} % busy (trial {}): {cause}",
@@ -89,11 +89,11 @@ fn with_filters(rank: &RankFigure) -> bool {
     matches!(Modifier::of_figure(&rank.key), Modifier::Filters { .. })
 }
 
-/// True if the trial was decisive for the figure. Trials of a search beyond its lowest lossy load were not, nor trials
-/// of other frame sizes, nor, if the figure has a load, trials of other loads.
+/// True if the trial decided the figure. Trials of a search beyond its lowest lossy load did not, nor trials with other
+/// frame sizes. If the figure is for one load, trials at other loads did not either.
 fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
     const SAME_LOAD: f64 = 1e-6;
-    /// Loads within this share count as the same intended load.
+    /// Measured loads within this share had the same intended load.
     const NEAR: f64 = 0.05;
     let size = rank.key.split('_').find_map(|word| word.parse::<PacketSize>().ok());
     let up_to = rank.claim.as_ref().and_then(|claim| claim.missed_pps);
@@ -107,17 +107,15 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
         }
         _ => true,
     };
-    // Trials with queries or changes of routes have events, and raise no doubt.
-    let same = match trial.filtered && with_filters(rank) {
-        true => true,
-        false => Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec),
-    };
+    // Trials with queries or route changes have events, and raise no doubt.
+    let same =
+        (trial.filtered && with_filters(rank)) || Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec);
     near && of_load && same && size.is_none_or(|size| trial.spec.size == size)
 }
 
-/// Marks the figures of `tests` that rest on such trials, and their rows in tables. Simulated DUTs are left out,
-/// because they lose frames by configuration. A suite may have a test several times: `occurrence` is the index, from 0,
-/// of a trial's test among those of the same name on its DUT in its round.
+/// Marks the doubtful figures of `tests`, and their rows in tables. Skips simulated DUTs, which lose frames because they
+/// are configured to. A suite may have a test several times: `occurrence` gives the index, from 0, of a trial's test
+/// among the tests of the same name on its DUT in its round.
 pub fn mark(
     tests: &mut [TestRecord],
     trials: &[TrialRecord],
@@ -133,7 +131,7 @@ pub fn mark(
             is_of_test && occurrence(trial) == place
         };
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
-        // In a test with the modifier, trials with filters belong to its figures alone.
+        // If the test has the modifier `filters`, trials with filters belong to the modified figures only.
         let modified = test.outcome.ranks.iter().any(with_filters);
         let is_of = |rank: &RankFigure, trial: &TrialRecord| !(modified && trial.filtered) || with_filters(rank);
         for rank in test.outcome.ranks.iter_mut().filter(|rank| !rank.independent_of_loss) {
@@ -142,17 +140,19 @@ pub fn mark(
                 .collect();
         }
         for row in test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows) {
-            let claim =
-                test.outcome.ranks.iter().find(|r| r.claim.as_ref().is_some_and(|c| row.trials.contains(&c.trial)));
-            let of_row = own.iter().copied().filter(|trial| row.trials.contains(&trial.result.trial));
-            let found =
-                doubt(of_row.filter(|trial| claim.is_none_or(|rank| is_of(rank, trial) && decided(rank, trial))));
+            let claims = |rank: &&RankFigure| rank.claim.as_ref().is_some_and(|c| row.trials.contains(&c.trial));
+            let claim = test.outcome.ranks.iter().find(claims);
+            let counts = |trial: &&TrialRecord| {
+                row.trials.contains(&trial.result.trial)
+                    && claim.is_none_or(|rank| is_of(rank, trial) && decided(rank, trial))
+            };
+            let found = doubt(own.iter().copied().filter(counts));
             row.marks.extend(found.map(|doubt| format!("{DOUBTFUL}{}", doubt.text)));
         }
     }
 }
 
-/// The doubts of all rounds if most of them have one, otherwise none. `rounds` are those that have the figure.
+/// All doubts if most rounds have one, otherwise none. `rounds` are the rounds that have the figure.
 pub(crate) fn together(rounds: &[&RankFigure]) -> Vec<Doubt> {
     let doubtful = rounds.iter().filter(|rank| !rank.doubts.is_empty()).count();
     let most = doubtful * 2 > rounds.len();
@@ -162,45 +162,13 @@ pub(crate) fn together(rounds: &[&RankFigure]) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health, ProcessorRecord, TrialSpec, Validity};
+    use drophammer_model::outcome::Outcome;
+    use drophammer_model::trial::{ProcessorRecord, Validity};
 
     fn trial(number: u64, load: Load, received: u64, dut_cpu: Option<f64>) -> TrialRecord {
-        let group =
-            GroupCounts { offered: 1_000, intended: 1_000, received, lost: 1_000 - received, ..GroupCounts::default() };
-        let health = Health { dut_used_ns: Some(1), ..Health::default() };
-        TrialRecord {
-            dut: "d".into(),
-            test: "forwarding_rate".into(),
-            round: 1,
-            attempt: 1,
-            filtered: false,
-            filter_rules: None,
-            classed: false,
-            links_down: false,
-            joint: false,
-            time: String::new(),
-            spec: TrialSpec {
-                purpose: String::new(),
-                size: "64".parse().unwrap(),
-                flows: vec![],
-                load,
-                duration_s: 1.0,
-                bin_s: None,
-                drain_s: 0.1,
-                events: vec![],
-            },
-            result: TrialResult {
-                trial: number,
-                sending_s: 1.0,
-                receiving_s: 1.0,
-                elapsed_s: 1.2,
-                groups: vec![group],
-                health,
-                dut_cpu,
-                senders: 1,
-                ..TrialResult::default()
-            },
-        }
+        let mut trial = crate::made::trial(number, load, 1.0, 1_000, 1_000 - received);
+        (trial.result.health.dut_used_ns, trial.result.dut_cpu) = (Some(1), dut_cpu);
+        trial
     }
 
     fn overload(number: u64, received: u64, dut_cpu: f64) -> TrialRecord {
@@ -212,25 +180,25 @@ mod tests {
     }
 
     #[test]
-    fn loss_beside_an_idle_processor_is_doubtful() {
+    fn loss_while_the_processor_is_idle_is_doubtful() {
         assert_eq!(found(&[overload(7, 200, 0.57)]), Some(7));
         assert_eq!(found(&[overload(7, 200, 0.91)]), None, "it was busy");
-        assert_eq!(found(&[overload(7, 995, 0.57)]), None, "hardly a loss");
+        assert_eq!(found(&[overload(7, 995, 0.57)]), None, "hardly any loss");
         assert_eq!(found(&[trial(7, Load::Maximum { limit_pps: 1e6 }, 200, None)]), None, "nobody knows");
         let shared = TrialRecord { joint: true, ..overload(7, 200, 0.5) };
-        assert_eq!(found(&[shared]), None, "another DUT had the other half");
+        assert_eq!(found(&[shared]), None, "another DUT used the other half");
         let burst = Load::Burst { frames: 1_000, rate_pps: 1e6 };
-        assert_eq!(found(&[trial(7, burst, 200, Some(0.1))]), None, "the queue has an end");
+        assert_eq!(found(&[trial(7, burst, 200, Some(0.1))]), None, "queues are finite");
         let mut invalid = overload(7, 200, 0.57);
         invalid.result.validity = Validity::Invalid(vec!["late".into()]);
         assert_eq!(found(&[invalid]), None);
         let mut earlier = overload(7, 200, 0.57);
         earlier.result.health.dut_used_ns = None;
-        assert_eq!(found(&[earlier]), None, "a share of another time");
+        assert_eq!(found(&[earlier]), None, "a share of another period");
     }
 
     #[test]
-    fn a_processor_that_others_had_was_not_idle() {
+    fn a_processor_that_others_used_was_not_idle() {
         let mut shared = overload(7, 200, 0.57);
         let others = |waited_ns| ProcessorRecord {
             elapsed_ns: 1_000,
@@ -241,12 +209,12 @@ mod tests {
         shared.result.health.dut_processor = Some(others(Some(400)));
         assert_eq!(found(&[shared.clone()]), None);
         shared.result.health.dut_processor = Some(others(None));
-        assert_eq!(found(&[shared.clone()]), None, "it may have waited all that time");
+        assert_eq!(found(&[shared.clone()]), None, "the DUT may have waited all that time");
         shared.result.health.kernel_generators = 2;
         assert_eq!(found(&[shared.clone()]), Some(7), "bursts are a cause of their own");
         shared.result.health.kernel_generators = 0;
         shared.result.health.dut_processor = Some(others(Some(100)));
-        assert_eq!(found(&[shared]), Some(7), "they ran while it had nothing to do");
+        assert_eq!(found(&[shared]), Some(7), "they ran while the DUT had nothing to do");
     }
 
     #[test]
@@ -256,62 +224,42 @@ mod tests {
         assert_eq!(found(&[trials.as_slice(), &[overload(4, 100, 0.6)]].concat()), Some(4), "the one that lost most");
     }
 
+    /// A test with these figures.
+    fn test(keys: &[&str]) -> TestRecord {
+        let figure = |key: &&str| RankFigure {
+            independent_of_loss: key.contains("per_cpu"),
+            ..RankFigure::new(*key, "", "", Some(1.0))
+        };
+        crate::made::test(1, Outcome { ranks: keys.iter().map(figure).collect(), ..Outcome::default() })
+    }
+
+    /// The number of doubts about each figure, after this trial alone.
+    fn doubts(mut test: TestRecord, trial: TrialRecord) -> Vec<usize> {
+        mark(std::slice::from_mut(&mut test), &[trial], &|_| 0, &|_| false);
+        test.outcome.ranks.iter().map(|rank| rank.doubts.len()).collect()
+    }
+
     #[test]
     fn a_figure_that_does_not_depend_on_loss_has_no_doubt() {
-        let figure = |key: &str, independent_of_loss: bool| {
-            serde_json::json!({
-                "key": key, "title": "", "unit": "", "value": 1.0, "higher_is_better": true, "tester_limited": false,
-                "resolution": 0.0, "independent_of_loss": independent_of_loss
-            })
-        };
-        let record = serde_json::json!({
-            "dut": "d", "test": "forwarding_rate", "title": "", "parameters": {}, "elapsed_s": 1.0,
-            "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [
-                figure("forwarding_rate_64_pps", false), figure("forwarding_rate_64_frames_per_cpu_s", true)
-            ]}
-        });
-        let mut tests = [serde_json::from_value::<TestRecord>(record).unwrap()];
-        mark(&mut tests, &[overload(7, 200, 0.57)], &|_| 0, &|_| false);
-        let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
-        assert_eq!(doubts, [1, 0]);
+        let test = test(&["forwarding_rate_64_pps", "forwarding_rate_64_frames_per_cpu_s"]);
+        assert_eq!(doubts(test, overload(7, 200, 0.57)), [1, 0]);
     }
 
     #[test]
     fn trials_of_another_test_of_the_same_name_decide_nothing() {
-        let record = |id: &str| {
-            serde_json::json!({
-                "dut": "d", "test": "forwarding_rate", "id": id, "title": "", "parameters": {}, "elapsed_s": 1.0,
-                "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [{
-                    "key": "forwarding_rate_64_pps", "title": "", "unit": "", "value": 1.0, "higher_is_better": true,
-                    "tester_limited": false, "resolution": 0.0
-                }]}
-            })
-        };
-        // The first loses frames beside an idle processor, the second beside a busy one.
+        // The processor is idle in the first test and busy in the second.
         let trials = [overload(7, 200, 0.57), overload(8, 200, 0.97), overload(9, 200, 0.97)];
-        let mut tests = ["ip", "push"].map(|id| serde_json::from_value::<TestRecord>(record(id)).unwrap());
+        let mut tests = [(); 2].map(|()| test(&["forwarding_rate_64_pps"]));
         mark(&mut tests, &trials, &|trial| usize::from(trial.result.trial > 7), &|_| false);
         assert_eq!(tests.map(|test| test.outcome.ranks[0].doubts.len()), [1, 0]);
     }
 
     #[test]
     fn loss_with_filters_is_of_the_figure_with_filters() {
-        let figure = |key: &str| {
-            serde_json::json!({
-                "key": key, "title": "", "unit": "", "value": 1.0, "higher_is_better": true, "tester_limited": false, "resolution": 0.0
-            })
-        };
-        let record = serde_json::json!({
-            "dut": "d", "test": "forwarding_rate", "title": "", "parameters": {}, "elapsed_s": 1.0,
-            "status": {"status": "completed"}, "outcome": {"tables": [], "plots": [], "notes": [], "verdicts": [], "ranks": [
-                figure("forwarding_rate_64_pps"), figure("forwarding_rate_64_filters_pps")
-            ]}
-        });
         for (filtered, expected) in [(true, [0, 1]), (false, [1, 0])] {
-            let mut tests = [serde_json::from_value::<TestRecord>(record.clone()).unwrap()];
-            mark(&mut tests, &[TrialRecord { filtered, ..overload(7, 200, 0.57) }], &|_| 0, &|_| false);
-            let doubts: Vec<_> = tests[0].outcome.ranks.iter().map(|rank| rank.doubts.len()).collect();
-            assert_eq!(doubts, expected, "filtered: {filtered}");
+            let test = test(&["forwarding_rate_64_pps", "forwarding_rate_64_filters_pps"]);
+            let trial = TrialRecord { filtered, ..overload(7, 200, 0.57) };
+            assert_eq!(doubts(test, trial), expected, "filtered: {filtered}");
         }
     }
 

@@ -1,43 +1,44 @@
-//! Drops of a DUT by the counter that has them: which of its counters count drops, and which of these count the same
-//! ones.
+//! Adds up the drops of a DUT. Several counters may count the same drop: this module knows which counters count drops,
+//! and which of them overlap.
 //!
-//! Some counters are left out, because others have their drops. `softnet` is of the whole machine, and interfaces count
-//! its drops too. `ip.InCsumErrors` are among `ip.InHdrErrors`. What a tunnel counts as `tx_dropped` is dropped
-//! below it. What the program of `xdp` passes to the kernel is dropped there, if at all.
+//! Some counters are ignored, because others count the same drops. `softnet` is for the whole machine, and interfaces also
+//! count its drops. `ip.InHdrErrors` includes `ip.InCsumErrors`. A lower layer drops the packets that a tunnel counts as
+//! `tx_dropped`. The kernel drops what an `xdp` program passes to it, if anything does.
 
 use drophammer_model::counters::{Counts, DENIED, tester_port};
 use drophammer_model::trial::{Family, TrialResult, total};
 use std::collections::BTreeMap;
 
-/// Name of the frames that the receive ring of the DUT refused. The tester counts them
+/// Name for frames that the DUT's receive ring refused. The tester counts them
 /// ([`GroupCounts::refused`](drophammer_model::trial::GroupCounts::refused)).
 pub const REFUSED: &str = "refused";
 
-/// Prefix of the counters of a simulated router. It says the same by further counters.
+/// Prefix of a simulated router's own counters. Its other counters repeat them.
 const TRUTH: &str = "truth.";
-/// Counter of a link between routers that delays or loses frames. Simulated routers do not count these drops themselves.
+/// Counter of a link between routers that delays or loses frames. Simulated routers do not count these drops.
 const DELAYED: &str = "delay_dropped";
-/// Part of the names of counters of a guest's links outside of it, where the guest itself has others.
+/// Part of the names of counters of a guest's links outside the guest, which counts frames itself too.
 const OUTSIDE: &str = "outside.";
-/// Counter of frames that found no room in a packet socket.
+/// Counter of frames that did not fit into a packet socket.
 const SOCKET: &str = "socket_dropped";
-/// Frames that the kernel dropped at an interface, on arrival and on departure.
+/// Frames that the kernel dropped at an interface: on arrival, and on departure.
 const RX_DROPPED: &str = "rx_dropped";
 const TX_DROPPED: &str = "tx_dropped";
-/// The kernel's IP counters of drops that [`Counts`] does not know.
+/// IP drop counters of the kernel that [`Counts`] does not know.
 const MORE_OF_IP: [&str; 3] = ["ip.InNoRoutes", "ip.InTruncatedPkts", "ip6.InTruncatedPkts"];
 
-/// Counters of one place, the innermost first. Each also counts the drops of those before it, except [`KERNEL`].
+/// Order of the counters of one place, from the innermost. Each also counts the drops of the ones before it, except
+/// [`KERNEL`].
 type Rank = u8;
 /// The queue of a class of service.
 const CLASS: Rank = 0;
 /// The queueing discipline with all classes.
 const QUEUE: Rank = 1;
-/// The interface, or the IP layer. It does not count drops of its queueing discipline.
+/// The interface, or the IP layer, which does not count drops of its queueing discipline.
 const KERNEL: Rank = 2;
 /// VLAN interfaces on the interface.
 const VLAN: Rank = 3;
-/// A switch in user space, which includes what the interface counts.
+/// A switch in user space, which includes the interface's count.
 const SWITCH: Rank = 4;
 /// The agent of a MIB.
 const MIB: Rank = 5;
@@ -45,14 +46,14 @@ const MIB: Rank = 5;
 /// A counter of drops.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
-    /// Where it counts. Counters of different places have no drop in common.
+    /// Where it counts. Counters of different places never count the same drop.
     place: String,
     rank: Rank,
-    /// Its name without the numbers of routers, ports and VLANs: `rN.dN.rx_dropped`.
+    /// Its name without numbers of routers, ports and VLANs: `rN.dN.rx_dropped`.
     label: String,
 }
 
-/// The kind of the counter with this name; `None` if it does not count drops, or only those of others.
+/// The kind of the counter with this name; `None` if it counts no drops, or only drops that other counters count.
 fn kind(name: &str) -> Option<Kind> {
     let (router, own) = match name.split_once('.') {
         Some((router, own)) if is_numbered(router, "r") => (router, own),
@@ -125,16 +126,16 @@ fn is_numbered(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// True if these counters of a DUT show that its drops are counted: one of them counts drops, or belongs to a source
-/// that always has such counters. A counter that did not grow is not among them.
+/// True if these counters of a DUT show that its drops are counted: one of them counts drops, or comes from a source that
+/// always has drop counters. Counters that did not grow are not stored.
 pub fn are_counted(counters: &BTreeMap<String, u64>) -> bool {
-    // Of the links that the lab made, it reads all counters; of other interfaces of the tester only their frames.
+    // For links that the lab made, it reads all counters; for other interfaces of the tester, only frame counters.
     let of_lab = |name: &str| ["rx_bytes", "tx_bytes"].iter().any(|counter| tester_port(name, counter).is_some());
     counters.keys().any(|name| name.starts_with(TRUTH) || of_lab(name) || kind(name).is_some())
 }
 
-/// The frames that a DUT dropped in a trial, by the names of its counters without numbers, each drop once. Counters
-/// without drops are left out. Counts of frames other than test frames are included.
+/// The frames that a DUT dropped in a trial, by counter (name without numbers), each drop once. Leaves out counters
+/// without drops. Includes frames other than test frames.
 pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
     let counters = &result.dut_counters;
     let simulated = counters.keys().any(|name| name.starts_with(TRUTH));
@@ -155,8 +156,8 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
             }
         }
     }
-    // A drop in the backlog of a processor counts at both ends of a veth pair, and as refused if its sender learns of it.
-    // Only the sending end counts it here.
+    // Both ends of a veth pair count a drop in the backlog of a processor, and the sender may count it as refused. Here
+    // only the sending end counts it.
     let backlog = |name: &str| name.starts_with("softnet.") && name.ends_with(".dropped");
     let mut twice = total(counters.iter().filter(|(name, _)| backlog(name)).map(|(_, frames)| *frames));
     let guest = counters.keys().any(|name| name.contains(OUTSIDE));
@@ -171,8 +172,8 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
     found.retain(|_, frames| *frames > 0);
     let refused = total(result.groups.iter().map(|group| group.refused));
     add(&mut found, REFUSED, refused);
-    // A veth pair counts a refusal at the tester's end. Its sender need not learn of it, and the other end may count it
-    // too if the tester's kernel makes the frames.
+    // The tester's end of a veth pair counts a refusal. The sender may not notice it, and the other end may count it too
+    // if the tester's kernel makes the frames.
     let ends = counters.iter().filter(|(name, _)| tester_port(name, TX_DROPPED).is_some());
     let at_ends = total(ends.map(|(_, frames)| *frames));
     add(&mut found, "tN.tx_dropped", at_ends.saturating_sub(refused.saturating_add(arrived)));

@@ -1,6 +1,6 @@
-//! Trials that the host disturbed: how many, and what disturbed them.
+//! Trials that the host disturbed: how many, and by what.
 //!
-//! A disturbed trial is repeated and is part of no figure, so it costs time and nothing else.
+//! The runner repeats a disturbed trial, and no figure uses it, so it costs only time.
 
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Validity;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 pub const HOST_BUSY: &str = "host busy";
 /// Start of the reason of a trial in which the tester's loop did not run for too long.
 pub const HELD_OFF: &str = "the tester was held off the processor";
-/// What a hypervisor does, in the reason of a trial.
+/// Part of the reason of a trial that a hypervisor disturbed.
 pub const STOLEN: &str = "a hypervisor took";
 
-/// Trials of a DUT that the host made invalid.
+/// How many trials of a DUT the host made invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
     /// The DUT.
@@ -35,25 +35,22 @@ fn is_of_host(reason: &str) -> bool {
     reason.starts_with(HOST_BUSY) || reason.starts_with(HELD_OFF)
 }
 
-/// Whether the host alone spoilt a trial with these reasons. It may succeed at the same load the next time.
+/// Whether the host alone spoilt a trial with these reasons. The trial may succeed at the same load the next time.
 pub fn by_host_alone(reasons: &[String]) -> bool {
     !reasons.is_empty() && reasons.iter().all(|reason| is_of_host(reason))
 }
 
-/// What disturbed a trial with these reasons: the program that ran the longest, or the kind of disturbance. `None` if the host
-/// did not disturb it.
+/// What disturbed a trial with these reasons: the program that ran the longest, or else the kind of disturbance. `None`
+/// if the host did not disturb it.
 pub fn cause(reasons: &[String]) -> Option<String> {
     let of_host: Vec<&str> = reasons.iter().map(String::as_str).filter(|reason| is_of_host(reason)).collect();
-    if of_host.is_empty() {
-        return None;
-    }
+    let kind = if of_host.iter().any(|reason| reason.contains(STOLEN)) { "hypervisor" } else { "unknown" };
     let program = of_host.iter().find_map(|reason| program(reason.split('`').nth(1)?));
-    let stolen = of_host.iter().any(|reason| reason.contains(STOLEN));
-    Some(program.unwrap_or_else(|| if stolen { "hypervisor" } else { "unknown" }.to_owned()))
+    (!of_host.is_empty()).then(|| program.unwrap_or_else(|| kind.to_owned()))
 }
 
-/// The name of a thread without its number, so that the workers of a program count together: `lto cgu.14` becomes `lto cgu`.
-/// The digit of `cc1` is part of its name.
+/// The name of a thread without its number, so that the workers of a program count together: `lto cgu.14` becomes
+/// `lto cgu`. The digit of `cc1` is part of its name.
 fn program(thread: &str) -> Option<String> {
     let mut name = thread;
     loop {
@@ -66,14 +63,15 @@ fn program(thread: &str) -> Option<String> {
     }
 }
 
-fn reasons(trial: &TrialRecord) -> &[String] {
+/// Why a trial is invalid; empty for a valid one.
+pub fn reasons(trial: &TrialRecord) -> &[String] {
     match &trial.result.validity {
         Validity::Valid => &[],
         Validity::Invalid(reasons) => reasons,
     }
 }
 
-/// What disturbed these trials, with the number of trials, the most frequent first.
+/// Each cause of disturbance and the number of trials that it disturbed, the most frequent first.
 pub fn causes(trials: &[TrialRecord]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for cause in trials.iter().filter_map(|trial| cause(reasons(trial))) {
@@ -84,14 +82,12 @@ pub fn causes(trials: &[TrialRecord]) -> Vec<(String, usize)> {
     counts
 }
 
-/// Counts for each of `duts`, in their order. Other trials, such as those without a DUT, do not count.
+/// Counts the trials of each of `duts`, in their order. Other trials, such as trials of the tester alone, do not count.
 pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
     let of = |dut: &&str| {
-        let own = trials.iter().filter(|trial| trial.dut == **dut);
-        let (mut invalid, mut all) = (0, 0);
-        let by_host = |trial: &TrialRecord| cause(reasons(trial)).is_some();
-        own.for_each(|trial| (invalid, all) = (invalid + usize::from(by_host(trial)), all + 1));
-        HeldUp { dut: (*dut).to_owned(), invalid, trials: all }
+        let own = || trials.iter().filter(|trial| trial.dut == **dut);
+        let invalid = own().filter(|trial| cause(reasons(trial)).is_some()).count();
+        HeldUp { dut: (*dut).to_owned(), invalid, trials: own().count() }
     };
     duts.iter().map(of).collect()
 }
@@ -100,15 +96,11 @@ pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
 mod tests {
     use super::*;
 
-    fn words(reasons: &[&str]) -> Vec<String> {
-        reasons.iter().map(|reason| (*reason).to_owned()).collect()
-    }
-
     #[test]
     fn a_cause_is_the_program_before_the_kind() {
         let stolen = "host busy: a hypervisor took the DUT's processor for 30 ms (6 % of the time)";
         let waited = "host busy: other programs (mainly `lto cgu.14`) kept the DUT off its processor for 511 ms";
-        let of = |reasons: &[&str]| cause(&words(reasons));
+        let of = |reasons: &[&str]| cause(&reasons.iter().map(|reason| (*reason).to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&[stolen]).as_deref(), Some("hypervisor"));
         assert_eq!(of(&[stolen, waited]).as_deref(), Some("lto cgu"));
         assert_eq!(of(&["the tester was held off the processor for 60 ms"]).as_deref(), Some("unknown"));
@@ -120,8 +112,9 @@ mod tests {
     #[test]
     fn a_fault_of_the_tester_is_not_the_hosts() {
         let busy = "host busy: the DUT's processor stood still for 9 ms";
-        assert!(by_host_alone(&words(&[busy, "the tester was held off the processor for 60 ms"])));
-        assert!(!by_host_alone(&words(&[busy, "the tester sent 3.00 % less than intended (97 of 100 frames)"])));
+        let alone = |reasons: [&str; 2]| by_host_alone(&reasons.map(str::to_owned));
+        assert!(alone([busy, "the tester was held off the processor for 60 ms"]));
+        assert!(!alone([busy, "the tester sent 3.00 % less than intended (97 of 100 frames)"]));
         assert!(!by_host_alone(&[]));
     }
 }

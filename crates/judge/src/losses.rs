@@ -1,16 +1,17 @@
-//! Causes of frame loss, inferred from what else happened at the time.
+//! Infers why frames were lost from what else happened at the time.
 
 use drophammer_model::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec, total};
+use std::collections::BTreeMap;
 
-/// The cause of an episode, as far as the timelines of load, tester, host and events show it. All are coincidences in
-/// time, not proofs.
+/// The likely cause of an episode, from the timelines of load, tester, host and events. A cause is a coincidence in
+/// time, not a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// The offered load exceeded what the DUT forwards.
     Overload,
-    /// The tester's loop did not run: frames left in a burst after the gap, or waited in the receive path.
+    /// The tester's loop paused, so frames left in a burst after the gap, or waited in the receive path.
     Tester,
-    /// The DUT's processor did not run the DUT.
+    /// The DUT's processor stalled or ran something else.
     Host,
     /// The test changed routes or links just before.
     Event,
@@ -21,40 +22,49 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All causes, in the order in which they are checked.
+    /// All causes, in the order in which [`causes`] checks them.
     pub const ALL: [Cause; 6] =
         [Cause::NoRoute, Cause::Event, Cause::Overload, Cause::Host, Cause::Tester, Cause::Unexplained];
 
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Cause::Overload => ["overload", "overload", "of overload"],
+            Cause::Tester => ["tester", "gap of the tester", "near a gap of the tester"],
+            Cause::Host => ["host", "stall of the DUT's processor", "near a stall of the DUT's processor"],
+            Cause::Event => ["event", "event of the test", "after an event of the test"],
+            Cause::NoRoute => ["no_route", "no route advertised", "while the test advertised no route"],
+            Cause::Unexplained => ["unexplained"; 3],
+        }
+    }
+
     /// Its name in JSON.
     pub fn key(self) -> &'static str {
-        match self {
-            Cause::Overload => "overload",
-            Cause::Tester => "tester",
-            Cause::Host => "host",
-            Cause::Event => "event",
-            Cause::NoRoute => "no_route",
-            Cause::Unexplained => "unexplained",
-        }
+        self.words()[0]
+    }
+
+    /// Its name in a legend.
+    pub fn name(self) -> &'static str {
+        self.words()[1]
     }
 }
 
-/// If no load without loss is known, a trial is overloaded when it loses at least this share of its frames, and loses
-/// them most of the time.
+/// Without a known load that the DUT forwards, a trial counts as overloaded if it loses at least this share of its
+/// frames, and loses them most of the time.
 const OVERLOADED: f64 = 0.01;
-/// The loss of an overload lasts at least this share of the time of load.
+/// Loss by overload lasts at least this share of the sending time.
 const THROUGHOUT: f64 = 0.5;
-/// A queue that filled during a stall can lose frames for this long after it, in ns.
+/// A queue that filled during a stall can lose frames for this long after the stall, in ns.
 const AFTER_HELD_NS: i64 = 5_000_000;
-/// Tolerance before a stop of the loop, or before an event, in ns. Loss cannot precede its cause, but the times are
-/// read one after the other.
+/// Tolerance before a gap of the loop, or before an event, in ns. Loss cannot precede its cause, but the clock is read
+/// for one after the other.
 const BEFORE_HELD_NS: i64 = 1_000_000;
 /// Wake-up interval of the sentinel, in ns. A stall may have begun this long before the sentinel noticed it.
 const BEFORE_STALL_NS: i64 = 5_000_000;
 /// Loss begins at most this long after the end of the event that caused it, in ns.
 const AFTER_EVENT_NS: i64 = 50_000_000;
 
-/// The cause of each episode of a trial, in order. `known_pps` is the highest load per sending port that this DUT has
-/// forwarded without loss, in trials with the same frames. Loss at this load or less is no overload.
+/// The cause of each episode of a trial, in order. `known_pps` is the highest load per sending port that this DUT
+/// forwarded without loss in trials with the same frames. Loss at this load or below is not overload.
 pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) -> Vec<Cause> {
     let overload = Overload::new(spec, result, known_pps);
     let unrouted = unrouted(spec);
@@ -71,7 +81,7 @@ pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) ->
 /// Periods of the trial, in ns, for which the test advertised no route to any destination.
 fn unrouted(spec: &TrialSpec) -> Vec<(i64, i64)> {
     let mut periods = Vec::new();
-    // Before the first change, the routes are as they were not after it.
+    // If the first change advertises routes, there were none before it, and the reverse.
     let first = spec.events.iter().find_map(|event| event.routed);
     let mut since = (first == Some(true)).then_some(0);
     for event in &spec.events {
@@ -159,18 +169,18 @@ impl Overload {
     }
 }
 
-/// Summary of the trials with loss below the overload, and of the causes of their episodes.
+/// How many trials lost frames without overload, and the causes of their episodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct LossSummary {
     /// Valid trials with traffic.
     pub trials: usize,
-    /// Trials among them that lost frames for a cause other than overload.
+    /// Trials that lost frames for a cause other than overload.
     pub lossy: usize,
     /// Episodes by cause, without overload, in the order of [`Cause`].
-    pub episodes: std::collections::BTreeMap<Cause, usize>,
+    pub episodes: BTreeMap<Cause, usize>,
 }
 
-impl Told {
+impl LossSummary {
     /// Adds a trial whose episodes have these causes.
     pub fn add(&mut self, causes: &[Cause]) {
         self.trials += 1;
@@ -179,50 +189,25 @@ impl Told {
         other().for_each(|cause| *self.episodes.entry(*cause).or_default() += 1);
     }
 
-    /// In words: `3 of 41 trials lost frames below the overload, in 5 episodes: 4 with a stall of the host, 1
+    /// `3 of 41 trials lost frames without overload, in 5 episodes: 4 near a stall of the DUT's processor, 1
     /// unexplained`; `None` if none did.
     pub fn text(&self) -> Option<String> {
-        let all: usize = self.episodes.values().sum();
-        let each = self.episodes.iter().map(|(cause, n)| {
-            let text = match cause {
-                Cause::Overload => "of overload",
-                Cause::Tester => "beside a gap of the tester",
-                Cause::Host => "beside a stall of the DUT's processor",
-                Cause::Event => "after an event of the test",
-                Cause::NoRoute => "while the test advertised no route",
-                Cause::Unexplained => "unexplained",
-            };
-            format!("{n} {text}")
-        });
-        let each = each.collect::<Vec<_>>().join(", ");
-        let plural = if all == 1 { "episode" } else { "episodes" };
-        (self.lossy > 0).then(|| {
-            format!(
-                "{} of {} trials lost frames below the overload, in {all} {plural}: {each}",
-                self.lossy, self.trials
-            )
-        })
+        let (lossy, trials, all) = (self.lossy, self.trials, self.episodes.values().sum::<usize>());
+        let each: Vec<_> = self.episodes.iter().map(|(cause, n)| format!("{n} {}", cause.words()[2])).collect();
+        let s = if all == 1 { "" } else { "s" };
+        let text = format!("{lossy} of {trials} trials lost frames without overload, in {all} episode{s}: ");
+        (lossy > 0).then(|| text + &each.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{EventRecord, GroupCounts, LoadStep, Losses, ProcessorRecord, TimedEvent};
+    use drophammer_model::trial::{EventRecord, LoadStep, Losses, ProcessorRecord, TimedEvent};
 
     const MS: u64 = 1_000_000;
 
     fn trial(load: Load, episodes: &[(u64, u64, u64)]) -> (TrialSpec, TrialResult) {
-        let spec = TrialSpec {
-            purpose: "test".into(),
-            size: "64".parse().unwrap(),
-            flows: vec![],
-            load,
-            duration_s: 1.0,
-            bin_s: None,
-            drain_s: 2.0,
-            events: vec![],
-        };
         let episode = |(from, to, lost): &(u64, u64, u64)| LossEpisode {
             from_ns: from * MS,
             to_ns: to * MS,
@@ -231,19 +216,8 @@ mod tests {
             groups: vec![0],
         };
         let losses = Losses { within_ns: 2 * MS, episodes: episodes.iter().map(episode).collect() };
-        let lost = losses.lost();
-        let group = GroupCounts { offered: 10_000, received: 10_000 - lost, lost, ..GroupCounts::default() };
-        let result = TrialResult {
-            trial: 1,
-            sending_s: 1.0,
-            receiving_s: 1.0,
-            elapsed_s: 3.0,
-            groups: vec![group],
-            senders: 1,
-            losses,
-            ..TrialResult::default()
-        };
-        (spec, result)
+        let made = crate::made::trial(1, load, 1.0, 10_000, losses.lost());
+        (made.spec, TrialResult { losses, ..made.result })
     }
 
     fn constant(episodes: &[(u64, u64, u64)]) -> (TrialSpec, TrialResult) {
@@ -256,7 +230,7 @@ mod tests {
         assert_eq!(causes(&spec, &result, None), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(9_000.0)), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(10_000.0)), [Cause::Unexplained; 2]);
-        // Occasional single frames are no overload, nor is a long outage of one flow in a thousand.
+        // Neither occasional single frames nor a long outage of one flow in a thousand are overload.
         let (spec, result) = constant(&[(0, 999, 9)]);
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained]);
         let (spec, result) = trial(Load::Maximum { limit_pps: 1e6 }, &[(3, 3, 1)]);
@@ -272,22 +246,22 @@ mod tests {
     }
 
     #[test]
-    fn loss_beside_a_gap_of_the_tester_is_the_testers() {
+    fn loss_near_a_gap_of_the_tester_is_the_testers() {
         let (spec, mut result) = constant(&[(97, 98, 1), (104, 106, 1), (125, 126, 1), (136, 137, 1)]);
         result.health.gap_times = vec![Held { from_ns: 100 * MS as i64, ns: 30 * MS }];
         assert_eq!(
             causes(&spec, &result, None),
             [Cause::Unexplained, Cause::Tester, Cause::Tester, Cause::Unexplained],
-            "from its beginning until the queue that it filled is empty"
+            "from its start until the queue that it filled is empty"
         );
     }
 
     #[test]
-    fn loss_beside_a_stall_of_the_processor_is_the_hosts() {
+    fn loss_near_a_stall_of_the_processor_is_the_hosts() {
         let (spec, mut result) = constant(&[(94, 94, 1), (96, 99, 1), (102, 104, 1), (120, 121, 1)]);
         let stall = Held { from_ns: 100 * MS as i64, ns: 3 * MS };
         result.health.dut_processor = Some(ProcessorRecord { stall_times: vec![stall], ..ProcessorRecord::default() });
-        // A stall that stops both the tester and the DUT is attributed to the host.
+        // If a stall stops both the tester and the DUT, the host is the cause.
         result.health.gap_times = vec![stall];
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained, Cause::Host, Cause::Host, Cause::Unexplained]);
     }
@@ -301,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_while_no_route_is_advertised_is_nobodys() {
+    fn loss_while_no_route_is_advertised_has_its_own_cause() {
         let (mut spec, mut result) =
             constant(&[(0, 305, 9), (400, 401, 1), (500, 720, 9), (640, 650, 1), (900, 901, 1)]);
         let event = |at_s, routed| TimedEvent { routed, ..TimedEvent::new(at_s, 0, "routes") };
@@ -317,15 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_lossy_trials_without_those_of_overload() {
-        let mut told = Told::default();
-        told.add(&[]);
-        told.add(&[Cause::Overload]);
-        assert_eq!(told.text(), None);
-        told.add(&[Cause::Host, Cause::Host, Cause::Overload]);
-        told.add(&[Cause::Unexplained]);
-        let text = "2 of 4 trials lost frames below the overload, in 3 episodes: 2 beside a stall of the DUT's processor, 1 unexplained";
-        assert_eq!(told.text().as_deref(), Some(text));
+    fn the_summary_counts_lossy_trials_without_overload() {
+        let mut all = LossSummary::default();
+        all.add(&[]);
+        all.add(&[Cause::Overload]);
+        assert_eq!(all.text(), None);
+        all.add(&[Cause::Host, Cause::Host, Cause::Overload]);
+        all.add(&[Cause::Unexplained]);
+        let text = "2 of 4 trials lost frames without overload, in 3 episodes: 2 near a stall of the DUT's processor, 1 unexplained";
+        assert_eq!(all.text().as_deref(), Some(text));
     }
 
     #[test]

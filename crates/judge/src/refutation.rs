@@ -1,18 +1,17 @@
-//! Figures of searches that are contradicted by other trials of the same DUT and round.
+//! Finds trials that contradict the figure of a search on the same DUT in the same round.
 //!
-//! A search finds that a load meets its goal and that a higher one does not. It is a single observation of a DUT. Later
-//! tests offer the same traffic at other loads, and their results may not agree. The report must then say so.
+//! A search finds that one load meets its goal and a higher one does not. That is a single observation of a DUT. Later
+//! tests offer the same traffic at other loads, and may find something else. The report must then say so.
 
 use drophammer_model::figure::{Claim, REFUTED, Refutation};
-use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestRecord, TrialRecord};
 use drophammer_model::trial::{FlowSpec, Load};
 
-/// Loads this close together are the same: their rates are products of the same numbers in different order.
+/// Loads within this share are the same: they may be products of the same numbers in different order.
 const SAME_LOAD: f64 = 1e-6;
-/// Goals that tolerate lossy trials do not consider single lost frames in long trials: a larger share of frames must be
-/// lost.
+/// For goals that tolerate lossy trials, a trial is lossy only above this share of lost frames, so that single frames in
+/// long trials do not count.
 const SINGLE_FRAMES: f64 = 5e-6;
 
 /// The trials at one load.
@@ -22,7 +21,7 @@ struct AtLoad<'a> {
 }
 
 impl AtLoad<'_> {
-    /// Trial time in seconds: (full-length and not lossy, lossy).
+    /// Total trial time in seconds: (full-length trials that are not lossy, lossy trials).
     fn times(&self, claim: &Claim, tolerance: f64) -> (f64, f64) {
         let (mut clean, mut lossy) = (0.0, 0.0);
         for trial in &self.trials {
@@ -80,12 +79,12 @@ fn same_flows(a: &[FlowSpec], b: &[FlowSpec]) -> bool {
     (tested(a) < a.len()) == (tested(b) < b.len()) && tested_a.eq(tested_b)
 }
 
-/// The contradictions to `claim` among `trials`, the trials of its DUT and round. At most one refutation in each
-/// direction: at the highest load that meets the goal, and at the lowest that misses it.
+/// Contradictions to `claim` among `trials`, which are all trials of its DUT and round. At most one in each direction: at
+/// the highest load that meets the goal, and at the lowest load that misses it.
 ///
-/// A load contradicts the claim by the rule of the claim's own goal: enough time without loss from
-/// [`Claim::missed_pps`] on, or too much time with loss up to [`Claim::met_pps`]. A goal that tolerates lossy trials is
-/// refuted by loss only at loads that are lower by [`Claim::width`].
+/// The claim's own goal decides: a load contradicts the claim with enough time without loss at [`Claim::missed_pps`] or
+/// above, or with too much time with loss at [`Claim::met_pps`] or below. If the goal tolerates lossy trials, loss
+/// refutes it only at loads lower by [`Claim::width`].
 pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
     let Some(own) = trials.iter().find(|trial| trial.result.trial == claim.trial) else { return Vec::new() };
     let rate = |trial: &TrialRecord| match trial.spec.load {
@@ -101,7 +100,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.size == own.spec.size
             && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
-            // Filters of another test may have other conditions. For the same flows, the number of rules says how many.
+            // Filters of another test may differ. Within a test, the number of rules tells filters apart.
             && (!own.filtered || trial.test == own.test)
             && trial.filter_rules == own.filter_rules
             && trial.classed == own.classed
@@ -123,20 +122,14 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
     let up_to = claim.met_pps.map_or(f64::NEG_INFINITY, |pps| pps * (1.0 - margin));
     let more = loads.iter().rev().find(|load| load.rate_pps >= from && load.meets(claim));
     let less = loads.iter().find(|load| load.rate_pps <= up_to && load.misses(claim));
-    [more.and_then(|load| load.refutation(true)), less.and_then(|load| load.refutation(false))]
-        .into_iter()
-        .flatten()
-        .collect()
+    let less = less.and_then(|load| load.refutation(false));
+    more.and_then(|load| load.refutation(true)).into_iter().chain(less).collect()
 }
 
-/// Marks the figures of `tests` that `trials` contradict, and their rows in tables. Each figure is compared with the
-/// trials of its DUT and round.
+/// Marks the figures of `tests` that `trials` contradict, and their rows in tables. Only trials of the same DUT and
+/// round count.
 pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
-    for test in tests {
-        let claimed = |rank: &RankFigure| rank.claim.is_some();
-        if !test.outcome.ranks.iter().any(claimed) {
-            continue;
-        }
+    for test in tests.iter_mut().filter(|test| test.outcome.ranks.iter().any(|rank| rank.claim.is_some())) {
         let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.round == test.round;
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
         for rank in &mut test.outcome.ranks {
@@ -157,50 +150,19 @@ pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
 mod tests {
     use super::*;
     use drophammer_model::figure::{Figure, RoundFigure};
-    use drophammer_model::outcome::{Outcome, Row, Table};
-    use drophammer_model::record::TestStatus;
-    use drophammer_model::trial::{AddressRange, GroupCounts, TrialResult, TrialSpec, Validity};
+    use drophammer_model::outcome::{Outcome, RankFigure, Row, Table};
+    use drophammer_model::trial::{AddressRange, Validity};
 
-    /// A trial of `seconds` at `rate_pps`, of which `lost` frames were lost.
+    /// A trial of `seconds` at `rate_pps` in round 2 that lost `lost` frames.
     fn trial(number: u64, rate_pps: f64, seconds: f64, lost: u64) -> TrialRecord {
         let range = |text: &str| AddressRange { first: text.parse().unwrap(), step: 1, count: 1 };
-        let offered = (rate_pps * seconds) as u64;
-        let group =
-            GroupCounts { offered, intended: offered, received: offered - lost, lost, ..GroupCounts::default() };
-        TrialRecord {
-            dut: "d".into(),
-            test: "frame_loss_rate".into(),
-            round: 2,
-            attempt: 1,
-            filtered: false,
-            filter_rules: None,
-            classed: false,
-            links_down: false,
-            joint: false,
-            time: String::new(),
-            spec: TrialSpec {
-                purpose: String::new(),
-                size: "64".parse().unwrap(),
-                flows: vec![FlowSpec::new("IPv4", 0, 1, range("198.18.0.2"), range("198.19.0.2"))],
-                load: Load::Constant { rate_pps },
-                duration_s: seconds,
-                bin_s: None,
-                drain_s: 0.1,
-                events: vec![],
-            },
-            result: TrialResult {
-                trial: number,
-                sending_s: seconds,
-                receiving_s: seconds,
-                elapsed_s: seconds,
-                groups: vec![group],
-                senders: 1,
-                ..TrialResult::default()
-            },
-        }
+        let (load, offered) = (Load::Constant { rate_pps }, (rate_pps * seconds) as u64);
+        let mut trial = crate::made::trial(number, load, seconds, offered, lost);
+        trial.spec.flows.push(FlowSpec::new("IPv4", 0, 1, range("198.18.0.2"), range("198.19.0.2")));
+        TrialRecord { round: 2, ..trial }
     }
 
-    /// 104 kfps met the goal in trials of 1 s without loss, 106 kfps lost frames.
+    /// 104 kfps met the goal in trials of 1 s without loss, and 106 kfps lost frames.
     fn strict() -> Claim {
         Claim {
             goal: "NDR(0)".into(),
@@ -216,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The same result for a goal that tolerates loss in half of 1.5 s.
+    /// The same result for a goal that tolerates loss during half of 1.5 s.
     fn tolerant() -> Claim {
         Claim { exceed_ratio: 0.5, trial_duration_s: 0.5, duration_sum_s: 1.5, ..strict() }
     }
@@ -240,7 +202,7 @@ mod tests {
         assert_eq!(against(&strict(), [trial(57, 190_000.0, 0.5, 0)]), [], "shorter than the goal's trials");
         assert_eq!(against(&strict(), [trial(57, 105_000.0, 1.0, 0)]), [], "between the bounds");
         let both = [trial(57, 190_000.0, 1.0, 0), trial(58, 190_000.0, 1.0, 40)];
-        assert_eq!(against(&strict(), both), [], "the same load lost frames at other times");
+        assert_eq!(against(&strict(), both), [], "another trial at this load lost frames");
     }
 
     #[test]
@@ -284,14 +246,14 @@ mod tests {
     #[test]
     fn only_filters_of_as_many_rules_count() {
         let filtered = |rules, trial: TrialRecord| TrialRecord { filtered: true, filter_rules: rules, ..trial };
-        // A search through filters of `own` rules, and a clean trial above it through filters of `other` rules.
+        // A search through filters with `own` rules, and a clean trial above it through filters with `other` rules.
         let found = |own, other| {
             let mut all: Vec<TrialRecord> = search().into_iter().map(|trial| filtered(own, trial)).collect();
             all.push(filtered(other, trial(57, 190_000.0, 1.0, 0)));
             refutations(&strict(), &all.iter().collect::<Vec<_>>()).len()
         };
         assert_eq!((found(Some(26), Some(26)), found(Some(26), Some(2)), found(Some(2), Some(26))), (1, 0, 0));
-        // Runs of earlier versions do not say how many rules there were.
+        // Earlier versions did not record the number of rules.
         assert_eq!((found(None, None), found(None, Some(26))), (1, 0));
     }
 
@@ -305,17 +267,8 @@ mod tests {
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };
         let table = Table { key: "t".into(), title: "T".into(), columns: vec![], rows: vec![row] };
-        let test = TestRecord {
-            dut: "d".into(),
-            test: "throughput".into(),
-            id: None,
-            round: 2,
-            title: "Throughput".into(),
-            parameters: serde_json::Value::Null,
-            elapsed_s: 1.0,
-            status: TestStatus::Completed,
-            outcome: Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() },
-        };
+        let outcome = Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() };
+        let test = crate::made::test(2, outcome);
         let marked = |round, dut: &str| {
             let mut trials = search();
             trials.push(TrialRecord { round, dut: dut.into(), ..trial(57, 190_000.0, 1.0, 0) });
@@ -329,7 +282,7 @@ mod tests {
             refuted.tables[0].rows[0].marks,
             ["NDR(0) refuted by trial 57: 0 of 190,000 frames lost at 190,000 fps"]
         );
-        // It was found at 104 kfps, and the DUT does more.
+        // The search found 104 kfps, and the DUT does more.
         assert_eq!(refuted.ranks[0].judged(), RoundFigure::Measured(Figure::at_least(104_000.0)));
         assert_eq!(refuted.ranks[0].round(), RoundFigure::Measured(Figure::exactly(104_000.0)));
         for other in [marked(3, "d"), marked(2, "e")] {

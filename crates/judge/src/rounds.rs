@@ -1,23 +1,22 @@
-//! One record of a test out of the records of all rounds, so that a report shows each test once.
+//! Combines the records that a test has in all rounds into one record, so that a report shows each test once.
 
 mod plots;
 mod tables;
 
 use crate::criteria::{absent, verdicts};
-use crate::doubt;
-use crate::statistics::summarize;
-use drophammer_model::figure::{Figure, RoundFigure};
+use crate::statistics::{median, summarize};
+use crate::{distinct, doubt};
+use drophammer_model::figure::Figure;
 use drophammer_model::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
 use drophammer_model::record::{TestRecord, TestStatus};
-use std::collections::BTreeSet;
 
 /// Combines the records of one test on one DUT, one per round, in order; `None` without any.
 ///
-/// Numbers in tables become the medians over the rounds that completed. Rows belong together by their keys, such as
-/// frame size and load; one that some rounds lack says so. A table without any row that all rounds have shows the rows
-/// of all rounds, with a note. Figures for ranks keep the value of each round besides the
-/// median. Points of curves become medians with minimum and maximum; single dots are all kept. A note names curves that
-/// some rounds lack, or that show one round because the rounds have no x in common. `round` is the number of rounds.
+/// In tables, numbers become medians over the rounds that completed. Rows belong together by their keys, such as frame
+/// size and load. A row that some rounds lack says so. If the rounds have hardly a row in common, the table shows the
+/// rows of all rounds, with a note. Figures for ranks keep the value of each round in addition to the median. Points of
+/// curves become medians with minimum and maximum, but all single dots stay. A note names curves that some rounds lack,
+/// and curves that show one round because the rounds have no x in common. `round` is the number of rounds.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
@@ -31,28 +30,28 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     }
     let completed: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status == TestStatus::Completed).collect();
-    // Partial results are better than none, but do not mix with complete ones.
+    // Partial results are better than none, but must not mix with complete ones.
     let used = if completed.is_empty() { rounds.to_vec() } else { completed };
-    let outcomes: Vec<&Outcome> = used.iter().map(|record| &record.outcome).collect();
-    let notes = notes(rounds);
-    let deviations = keys(rounds.iter().flat_map(|record| &record.outcome.deviations).map(String::as_str));
     let mut outcome = Outcome {
         ranks: ranks(rounds),
         verdicts: verdicts(rounds),
-        notes,
-        deviations: deviations.into_iter().map(str::to_owned).collect(),
+        notes: notes(rounds),
+        deviations: distinct(rounds.iter().flat_map(|record| record.outcome.deviations.iter().cloned())),
         ..Outcome::default()
     };
-    for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
-        let of_round = |record: &&'_ TestRecord| record.outcome.tables.iter().position(|t| t.key == key);
-        let found = used.iter().filter_map(|record| Some((&record.outcome.tables[of_round(record)?], record.round)));
+    for key in distinct(used.iter().flat_map(|record| &record.outcome.tables).map(|table| &table.key)) {
+        let found = used.iter().filter_map(|record| {
+            let own = record.outcome.tables.iter().find(|table| table.key == *key);
+            own.map(|table| (table, record.round))
+        });
         let (tables, numbers): (Vec<&Table>, Vec<u32>) = found.unzip();
         let (table, note) = tables::combine(&tables, &numbers);
         outcome.notes.extend(note.map(|note| format!("{}: {note}", table.title)));
         outcome.tables.push(table);
     }
-    for key in keys(outcomes.iter().flat_map(|o| &o.plots).map(|plot| plot.key.as_str())) {
-        let plots: Vec<&Plot> = outcomes.iter().filter_map(|o| o.plots.iter().find(|p| p.key == key)).collect();
+    for key in distinct(used.iter().flat_map(|record| &record.outcome.plots).map(|plot| &plot.key)) {
+        let own = |record: &&'_ TestRecord| record.outcome.plots.iter().position(|plot| plot.key == *key);
+        let plots: Vec<&Plot> = used.iter().filter_map(|record| Some(&record.outcome.plots[own(record)?])).collect();
         let (plot, remarks) = plots::combine(&plots);
         outcome.plots.push(plot);
         outcome.notes.extend(remarks);
@@ -66,13 +65,13 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     })
 }
 
-/// A round that did not complete must be visible: a test that a report calls completed was completed in every round.
+/// Only a test that completed in every round is completed, so that a report shows every other round.
 fn status(rounds: &[&TestRecord]) -> TestStatus {
     let open: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
     let Some(first) = open.first() else { return TestStatus::Completed };
     if open.len() == rounds.len() {
-        // A round to which the test did not apply must not hide what happened in the others.
+        // A round that was skipped must not hide what happened in the others.
         let (failed, other): (Vec<&TestRecord>, Vec<&TestRecord>) = open
             .iter()
             .copied()
@@ -93,25 +92,19 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
     };
     let causes: Vec<String> = open.iter().map(why).collect();
     let text = format!("in {} of {} rounds ({})", rounds.len() - open.len(), rounds.len(), causes.join("; "));
-    // What the tester spoilt is no fault of the DUT.
+    // If the tester spoilt a round, that is not the DUT's fault.
     let is_blameless = |record: &&TestRecord| matches!(record.status, TestStatus::Unfit(_) | TestStatus::Skipped(_));
     if open.iter().all(is_blameless) { TestStatus::FewerRounds(text) } else { TestStatus::Partly(text) }
 }
 
-/// The distinct keys, in the order of their first appearance.
-fn keys<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = BTreeSet::new();
-    all.filter(|key| seen.insert(*key)).collect()
-}
-
-/// The distinct notes of all rounds; a note that not all rounds have is followed by its rounds.
+/// The distinct notes of all rounds. A note that some rounds lack is followed by the rounds that have it.
 fn notes(rounds: &[&TestRecord]) -> Vec<String> {
-    let texts = keys(rounds.iter().flat_map(|record| &record.outcome.notes).map(String::as_str));
+    let texts = distinct(rounds.iter().flat_map(|record| &record.outcome.notes));
     let with_rounds = texts.into_iter().map(|text| {
-        let has = |record: &&&TestRecord| record.outcome.notes.iter().any(|note| note == text);
+        let has = |record: &&&TestRecord| record.outcome.notes.contains(text);
         let in_rounds: Vec<String> = rounds.iter().filter(has).map(|record| record.round.to_string()).collect();
         match in_rounds.len() == rounds.len() {
-            true => text.to_owned(),
+            true => text.clone(),
             false => format!("{text} (round {})", in_rounds.join(", ")),
         }
     });
@@ -120,7 +113,7 @@ fn notes(rounds: &[&TestRecord]) -> Vec<String> {
 
 fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
     let all = || rounds.iter().flat_map(|record| &record.outcome.ranks);
-    let combined = keys(all().map(|rank| rank.key.as_str())).into_iter().filter_map(|key| {
+    let combined = distinct(all().map(|rank| rank.key.as_str())).into_iter().filter_map(|key| {
         let found: Vec<Option<&RankFigure>> =
             rounds.iter().map(|record| record.outcome.ranks.iter().find(|rank| rank.key == key)).collect();
         let known: Vec<&RankFigure> = found.iter().flatten().copied().collect();
@@ -129,9 +122,9 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         let bounded = middle.is_some_and(|middle| !middle.is_exact());
         Some(RankFigure {
             value: middle.map(Figure::bound),
-            // What a router failed at says more than what the tester could not measure.
+            // A failure of the router says more than a failure to measure.
             missing: middle.is_none().then(|| missing(&known)).flatten(),
-            // A median with one unknown end is a bound, however few rounds were limited.
+            // A median with an unknown end is a bound, however few rounds were limited.
             tester_limited: bounded && known.iter().any(|rank| rank.tester_limited),
             capped: bounded && known.iter().any(|rank| rank.capped),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
@@ -139,7 +132,11 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             load_pps: median(&mut known.iter().filter_map(|rank| rank.load_pps).collect::<Vec<_>>()),
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             doubts: doubt::together(&known),
-            rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
+            rounds: found
+                .iter()
+                .zip(rounds)
+                .map(|(rank, record)| rank.map_or_else(|| absent(&record.status), RankFigure::round))
+                .collect(),
             round_samples: found.iter().map(|rank| rank.map_or(Vec::new(), |rank| rank.samples.clone())).collect(),
             round_loads: found.iter().map(|rank| rank.and_then(|rank| rank.load_pps)).collect(),
             ..(*known.first()?).clone()
@@ -154,21 +151,11 @@ fn missing(known: &[&RankFigure]) -> Option<Missing> {
     all().find(|missing| missing.by == Blame::Dut).or_else(|| all().next()).cloned()
 }
 
-fn round(rank: Option<&RankFigure>, status: &TestStatus) -> RoundFigure {
-    rank.map_or_else(|| absent(status), RankFigure::round)
-}
-
-/// The median; with an even number the mean of the two in the middle. Sorts `values`.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::outcome::{Cell, Column, PlotKind, Point, Row, Series};
+    use drophammer_model::figure::RoundFigure;
+    use drophammer_model::outcome::{Cell, Column, PlotKind, Row};
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
         let rank = RankFigure {
@@ -180,17 +167,7 @@ mod tests {
         let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };
         let columns = (0..cells.len()).map(|i| Column::new(&i.to_string(), "", "")).collect();
         let table = Table { key: "t".into(), title: "T".into(), columns, rows: vec![row] };
-        TestRecord {
-            dut: "d".into(),
-            test: "throughput".into(),
-            id: None,
-            round,
-            title: "Throughput".into(),
-            parameters: serde_json::Value::Null,
-            elapsed_s: 1.0,
-            status: TestStatus::Completed,
-            outcome: Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() },
-        }
+        crate::made::test(round, Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() })
     }
 
     fn all(records: &[TestRecord]) -> TestRecord {
@@ -213,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_median_that_may_be_more_is_a_bound() {
-        // Half of the rounds ended at the tester's limit: the median is above 2, by an unknown amount.
+        // Half of the rounds ended at the tester's limit, so the median is above 2 by an unknown amount.
         let records: Vec<_> = [(1.0, false), (2.0, false), (3.0, true), (4.0, true)]
             .into_iter()
             .zip(1..)
@@ -272,23 +249,12 @@ mod tests {
     #[test]
     fn a_curve_that_shows_one_round_has_a_note() {
         let with = |round, x| {
-            let points = vec![Point { x, y: 9.0, ..Point::default() }];
-            let series = Series { name: "s".into(), reference: false, dots: false, points };
             let mut record = record(round, None, false, &[]);
-            record.outcome.plots.push(Plot {
-                key: "p".into(),
-                title: "Plot".into(),
-                kind: PlotKind::Line,
-                x: String::new(),
-                y: String::new(),
-                log_y: false,
-                series: vec![series],
-                events: vec![],
-            });
+            record.outcome.plots.push(plots::tests::plot(PlotKind::Line, vec![plots::tests::series("s", &[(x, 9.0)])]));
             record
         };
         assert!(all(&[with(1, 1.0), with(2, 1.0)]).outcome.notes.is_empty());
         let notes = all(&[with(1, 1.0), with(2, 2.0)]).outcome.notes;
-        assert_eq!(notes, ["Plot, s: the rounds have different x; the curve is that of one round"]);
+        assert_eq!(notes, ["Loss by load, s: the rounds have no x in common; the curve shows one round"]);
     }
 }

@@ -5,8 +5,8 @@
 //! DUTs were ranked apart.
 
 use drophammer_model::figure::Figure;
+use drophammer_report::combined;
 use drophammer_report::rank::Ranked;
-use drophammer_report::rounds::combined;
 use drophammer_report::view::View;
 use drophammer_store::{Run, RunReader};
 use std::io::Write;

@@ -1,12 +1,11 @@
 //! A baseline is an earlier run. Bounds of a suite may be shares of its figures.
 //!
-//! Its figures become part of the suite before the run, and of the records of the run. So a report needs only these
-//! records.
+//! The figures of the baseline become part of the suite before the run, and then part of the run's records, so a report
+//! needs no other run.
 
 use crate::compare::conditions::{of_dut, of_machine};
-use drophammer_judge::criteria::{Found, in_round};
-use drophammer_judge::doubt;
-use drophammer_judge::refutation;
+use drophammer_judge::criteria::{self, Found, in_round, listed};
+use drophammer_judge::distinct;
 use drophammer_judge::statistics::summarize;
 use drophammer_model::figure::{Figure, RoundFigure};
 use drophammer_model::record::{Baseline, Started, TestRecord};
@@ -14,22 +13,19 @@ use drophammer_model::suite::{BaselineFigure, Expectation, Suite, TestConfig};
 use drophammer_store::Run;
 use std::collections::BTreeSet;
 
-/// Maximum number of names, and of conditions, in a sentence.
+/// A sentence names at most this many names or conditions.
 const MOST_LISTED: usize = 8;
-/// Maximum length of a condition's value in a sentence, in characters.
+/// Most characters of a condition's value in a sentence.
 const LONGEST: usize = 60;
 
-/// Reads the figures that `suite` needs from `run`, its baseline, into its criteria. A criterion for all DUTs becomes
-/// one for each DUT.
+/// Reads the figures that `suite` needs from the baseline `run` into its criteria. A criterion for all DUTs becomes one
+/// criterion for each DUT.
 ///
 /// # Errors
-/// One line for each figure that the baseline does not have, with the remedy.
+/// One line with a remedy for each figure that the baseline lacks.
 pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
-    let mut records = run.tests.clone();
-    refutation::mark(&mut records, &run.trials);
-    let is_simulated = |name: &str| run.duts.iter().any(|dut| dut.name == name && dut.simulated);
-    doubt::mark(&mut records, &run.trials, &|trial| run.occurrence(trial), &is_simulated);
-    let source = Source { run, records, duts: suite.duts.iter().map(|dut| dut.name.clone()).collect() };
+    let duts = suite.duts.iter().map(|dut| dut.name.clone()).collect();
+    let source = Source { run, records: crate::marked(run), duts };
     let mut wrong = Vec::new();
     let mut before: Vec<String> = Vec::new();
     for test in &mut suite.tests {
@@ -39,7 +35,7 @@ pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
         for expected in std::mem::take(&mut test.expect) {
             let of = |dut: &String| expected.dut.as_ref().is_none_or(|only| only == dut);
             let duts: Vec<&String> = source.duts.iter().filter(|dut| of(dut)).collect();
-            // Criteria for a DUT that will not run are not judged.
+            // A criterion for a DUT that will not run stays unjudged.
             if expected.baseline.is_none() || duts.is_empty() {
                 resolved.push(expected);
                 continue;
@@ -70,23 +66,23 @@ pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
     Ok(())
 }
 
-/// Conditions of a run, in words.
+/// Conditions of a run in words.
 fn of_run(started: &Started) -> Vec<(String, String)> {
     let profile = ("Profile".to_owned(), started.profile.clone());
     [profile].into_iter().chain(of_machine(&started.environment)).collect()
 }
 
-/// Origin of the figures.
+/// Where the figures come from.
 struct Source<'a> {
     run: &'a Run,
-    /// Its tests, with refuted figures marked.
+    /// Its tests, with refuted and doubtful figures marked.
     records: Vec<TestRecord>,
     /// DUTs of the suite that will run.
     duts: Vec<String>,
 }
 
 impl Source<'_> {
-    /// The baseline's figure for a criterion of `test`, the `nth` test of that name, on `dut`.
+    /// The baseline's figure for a criterion of `test`, which is the `nth` test of its name, on `dut`.
     fn figure(
         &self,
         expected: &Expectation,
@@ -98,8 +94,8 @@ impl Source<'_> {
         let (own, all) = (self.rounds(there, &test.test, nth), &self.run.started.tests);
         let what = format!("`{}` of the test `{}` on `{there}`", expected.figure, test.test);
         let Some(first) = own.first() else {
-            let again = if nth == 0 { "" } else { ", or not as often as the suite" };
-            let has = listed(all.iter().map(|(name, _)| name.as_str()));
+            let again = if nth == 0 { "" } else { ", or has it less often than the suite" };
+            let has = listed(all.iter().map(|(name, _)| name.clone()), MOST_LISTED);
             return Err(format!("the baseline has no {what}: it does not have this test{again}; it has {has}"));
         };
         let found: Vec<Found> = own.iter().map(|record| in_round(expected, &record.outcome, &record.status)).collect();
@@ -111,15 +107,16 @@ impl Source<'_> {
         let ends = || figures.iter().flat_map(|figure| [figure.low, figure.high]).filter(|end| end.is_finite());
         if ends().next().is_none() {
             let why = found.iter().find_map(|found| found.why.clone()).unwrap_or_else(|| {
-                let keys = own.iter().flat_map(|record| &record.outcome.ranks).map(|rank| rank.key.as_str());
-                format!("no round measured it; its figures are {}", listed(keys))
+                let keys = own.iter().flat_map(|record| &record.outcome.ranks).map(|rank| rank.key.clone());
+                format!("no round measured it; the test has the figures {}", listed(keys, MOST_LISTED))
             });
-            return Err(format!("the baseline has no {what}: {why}; take another run, or give a bound in numbers"));
+            return Err(format!(
+                "the baseline has no {what}: {why}; choose another run, or give the bound as a number"
+            ));
         }
         if ends().any(|end| end < 0.0) {
-            return Err(format!(
-                "{what} is negative in the baseline, so a share of it means nothing; give a bound in numbers"
-            ));
+            let why = "is negative in the baseline, so a share of it means nothing; give the bound as a number";
+            return Err(format!("{what} {why}"));
         }
         let summary = summarize(&figures).ok_or_else(|| format!("the baseline has no {what}"))?;
         let mut loads: Vec<f64> = found.iter().filter_map(|found| found.load_pps).collect();
@@ -133,14 +130,14 @@ impl Source<'_> {
         })
     }
 
-    /// The baseline's DUT for a DUT of the suite: the one of the same name, or the only one if both have a single DUT.
+    /// The baseline's DUT for a DUT of the suite: the DUT of the same name, or the only DUT if both have only one.
     fn dut(&self, name: &str) -> Result<&str, String> {
         let there = &self.run.started.duts;
         match there.iter().find(|there| *there == name) {
             Some(same) => Ok(same),
             None if there.len() == 1 && self.duts.len() == 1 => Ok(&there[0]),
             None => {
-                let has = listed(there.iter().map(String::as_str));
+                let has = listed(there.iter().cloned(), MOST_LISTED);
                 Err(format!("the baseline has no router `{name}`; it has {has}; give it the same name in both suites"))
             }
         }
@@ -151,21 +148,6 @@ impl Source<'_> {
         let own = || self.records.iter().filter(move |record| record.dut == dut && record.test == test);
         let rounds: BTreeSet<u32> = own().map(|record| record.round).collect();
         rounds.into_iter().filter_map(|round| own().filter(move |record| record.round == round).nth(nth)).collect()
-    }
-}
-
-/// Names, each once; if there are many, the first ones.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut seen = BTreeSet::new();
-    let all: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
-    some_of(&all, "none")
-}
-
-fn some_of(all: &[&str], none: &str) -> String {
-    match all.len() {
-        0 => none.to_owned(),
-        n if n > MOST_LISTED => format!("{} and {} more", all[..MOST_LISTED].join(", "), n - MOST_LISTED),
-        _ => all.join(", "),
     }
 }
 
@@ -183,26 +165,18 @@ fn different(there: &[(String, String)], here: &[(String, String)]) -> Vec<Strin
     let find = |all: &[(String, String)], name: &str| {
         all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap_or_default()
     };
-    let mut seen = BTreeSet::new();
-    let names = there.iter().chain(here).map(|(name, _)| name).filter(|name| seen.insert(*name));
+    let cut = |value: &str| match value.lines().next().unwrap_or_default() {
+        "" => "nothing".to_owned(),
+        line => criteria::cut(line, LONGEST),
+    };
     let line = |name: &String| {
         let (there, here) = (find(there, name), find(here, name));
         (there != here).then(|| format!("{name}: {} there, {} here", cut(&there), cut(&here)))
     };
-    names.filter_map(line).collect()
+    distinct(there.iter().chain(here).map(|(name, _)| name)).into_iter().filter_map(line).collect()
 }
 
-/// A value shortened for a sentence.
-fn cut(value: &str) -> String {
-    let line = value.lines().next().unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None if line.is_empty() => "nothing".into(),
-        None => line.to_owned(),
-    }
-}
-
-/// Names the baseline in the verdicts that depend on it, and the conditions that differed in that run.
+/// Names the baseline in the verdicts that depend on it, and the conditions that were different there.
 pub(crate) fn name_in_verdicts(run: &mut Run) {
     let Some(baseline) = run.started.baseline.clone() else { return };
     let of_all = different(&baseline.conditions, &of_run(&run.started));
@@ -222,9 +196,11 @@ pub(crate) fn name_in_verdicts(run: &mut Run) {
                 (Some(there), Some(here)) => different(there, here),
                 _ => Vec::new(),
             };
-            let all: Vec<&str> = figure.parameters.iter().chain(&of_all).chain(&of_dut).map(String::as_str).collect();
-            let other =
-                if all.is_empty() { String::new() } else { format!("; other conditions: {}", some_of(&all, "")) };
+            let mut all = figure.parameters.iter().chain(&of_all).chain(&of_dut).cloned().peekable();
+            let other = match all.peek() {
+                Some(_) => format!("; other conditions: {}", listed(all, MOST_LISTED)),
+                None => String::new(),
+            };
             verdict.found += &format!(" ({origin}{other})");
         }
     }

@@ -1,10 +1,12 @@
-//! Two tables over the whole run: the places of the DUTs by test, with a winner of each (as in the first table of the
-//! core router test of 2001), and facts about the DUTs other than figures, such as their price.
+//! Two tables about the whole run: the places of the DUTs in each test with its winner (as in the first table of the core
+//! router test of 2001), and facts about the DUTs other than figures, such as their price.
 
 use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
+use crate::grouped;
 use crate::rank::Ranked;
 use crate::view::{Section, Standing, View};
+use drophammer_judge::distinct;
 use drophammer_model::outcome::Cell;
 use drophammer_model::record::TestStatus;
 
@@ -13,30 +15,30 @@ pub const PLACES: &str = "Ranks by test";
 /// Heading of the facts.
 pub const FACTS: &str = "The devices";
 /// Explanation of the places.
-pub const HOW: &str = "1 is best; DUTs that cannot be told apart share a place (=). The place in a test is that of the mean rank over \
-the figures of the test in which all of its DUTs have one. N/A: not applicable or not ranked, with the reason below.";
+pub const HOW: &str = "1 is best; DUTs that cannot be told apart share a place (=). The place in a test follows the mean rank over the figures \
+of the test in which all of its DUTs have a rank. N/A: not applicable or not ranked; the reasons are below.";
 
 /// Place of a DUT in a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Place from 1, and whether it is shared.
+    /// Place from 1, and whether DUTs share it.
     Ranked(u32, bool),
-    /// Reason why it has none.
+    /// Why it has no place.
     None(String),
 }
 
-/// One test.
+/// The places in one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Index of the section.
     pub section: usize,
     /// One per DUT, in the order of the DUTs.
     pub places: Vec<Place>,
-    /// DUTs that are first and proven to be better than another one in some figure; empty if there are none.
+    /// DUTs that are first, and proven to be better than another DUT in some figure.
     pub best: Vec<usize>,
 }
 
-/// The places in every test that has figures; empty if there are no two DUTs to compare.
+/// The places in every test with figures; empty if there are no two DUTs to compare.
 pub fn places(view: &View) -> Vec<Line> {
     if !(0..view.duts.len()).any(|dut| grid::ranked_kind(view, dut)) {
         return Vec::new();
@@ -61,7 +63,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
         if own.is_empty() || counted.is_empty() {
             continue;
         }
-        // Sums of integers over the same figures, so that no rounding can decide.
+        // Sums of integers over the same figures, so that rounding cannot decide.
         let sum = |dut: usize| counted.iter().filter_map(|figure| figure.entries[dut].rank).sum::<u32>();
         let ahead = |dut: usize| own.iter().filter(|other| sum(**other) < sum(dut)).count();
         for dut in &own {
@@ -69,7 +71,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
             places[*dut] = Place::Ranked(u32::try_from(ahead(*dut) + 1).unwrap_or(u32::MAX), tied);
         }
         if best.is_empty() && own.iter().any(|dut| ahead(*dut) > 0) {
-            // A DUT that is first is no winner unless it is proven to be better than another one.
+            // The first DUT wins only if it is proven to be better than another DUT.
             let proven = |dut: usize| counted.iter().any(|figure| grid::is_best(figure, dut));
             best = own.iter().copied().filter(|dut| ahead(*dut) == 0 && proven(*dut)).collect();
         }
@@ -77,7 +79,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
     Line { section, places, best }
 }
 
-/// Reason why a DUT has no place in a test.
+/// Why a DUT has no place in a test.
 fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     let result = view.sections[section].results.iter().find(|result| result.dut == dut);
     let standing = result.map_or(&Standing::NotRun, |result| &result.standing);
@@ -90,38 +92,37 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     let any = |of: &dyn Fn(&Ranked) -> bool| figures.iter().any(|figure| of(figure));
     let known = |figure: &Ranked| figure.entries[dut].is_known();
     if !grid::ranked_kind(view, dut) {
-        "there is no other DUT of its sort to compare with".into()
+        "there is no other DUT of its kind to compare with".into()
     } else if any(&known) && !any(&|figure| figure.entries[dut].rounds.len() > 1) {
         "one round proves nothing".into()
     } else if any(&|figure| figure.entries[dut].refuted()) {
         "refuted figures: other trials contradict them".into()
     } else if any(&|figure| figure.entries[dut].doubtful()) {
-        "doubtful figures: frames were lost beside an idle processor".into()
+        "doubtful figures: frames were lost while the processor was idle".into()
     } else if !any(&known) {
         "the test gave no figure".into()
     } else if any(&|figure| figure.different_loads) {
-        "different loads: the DUTs were not measured at the same one".into()
+        "different loads: the DUTs were not measured at the same load".into()
     } else if figures.iter().all(|figure| grid::all_limited(view, figure, dut)) {
         match figures.iter().all(|figure| figure.entries[dut].suite_limited()) {
             true => "the limit of the suite: all figures are bounds".into(),
             false => "limits of the tester: all figures are bounds".into(),
         }
     } else {
-        "its figures cannot be compared with those of another DUT".into()
+        "its figures cannot be compared with the figures of another DUT".into()
     }
 }
 
-/// The places as a table, and the reasons for missing ones.
+/// The places as a table, and the reasons for missing places.
 pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
     let lines = places(view);
     if lines.is_empty() {
         return None;
     }
     let order = &view.ranking.order;
-    let mut head = vec!["Test".to_owned()];
-    head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+    let mut head = grid::head_of_duts("Test", view, order);
     head.push("Best".into());
-    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    let mut reasons: Vec<(String, String)> = Vec::new();
     let mut rows = Vec::new();
     for line in &lines {
         let title = section_title(view, line.section);
@@ -130,11 +131,7 @@ pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
             row.push(match &line.places[*dut] {
                 Place::Ranked(place, tied) => format!("{}{place}", if *tied { "=" } else { "" }),
                 Place::None(why) => {
-                    let who = format!("{}: {why}", view.duts[*dut].label());
-                    match reasons.iter_mut().find(|(said, _)| *said == who) {
-                        Some((_, tests)) => tests.push(title.clone()),
-                        None => reasons.push((who, vec![title.clone()])),
-                    }
+                    reasons.push((format!("{}: {why}", view.duts[*dut].label()), title.clone()));
                     "N/A".into()
                 }
             });
@@ -146,6 +143,7 @@ pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
     let mut right = vec![true; head.len()];
     right[0] = false;
     *right.last_mut()? = false;
+    let reasons = grouped(reasons);
     let reasons = reasons.into_iter().map(|(who, tests)| format!("{who} ({})", tests.join(", "))).collect();
     Some((Grid { head, right, rows }, reasons))
 }
@@ -160,17 +158,11 @@ fn section_title(view: &View, section: usize) -> String {
     }
 }
 
-/// Facts from `about:` for the DUTs, one column each, with the price per rate if a price is among them; `None` if there
-/// are no facts.
+/// Facts about the DUTs (`about:`), one column per DUT, and the price per rate if there is a price; `None` without facts.
 pub fn facts_grid(view: &View) -> Option<Grid> {
     let about = &view.run.started.about;
     let order = &view.ranking.order;
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in order.iter().flat_map(|dut| about.dut(view.duts[*dut].name)) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let names = distinct(order.iter().flat_map(|dut| about.dut(view.duts[*dut].name)).map(|(name, _)| name.as_str()));
     if names.is_empty() {
         return None;
     }
@@ -190,8 +182,7 @@ pub fn facts_grid(view: &View) -> Option<Grid> {
             }));
         }
     }
-    let mut head = vec!["Fact".to_owned()];
-    head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+    let head = grid::head_of_duts("Fact", view, order);
     Some(Grid { right: vec![false; head.len()], head, rows })
 }
 
@@ -200,9 +191,8 @@ fn is_price(name: &str) -> bool {
     name.split_whitespace().any(|word| word.eq_ignore_ascii_case("price"))
 }
 
-/// A price divided by the highest throughput of a DUT, the sum over its sending ports, in millions of frames per
-/// second: for a router that forwards two million, `86,000 USD` becomes `43,000 USD`. It is an upper bound (`≤`) if the
-/// tester was the limit.
+/// A price divided by the DUT's highest throughput, summed over its sending ports, in millions of frames per second: for
+/// a router that forwards two million, `86,000 USD` becomes `43,000 USD`. An upper bound (`≤`) if the tester was the limit.
 fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     let (before, amount, after) = amount(price.as_ref()?)?;
     let (pps, limited) = highest(view, dut)?;
@@ -210,15 +200,15 @@ fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     Some(format!("{bound}{before}{}{after}", number(amount / (pps / 1e6), "")))
 }
 
-/// A price split into text before, number, text after: `USD 86,000`. `None` if the number can be read in two ways: a
-/// price that is wrong by a factor of 1,000 is worse than none.
+/// Splits a price such as `USD 86,000` into the text before, the number, and the text after. `None` if the number is
+/// ambiguous: no price is better than one that is wrong by a factor of 1,000.
 fn amount(price: &str) -> Option<(&str, f64, &str)> {
     let begin = price.find(|c: char| c.is_ascii_digit())?;
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, ',' | '.' | '_');
     let length = price[begin..].find(|c: char| !is_part(c)).unwrap_or(price.len() - begin);
     let digits = price[begin..begin + length].trim_end_matches([',', '.', '_']);
     let (before, after) = (&price[..begin], &price[begin + digits.len()..]);
-    // Further digits are the end of a range, another group of this number, or a year.
+    // Other digits are the end of a range, another group of this number, or a year.
     if before.ends_with([',', '.', '_']) || before.chars().chain(after.chars()).any(char::is_numeric) {
         return None;
     }
@@ -226,8 +216,8 @@ fn amount(price: &str) -> Option<(&str, f64, &str)> {
     Some((before, value, after))
 }
 
-/// `86000`, `86,000`, `1,200.50`: a comma stands between groups of three digits, a point before a fraction. Others are
-/// refused. So is `86.000`: in some countries this is 86 thousand.
+/// Reads `86000`, `86,000` and `1,200.50`: a comma separates groups of three digits, and a point starts a fraction.
+/// Refuses everything else, and `86.000`, which is 86 thousand in some countries.
 fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
@@ -246,8 +236,8 @@ fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// Highest throughput of a DUT over all patterns of the run, as the sum over its sending ports in frames per second;
-/// and whether it is a bound.
+/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second; and
+/// whether it is a bound.
 fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
     let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
     let rates = tables.flat_map(|table| {
@@ -277,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_can_be_read_in_two_ways_is_none() {
+    fn ambiguous_prices_are_refused() {
         for (price, value) in [
             ("86,000 USD", 86_000.0),
             ("1,200.50 EUR", 1_200.5),

@@ -1,17 +1,18 @@
-//! Summary of a run in a few sentences generated from its data.
+//! Summarizes a run in a few sentences.
 
-use crate::ending;
+use crate::format::several;
 use crate::grid::{self, distinct_title, marked_value};
 use crate::rank::{Duet, Ranked};
 use crate::view::{DutResult, DutView, Section, Standing, View};
+use crate::{ending, grouped};
 use drophammer_judge::statistics::PairedRatio;
 
-/// Maximum number of figures named in one sentence.
+/// A sentence names at most this many figures.
 const NAMED: usize = 5;
-/// Maximum number of sentences about leading DUTs.
+/// Most sentences about leading DUTs.
 const SENTENCES: usize = 5;
 
-/// The sentences, the most important first. For a run with one DUT, or without figures, only those about refuted and
+/// The sentences, the most important first. A run with one DUT, or without figures, has only sentences about refuted and
 /// doubtful figures.
 pub fn conclusion(view: &View) -> Vec<String> {
     let mut out = compared(view);
@@ -20,20 +21,18 @@ pub fn conclusion(view: &View) -> Vec<String> {
     out
 }
 
-/// Figures that depend on frames lost beside an idle processor, grouped by the reason for doubt.
+/// Figures that depend on frames lost while the processor was idle, grouped by the reason for doubt.
 fn doubtful(view: &View) -> Vec<String> {
-    let mut all: Vec<(String, &str, Vec<String>)> = Vec::new();
-    for figure in &view.ranking.figures {
-        for (dut, entry) in view.duts.iter().zip(&figure.entries).filter(|(_, entry)| entry.doubtful()) {
-            let Some(doubt) = entry.figure.iter().flat_map(|f| f.doubts.first()).next() else { continue };
-            let (dut, text, title) = (dut.label(), doubt.text.as_str(), distinct_title(view, figure));
-            match all.iter_mut().find(|(of, known, _)| *of == dut && *known == text) {
-                Some((_, _, titles)) => titles.push(title),
-                None => all.push((dut, text, vec![title])),
-            }
-        }
-    }
-    let named = all.iter().take(NAMED).map(|(dut, text, titles)| match titles.as_slice() {
+    let entries = view
+        .ranking
+        .figures
+        .iter()
+        .flat_map(|figure| view.duts.iter().zip(&figure.entries).map(move |(dut, entry)| (figure, dut, entry)));
+    let all = grouped(entries.filter_map(|(figure, dut, entry)| {
+        let doubt = entry.figure.as_ref()?.doubts.first()?;
+        Some(((dut.label(), doubt.text.as_str()), distinct_title(view, figure)))
+    }));
+    let named = all.iter().take(NAMED).map(|((dut, text), titles)| match titles.as_slice() {
         [title] => format!("{title} of {dut} is doubtful and has no rank: {text}."),
         [first, rest @ ..] => {
             let more = if rest.len() == 1 { "one more figure".into() } else { format!("{} more figures", rest.len()) };
@@ -42,10 +41,8 @@ fn doubtful(view: &View) -> Vec<String> {
         [] => String::new(),
     });
     let mut out: Vec<String> = named.collect();
-    match all.iter().skip(NAMED).map(|(_, _, titles)| titles.len()).sum::<usize>() {
-        0 => {}
-        more => out.push(format!("{more} more figures are doubtful; their rows are marked.")),
-    }
+    let more: usize = all.iter().skip(NAMED).map(|(_, titles)| titles.len()).sum();
+    out.extend((more > 0).then(|| format!("{more} more figures are doubtful; their rows are marked.")));
     out
 }
 
@@ -61,10 +58,8 @@ fn refuted(view: &View) -> Vec<String> {
         format!("{} of {dut} is refuted by {} and has no rank.", distinct_title(view, figure), refutation.text)
     });
     let mut out: Vec<String> = named.collect();
-    match all.len().saturating_sub(NAMED) {
-        0 => {}
-        more => out.push(format!("{more} more figures are refuted; their rows are marked.")),
-    }
+    let more = all.len().saturating_sub(NAMED);
+    out.extend((more > 0).then(|| format!("{more} more figures are refuted; their rows are marked.")));
     out
 }
 
@@ -76,14 +71,14 @@ fn compared(view: &View) -> Vec<String> {
     let rounds = view.run.started.rounds;
     let is_ranked = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
     let duets = duets(view);
-    // Trials in the same instants need no second round.
+    // Trials at the same time need no second round.
     let ranked = figures.iter().filter(is_ranked).count();
     if rounds < 2 && ranked == 0 {
         return vec![
-            "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
+            "One round cannot tell a difference from noise, so there are no ranks; `--rounds 6` runs six.".into(),
         ];
     }
-    // A run that was stopped has fewer rounds than planned.
+    // A stopped run has fewer rounds than planned.
     let rounds_of = |result: &DutResult<'_>| match result.standing {
         // The test has not ended in any round.
         Standing::CutOff | Standing::NotReached => 0,
@@ -93,8 +88,8 @@ fn compared(view: &View) -> Vec<String> {
     let rounds = view.sections.iter().filter_map(begun).max().unwrap_or(0).min(rounds as usize);
     if rounds < 2 && ranked == 0 {
         return vec![
-            "The run was stopped before a second round of every DUT. One round cannot tell a difference from noise, so nothing is ranked; \
-             `--resume` goes on with it."
+            "The run was stopped before a second round of every DUT. One round cannot tell a difference from noise, so there are no ranks; \
+             `--resume` continues the run."
                 .into(),
         ];
     }
@@ -114,16 +109,16 @@ fn compared(view: &View) -> Vec<String> {
     out
 }
 
-/// DUTs that may differ by more than this, in %, are not called equal.
+/// DUTs are called equal only if they differ by at most this, in %.
 const EQUAL: f64 = 10.0;
 
-/// Sentences about DUTs that were measured in the same instants: which one has more, by how much, and how sure that is.
+/// Sentences about DUTs that were measured at the same time: which one has more, by how much, and how certain that is.
 fn duets(view: &View) -> Vec<String> {
     let all = view.ranking.figures.iter().flat_map(|figure| figure.duets.iter().map(move |duet| (figure, duet)));
     let text = |(figure, duet): (&Ranked, &Duet)| {
         let PairedRatio { ratio, low, high, .. } = duet.ratio;
         let (a, b) = (view.duts[duet.a].label(), view.duts[duet.b].label());
-        // The larger one is named first.
+        // Name the DUT with more first.
         let (more, less, ratio, low, high) = match ratio >= 1.0 {
             true => (a, b, ratio, low, high),
             false => (b, a, 1.0 / ratio, 1.0 / high, 1.0 / low),
@@ -138,8 +133,8 @@ fn duets(view: &View) -> Vec<String> {
         }
         let within = most.max(-least);
         let found = match within {
-            // This comparison alone would prove it, all of the report together do not.
-            _ if least > 0.0 => format!("that {more} has more than {less} is not proven"),
+            // Alone this comparison would prove it, but not among all comparisons of the report.
+            _ if least > 0.0 => format!("it is not proven that {more} has more than {less}"),
             _ if within <= EQUAL => format!("{more} and {less} are equal within {within:.1} %"),
             _ => format!("{more} and {less} are not told apart"),
         };
@@ -148,7 +143,7 @@ fn duets(view: &View) -> Vec<String> {
     all.take(NAMED).map(text).collect()
 }
 
-/// Says in how many of the compared figures no difference was proven.
+/// In how many of the compared figures no difference was proven.
 fn tied(apart: usize, open: usize, rounds: usize) -> Option<String> {
     Some(match (apart, open) {
         (0, 0) => return None,
@@ -161,21 +156,14 @@ fn tied(apart: usize, open: usize, rounds: usize) -> Option<String> {
     })
 }
 
-/// The figures in which no DUT was compared, with the rules that withheld it.
+/// The figures in which no DUT was compared, by reason.
 fn uncompared(view: &View) -> Option<String> {
-    let mut rules: Vec<(&str, usize)> = Vec::new();
-    for figure in view.ranking.figures.iter().filter(|figure| figure.entries.iter().all(|e| e.rank.is_none())) {
-        let mut why = (0..view.duts.len()).filter_map(|dut| grid::not_compared(view, figure, dut));
-        let Some(why) = why.next() else { continue };
-        match rules.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, figures)) => *figures += 1,
-            None => rules.push((why, 1)),
-        }
-    }
-    let all: usize = rules.iter().map(|(_, figures)| figures).sum();
-    let each: Vec<String> = rules.iter().map(|(why, figures)| format!("{why} {figures}")).collect();
-    let figures = if all == 1 { "figure" } else { "figures" };
-    (all > 0).then(|| format!("Not compared: {all} {figures} ({}).", each.join(", ")))
+    let unranked = view.ranking.figures.iter().filter(|figure| figure.entries.iter().all(|e| e.rank.is_none()));
+    let why = |figure| (0..view.duts.len()).find_map(|dut| grid::not_compared(view, figure, dut));
+    let rules = grouped(unranked.filter_map(|figure| Some((why(figure)?, ()))));
+    let all: usize = rules.iter().map(|(_, figures)| figures.len()).sum();
+    let each: Vec<String> = rules.iter().map(|(why, figures)| format!("{why} {}", figures.len())).collect();
+    (all > 0).then(|| format!("Not compared: {} ({}).", several(all, "figure"), each.join(", ")))
 }
 
 /// Names the figures in which DUTs were measured at different loads.
@@ -189,12 +177,12 @@ fn different_loads(view: &View) -> Option<String> {
         n => format!(" and {n} more figures"),
     };
     Some(format!(
-        "{first}{more}: DUTs that were measured at different loads are not compared. A test of latency with `compare_at` measures all of \
-         them at one load."
+        "{first}{more}: DUTs that were measured at different loads are not compared. A test of latency with `compare_at` measures all \
+         DUTs at one load."
     ))
 }
 
-/// Reports if some DUTs install BGP routes in their forwarding plane and others do not.
+/// Warns if only some DUTs install BGP routes in their forwarding plane.
 fn mixed_installation(duts: &[DutView]) -> Option<String> {
     let of = |wanted: bool| {
         let installs = |dut: &&DutView| dut.records.first().and_then(|r| r.installs_routes) == Some(wanted);
@@ -202,11 +190,11 @@ fn mixed_installation(duts: &[DutView]) -> Option<String> {
     };
     let (with, without) = (of(true), of(false));
     (!with.is_empty() && !without.is_empty()).then(|| {
-        format!("Figures of routes are not of the same work: only {with} put BGP routes into the forwarding plane, {without} not.")
+        format!("Figures of routes compare different work: only {with} put BGP routes into the forwarding plane, {without} did not.")
     })
 }
 
-/// Whether all DUTs are real, and the same router under several names.
+/// Whether all DUTs are the same real router under several names.
 fn alike(duts: &[DutView]) -> bool {
     let what = |dut: &DutView| dut.records.first().map(|r| (r.kind.clone(), r.version.clone(), r.config.clone()));
     let first = duts.first().and_then(what);
@@ -216,17 +204,17 @@ fn alike(duts: &[DutView]) -> bool {
 fn of_alike(apart: usize, of: usize) -> String {
     match apart {
         0 => format!(
-            "The DUTs are one router under several names, and none of {of} figures ranks them apart. Differences smaller than those \
-             given with each figure cannot be told here."
+            "The DUTs are one router under several names, and none of {of} figures ranks them apart. This run cannot detect differences \
+             smaller than the one given with each figure."
         ),
         _ => format!(
             "The DUTs are one router under several names, yet {apart} of {of} figures rank them apart. By chance this happens in one run \
-             of twenty; more often, something disturbs measurements on this machine."
+             of twenty; more likely, something disturbs measurements on this machine."
         ),
     }
 }
 
-/// DUTs that are better than the same others in some figures, with no DUT better than them.
+/// DUTs that lead together in some figures: they are better than the same other DUTs, and no DUT is better than them.
 struct Leaders<'a> {
     duts: Vec<usize>,
     figures: Vec<&'a Ranked>,
@@ -234,35 +222,24 @@ struct Leaders<'a> {
 
 /// Sentences about the figures in which DUTs lead. DUTs that lead together share a sentence.
 fn leaders(view: &View) -> Vec<String> {
-    let mut all: Vec<Leaders<'_>> = Vec::new();
-    for figure in &view.ranking.figures {
-        let mut of_figure: Vec<(&[usize], Vec<usize>)> = Vec::new();
-        for dut in view.ranking.order.iter().copied().filter(|dut| grid::is_best(figure, *dut)) {
-            let behind = figure.entries[dut].better_than.as_slice();
-            match of_figure.iter_mut().find(|(others, _)| *others == behind) {
-                Some((_, duts)) => duts.push(dut),
-                None => of_figure.push((behind, vec![dut])),
-            }
-        }
-        for (_, duts) in of_figure {
-            match all.iter_mut().find(|leaders| leaders.duts == duts) {
-                Some(leaders) => leaders.figures.push(figure),
-                None => all.push(Leaders { duts, figures: vec![figure] }),
-            }
-        }
-    }
+    let of_figure = |figure: &'_ Ranked| {
+        let best = view.ranking.order.iter().copied().filter(|dut| grid::is_best(figure, *dut));
+        grouped(best.map(|dut| (figure.entries[dut].better_than.clone(), dut))).into_iter().map(|(_, duts)| duts)
+    };
+    let led = view.ranking.figures.iter().flat_map(|figure| of_figure(figure).map(move |duts| (duts, figure)));
+    let mut all: Vec<Leaders> = grouped(led).into_iter().map(|(duts, figures)| Leaders { duts, figures }).collect();
     let place = |dut: &usize| view.ranking.order.iter().position(|other| other == dut);
     all.sort_by_key(|leaders| leaders.duts.iter().map(place).collect::<Vec<_>>());
     let mut out: Vec<String> = all.iter().take(SENTENCES).map(|leaders| leaders.text(view)).collect();
     match all.iter().skip(SENTENCES).map(|leaders| leaders.figures.len()).sum::<usize>() {
         0 => {}
-        1 => out.push("In one more figure others lead.".into()),
-        more => out.push(format!("In {more} more figures others lead.")),
+        1 => out.push("Others lead in one more figure.".into()),
+        more => out.push(format!("Others lead in {more} more figures.")),
     }
     out
 }
 
-/// By how much `own` is ahead of `other`: `25 % more`, `2.8 times as much`; `None` for bounds and differences.
+/// By how much `own` leads `other`: `25 % more`, `2.8 times as much`; `None` for bounds and differences.
 fn by_how_much(figure: &Ranked, own: usize, other: usize) -> Option<String> {
     let value = |dut: usize| {
         let median = figure.entries[dut].summary?.median;
@@ -296,7 +273,8 @@ impl Leaders<'_> {
             let others: Vec<String> = behind
                 .map(|other| format!("{} of {}", marked_value(figure, *other), view.duts[*other].label()))
                 .collect();
-            format!("{} ({own}{} against {}{by})", distinct_title(view, figure), unit(figure), others.join(", "))
+            let (title, unit, others) = (distinct_title(view, figure), unit(figure), others.join(", "));
+            format!("{title} ({own}{unit} against {others}{by})")
         });
         let more = match self.figures.len().saturating_sub(NAMED) {
             0 => String::new(),

@@ -1,16 +1,18 @@
-//! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
+//! CSV files with raw figures (RFC 4180): one for each table and plot, one for all trials, and one for the ranks.
 
 use crate::digest::{self, Filled};
-use crate::drops;
-use crate::published;
 use crate::rates::{self, Added};
 use crate::view::{MergedPlot, MergedTable, Section, View};
+use crate::{drops, published};
+use drophammer_judge::held_up::reasons;
 use drophammer_model::outcome::Cell;
-use drophammer_model::trial::Validity;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::trial::Load;
 use drophammer_model::visible::{is_hidden, visible};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 
-/// The names of the files that belong to tables and plots, in the order of [`View::all_sections`] and within each section.
+/// File names of tables and plots, in the order of [`View::all_sections`] and within each section.
 #[derive(Debug, Default)]
 pub struct Names {
     /// Per section, per table.
@@ -20,7 +22,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names for this view: by key, with the section before it when the key alone is taken.
+    /// Names a file by the key of its table or plot, and puts the section before it if that name is taken.
     pub fn new(view: &View) -> Names {
         let mut taken: HashSet<String> = ["summary", "trials", "published"].map(str::to_owned).into();
         taken.extend((1..=view.run.started.about.digests.len()).map(|number| format!("digest-{number}")));
@@ -51,11 +53,9 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     out
 }
 
-/// The figures of tests that others have published too; `None` if there are none.
+/// Figures that others have published too; `None` if there are none.
 fn published(view: &View) -> Option<String> {
-    let head = ["test", "figure", "title", "router", "value", "unit", "heading", "source", "meaning"];
-    let mut csv = Csv::new(&head.map(str::to_owned));
-    let empty = csv.0.len();
+    let mut csv = Csv::new("test,figure,title,router,value,unit,heading,source,meaning");
     for (n, section) in view.sections.iter().enumerate() {
         let beside = published::in_section(view, n);
         for row in &beside.rows {
@@ -65,18 +65,18 @@ fn published(view: &View) -> Option<String> {
                 let unit = entry.unit.as_deref().or(row.unit);
                 let texts = [&section.id, row.key, &row.title, router, value.raw, unit.unwrap_or_default()];
                 let told = [&entry.title, &entry.source, entry.meaning.as_deref().unwrap_or_default()];
-                csv.row(&texts.into_iter().chain(told).map(str::to_owned).collect::<Vec<_>>());
+                csv.row(texts.into_iter().chain(told).map(str::to_owned).collect());
             }
         }
     }
-    (csv.0.len() > empty).then_some(csv.0)
+    (csv.rows > 1).then_some(csv.text)
 }
 
 fn digested(view: &View, digest: &Filled) -> String {
     let (head, rows) = digest.csv(view);
-    let mut csv = Csv::new(&head);
-    rows.iter().for_each(|row| csv.row(row));
-    csv.0
+    let mut csv = Csv::default();
+    std::iter::once(head).chain(rows).for_each(|row| csv.row(row));
+    csv.text
 }
 
 fn table(view: &View, section: &Section, table: &MergedTable) -> String {
@@ -84,64 +84,73 @@ fn table(view: &View, section: &Section, table: &MergedTable) -> String {
     let mut head = vec!["dut".to_owned()];
     head.extend(table.columns.iter().copied().chain(&added.columns).map(|c| c.key.clone()));
     head.extend(["marks".into(), "trials".into()]);
-    let mut csv = Csv::new(&head);
+    let mut csv = Csv::default();
+    csv.row(head);
     for (r, more) in table.rows.iter().zip(&added.rows) {
         let mut row = vec![view.dut(r.dut).name.to_owned()];
         row.extend(r.cells.iter().copied().chain(more).map(raw));
         row.push(r.marks.join("; "));
         row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-        csv.row(&row);
+        csv.row(row);
     }
-    csv.0
+    csv.text
 }
 
-/// Every point of every series, then the events: rows of the series `event` with x and label alone.
+/// Every point of every series, then the events as rows of the series `event` with x and label.
 fn plot(view: &View, plot: &MergedPlot) -> String {
-    let head = ["dut", "series", "reference", "dots", "label", "x", "y", "low", "high", "trial"];
-    let mut csv = Csv::new(&head.map(str::to_owned));
+    let mut csv = Csv::new("dut,series,reference,dots,label,x,y,low,high,trial");
     for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
         let dut = dut.map_or("", |d| view.dut(d).name);
         for p in &series.points {
-            csv.row(&[
-                dut.to_owned(),
-                series.name.clone(),
-                series.reference.to_string(),
-                series.dots.to_string(),
-                p.label.clone().unwrap_or_default(),
-                p.x.to_string(),
-                p.y.to_string(),
-                p.range.map(|r| r.0.to_string()).unwrap_or_default(),
-                p.range.map(|r| r.1.to_string()).unwrap_or_default(),
-                p.trial.map(|t| t.to_string()).unwrap_or_default(),
-            ]);
+            let mut row = Row::default();
+            row.add([&dut, &series.name, &series.reference, &series.dots, &some(p.label.as_ref()), &p.x, &p.y]);
+            row.add([&some(p.range.map(|r| r.0)), &some(p.range.map(|r| r.1)), &some(p.trial)]);
+            csv.row(row.0);
         }
     }
     for event in &plot.events {
         for (dut, x) in &event.at {
-            let mut row = [const { String::new() }; 10];
-            row[0] = view.dut(*dut).name.to_owned();
-            row[1] = "event".to_owned();
-            row[4] = event.label.clone();
-            row[5] = x.to_string();
-            csv.row(&row);
+            let mut row = Row::default();
+            row.add([&view.dut(*dut).name, &"event", &"", &"", &event.label, x, &"", &"", &"", &""]);
+            csv.row(row.0);
         }
     }
-    csv.0
+    csv.text
 }
 
-struct Csv(String);
+/// The value as text; empty if there is none.
+fn some<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// The fields of a row.
+#[derive(Default)]
+struct Row(Vec<String>);
+
+impl Row {
+    fn add<const N: usize>(&mut self, fields: [&dyn Display; N]) {
+        self.0.extend(fields.map(|field| field.to_string()));
+    }
+}
+
+#[derive(Default)]
+struct Csv {
+    text: String,
+    rows: usize,
+}
 
 impl Csv {
-    fn new(head: &[String]) -> Csv {
-        let mut csv = Csv(String::new());
-        csv.row(head);
+    /// Starts with these column names, separated by commas.
+    fn new(head: &str) -> Csv {
+        let mut csv = Csv::default();
+        csv.row(head.split(',').map(str::to_owned).collect());
         csv
     }
 
-    fn row(&mut self, fields: &[String]) {
+    fn row(&mut self, fields: Vec<String>) {
         let quoted: Vec<String> = fields.iter().map(|field| quoted(&inert(field))).collect();
-        self.0 += &quoted.join(",");
-        self.0 += "\r\n";
+        self.text += &(quoted.join(",") + "\r\n");
+        self.rows += 1;
     }
 }
 
@@ -153,9 +162,9 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// Changes a field so that no spreadsheet takes it for a formula: numbers stay as they are. In texts, an apostrophe
-/// goes before `=`, `+`, `-` and `@` at the start and after every character that a spreadsheet may take for a
-/// separator; hidden characters become visible.
+/// Changes a text so that no spreadsheet reads it as a formula. An apostrophe goes before `=`, `+`, `-` and `@` at the
+/// start, and after every character that may separate fields in a spreadsheet. Hidden characters become visible. Numbers
+/// stay as they are.
 fn inert(field: &str) -> String {
     if field.parse::<f64>().is_ok() {
         return field.to_owned();
@@ -173,13 +182,13 @@ fn inert(field: &str) -> String {
     visible(&out, &['\n', '\t', '\r'])
 }
 
-/// Whether a spreadsheet skips this character when it looks for the start of a formula.
+/// Whether a spreadsheet may skip this character before a formula.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || is_hidden(c)
 }
 
-/// A cell for machines: a missing value is an empty field, numbers are as stored.
-fn raw(cell: &Cell) -> String {
+/// A cell for machines: a number as stored, or an empty text for a missing value.
+pub fn raw(cell: &Cell) -> String {
     match cell {
         Cell::None => String::new(),
         Cell::Count(n) => n.to_string(),
@@ -188,7 +197,7 @@ fn raw(cell: &Cell) -> String {
     }
 }
 
-/// The first of `names` that is free, as a file name of letters, digits, `-`, `_`, `.`; with a number when all are taken.
+/// The first free one of `names`, reduced to letters, digits, `-`, `_` and `.`; with a number if all are taken.
 fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
     let plain = |name: &str| -> String {
         let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
@@ -203,214 +212,86 @@ fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
     format!("{found}.csv")
 }
 
+/// The file of all ranks, then the overall ranks, which belong to no test.
 fn ranks(view: &View) -> String {
-    let head = [
-        "test",
-        "figure",
-        "unit",
-        "higher_is_better",
-        "dut",
-        "simulated",
-        "value",
-        "tester_limited",
-        "rounds",
-        "interval_low",
-        "interval_high",
-        "confidence",
-        "detectable",
-        "resolution",
-        "rank",
-        "tied",
-        "l2_mbps",
-        "line_percent",
-        "load_pps",
-        "refuted",
-        "doubtful",
-        "all_ports_pps",
-    ];
-    let mut csv = Csv::new(&head.map(str::to_owned));
-    let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
+    let mut csv = Csv::new(
+        "test,figure,unit,higher_is_better,dut,simulated,value,tester_limited,rounds,interval_low,interval_high,\
+         confidence,detectable,resolution,rank,tied,l2_mbps,line_percent,load_pps,refuted,doubtful,all_ports_pps",
+    );
     // An unknown end is an empty cell.
-    let end = |value: Option<f64>| value.filter(|v| v.is_finite()).map(|v| v.to_string()).unwrap_or_default();
+    let end = |value: Option<f64>| some(value.filter(|value| value.is_finite()));
     for f in &view.ranking.figures {
         for (index, (dut, e)) in view.duts.iter().zip(&f.entries).enumerate() {
-            let rate = rates::of_figure(view, f, index);
-            csv.row(&[
-                view.sections[f.section].id.clone(),
-                f.key.clone(),
-                f.unit.clone(),
-                f.higher_is_better.to_string(),
-                dut.name.to_owned(),
-                dut.simulated.to_string(),
-                e.value().map(|v| v.to_string()).unwrap_or_default(),
-                e.tester_limited().to_string(),
-                e.summary.map(|s| s.rounds.to_string()).unwrap_or_default(),
-                end(e.summary.map(|s| s.interval.low)),
-                end(e.summary.map(|s| s.interval.high)),
-                end(e.summary.map(|s| s.confidence)),
-                end(f.detectable),
-                e.figure.as_ref().map(|f| f.resolution.to_string()).unwrap_or_default(),
-                text(e.rank),
-                e.tied.to_string(),
-                end(rate.and_then(|r| r.l2_mbps)),
-                end(rate.and_then(|r| r.line_percent)),
-                end(e.figure.as_ref().and_then(|f| f.load_pps)),
-                e.refuted().to_string(),
-                e.doubtful().to_string(),
-                end(rate.map(|r| r.all_ports_pps)),
-            ]);
+            let (rate, own, summary) = (rates::of_figure(view, f, index), e.figure.as_ref(), e.summary);
+            let mut row = Row::default();
+            row.add([&view.sections[f.section].id, &f.key, &f.unit, &f.higher_is_better, &dut.name, &dut.simulated]);
+            row.add([&some(e.value()), &e.tester_limited(), &some(summary.map(|s| s.rounds))]);
+            row.add([&end(summary.map(|s| s.interval.low)), &end(summary.map(|s| s.interval.high))]);
+            row.add([&end(summary.map(|s| s.confidence)), &end(f.detectable), &some(own.map(|f| f.resolution))]);
+            row.add([&some(e.rank), &e.tied]);
+            row.add([&end(rate.and_then(|r| r.l2_mbps)), &end(rate.and_then(|r| r.line_percent))]);
+            row.add([&end(own.and_then(|f| f.load_pps)), &e.refuted(), &e.doubtful()]);
+            row.add([&end(rate.map(|r| r.all_ports_pps))]);
+            csv.row(row.0);
         }
     }
     for (dut, o) in view.duts.iter().zip(&view.ranking.overall) {
-        csv.row(&[
-            // It is that of all tests.
-            String::new(),
-            "overall_mean_rank".into(),
-            String::new(),
-            "false".into(),
-            dut.name.to_owned(),
-            dut.simulated.to_string(),
-            o.mean.map(|m| m.to_string()).unwrap_or_default(),
-            "false".into(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            text(o.rank),
-            o.tied.to_string(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-        ]);
+        let mut row = Row::default();
+        row.add([&"", &"overall_mean_rank", &"", &false, &dut.name, &dut.simulated, &some(o.mean), &false]);
+        row.add([&""; 6]);
+        row.add([&some(o.rank), &o.tied]);
+        row.add([&""; 6]);
+        csv.row(row.0);
     }
-    csv.0
+    csv.text
 }
 
-const TRIAL_HEAD: [&str; 40] = [
-    "trial",
-    "dut",
-    "test",
-    "attempt",
-    "time",
-    "purpose",
-    "size",
-    "valid",
-    "invalid_reasons",
-    "duration_s",
-    "sending_s",
-    "senders",
-    "intended_load_pps",
-    "offered_load_pps",
-    "forwarding_rate_pps",
-    "group",
-    "intended",
-    "offered",
-    "refused",
-    "received",
-    "lost",
-    "duplicated",
-    "reordered",
-    "late",
-    "corrupted",
-    "stray",
-    "latency_min_ns",
-    "latency_mean_ns",
-    "latency_p99_ns",
-    "latency_max_ns",
-    "unsent",
-    "receive_drops",
-    "max_gap_ns",
-    "dut_cpu",
-    "kernel_generators",
-    "dut_used_ns",
-    "tester_on_dut_ns",
-    "drops",
-    "round",
-    "section",
-];
-
 /// Offered rate per sending port that a trial intended, averaged over its sending time; absent if it had none.
-pub fn intended_load(t: &drophammer_model::record::TrialRecord) -> Option<f64> {
+pub fn intended_load(t: &TrialRecord) -> Option<f64> {
     let seconds = t.spec.sending_time().as_secs_f64();
     match &t.spec.load {
-        drophammer_model::trial::Load::Constant { rate_pps } => Some(*rate_pps),
-        drophammer_model::trial::Load::Maximum { limit_pps } => Some(*limit_pps),
-        drophammer_model::trial::Load::Burst { rate_pps, .. } => Some(*rate_pps),
-        drophammer_model::trial::Load::Steps { .. } if seconds > 0.0 => {
-            Some(t.spec.intended_per_port() as f64 / seconds)
+        Load::Constant { rate_pps: pps } | Load::Maximum { limit_pps: pps } | Load::Burst { rate_pps: pps, .. } => {
+            Some(*pps)
         }
-        drophammer_model::trial::Load::Steps { .. } | drophammer_model::trial::Load::Flows => None,
+        Load::Steps { .. } if seconds > 0.0 => Some(t.spec.intended_per_port() as f64 / seconds),
+        Load::Steps { .. } | Load::Flows => None,
     }
 }
 
 fn trials(view: &View) -> String {
-    let mut csv = Csv::new(&TRIAL_HEAD.map(str::to_owned));
-    // The name of a test does not say which one, if the suite has it twice.
+    let mut csv = Csv::new(
+        "trial,dut,test,attempt,time,purpose,size,valid,invalid_reasons,duration_s,sending_s,senders,intended_load_pps,\
+         offered_load_pps,forwarding_rate_pps,group,intended,offered,refused,received,lost,duplicated,reordered,late,\
+         corrupted,stray,latency_min_ns,latency_mean_ns,latency_p99_ns,latency_max_ns,unsent,receive_drops,max_gap_ns,\
+         dut_cpu,kernel_generators,dut_used_ns,tester_on_dut_ns,drops,round,section",
+    );
+    // If the suite has a test twice, the name of the test does not say which one it is.
     let mut sections: HashMap<u64, &str> = HashMap::new();
     for section in view.all_sections() {
         let own = section.results.iter().flat_map(|result| &result.trials);
         sections.extend(own.map(|trial| (trial.result.trial, section.id.as_str())));
     }
     for t in &view.run.trials {
-        let r = &t.result;
-        let reasons = match &r.validity {
-            Validity::Invalid(reasons) => reasons.join("; "),
-            Validity::Valid => String::new(),
-        };
-        let dropped = drops::of_trial(t, &view.drops_counted);
+        let (r, h) = (&t.result, &t.result.health);
+        let dropped = some(drops::of_trial(t, &view.drops_counted));
+        let section = sections.get(&r.trial).copied().unwrap_or_default();
         for g in &r.groups {
             // The latency of no frames is unknown, not 0.
-            let latency = |text: String| if g.latency.frames == 0 { String::new() } else { text };
-            csv.row(&[
-                r.trial.to_string(),
-                t.dut.clone(),
-                t.test.clone(),
-                t.attempt.to_string(),
-                t.time.clone(),
-                t.spec.purpose.clone(),
-                t.spec.size.to_string(),
-                r.validity.is_valid().to_string(),
-                reasons.clone(),
-                t.spec.duration_s.to_string(),
-                r.sending_s.to_string(),
-                r.senders.to_string(),
-                intended_load(t).map(|l| l.to_string()).unwrap_or_default(),
-                r.offered_load().pps().to_string(),
-                r.forwarding_rate().pps().to_string(),
-                g.group.clone(),
-                g.intended.to_string(),
-                g.offered.to_string(),
-                g.refused.to_string(),
-                g.received.to_string(),
-                g.lost.to_string(),
-                g.duplicated.to_string(),
-                g.known_reordered().map(|n| n.to_string()).unwrap_or_default(),
-                g.late.to_string(),
-                g.corrupted.to_string(),
-                g.stray.to_string(),
-                latency(g.latency.min_ns.to_string()),
-                latency(g.latency.mean_ns.to_string()),
-                g.latency.percentile(99.0).map(|p| p.to_string()).unwrap_or_default(),
-                latency(g.latency.max_ns.to_string()),
-                r.health.unsent.to_string(),
-                r.health.receive_drops.to_string(),
-                r.health.max_gap_ns.to_string(),
-                r.dut_cpu.map(|c| c.to_string()).unwrap_or_default(),
-                r.health.kernel_generators.to_string(),
-                r.health.dut_used_ns.map(|ns| ns.to_string()).unwrap_or_default(),
-                r.health.tester_on_dut_ns.map(|ns| ns.to_string()).unwrap_or_default(),
-                dropped.map(|frames| frames.to_string()).unwrap_or_default(),
-                t.round.to_string(),
-                sections.get(&r.trial).copied().unwrap_or_default().to_owned(),
-            ]);
+            let latency = Some(&g.latency).filter(|latency| latency.frames > 0);
+            let mut row = Row::default();
+            row.add([&r.trial, &t.dut, &t.test, &t.attempt, &t.time, &t.spec.purpose, &t.spec.size]);
+            row.add([&r.validity.is_valid(), &reasons(t).join("; "), &t.spec.duration_s, &r.sending_s, &r.senders]);
+            row.add([&some(intended_load(t)), &r.offered_load().pps(), &r.forwarding_rate().pps()]);
+            row.add([&g.group, &g.intended, &g.offered, &g.refused, &g.received, &g.lost, &g.duplicated]);
+            row.add([&some(g.known_reordered()), &g.late, &g.corrupted, &g.stray]);
+            row.add([&some(latency.map(|l| l.min_ns)), &some(latency.map(|l| l.mean_ns))]);
+            row.add([&some(g.latency.percentile(99.0)), &some(latency.map(|l| l.max_ns))]);
+            row.add([&h.unsent, &h.receive_drops, &h.max_gap_ns, &some(r.dut_cpu), &h.kernel_generators]);
+            row.add([&some(h.dut_used_ns), &some(h.tester_on_dut_ns), &dropped, &t.round, &section]);
+            csv.row(row.0);
         }
     }
-    csv.0
+    csv.text
 }
 
 #[cfg(test)]
@@ -419,9 +300,9 @@ mod tests {
 
     #[test]
     fn fields_are_quoted_when_they_must_be() {
-        let mut csv = Csv::new(&["a".into()]);
-        csv.row(&["x,\"y\"\nz".into(), String::new()]);
-        assert_eq!(csv.0, "a\r\n\"x,\"\"y\"\"\nz\",\r\n");
+        let mut csv = Csv::new("a");
+        csv.row(vec!["x,\"y\"\nz".into(), String::new()]);
+        assert_eq!(csv.text, "a\r\n\"x,\"\"y\"\"\nz\",\r\n");
     }
 
     #[test]

@@ -1,70 +1,67 @@
-//! Tables out of the tables of several tests, as the suite asks for them (`digest:`). Nothing is ranked by them.
+//! Tables with cells from the tables of several tests, as the suite asks for them (`digest:`). They affect no rank.
 
+use crate::csv::raw;
 use crate::format::{DASH, cell, heading};
 use crate::grid::Grid;
 use crate::view::{Section, View};
 use drophammer_judge::criteria::named_rows;
+use drophammer_judge::distinct;
 use drophammer_model::environment::{Digest, DigestColumn};
 use drophammer_model::outcome::{self, Cell, Table};
 use drophammer_model::suite::Cells;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
-/// Most values of the column that the rows belong to.
+/// Most values of the `by` column.
 const MOST_VALUES: usize = 200;
-/// Follows a value whose row in the table of its test has a mark.
+/// Follows a value whose row is marked in the table of its test.
 const MARK: &str = " *";
 /// Meaning of the mark.
-const MARKED: &str = "* The table of the test has a mark in the row of this value: tester-limited, limited by \
+const MARKED: &str = "* The row of this value has a mark in the table of the test: tester-limited, limited by \
                       max_load, doubtful or refuted.";
 /// What the table is.
-const HOW: &str = "Each value is from a table of a test below. Nothing is ranked by it.";
+const HOW: &str = "Each value comes from a table of a test below. The values affect no rank.";
 
 /// A digest with its values.
 #[derive(Debug)]
 pub struct Filled<'a> {
-    /// Heading.
     pub title: &'a str,
-    /// What its rows belong to beside a DUT.
+    /// The column whose values have a row each; without it, each DUT has one row.
     by: Option<By<'a>>,
-    /// Columns whose tests were run, at least one.
+    /// Columns whose tests ran, at least one.
     pub columns: Vec<Column<'a>>,
     /// Rows by DUT, then by value.
     pub rows: Vec<Row<'a>>,
-    /// Values without rows, because there are too many.
+    /// Number of values without rows, because there are too many.
     left_out: usize,
 }
 
-/// The column whose values have a row each.
 #[derive(Debug)]
 struct By<'a> {
-    /// Its key.
     key: &'a str,
-    /// The column of the first table that has it.
+    /// The column in the first table that has it.
     column: &'a outcome::Column,
 }
 
-/// A column.
 #[derive(Debug)]
 pub struct Column<'a> {
-    /// As the suite has it.
+    /// As in the suite.
     pub asked: &'a DigestColumn,
-    /// Unit of all values; `None` if they have several, which then stand with the values.
+    /// Unit of all values; `None` if their units differ, so that each value has its own.
     unit: Option<&'a str>,
 }
 
-/// A row.
 #[derive(Debug)]
 pub struct Row<'a> {
     /// Index into [`View::duts`].
     pub dut: usize,
-    /// The value of the column that the rows belong to.
+    /// The value of the `by` column.
     by: Option<&'a Cell>,
     /// One per column.
     pub values: Vec<Option<Value<'a>>>,
 }
 
-/// A cell of a table of a test.
+/// A cell in a table of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     cell: &'a Cell,
@@ -72,7 +69,7 @@ pub struct Value<'a> {
     row: &'a outcome::Row,
 }
 
-/// Name of the CSV file of a digest, by its place among those of the report.
+/// Name of the CSV file of digest `at`.
 pub fn file(at: usize) -> String {
     format!("digest-{}.csv", at + 1)
 }
@@ -82,11 +79,10 @@ pub fn all<'a>(view: &'a View) -> Vec<Filled<'a>> {
     view.run.started.about.digests.iter().filter_map(|digest| Filled::new(view, digest)).collect()
 }
 
-/// What the rows of a table say, by the text of the cell that tells them apart (empty without such a column). `None`
-/// where there are several rows.
+/// Values by the text of the `by` cell (empty without a `by` column). `None` if several rows match.
 type ByText<'a> = HashMap<String, Option<Value<'a>>>;
 
-/// A column while it is read.
+/// Reads the values of a column.
 struct Reader<'a> {
     asked: &'a DigestColumn,
     cells: Cells,
@@ -94,12 +90,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `None` if the test was not run.
+    /// `None` if the test did not run.
     fn new(view: &'a View, asked: &'a DigestColumn) -> Option<Reader<'a>> {
         let is_meant = |section: &&Section| match (&asked.id, section.suite_id) {
             _ if section.test != asked.test => false,
             (Some(meant), Some(id)) => meant == id,
-            // The id is in the records, of which there are none yet.
+            // The records hold the id, and there are none yet.
             (Some(_), None) => section.results.iter().all(|result| result.record.is_none()),
             (None, _) => true,
         };
@@ -107,14 +103,14 @@ impl<'a> Reader<'a> {
         Some(Reader { asked, cells: asked.key.parse().ok()?, sections }).filter(|reader| !reader.sections.is_empty())
     }
 
-    /// The tables of a DUT: those of each test that is meant.
+    /// The tables of a DUT from all matching tests.
     fn tables(&self, dut: usize) -> impl Iterator<Item = &'a [Table]> {
         let results =
             self.sections.iter().flat_map(move |section| section.results.iter().filter(move |r| r.dut == dut));
         results.filter_map(|result| result.record).map(|record| record.outcome.tables.as_slice())
     }
 
-    /// The column of this key, and its cell in each row that is selected, for one DUT.
+    /// The column with this key, and its cell in each selected row of a DUT.
     fn rows(&self, dut: usize, key: &str) -> Vec<(&'a outcome::Column, &'a outcome::Row, &'a Cell)> {
         let cells = Cells { column: key.to_owned(), ..self.cells.clone() };
         let found = self.tables(dut).filter_map(|tables| named_rows(&cells, tables));
@@ -124,10 +120,10 @@ impl<'a> Reader<'a> {
     /// The values of a DUT.
     fn values(&self, dut: usize, by: Option<&str>) -> ByText<'a> {
         let found = self.rows(dut, &self.cells.column);
-        // A row is the same object in both lists; a table without the column has no rows here.
+        // A row is the same object in both lists. A table without the `by` column has no rows here.
         let texts: Option<HashMap<*const outcome::Row, String>> = by.map(|key| {
             let rows = self.rows(dut, key).into_iter();
-            rows.map(|(_, row, cell)| (std::ptr::from_ref(row), text(cell))).collect()
+            rows.map(|(_, row, cell)| (std::ptr::from_ref(row), raw(cell))).collect()
         });
         let mut values = ByText::new();
         for (column, row, cell) in found {
@@ -143,30 +139,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A cell as a text that tells it apart from others of its column.
-fn text(cell: &Cell) -> String {
-    match cell {
-        Cell::None => String::new(),
-        Cell::Count(count) => count.to_string(),
-        Cell::Number(number) => number.to_string(),
-        Cell::Text(text) => text.clone(),
-    }
-}
-
-/// The values of the column that rows belong to, in the order of the tables.
+/// The values of the `by` column, in the order of the tables.
 #[derive(Default)]
 struct Values<'a> {
     known: Vec<(String, &'a Cell)>,
-    /// Those for which there is no room.
+    /// Values that exceed [`MOST_VALUES`].
     beyond: HashSet<String>,
 }
 
 impl<'a> Values<'a> {
-    /// Adds those of a table. One that earlier tables lack stands where it stands in this one.
+    /// Adds the values of a table. A value that earlier tables lack keeps its place in this table.
     fn add(&mut self, cells: impl Iterator<Item = &'a Cell>) {
         let mut next = 0;
         for cell in cells.filter(|cell| **cell != Cell::None) {
-            let text = text(cell);
+            let text = raw(cell);
             match self.known.iter().position(|(known, _)| *known == text) {
                 Some(at) => next = at + 1,
                 None if self.known.len() < MOST_VALUES => {
@@ -195,7 +181,6 @@ impl<'a> Filled<'a> {
             }
         }
         let left_out = keys.beyond.len();
-        // Without a column that rows belong to, a DUT has one row.
         let wanted: Vec<(String, Option<&'a Cell>)> = match digest.by {
             Some(_) => keys.known.into_iter().map(|(text, cell)| (text, Some(cell))).collect(),
             None => vec![(String::new(), None)],
@@ -219,13 +204,13 @@ impl<'a> Filled<'a> {
         (!is_empty).then_some(Filled { title: &digest.title, by, columns, rows, left_out })
     }
 
-    /// Headings of the columns that say what a row is about: DUT and value.
+    /// Headings of the columns that name a row: DUT, and value of the `by` column.
     fn row_heads(&self) -> Vec<String> {
         let by = self.by.as_ref().map(|by| heading(&by.column.title, &by.column.unit));
         std::iter::once("DUT".to_owned()).chain(by).collect()
     }
 
-    /// What the row is about beside its DUT; `None` if there is nothing.
+    /// The value of the `by` column for people; `None` without such a column.
     pub fn by_text(&self, row: &Row) -> Option<String> {
         let by = self.by.as_ref()?;
         Some(cell(row.by?, &by.column.unit))
@@ -237,7 +222,7 @@ impl<'a> Filled<'a> {
         self.row_heads().into_iter().chain(units).collect()
     }
 
-    /// The value of each column for people; a dash where there is none.
+    /// The value of each column for people; a dash for a missing one.
     pub fn texts(&self, row: &Row) -> Vec<String> {
         let text = |(column, value): (&Column, &Option<Value>)| match value {
             Some(value) => value.text(column) + if value.is_marked() { MARK } else { "" },
@@ -255,7 +240,7 @@ impl<'a> Filled<'a> {
         Grid { right: self.right(), rows: rows.collect(), head: self.heads() }
     }
 
-    /// Which columns hold no words.
+    /// Which columns hold only numbers.
     pub fn right(&self) -> Vec<bool> {
         let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
         let by = self.by.as_ref().map(|_| !self.rows.iter().filter_map(|row| row.by).any(is_text));
@@ -266,7 +251,7 @@ impl<'a> Filled<'a> {
         std::iter::once(false).chain(by).chain(values).collect()
     }
 
-    /// What a reader must know of it, as lines.
+    /// Notes for the reader.
     pub fn notes(&self) -> Vec<String> {
         let marked = self.rows.iter().flat_map(|row| row.values.iter().flatten()).any(Value::is_marked);
         let title = self.by.as_ref().map_or("", |by| by.column.title.as_str());
@@ -282,19 +267,14 @@ impl<'a> Filled<'a> {
         let rows = self.rows.iter().map(|row| {
             let value = |(column, value): (&Column, &Option<Value>)| match (value, column.unit) {
                 (Some(value), None) if matches!(value.cell, Cell::Count(_) | Cell::Number(_)) => {
-                    format!("{} {}", text(value.cell), value.unit).trim_end().to_owned()
+                    format!("{} {}", raw(value.cell), value.unit).trim_end().to_owned()
                 }
-                (Some(value), _) => text(value.cell),
+                (Some(value), _) => raw(value.cell),
                 (None, _) => String::new(),
             };
             let values: Vec<String> = self.columns.iter().zip(&row.values).map(value).collect();
-            let mut marks: Vec<&str> = Vec::new();
-            for mark in row.values.iter().flatten().flat_map(Value::marks) {
-                if !marks.contains(&mark.as_str()) {
-                    marks.push(mark);
-                }
-            }
-            let about = std::iter::once(view.duts[row.dut].name.to_owned()).chain(row.by.map(text));
+            let marks = distinct(row.values.iter().flatten().flat_map(Value::marks).map(String::as_str));
+            let about = std::iter::once(view.duts[row.dut].name.to_owned()).chain(row.by.map(raw));
             about.chain(values).chain([marks.join("; ")]).collect()
         });
         (head, rows.collect())
@@ -330,7 +310,7 @@ impl<'a> Filled<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// As in the table of the test; with its unit if the heading of the column has none.
+    /// As in the table of the test, with its unit if the heading of the column has none.
     fn text(&self, column: &Column) -> String {
         let text = cell(self.cell, self.unit);
         match (column.unit, self.cell) {
@@ -339,13 +319,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether something else than the DUT may have limited the figures of its row.
+    /// Whether something other than the DUT may have limited the figures of its row.
     pub fn is_marked(&self) -> bool {
         let row = self.row;
         *self.cell != Cell::None && (row.is_limited() || row.is_doubtful() || row.is_refuted())
     }
 
-    /// The marks of its row.
     pub fn marks(&self) -> &'a [String] {
         &self.row.marks
     }

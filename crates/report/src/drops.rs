@@ -1,6 +1,6 @@
-//! Lost frames beside what all counters of the DUT say that it dropped.
+//! Compares lost frames with the drops that the DUT's counters report.
 
-use crate::format::number;
+use crate::format::{number, several};
 use crate::view::View;
 use drophammer_judge::drops::{are_counted, drops};
 use drophammer_model::quantity::group_digits;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// Counters that a sentence names at most.
+/// A sentence names at most this many counters.
 const NAMED: usize = 4;
 
-/// DUTs whose drops are counted: some trial shows it.
+/// DUTs whose drops are counted, as some trial shows.
 pub fn counted_on(trials: &[TrialRecord]) -> HashSet<&str> {
     let mut duts: HashSet<&str> = HashSet::new();
     for trial in trials {
@@ -24,28 +24,28 @@ pub fn counted_on(trials: &[TrialRecord]) -> HashSet<&str> {
     duts
 }
 
-/// Drops of a trial by counter; `None` if they are not known. `counted` are the DUTs whose drops are counted.
+/// Drops of a trial by counter; `None` if they are unknown. `counted` are the DUTs whose drops are counted.
 fn by_counter(trial: &TrialRecord, counted: &HashSet<&str>) -> Option<BTreeMap<String, u64>> {
     let result = &trial.result;
     let read = counted.contains(trial.dut.as_str()) && !result.dut_counters.is_empty();
-    // If all lost frames were refused, there is nothing that a counter could tell.
+    // If all lost frames were refused, counters could add nothing.
     let lost = sum(trial, |group| group.lost);
     let refused = lost > 0 && sum(trial, |group| group.refused) == lost;
     (read || refused).then(|| drops(result))
 }
 
-/// The sum of all drops of a trial, each counted once; `None` if they are not known.
+/// The sum of all drops of a trial, each drop once; `None` if they are unknown.
 pub fn of_trial(trial: &TrialRecord, counted: &HashSet<&str>) -> Option<u64> {
     by_counter(trial, counted).map(|drops| total(&drops))
 }
 
-/// The drops of a DUT in all its tests.
+/// The drops of a DUT in all of its tests.
 pub fn of_dut(view: &View, dut: &str) -> Account {
     let own: Vec<&TrialRecord> = view.run.trials.iter().filter(|trial| trial.dut == dut).collect();
     Account::of(&own, &view.drops_counted)
 }
 
-/// The sum of a count over all groups, which may be any numbers in a run folder.
+/// The sum of a count over all groups. A run folder may hold any numbers.
 fn sum(trial: &TrialRecord, count: fn(&GroupCounts) -> u64) -> u64 {
     trial.result.groups.iter().map(count).fold(0, u64::saturating_add)
 }
@@ -54,13 +54,12 @@ fn total(drops: &BTreeMap<String, u64>) -> u64 {
     drops.values().copied().fold(0, u64::saturating_add)
 }
 
-/// A number of things: `1 frame`, `1,234 frames`.
-fn several(n: u64, what: &str) -> String {
-    format!("{} {what}{}", group_digits(n), if n == 1 { "" } else { "s" })
+fn counted(n: u64, what: &str) -> String {
+    several(usize::try_from(n).unwrap_or(usize::MAX), what)
 }
 
-/// The lossy trials of a DUT. Invalid trials show nothing about it. Trials with background traffic are left out: the
-/// counters have its drops too, and whether it must arrive is not known.
+/// The lossy trials of a DUT. Invalid trials show nothing about it. Trials with background traffic do not count, because
+/// the counters include its drops, and it is unknown whether it must arrive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Lossy trials whose drops are known.
@@ -69,19 +68,19 @@ pub struct Account {
     lost: u64,
     /// Drops in them by counter.
     drops: BTreeMap<String, u64>,
-    /// Trials in which both are the same.
+    /// Trials in which drops and lost frames are equal.
     exact: u64,
-    /// Lost frames that no counter has, and drops beyond the loss of their trial.
+    /// Lost frames in no counter, and drops that exceed the loss of their trial.
     missing: u64,
     beyond: u64,
     /// The trial with the largest difference: its number, lost frames, drops.
     worst: Option<(u64, u64, u64)>,
-    /// Lossy trials whose drops are not known, and the frames lost in them.
+    /// Lossy trials with unknown drops, and the frames lost in them.
     unknown: (u64, u64),
 }
 
 impl Account {
-    /// Of these trials; `counted` are the DUTs whose drops are counted.
+    /// Adds up these trials; `counted` are the DUTs whose drops are counted.
     pub fn of(trials: &[&TrialRecord], counted: &HashSet<&str>) -> Account {
         let mut all = Account::default();
         let valid = trials.iter().filter(|trial| trial.result.validity.is_valid());
@@ -118,7 +117,7 @@ impl Account {
         }
     }
 
-    /// Whether there is nothing to say: no trial lost frames.
+    /// Whether no trial lost frames.
     fn is_empty(&self) -> bool {
         self.trials == 0 && self.unknown.0 == 0
     }
@@ -133,24 +132,24 @@ impl Account {
         shares
     }
 
-    /// What the trials with known drops add up to, each with its name.
+    /// Named sums over the trials with known drops.
     pub fn sums(&self) -> [(&'static str, u64); 4] {
         [
             ("Sum", total(&self.drops)),
-            ("Lost, as the tester counts", self.lost),
+            ("Lost, as counted by the tester", self.lost),
             ("Lost, in no counter", self.missing),
             ("Drops beyond the loss", self.beyond),
         ]
     }
 
-    /// In a sentence; `None` if no trial lost frames.
+    /// A sentence; `None` if no trial lost frames.
     pub fn text(&self) -> Option<String> {
         if self.is_empty() {
             return None;
         }
         let mut said = Vec::new();
         if self.trials > 0 {
-            said.push(format!("{} lost {}", several(self.trials, "lossy trial"), several(self.lost, "frame")));
+            said.push(format!("{} lost {}", counted(self.trials, "lossy trial"), counted(self.lost, "frame")));
             let shares = self.shares();
             let name = |(counter, _, share): &(&str, u64, f64)| format!("{counter} {} %", number(*share, "%"));
             let mut named: Vec<String> = shares.iter().take(NAMED).map(name).collect();
@@ -161,7 +160,7 @@ impl Account {
             let (dropped, exact) = (group_digits(total(&self.drops)), group_digits(self.exact));
             let of = group_digits(self.trials);
             said.push(format!(
-                "the drops in all counters add up to {dropped}{named}, in {exact} of {of} trials exactly to the loss"
+                "all counters add up to {dropped} drops{named}, equal to the loss in {exact} of {of} trials"
             ));
         }
         if self.missing > 0 {
@@ -172,22 +171,22 @@ impl Account {
         }
         if let Some((trial, lost, dropped)) = self.worst {
             let [lost, dropped] = [lost, dropped].map(group_digits);
-            said.push(format!("most apart in trial {trial} ({lost} lost, {dropped} dropped)"));
+            said.push(format!("largest difference in trial {trial} ({lost} lost, {dropped} dropped)"));
         }
         let (trials, lost) = self.unknown;
         if trials > 0 {
-            let (trials, lost) = (several(trials, "lossy trial"), several(lost, "lost frame"));
-            said.push(format!("the drops in {trials} with {lost} are not known"));
+            let (trials, lost) = (counted(trials, "lossy trial"), counted(lost, "lost frame"));
+            said.push(format!("the drops in {trials} with {lost} are unknown"));
         }
         Some(said.join("; "))
     }
 
-    /// As [`Account::text`], for machines; null if no trial lost frames.
+    /// The account for machines; null if no trial lost frames.
     pub fn json(&self) -> Value {
         if self.is_empty() {
             return Value::Null;
         }
-        // Without a trial whose drops are known, nothing is known of the sums.
+        // Without a trial with known drops, the sums are unknown.
         let known = |frames: u64| (self.trials > 0).then_some(frames);
         let share = |(counter, dropped, share): (&str, u64, f64)| json!({ "counter": counter, "dropped": dropped, "share_percent": share });
         json!({

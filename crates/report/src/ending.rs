@@ -1,28 +1,30 @@
-//! How a run ended, how far it may be trusted, and what to do next: the first lines of a report, and the exit code.
+//! How a run ended, how far to trust it, and what to do next: the first lines of a report, and the exit code.
 
+use crate::format::several;
 use crate::grid;
-use crate::view::{Standing, View};
-use drophammer_judge::held_up::{HOST_BUSY, causes};
+use crate::rank::Ranked;
+use crate::view::{Section, Standing, View};
+use drophammer_judge::held_up::{HOST_BUSY, HeldUp, causes};
 use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestStatus, resumed};
 use drophammer_store::RunState;
 
-/// How a run ended. The first variant that applies, in this order.
+/// How a run ended: the first variant that applies, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It has no end yet, or was interrupted or cut off.
+    /// It still runs, or was interrupted or cut off.
     Open,
     /// A router failed tests, or no test applied.
     Failed(usize),
     /// Criteria of the suite were missed.
     Missed(usize),
-    /// The tester or its machine spoilt tests, or single figures, in every round, so these figures are unknown.
+    /// The tester or its machine spoilt tests or single figures in every round, so they are unknown.
     Unmeasured(usize),
     /// Criteria of the suite are undecided.
     Undecided(usize),
-    /// None of these.
+    /// All is well.
     Good,
 }
 
@@ -40,7 +42,7 @@ impl Ending {
             Standing::Ended(status) => {
                 matches!(status, TestStatus::Failed(_) | TestStatus::Partly(_) | TestStatus::Interrupted)
             }
-            // A router that does not come up fails its tests, so these have a record.
+            // A router that does not come up fails its tests, so they have a record.
             Standing::CutOff | Standing::NotReached | Standing::NotRun => false,
         };
         let criteria = |wanted| view.verdicts().iter().filter(|(.., verdict)| verdict.decision() == wanted).count();
@@ -59,24 +61,23 @@ impl Ending {
         all.into_iter().find(applies).unwrap_or(Ending::Good)
     }
 
-    /// In words, and whether that is good.
+    /// The ending in words, and whether it is good.
     pub fn text(&self, view: &View) -> (String, bool) {
-        let of = |n: &usize, one: &str| format!("{n} {one}{}", if *n == 1 { "" } else { "s" });
-        let text = match self {
-            Ending::Open => format!("Run {}", view.state_text()),
-            Ending::Failed(n) => format!("{} failed", of(n, "test")),
-            Ending::Missed(n) => format!("{} missed", of(n, "criterion").replace("criterions", "criteria")),
+        let criteria = |n: usize| several(n, "criterion").replace("criterions", "criteria");
+        let text = match *self {
+            Ending::Open | Ending::Good => format!("Run {}", view.state_text()),
+            Ending::Failed(n) => format!("{} failed", several(n, "test")),
+            Ending::Missed(n) => format!("{} missed", criteria(n)),
+            Ending::Undecided(n) => format!("{} undecided", criteria(n)),
             Ending::Unmeasured(n) => {
-                let tests = *n - unmeasured(view);
-                let figures = of(&unmeasured(view), "figure");
-                match (tests, tests < *n) {
-                    (0, _) => format!("{figures} could not be measured"),
-                    (_, false) => format!("{} could not be measured", of(n, "test")),
-                    (_, true) => format!("{} and {figures} could not be measured", of(&tests, "test")),
-                }
+                let figures = unmeasured(view);
+                let what: Vec<String> = [(n - figures, "test"), (figures, "figure")]
+                    .into_iter()
+                    .filter(|(n, _)| *n > 0)
+                    .map(|(n, what)| several(n, what))
+                    .collect();
+                format!("{} could not be measured", what.join(" and "))
             }
-            Ending::Undecided(n) => format!("{} undecided", of(n, "criterion").replace("criterions", "criteria")),
-            Ending::Good => format!("Run {}", view.state_text()),
         };
         (text, *self == Ending::Good)
     }
@@ -87,18 +88,50 @@ fn is_spoilt(standing: &Standing) -> bool {
     matches!(standing, Standing::Ended(TestStatus::Unfit(_)))
 }
 
-/// Number of figures of completed tests that the tester or its host kept from being measured, over all DUTs.
+/// Number of figures, over all DUTs, that the tester or its host spoilt in completed tests.
 fn unmeasured(view: &View) -> usize {
-    let of = |figure: &crate::rank::Ranked| {
-        let is_missing = |entry: &&crate::rank::Entry| entry.missing().is_some_and(|m| m.by == Blame::Spoilt);
-        let section = &view.sections[figure.section];
-        let entries = figure.entries.iter().zip(&section.results);
-        entries.filter(|(entry, result)| is_missing(entry) && !is_spoilt(&result.standing)).count()
+    let of = |figure: &Ranked| {
+        let entries = figure.entries.iter().zip(&view.sections[figure.section].results);
+        let is_one = |missing: Option<Blame>| missing == Some(Blame::Spoilt);
+        entries.filter(|(e, result)| is_one(e.missing().map(|m| m.by)) && !is_spoilt(&result.standing)).count()
     };
     view.ranking.figures.iter().map(of).sum()
 }
 
-/// How many trials were disturbed, in one sentence; `None` without trials.
+/// Why a DUT has no value of a figure: `not measured: the host was busy`.
+pub fn why_missing(figure: &Ranked, dut: usize) -> Option<String> {
+    let missing = figure.entries[dut].missing()?;
+    let what = match missing.by {
+        Blame::Dut => "no value",
+        Blame::Spoilt | Blame::Beyond => "not measured",
+        Blame::Nothing => "nothing to measure",
+    };
+    Some(format!("{what}: {}", missing.why))
+}
+
+/// The figures for which there was nothing to measure on a DUT, with the reasons. This is no problem.
+pub fn nothing_to_measure(view: &View) -> Vec<String> {
+    without_value(view, |by| by == Blame::Nothing)
+}
+
+/// The figures for which a DUT has no value, with the reasons.
+pub fn missing(view: &View) -> Vec<String> {
+    without_value(view, |by| by != Blame::Nothing)
+}
+
+fn without_value(view: &View, wanted: impl Fn(Blame) -> bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for figure in &view.ranking.figures {
+        for (dut, entry) in figure.entries.iter().enumerate() {
+            let why = why_missing(figure, dut).filter(|_| entry.missing().is_some_and(|missing| wanted(missing.by)));
+            let (title, name) = (grid::distinct_title(view, figure), view.dut(dut).name);
+            lines.extend(why.map(|why| format!("{title} of {name}: {why}")));
+        }
+    }
+    lines
+}
+
+/// One sentence on how many trials were disturbed; `None` without trials.
 pub fn trust(view: &View) -> Option<String> {
     let all = view.run.trials.len();
     if all == 0 {
@@ -131,22 +164,25 @@ pub fn trust(view: &View) -> Option<String> {
     Some(format!("Of {} trials, {}. No figure uses them.", n(all), parts.join(" and ")))
 }
 
-/// What disturbed the trials: `rustc 31, cc1 12, hypervisor 18`; `None` if nothing did.
+/// What disturbed trials, with their number: `rustc 31, cc1 12, hypervisor 18`; `None` if nothing did.
 pub fn causes_text(view: &View) -> Option<String> {
     let causes: Vec<String> =
         causes(&view.run.trials).into_iter().map(|(cause, trials)| format!("{cause} {trials}")).collect();
     (!causes.is_empty()).then(|| causes.join(", "))
 }
 
-/// The DUTs of which the busy host left tests unmeasured although their trials were repeated; `None` without any.
+/// [`causes_text`], and the trials of each router that were disturbed.
+pub fn disturbed_by(view: &View) -> Option<String> {
+    causes_text(view).map(|causes| format!("Disturbed by: {causes}. By router: {}.", view.held_up_text()))
+}
+
+/// Names the DUTs whose tests could not be measured because the host was busy, although trials were repeated; `None`
+/// without any.
 pub fn host_busy(view: &View) -> Option<String> {
-    let one = |(dut, held): (usize, &drophammer_judge::held_up::HeldUp)| {
+    let one = |(dut, held): (usize, &HeldUp)| {
         let of_host = |standing: &Standing| matches!(standing, Standing::Ended(TestStatus::Unfit(why)) if why.contains(HOST_BUSY));
-        let results = || view.sections.iter().map(|section| (section, section.results.iter().find(|r| r.dut == dut)));
-        let tests: Vec<&str> = results()
-            .filter(|(_, result)| result.is_some_and(|result| of_host(&result.standing)))
-            .map(|(section, _)| section.title.as_str())
-            .collect();
+        let own = |section: &&Section| section.results.iter().any(|r| r.dut == dut && of_host(&r.standing));
+        let tests: Vec<&str> = view.sections.iter().filter(own).map(|section| section.title.as_str()).collect();
         (held.share() > 0.5 && !tests.is_empty()).then(|| {
             let (invalid, trials, dut) = (held.invalid, held.trials, view.duts[dut].label());
             format!("{} of {dut} could not be measured: {invalid} of {trials} trials were disturbed", tests.join(", "))
@@ -156,12 +192,12 @@ pub fn host_busy(view: &View) -> Option<String> {
     (!all.is_empty()).then(|| format!("host busy: {}", all.join("; ")))
 }
 
-/// The command that goes on with the run of `view`.
+/// The command that continues the run of `view`.
 fn resume(view: &View) -> String {
     resumed(&view.run.started.command, &view.run.dir.display().to_string())
 }
 
-/// Most steps that are named.
+/// Most steps that a report names.
 const STEPS: usize = 3;
 
 /// What to do next, the most important first.
@@ -171,7 +207,7 @@ pub fn next_steps(view: &View) -> Vec<String> {
     let mut out = Vec::new();
     match ending {
         Ending::Open if !view.run.running => {
-            out.push(format!("Go on with this run: `{}`.", resume(view)));
+            out.push(format!("Continue this run: `{}`.", resume(view)));
         }
         Ending::Failed(_) => out.push("Read the problems below; each names the cause and the log.".into()),
         Ending::Unmeasured(_) => {
@@ -179,26 +215,24 @@ pub fn next_steps(view: &View) -> Vec<String> {
             let top = causes(&view.run.trials).into_iter().next().map(|(cause, _)| cause);
             out.push(match top.as_deref() {
                 Some("hypervisor") => "Use a machine whose processors no other guest shares.".into(),
-                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` says what disturbs.".into(),
-                Some(program) => format!("End `{program}` before that, or use a machine with more processors."),
+                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` says what disturbs it.".into(),
+                Some(program) => format!("Stop `{program}` first, or use a machine with more processors."),
             });
         }
-        Ending::Undecided(_) => {
-            out.push("Run more rounds (`--rounds`, `--time`), so that the open criteria are decided.".into())
-        }
+        Ending::Undecided(_) => out.push("Run more rounds (`--rounds`, `--time`) to decide the open criteria.".into()),
         Ending::Open | Ending::Missed(_) | Ending::Good => {}
     }
     let is_compared = (0..view.duts.len()).any(|dut| grid::ranked_kind(view, dut));
     let figures = &view.ranking.figures;
-    let has_rank = |figure: &&crate::rank::Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
-    let apart = |figure: &&crate::rank::Ranked| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut));
+    let has_rank = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.rank.is_some());
+    let apart = |figure: &&Ranked| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut));
     if is_compared && started.rounds < 2 {
         out.push("Run six rounds (`--rounds 6`) to rank the routers.".into());
     } else if is_compared && figures.iter().filter(has_rank).any(|figure| !apart(&figure)) {
         out.push("To find smaller differences, run longer: `--time 1h`.".into());
     }
     let bound = |by_suite: bool| {
-        let is_one = |figure: &crate::rank::Ranked, dut: usize| {
+        let is_one = |figure: &Ranked, dut: usize| {
             grid::all_limited(view, figure, dut) && figure.entries[dut].suite_limited() == by_suite
         };
         figures.iter().any(|figure| (0..view.duts.len()).any(|dut| is_one(figure, dut)))
@@ -213,7 +247,7 @@ pub fn next_steps(view: &View) -> Vec<String> {
         out.push("Where the suite was the limit, raise it (`max_routes`, `max_load`).".into());
     }
     if out.is_empty() && !view.run.running {
-        out.push("Keep this folder: `drophammer compare` holds later runs against it.".into());
+        out.push("Keep this folder: `drophammer compare` compares later runs with it.".into());
     }
     out.truncate(STEPS);
     out

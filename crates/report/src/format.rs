@@ -1,14 +1,14 @@
-//! Numbers and texts as people read them. Files for machines (CSV, JSON) do not pass through here.
+//! Formats numbers and texts for people. Files for machines (CSV, JSON) do not use it.
 
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::visible::one_line;
 
-/// Shown for a missing value. Never 0.
+/// Stands for a missing value, which is never shown as 0.
 pub const DASH: &str = "\u{2013}";
 
-/// A number in its unit, without the unit itself: whole with thousands separators from 1000 on, about four significant
-/// digits below. A value that is not zero never reads `0`, and a percentage that is not 100 never reads `100`.
+/// A number in its unit, without the unit: whole with thousands separators from 1000 on, about four significant digits
+/// below. Only zero reads `0`, and only exactly 100 % reads `100`.
 pub fn number(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return DASH.into();
@@ -25,39 +25,31 @@ pub fn number(value: f64, unit: &str) -> String {
         let whole = size.round() as u64;
         format!("{}{}", if value < 0.0 { "-" } else { "" }, group_digits(whole))
     } else {
-        significant(value, 4)
+        significant(value)
     }
 }
 
-/// `digits` significant digits, without trailing zeros behind the point; for 1e-6 <= |value| < 1000.
-fn significant(value: f64, digits: i32) -> String {
+/// Four significant digits, without trailing zeros after the point; for 1e-6 <= |value| < 1000.
+fn significant(value: f64) -> String {
     let magnitude = value.abs().log10().floor() as i32;
-    let decimals = usize::try_from((digits - 1 - magnitude).max(0)).unwrap_or(0);
-    trim(format!("{value:.decimals$}"))
+    let decimals = usize::try_from((3 - magnitude).max(0)).unwrap_or(0);
+    trim(&format!("{value:.decimals$}")).to_owned()
 }
 
-fn trim(text: String) -> String {
-    if !text.contains('.') {
-        return text;
-    }
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// A decimal number without trailing zeros after the point.
+pub fn trim(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 fn percent(value: f64) -> String {
     if value == 0.0 || value == 100.0 {
         return value.to_string();
     }
-    // Two decimals, also when they are zeros, so that a column of percentages lines up.
-    for decimals in 2..=9 {
-        let text = format!("{value:.decimals$}");
-        let reads: f64 = text.parse().unwrap_or(f64::NAN);
-        // 99.9996 is not 100, and 0.0004 is not 0: that is all the difference between loss and no loss.
-        if reads == 0.0 || reads == 100.0 {
-            continue;
-        }
-        return text;
-    }
-    format!("{value:e}")
+    // At least two decimals, even if they are zeros, so that a column of percentages lines up. 99.9996 must not read 100,
+    // nor 0.0004 read 0: that is the difference between loss and no loss.
+    let mut texts = (2..=9).map(|decimals| format!("{value:.decimals$}"));
+    let exact = |text: &String| !matches!(text.parse().unwrap_or(f64::NAN), 0.0 | 100.0);
+    texts.find(exact).unwrap_or_else(|| format!("{value:e}"))
 }
 
 /// A cell in the unit of its column.
@@ -77,12 +69,17 @@ pub fn cell(cell: &Cell, unit: &str) -> String {
     }
 }
 
+/// `1 trial`, `1,234 trials`.
+pub fn several(n: usize, what: &str) -> String {
+    format!("{} {what}{}", group_digits(n as u64), if n == 1 { "" } else { "s" })
+}
+
 /// Heading of a column with its unit: `Throughput [fps]`.
 pub fn heading(title: &str, unit: &str) -> String {
     if unit.is_empty() { title.to_owned() } else { format!("{title} [{unit}]") }
 }
 
-/// A time in nanoseconds with the unit that fits: `1.234 µs`.
+/// A time in nanoseconds with a suitable unit: `1.234 µs`.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x >= 1e9 => (ns / 1e9, "s"),
@@ -93,15 +90,16 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", number(value, unit))
 }
 
-/// Longest text from elsewhere on a line of the text and Markdown reports, in characters; CSV and JSON have all of it.
+/// Most characters of a text from elsewhere on a line of the text and Markdown reports. CSV and JSON have all of it.
 const LONGEST: usize = 2_000;
 
-/// Text from elsewhere on one line of a terminal: characters that could move the cursor or reverse the text become visible.
+/// Text from elsewhere as one line for a terminal. Characters that could move the cursor or reverse the text become
+/// visible.
 pub fn plain(text: &str) -> String {
     shorten(&one_line(text), LONGEST)
 }
 
-/// The first `longest` characters of a text, with their number where some are left out.
+/// The first `longest` characters of a text, and how many more there are.
 pub fn shorten(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         None => text.to_owned(),
@@ -112,7 +110,15 @@ pub fn shorten(text: &str, longest: usize) -> String {
     }
 }
 
-/// Text from elsewhere on several lines of a terminal.
+/// At most `width` characters of a line, with an ellipsis if some are missing.
+pub fn ellipsis(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    line.chars().take(width - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
+}
+
+/// Text from elsewhere as several lines for a terminal.
 pub fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }

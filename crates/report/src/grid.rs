@@ -1,39 +1,42 @@
-//! Tables of words, from which the text and Markdown reports are made; and the Markdown report.
+//! Tables of words for the text and Markdown reports, and the Markdown report.
 
-use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
-use crate::missing;
-use crate::paragraph;
 use crate::published::{self, BESIDE};
 use crate::rank::{HOW, Ranked};
-use crate::rates;
-use crate::view::{MergedTable, View};
-use crate::ways;
-use crate::{digest, drops, ending, kernel_counts, losses};
+use crate::view::{DutResult, MergedTable, View};
+use crate::{board, digest, drops, ending, kernel_counts, losses, paragraph, rates, ways};
+use drophammer_judge::held_up::reasons;
 use drophammer_model::environment::Published;
 use drophammer_model::figure::{Decision, Figure};
 use drophammer_model::outcome::{Blame, Cell};
-use drophammer_model::trial::Validity;
+use drophammer_model::record::TrialRecord;
 
 /// A table of words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// Headings.
     pub head: Vec<String>,
-    /// Which columns are numbers.
+    /// Which columns hold numbers.
     pub right: Vec<bool>,
     /// Rows, each as long as `head`.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures of which less is better.
+impl Grid {
+    /// A table in which the first column names the row and the others hold numbers.
+    pub fn of_numbers(head: Vec<String>, rows: Vec<Vec<String>>) -> Grid {
+        Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows }
+    }
+}
+
+/// The heading of the rows, then the DUTs of `order`.
+pub fn head_of_duts(first: &str, view: &View, order: &[usize]) -> Vec<String> {
+    std::iter::once(first.to_owned()).chain(order.iter().map(|dut| view.duts[*dut].label())).collect()
+}
+
+/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures for which less is better.
 pub fn summary(view: &View, order: &[usize]) -> Grid {
-    let mut head = vec!["Figure".to_owned()];
-    head.extend(order.iter().map(|d| view.duts[*d].label()));
-    let mut right = vec![true; head.len()];
-    right[0] = false;
     let mut rows = Vec::new();
     if view.duts.len() > 1 {
         let rank = |d: &usize| {
@@ -54,10 +57,10 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
         row.extend(order.iter().map(|d| summary_cell(view, figure, *d)));
         rows.push(row);
     }
-    Grid { head, right, rows }
+    Grid::of_numbers(head_of_duts("Figure", view, order), rows)
 }
 
-/// The summary with the figures that others have published in further columns, which have no rank.
+/// The summary, with figures that others have published in additional columns without ranks.
 fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
     let mut table = summary(view, order);
     let beside = published::in_summary(view);
@@ -78,11 +81,9 @@ fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
 /// Heading of [`bits`].
 pub const BITS: &str = "Rates in bits, as shares of the line and of all ports together";
 
-/// The figures that are frames per second and port, in bits of layer 2, as shares of the line and of all ports
-/// together; `None` where there are none.
+/// Figures in frames per second and port, converted to bits of layer 2, to shares of the line, and to the rate of all
+/// ports together; `None` without such figures.
 pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
-    let mut head = vec!["Figure".to_owned()];
-    head.extend(order.iter().map(|d| view.duts[*d].label()));
     let rows: Vec<Vec<String>> = view
         .ranking
         .figures
@@ -90,17 +91,17 @@ pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
         .filter_map(|figure| {
             let rates: Vec<_> = order.iter().map(|d| rates::of_figure(view, figure, *d)).collect();
             rates.iter().any(Option::is_some).then(|| {
-                // The unit of the figure is not that of the cells.
+                // The title is without the figure's unit, because the cells have other units.
                 let texts = rates.into_iter().map(|rate| rate.map_or(DASH.into(), |rate| rate.text()));
                 std::iter::once(distinct_title(view, figure)).chain(texts).collect()
             })
         })
         .collect();
-    (!rows.is_empty()).then(|| Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows })
+    (!rows.is_empty()).then(|| Grid::of_numbers(head_of_duts("Figure", view, order), rows))
 }
 
-/// Title of a figure without its unit. That of its test follows if the suite has the test twice, because both have the
-/// figure.
+/// Title of a figure without its unit. If the suite has the test twice, the title of the test follows, because both
+/// tests have the figure.
 pub fn distinct_title(view: &View, figure: &Ranked) -> String {
     let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
     let test = if twin { format!(" \u{2013} {}", view.sections[figure.section].title) } else { String::new() };
@@ -113,7 +114,7 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
     format!("{}{direction}", heading(&distinct_title(view, figure), &figure.unit))
 }
 
-/// What the marks of bounds in the summary mean, as far as it has them, with a space after each.
+/// Explains the marks of bounds that the summary has, with a space after each explanation.
 pub fn limited_notes(view: &View) -> String {
     let any = |by_suite: bool| {
         let marked = |figure: &Ranked, dut: usize| {
@@ -121,7 +122,7 @@ pub fn limited_notes(view: &View) -> String {
         };
         view.ranking.figures.iter().any(|figure| (0..view.duts.len()).any(|dut| marked(figure, dut)))
     };
-    let tester = any(false).then_some("\u{2020} tester-limited, not compared: the tester was the limit of all. ");
+    let tester = any(false).then_some("\u{2020} tester-limited, not compared: the tester was the limit for all DUTs. ");
     let suite = any(true).then_some("\u{2021} not compared: the suite asks for no more (`max_routes`, `max_load`). ");
     [tester, suite].into_iter().flatten().collect()
 }
@@ -129,12 +130,12 @@ pub fn limited_notes(view: &View) -> String {
 /// `1,234,567  #1`, `=1` for a tie.
 fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
-    // Where the tester was the limit of all, there is nothing to rank.
+    // If the tester was the limit for all DUTs, there is nothing to rank.
     if all_limited(view, figure, dut) {
         return figure_value(figure, dut) + if entry.suite_limited() { " \u{2021}" } else { " \u{2020}" };
     }
     match entry.rank {
-        // One DUT is not ranked against itself.
+        // A single DUT has no rank.
         Some(rank) if ranked_kind(view, dut) => {
             format!("{}  {}{rank}", marked_value(figure, dut), if entry.tied { "=" } else { "#" })
         }
@@ -152,8 +153,8 @@ pub fn measured(figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// The rule by which a figure of a DUT is not compared with those of others; `None` if it is compared, was not measured or has
-/// no other of its kind.
+/// Why a figure of a DUT is not compared with the figures of others; `None` if it is compared, was not measured, or if no
+/// other DUT is of its kind.
 pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static str> {
     let entry = &figure.entries[dut];
     if entry.rank.is_some() || !entry.is_known() || !ranked_kind(view, dut) {
@@ -170,26 +171,26 @@ pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static
     })
 }
 
-/// Whether there are two DUTs or more of this one's kind (real or simulated).
+/// Whether there are at least two DUTs of this DUT's kind (real or simulated).
 pub fn ranked_kind(view: &View, dut: usize) -> bool {
     view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
 }
 
-/// Whether the tester was the limit for every DUT of this one's kind.
+/// Whether the tester was the limit for every DUT of this DUT's kind.
 pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     let kind = view.duts[dut].simulated;
     view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
 }
 
-/// Whether the tester was the limit of a figure of which less is better, and that is at least its value: a loss of 0 %
-/// at the highest load that the tester could offer may be more at a higher load.
+/// Whether a limit of the tester makes a figure a lower bound although less is better: a loss of 0 % at the highest load
+/// that the tester could offer may be more at a higher load.
 pub fn may_be_worse(figure: &Ranked, dut: usize) -> bool {
     let entry = &figure.entries[dut];
     let is_bound = entry.summary.is_some_and(|summary| summary.median.high == f64::INFINITY);
     entry.tester_limited() && is_bound && !figure.higher_is_better
 }
 
-/// The mark of a value that looks measured although the tester was the limit; empty for others.
+/// The mark of a value that looks measured although the tester was the limit; empty for other values.
 pub fn limit_mark(figure: &Ranked, dut: usize) -> &'static str {
     if may_be_worse(figure, dut) { " (tester-limited)" } else { "" }
 }
@@ -199,8 +200,8 @@ pub fn marked_value(figure: &Ranked, dut: usize) -> String {
     figure_value(figure, dut) + limit_mark(figure, dut)
 }
 
-/// The value; with `≥` or `≤` if the median over the rounds is a bound; words if there is no value. A limited loss has
-/// no sign, because `≥ 0 %` says nothing: [`limit_mark`] goes with it.
+/// The value, with `≥` or `≤` if the median over the rounds is a bound, or words if there is no value. A limited loss has
+/// no sign, because `≥ 0 %` says nothing; use [`limit_mark`] with it.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     let Some(value) = entry.value() else {
@@ -218,19 +219,19 @@ pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// The resolution of a time that is no finer than that, in the figure's unit.
+/// The resolution of a time, in the figure's unit.
 fn finest(figure: &Ranked, dut: usize) -> Option<f64> {
     let is_time = matches!(figure.unit.as_str(), "s" | "ms" | "µs");
     let resolution = figure.entries[dut].figure.as_ref()?.resolution;
     (is_time && figure.by_difference && resolution > 0.0).then_some(resolution)
 }
 
-/// The interval over the rounds: `170,000 to 190,000, 6 rounds`. `None` with one round.
+/// The interval over the rounds: `170,000 to 190,000, 6 rounds`. `None` for one round.
 pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
     let summary = figure.entries[dut].summary.filter(|summary| summary.rounds > 1)?;
-    let end = |value: f64, unit: &str| value.is_finite().then(|| number(value, unit));
+    let end = |value: f64| value.is_finite().then(|| number(value, ""));
     let Figure { low, high } = summary.interval;
-    let range = match (end(low, ""), end(high, "")) {
+    let range = match (end(low), end(high)) {
         (Some(low), Some(high)) if low == high => format!("always {low}"),
         (Some(low), Some(high)) => format!("{low} to {high}"),
         (Some(low), None) => format!("{low} or more"),
@@ -240,14 +241,14 @@ pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
     Some(format!("{range}, {} rounds", summary.rounds))
 }
 
-/// Ratios that only a run of one or two rounds would not find. They say nothing to a reader.
+/// A detectable difference of this ratio or more is useless to a reader.
 const SENSELESS: f64 = 9.0;
 
-/// Rounds from which on the smallest detectable difference says something. Two rounds leave one degree of freedom, and
-/// differences of many times the figure.
+/// The smallest detectable difference is shown from this many rounds on. Two rounds leave one degree of freedom, and
+/// detect only differences of many times the figure.
 const ROUNDS_TO_TELL: usize = 3;
 
-/// The smallest difference that the run could have found: `5.2 %`. `None` for ratios of 10 and more, and for fewer rounds
+/// The smallest difference that the run could have found: `5.2 %`. `None` for a factor of 10 or more, and for fewer rounds
 /// than [`ROUNDS_TO_TELL`].
 pub fn detectable(figure: &Ranked) -> Option<String> {
     if figure.entries.iter().map(|entry| entry.rounds.len()).max() < Some(ROUNDS_TO_TELL) {
@@ -256,31 +257,31 @@ pub fn detectable(figure: &Ranked) -> Option<String> {
     let least = figure.detectable.filter(|least| figure.by_difference || *least < SENSELESS)?;
     Some(match figure.by_difference {
         true => format!("{} {}", number(least, &figure.unit), figure.unit),
-        // From 100 % on a factor is easier to read.
+        // From 100 % on, a factor is easier to read.
         false if least < 1.0 => format!("{} %", number(least * 100.0, "")),
         false => format!("a factor of {}", number(1.0 + least, "")),
     })
 }
 
-/// Whether this DUT is proven to be better than another one in this figure, and none is proven better than it.
+/// Whether this DUT is proven to be better than another DUT in this figure, and no DUT is proven to be better than it.
 pub fn is_best(figure: &Ranked, dut: usize) -> bool {
     let entry = &figure.entries[dut];
     entry.rank == Some(1) && !entry.better_than.is_empty()
 }
 
-/// A table of published figures of others.
+/// A table of figures that others have published.
 pub fn published_table(table: &Published) -> Grid {
-    let right = (0..table.columns.len()).map(|column| column > 0).collect();
-    Grid { head: table.columns.clone(), right, rows: table.rows.clone() }
+    Grid::of_numbers(table.columns.clone(), table.rows.clone())
 }
 
-/// Heading of a table of published figures of others, with their meaning there.
+/// Heading of a table of published figures, with their source and meaning.
 pub fn published_title(table: &Published) -> String {
     let meaning = table.meaning.as_ref().map(|meaning| format!(". {meaning}")).unwrap_or_default();
     format!("{} (published: {}){meaning}", table.title, table.source)
 }
 
-/// A merged table, DUT first, long lists cut ([`MergedTable::shown`]); a last column for marks when any row has one.
+/// A merged table with the DUT in the first column, long lists cut ([`MergedTable::shown`]), and marks in a last column if
+/// any row has one.
 pub fn table(view: &View, table: &MergedTable) -> Grid {
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let mut head = vec!["DUT".to_owned()];
@@ -302,13 +303,13 @@ pub fn table(view: &View, table: &MergedTable) -> Grid {
     Grid { rows: rows.collect(), head, right }
 }
 
-/// Whether a column holds numbers (and gaps) only.
+/// Whether a column holds only numbers (and gaps).
 pub fn is_numeric(table: &MergedTable, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|r| r.cells.get(column));
     cells.all(|c| !matches!(c, Cell::Text(_)))
 }
 
-/// Escapes characters with a meaning in Markdown and the HTML within it.
+/// Escapes characters that have a meaning in Markdown or in HTML within it.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in crate::format::plain(text).chars() {
@@ -360,7 +361,7 @@ pub fn markdown(view: &View) -> String {
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
         let (table, notes) = summary_beside(view, &view.ranking.order);
         out += &format!("## Summary\n\n{said}\n{}\n{limited}{HOW}\n\n", table.markdown());
-        note_list(&mut out, &missing::nothing(view));
+        note_list(&mut out, &ending::nothing_to_measure(view));
         note_list(&mut out, &notes);
         if let Some(bits) = bits(view, &view.ranking.order) {
             out += &format!("### {BITS}\n\n{}\n", bits.markdown());
@@ -412,8 +413,8 @@ pub fn markdown(view: &View) -> String {
             note_list(&mut out, &beside.note_lines());
         }
         for published in published::tables(view, section) {
-            out +=
-                &format!("### {}\n\n{}\n", escape(&published_title(published)), published_table(published).markdown());
+            let (title, table) = (escape(&published_title(published)), published_table(published).markdown());
+            out += &format!("### {title}\n\n{table}\n");
         }
         for r in &section.results {
             let dut = escape(&view.dut(r.dut).label());
@@ -423,17 +424,8 @@ pub fn markdown(view: &View) -> String {
             for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
                 out += &format!("- {dut}: {}\n", escape(note));
             }
-            if let Some(losses) = losses::text(&r.trials) {
-                out += &format!("- {dut}: {}.\n", escape(&losses));
-            }
-            if let Some(ways) = ways::text(&r.trials) {
-                out += &format!("- {dut}: {}.\n", escape(&ways));
-            }
-            if let Some(counts) = kernel_counts::text(view, r) {
-                out += &format!("- {dut}: {}.\n", escape(&counts));
-            }
-            if let Some(drops) = drops::Account::of(&r.trials, &view.drops_counted).text() {
-                out += &format!("- {dut}: {}.\n", escape(&drops));
+            for text in findings(view, r) {
+                out += &format!("- {dut}: {}.\n", escape(&text));
             }
         }
         out.push('\n');
@@ -451,7 +443,14 @@ pub fn markdown(view: &View) -> String {
     out
 }
 
-/// Each note is a paragraph: a list would hide its number.
+/// What the trials of a test show about one DUT, as sentences without a full stop.
+pub fn findings(view: &View, result: &DutResult) -> Vec<String> {
+    let drops = drops::Account::of(&result.trials, &view.drops_counted).text();
+    let losses = losses::explained(&result.trials).1.text();
+    [losses, ways::text(&result.trials), kernel_counts::text(view, result), drops].into_iter().flatten().collect()
+}
+
+/// Each note is a paragraph, because a list would hide its number.
 fn note_list(out: &mut String, notes: &[String]) {
     for note in notes {
         *out += &format!("{}\n\n", escape(note));
@@ -469,33 +468,17 @@ fn list(out: &mut String, title: &str, lines: &[String]) {
 
 /// Kind, version and confinement of a DUT on one line.
 pub fn dut_line(dut: &crate::view::DutView) -> String {
-    match dut.records.first() {
-        Some(d) => [&d.kind, &d.version, &d.confinement]
-            .map(|t| t.trim())
-            .into_iter()
-            .filter(|t| !t.is_empty())
-            .collect::<Vec<_>>()
-            .join(", "),
-        None => "did not come up".into(),
-    }
+    let Some(d) = dut.records.first() else { return "did not come up".into() };
+    let texts = [&d.kind, &d.version, &d.confinement].map(|text| text.trim());
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// One line per invalid trial.
 pub fn invalid_lines(view: &View) -> Vec<String> {
-    let reasons = |v: &Validity| match v {
-        Validity::Invalid(reasons) => reasons.join("; "),
-        Validity::Valid => String::new(),
-    };
-    let line = |t: &&drophammer_model::record::TrialRecord| {
-        let number = t.result.trial;
-        format!(
-            "trial {number}, {} on {}, attempt {} ({}): {}",
-            t.test,
-            t.dut,
-            t.attempt,
-            t.spec.purpose,
-            reasons(&t.result.validity)
-        )
+    let line = |t: &&TrialRecord| {
+        let TrialRecord { test, dut, attempt, spec, result, .. } = t;
+        let (number, purpose, why) = (result.trial, &spec.purpose, reasons(t).join("; "));
+        format!("trial {number}, {test} on {dut}, attempt {attempt} ({purpose}): {why}")
     };
     view.invalid_trials().iter().map(line).collect()
 }

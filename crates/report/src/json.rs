@@ -1,22 +1,20 @@
 //! `report.json`: all data for programs, unformatted.
 
 use crate::board::{self, Place};
-use crate::paragraph;
-use crate::published;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
-use crate::{digest, drops, ending, kernel_counts, losses, missing};
+use crate::{digest, drops, ending, kernel_counts, losses, paragraph, published};
 use drophammer_model::figure::Figure;
 use drophammer_model::outcome::Column;
 use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Version of the layout of `report.json`; raised when a field changes its meaning or is removed.
+/// Version of the layout of `report.json`. It grows when a field changes its meaning or disappears.
 const LAYOUT: u32 = 2;
 
-/// The JSON report, indented, with a line feed at its end.
+/// The JSON report, indented, with a line feed at the end.
 pub fn report(view: &View) -> String {
     let value = json!({
         "layout": LAYOUT,
@@ -53,8 +51,8 @@ pub fn report(view: &View) -> String {
     escaped(&format!("{value:#}\n"))
 }
 
-/// JSON text with hidden characters, which can only occur in strings, as `\u202e`: the values are the same, and a
-/// terminal can show it.
+/// Writes hidden characters in JSON text as `\u202e`, so that a terminal can show it. They occur only in strings, so the
+/// values stay the same.
 pub fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -95,7 +93,7 @@ fn ranking(view: &View) -> Value {
             "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
                 "value": e.value(),
-                "missing": missing::why_missing(f, d),
+                "missing": ending::why_missing(f, d),
                 "rounds": e.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
                 "median": e.summary.map(|s| bounds(s.median)),
                 "interval": e.summary.map(|s| bounds(s.interval)),

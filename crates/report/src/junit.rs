@@ -5,7 +5,7 @@ use drophammer_model::figure::Decision;
 use drophammer_model::record::TestStatus;
 use drophammer_model::visible::is_hidden;
 
-/// Text within XML. Characters that XML 1.0 does not allow at all, and those that are hidden or reverse the text, become U+FFFD.
+/// Escapes text for XML. Characters that XML 1.0 forbids, that are hidden, or that reverse the text become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +24,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// What a test case reports besides that it passed.
+/// The result of a test case.
 #[derive(Debug, PartialEq, Eq)]
 enum Finding {
     Pass,
@@ -35,7 +35,7 @@ enum Finding {
 }
 
 fn finding(result: &DutResult) -> Finding {
-    // A test that did not run to its end has not passed; the status alone must show that.
+    // A test that did not run to its end has not passed, whatever its criteria say.
     let (skipped, not_whole) = match &result.standing {
         Standing::Ended(TestStatus::Skipped(why)) => (Some(why), Some(result.standing.text())),
         Standing::Ended(TestStatus::Failed(cause)) => return Finding::Error(cause.clone()),
@@ -49,7 +49,7 @@ fn finding(result: &DutResult) -> Finding {
     };
     let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
     match (skipped, not_whole) {
-        // What was measured before a test ended early can already miss a criterion for certain.
+        // Even a test that ended early can miss a criterion for certain.
         (_, status) if !failed.is_empty() => {
             Finding::Failure(failed.into_iter().chain(undecided).chain(status).collect())
         }
@@ -78,7 +78,7 @@ pub fn report(view: &View) -> String {
             let found = finding(result);
             match found {
                 Finding::Failure(_) => counts[1] += 1,
-                // Not passed, but not a failure of the DUT either.
+                // The test has not passed, but the DUT has not failed either.
                 Finding::Error(_) | Finding::Undecided(_) => counts[2] += 1,
                 Finding::Skipped(_) => counts[3] += 1,
                 Finding::Pass => {}
@@ -112,16 +112,14 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
         escape(dut),
         escape(&section.id)
     );
+    let with_lines = |tag: &str, kind: &str, lines: &[String]| {
+        let (message, all) = (escape(&lines.join(" | ")), escape(&lines.join("\n")));
+        format!("      <{tag} type=\"{kind}\" message=\"{message}\">{all}</{tag}>\n")
+    };
     out += &match finding {
         Finding::Pass => String::new(),
-        Finding::Failure(lines) => {
-            let all = escape(&lines.join("\n"));
-            format!("      <failure type=\"verdict\" message=\"{}\">{all}</failure>\n", escape(&lines.join(" | ")))
-        }
-        Finding::Undecided(lines) => {
-            let all = escape(&lines.join("\n"));
-            format!("      <error type=\"undecided\" message=\"{}\">{all}</error>\n", escape(&lines.join(" | ")))
-        }
+        Finding::Failure(lines) => with_lines("failure", "verdict", lines),
+        Finding::Undecided(lines) => with_lines("error", "undecided", lines),
         Finding::Error(cause) => format!("      <error type=\"test\" message=\"{}\"/>\n", escape(cause)),
         Finding::Skipped(why) => format!("      <skipped message=\"{}\"/>\n", escape(why)),
     };
@@ -136,32 +134,17 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
 mod tests {
     use super::*;
     use drophammer_model::outcome::{Outcome, Verdict};
-    use drophammer_model::record::TestRecord;
 
     /// What a test with this status and these verdicts reports.
     fn found(status: TestStatus, verdicts: Vec<Verdict>) -> Finding {
-        let record = TestRecord {
-            dut: "d".into(),
-            test: "throughput".into(),
-            id: None,
-            round: 1,
-            title: "Throughput".into(),
-            parameters: serde_json::Value::Null,
-            elapsed_s: 1.0,
-            status: status.clone(),
-            outcome: Outcome { verdicts, ..Outcome::default() },
-        };
-        finding(&DutResult {
-            dut: 0,
-            record: Some(&record),
-            rounds: 1,
-            standing: Standing::Ended(status),
-            trials: Vec::new(),
-        })
+        let outcome = Outcome { verdicts, ..Outcome::default() };
+        let record = crate::synthetic::record("d", "throughput", "Throughput", status.clone(), outcome);
+        let standing = Standing::Ended(status);
+        finding(&DutResult { dut: 0, record: Some(&record), rounds: 1, standing, trials: Vec::new() })
     }
 
     #[test]
-    fn a_missed_criterion_is_a_failure_also_if_the_test_ended_early() {
+    fn a_missed_criterion_is_a_failure_even_if_the_test_ended_early() {
         let missed = || Verdict::decided("rate >= 5", false, "4");
         let open = || Verdict { undecided: true, ..Verdict::decided("loss <= 1", false, "0 to 2") };
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
@@ -181,7 +164,7 @@ mod tests {
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2"]);
         assert_eq!(found(TestStatus::Completed, vec![open()]), Finding::Undecided(undecided));
         assert_eq!(found(TestStatus::Completed, vec![]), Finding::Pass);
-        // A criterion that nothing was measured for stays open, and the reason follows.
+        // Without a measurement, a criterion stays open, and the reason follows.
         let skipped = || TestStatus::Skipped("no throughput was found".into());
         assert_eq!(found(skipped(), vec![]), Finding::Skipped("no throughput was found".into()));
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2", "skipped: no throughput was found"]);

@@ -1,4 +1,4 @@
-//! An independent count: the kernel's count at the tester's interfaces during each trial, compared with the tester's.
+//! An independent check: compares the kernel's counters of the tester's interfaces with the tester's counts in each trial.
 
 use crate::format::number;
 use crate::view::{DutResult, View};
@@ -8,20 +8,19 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::{GroupCounts, TrialResult};
 use serde_json::{Value, json};
 
-/// Both counts of a trial.
+/// How many more frames the kernel counted than the tester at all ports together in a trial; negative if fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     trial: u64,
-    /// Frames that the kernel counted more than the tester at all ports together, negative if fewer.
     sent: i64,
     received: i64,
 }
 
 impl Counts {
-    /// `None` if the kernel's counters were not read, or the frames of the emulated devices were not counted.
+    /// `None` if the kernel's counters were not read, or the tester did not count the frames of the emulated devices.
     fn of(result: &TrialResult) -> Option<Counts> {
         let health = &result.health;
-        // A run folder may hold any numbers, whose sum may not fit into 64 bits.
+        // A run folder may hold any numbers, so a sum may exceed 64 bits.
         let kernel = |counter: &str| {
             let own = result.dut_counters.iter().filter(|(name, _)| tester_port(name, counter).is_some());
             let mut values = own.map(|(_, frames)| i128::from(*frames)).peekable();
@@ -34,7 +33,7 @@ impl Counts {
             arrived.iter().chain(g.deviations.values()).map(|frames| i128::from(*frames)).sum()
         }) + i128::from(health.stale)
             + i128::from(health.other_received);
-        // A counter that did not grow is missing.
+        // A counter that did not grow is not stored.
         let off = |kernel: Option<i128>, own: i128| {
             let more = kernel.unwrap_or(0) - own;
             i64::try_from(more).unwrap_or(if more < 0 { i64::MIN } else { i64::MAX })
@@ -45,7 +44,8 @@ impl Counts {
     }
 }
 
-/// A port whose frames the kernel may not count. With `af_xdp` in the driver of a network card, it depends on the driver.
+/// A port whose frames the kernel may not count. With `af_xdp` in the driver of a network card, this depends on the
+/// driver.
 fn uncounted<'a>(records: &[&'a DutRecord]) -> Option<&'a PortRecord> {
     let may_be = |port: &&PortRecord| {
         let driver = port.driver.split(',').next().unwrap_or_default();
@@ -54,25 +54,25 @@ fn uncounted<'a>(records: &[&'a DutRecord]) -> Option<&'a PortRecord> {
     records.iter().copied().flat_map(|record| &record.ports).find(may_be)
 }
 
-/// The valid ones. An invalid trial may have ended while frames were under way.
+/// The results of valid trials. An invalid trial may have ended while frames were in flight.
 fn valid<'a>(trials: &[&'a TrialRecord]) -> impl Iterator<Item = &'a TrialResult> {
     trials.iter().copied().map(|trial| &trial.result).filter(|result| result.validity.is_valid())
 }
 
-/// Number of trials in which a count agrees to the frame, and the trial with the largest difference.
+/// Number of trials in which a count agrees exactly, and the trial with the largest difference.
 fn agreement(all: &[Counts], of: fn(&Counts) -> i64) -> (usize, Option<Counts>) {
     let agree = all.iter().filter(|counts| of(counts) == 0).count();
     let worst = all.iter().copied().filter(|counts| of(counts) != 0).max_by_key(|counts| of(counts).unsigned_abs());
     (agree, worst)
 }
 
-/// How well both agree, in a sentence; `None` if the kernel does not count for the tester.
+/// A sentence on how well the counts agree; `None` if the kernel does not count the tester's frames.
 pub fn text(view: &View, result: &DutResult) -> Option<String> {
     let mut valid = valid(&result.trials);
     match uncounted(&view.dut(result.dut).records) {
         Some(port) => valid.next().map(|_| {
             format!(
-                "whether the kernel's own counters of the tester's interfaces agree is not known: the driver of {} may not count the frames \
+                "it is unknown whether the kernel's counters of the tester's interfaces agree: the driver of {} may not count the frames \
                  of {}",
                 port.interface, port.backend
             )
@@ -96,13 +96,13 @@ fn sentence(all: &[Counts]) -> Option<String> {
         format!("{agree} of {} {word}{off}", all.len())
     };
     Some(format!(
-        "the kernel's own counters of the tester's interfaces agree to the frame in {}; in {}",
+        "the kernel's counters of the tester's interfaces agree exactly in {}; in {}",
         part("valid trials for frames sent", |counts| counts.sent),
         part("for frames received", |counts| counts.received),
     ))
 }
 
-/// As [`text`], for machines; null if the kernel does not count for the tester, or may not.
+/// The comparison for machines; null if the kernel does not count the tester's frames, or may not.
 pub fn json(view: &View, result: &DutResult) -> Value {
     if uncounted(&view.dut(result.dut).records).is_some() {
         return Value::Null;

@@ -1,25 +1,24 @@
-//! Converts a stored run into one HTML file with plots, a text table, Markdown, JSON, CSV and JUnit XML.
+//! Converts a stored run into one HTML file with plots, text, Markdown, JSON, CSV and JUnit XML.
 //!
-//! A report depends only on the stored run, so it can be generated again at any time, also from a run that was cut off.
+//! A report depends only on the stored run, so it can be made again at any time, even from a run that was cut off.
 //!
 //! # Parts
 //!
-//! - `judge::doubt` marks figures that rest on frames lost while the processor was idle; `judge::refutation` marks
-//!   those that other trials contradict.
-//! - `judge::rounds` puts the records of all rounds together (rows of tables by their keys, `rounds/tables.rs`; points
-//!   of curves by category or x, `rounds/plots.rs`). `judge::statistics` makes intervals and comparisons of them,
-//!   `report/src/rank.rs` the ranks.
+//! - `judge::doubt` marks figures that rest on frames lost while the processor was idle. `judge::refutation` marks
+//!   figures that other trials contradict.
+//! - `judge::rounds` combines the records of all rounds: rows of tables by key (`rounds/tables.rs`), points of curves by
+//!   category or x (`rounds/plots.rs`). `judge::statistics` makes intervals and comparisons, `report/src/rank.rs` ranks.
 //! - `report/src/ending.rs` says how a run ended, for the first lines of the report and the exit code.
-//! - Texts from elsewhere pass `model::visible` and the escapes of each format (`report/tests/reports/hostile.rs`).
+//! - `model::visible` and the escapes of each format make texts from elsewhere harmless
+//!   (`report/tests/reports/hostile.rs`).
 //! - `report/src/rates.rs` derives bits and shares of the line from the stored trials.
-//! - `report/src/board.rs` makes the places of the DUTs by test, and sets the facts of the DUTs (`about:`) side by
-//!   side. `report/src/paragraph.rs` writes a paragraph about each test.
-//! - `report/src/published.rs` shows published figures (`published:`) in columns next to the figures of the run, or in
-//!   separate tables. Nothing is computed from them.
-//! - `report/src/digest.rs` makes the tables that the suite composes of cells of several tests (`digest:`).
-//! - `judge::drops` knows which counters of a DUT count drops, and which of them count the same ones.
-//!   `report/src/drops.rs` compares their sum with the frames that were lost. `report/src/kernel_counts.rs` compares
-//!   the kernel's counters of the tester's interfaces with the tester's own counts.
+//! - `report/src/board.rs` gives each DUT a place in each test, and compares facts about the DUTs (`about:`).
+//!   `report/src/paragraph.rs` writes a paragraph about each test.
+//! - `report/src/published.rs` shows published figures (`published:`) next to the figures of the run, or in separate
+//!   tables. Nothing is computed from them.
+//! - `report/src/digest.rs` makes tables from cells of several tests, as the suite asks for them (`digest:`).
+//! - `judge::drops` adds up the drop counters of a DUT. `report/src/drops.rs` compares the sum with the lost frames.
+//!   `report/src/kernel_counts.rs` compares the kernel's counters of the tester's interfaces with the tester's counts.
 
 pub mod baseline;
 mod board;
@@ -37,25 +36,27 @@ mod junit;
 mod kernel_counts;
 mod losses;
 mod merge;
-mod missing;
 mod paragraph;
 mod published;
 pub mod rank;
 mod rates;
-pub mod rounds;
 mod svg;
 mod text;
 pub mod view;
 mod ways;
 
+use drophammer_judge::rounds::combine;
+use drophammer_judge::{doubt, refutation};
 use drophammer_model::figure::Decision;
+use drophammer_model::record::{TestRecord, TestStatus};
 use drophammer_store::Run;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use view::View;
 
-/// Error for a report file that could not be written; one line with path and reason.
+/// A report file could not be written: one line with path and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {why}; choose another folder or free some space", .path.display())]
 pub struct ReportError {
@@ -65,10 +66,70 @@ pub struct ReportError {
     pub why: std::io::Error,
 }
 
-/// The files of a report, as (path within its folder, text): `report.html`, `report.txt`, `report.md`, `report.json`,
+/// The tests of a run, with the figures marked that other trials contradict or that are doubtful.
+fn marked(run: &Run) -> Vec<TestRecord> {
+    let mut records = run.tests.clone();
+    refutation::mark(&mut records, &run.trials);
+    let is_simulated = |name: &str| run.duts.iter().any(|dut| dut.name == name && dut.simulated);
+    doubt::mark(&mut records, &run.trials, &|trial| run.occurrence(trial), &is_simulated);
+    records
+}
+
+/// The run with one record per DUT and test, combined from all rounds. Refuted and doubtful figures are marked. Verdicts
+/// name the baseline that they depend on.
+pub fn combined(run: &Run) -> Run {
+    let records = marked(run);
+    let mut seen: HashMap<(&str, &str, u32), usize> = HashMap::new();
+    // If a suite has a test twice, the second one of a round belongs to the second ones of the other rounds.
+    let numbered = records.iter().map(|record| {
+        let next = seen.entry((&record.dut, &record.test, record.round)).or_default();
+        *next += 1;
+        ((&record.dut, &record.test, *next), record)
+    });
+    let mut tests: Vec<(usize, TestRecord)> = grouped(numbered)
+        .into_iter()
+        .filter_map(|((.., occurrence), rounds)| Some((occurrence, combine(&rounds)?)))
+        .collect();
+    leave_out_criteria_that_do_not_apply(&mut tests);
+    let tests = tests.into_iter().map(|(_, record)| record).collect();
+    let mut combined = Run { tests, ..run.clone() };
+    baseline::name_in_verdicts(&mut combined);
+    combined
+}
+
+/// Removes the verdicts of tests that do not apply to their DUT, because there is nothing to judge. They stay undecided
+/// if the criterion names this DUT, or if the test applies to no DUT: a criterion must not pass because nothing was
+/// measured.
+fn leave_out_criteria_that_do_not_apply(tests: &mut [(usize, TestRecord)]) {
+    let is_skipped = |record: &TestRecord| matches!(record.status, TestStatus::Skipped(_));
+    let applied: HashSet<(String, usize)> = tests
+        .iter()
+        .filter(|(_, record)| !is_skipped(record))
+        .map(|(occurrence, record)| (record.test.clone(), *occurrence))
+        .collect();
+    for (occurrence, record) in tests.iter_mut().filter(|(_, record)| is_skipped(record)) {
+        if applied.contains(&(record.test.clone(), *occurrence)) {
+            record.outcome.verdicts.retain(|verdict| verdict.expected.as_ref().is_none_or(|e| e.dut.is_some()));
+        }
+    }
+}
+
+/// The values by key, in the order in which the keys first appear.
+fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
+/// The files of a report as (path within its folder, text): `report.html`, `report.txt`, `report.md`, `report.json`,
 /// `junit.xml` and `csv/*.csv`, in this order.
 pub fn rendered(run: &Run) -> Vec<(String, String)> {
-    let combined = rounds::combined(run);
+    let combined = combined(run);
     let view = View::new(&combined);
     let tables = csv::files(&view);
     let mut files = vec![
@@ -82,26 +143,25 @@ pub fn rendered(run: &Run) -> Vec<(String, String)> {
     files
 }
 
-/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is
-/// created if necessary. Returns the files in that order.
+/// Writes the files of [`rendered`] into `dir`, which is created if necessary. Returns their paths.
 ///
 /// # Errors
-/// [`ReportError`] for the first file that could not be written; a file is either complete or absent.
+/// [`ReportError`] for the first file that could not be written. A file is either complete or absent.
 pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let files = rendered(run);
     let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
     make(dir)?;
     let csv = dir.join("csv");
     if csv.is_symlink() {
-        // The folder may come from elsewhere, and the link lead to the user's own files.
-        let why = io::Error::other("it is a link, and a report does not follow links; remove it");
+        // Somebody else may have made the folder, and the link may lead to the user's own files.
+        let why = io::Error::other("it is a link, and reports do not follow links; remove it");
         return Err(ReportError { path: csv, why });
     }
     make(&csv)?;
     let mut paths = Vec::new();
     for (name, content) in files {
         let path = dir.join(name);
-        // Written to a temporary file and renamed: an old report stays complete when the disk is full.
+        // A temporary file is renamed, so that an old report stays complete if the disk is full.
         let beside = path.with_extension("part");
         let written = write_new(&beside, &content).and_then(|()| fs::rename(&beside, &path));
         if let Err(why) = written {
@@ -113,13 +173,13 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(paths)
 }
 
-/// Writes a file that was not there: what is at its place is removed, and a link is not followed.
+/// Writes a new file. Removes an existing file or link first, and does not follow links.
 fn write_new(path: &Path, content: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    // A link that somebody makes in the meantime is not followed either.
+    // `create_new` does not follow a link that somebody makes in the meantime.
     File::options().write(true).create_new(true).open(path)?.write_all(content.as_bytes())
 }
 
@@ -130,13 +190,13 @@ pub struct Criteria {
     pub met: usize,
     /// Certainly missed.
     pub missed: usize,
-    /// Neither of these.
+    /// Neither certainly met nor certainly missed.
     pub undecided: usize,
 }
 
-/// Counts the criteria of a run, as its report shows them.
+/// Counts the criteria of a run as its report shows them.
 pub fn criteria(run: &Run) -> Criteria {
-    let combined = rounds::combined(run);
+    let combined = combined(run);
     let count = |decision| {
         let verdicts = combined.tests.iter().flat_map(|test| &test.outcome.verdicts);
         verdicts.filter(|verdict| verdict.decision() == decision).count()
@@ -144,16 +204,22 @@ pub fn criteria(run: &Run) -> Criteria {
     Criteria { met: count(Decision::Met), missed: count(Decision::Missed), undecided: count(Decision::Undecided) }
 }
 
-/// How a run ended; its report and the exit code say the same.
+/// How a run ended, for its report and the exit code.
 pub fn ending(run: &Run) -> ending::Ending {
-    ending::Ending::of(&View::new(&rounds::combined(run)))
+    ending::Ending::of(&View::new(&combined(run)))
 }
 
-/// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when
-/// `color`.
+/// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours if
+/// `color` is set.
 pub fn summary_text(run: &Run, color: bool) -> String {
-    text::summary(&View::new(&rounds::combined(run)), color)
+    text::summary(&View::new(&combined(run)), color)
 }
+
+#[cfg(test)]
+extern crate self as drophammer_report;
+#[cfg(test)]
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
 
 #[cfg(test)]
 mod tests {

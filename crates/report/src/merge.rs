@@ -1,4 +1,4 @@
-//! Tables and plots of several DUTs, merged into one.
+//! Merges tables and plots of several DUTs.
 
 use crate::view::{DutResult, DutView, MergedEvent, MergedPlot, MergedRow, MergedTable};
 use drophammer_model::outcome::{Cell, Column, Plot, Point, Series, Table};
@@ -65,7 +65,7 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
             merged.len() - 1
         });
         let target = &mut merged[index];
-        // Another DUT may have lower values: one logarithmic axis for all, if any asked for it.
+        // If one DUT needs a logarithmic axis, all share it.
         target.plot.log_y |= plot.log_y;
         for series in &plot.series {
             add_series(target, series, *dut, duts);
@@ -82,11 +82,11 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
     merged
 }
 
-/// Events of the same text that are closer to each other than this share of the x axis are one mark.
+/// Events with the same text merge if they are closer than this share of the x axis.
 const SAME_EVENT: f64 = 0.01;
 
-/// The events of the same plot of several DUTs in order of x: the same text at nearly the same x is one event. An event
-/// that not all DUTs have names its DUTs.
+/// The events of several DUTs in one plot, in order of x. Events with the same text at nearly the same x merge. An event
+/// that some DUTs lack names its DUTs.
 fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> {
     let points = plots.iter().flat_map(|(_, p)| &p.series).flat_map(|s| &s.points).map(|p| p.x);
     let events = plots.iter().flat_map(|(_, p)| &p.events).map(|e| e.0);
@@ -100,7 +100,7 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     let mut latest: HashMap<&String, Vec<usize>> = HashMap::new();
     for (dut, x, label) in all {
         let open = latest.entry(label).or_default();
-        // The earliest that this DUT does not have: two flaps of one DUT stay two, however close.
+        // The earliest event without this DUT: two flaps of one DUT stay two, however close.
         let joined = open.iter().copied().find(|i: &usize| {
             let e: &MergedEvent = &out[*i];
             x - e.at[0].1 <= near && e.at.iter().all(|(d, at)| *d != dut || *at == x)
@@ -130,25 +130,20 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     out
 }
 
-/// Series that belong to no DUT come after the others, in legend and files.
+/// Moves series without a DUT to the end, for legend and files.
 fn references_last(merged: &mut MergedPlot) {
     let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
     order.sort_by_key(|i| merged.plot.series[*i].reference);
-    let picked = |i: &usize| (merged.plot.series[*i].clone(), merged.dut_of[*i], merged.place[*i]);
-    let all: Vec<_> = order.iter().map(picked).collect();
-    (merged.plot.series, merged.dut_of, merged.place) = (Vec::new(), Vec::new(), Vec::new());
-    for (series, dut, place) in all {
-        merged.plot.series.push(series);
-        merged.dut_of.push(dut);
-        merged.place.push(place);
-    }
+    merged.plot.series = order.iter().map(|i| merged.plot.series[*i].clone()).collect();
+    merged.dut_of = order.iter().map(|i| merged.dut_of[*i]).collect();
+    merged.place = order.iter().map(|i| merged.place[*i]).collect();
 }
 
 fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutView]) {
     if series.reference {
         let known = target.plot.series.iter_mut().find(|s| s.reference && s.name == series.name);
         match known {
-            // A DUT that got further has more points of the same line.
+            // A DUT that got further has more points of this line.
             Some(s) => {
                 let known: HashSet<_> = s.points.iter().map(|p| (p.x.to_bits(), p.label.as_ref())).collect();
                 let fresh = |p: &&Point| !known.contains(&(p.x.to_bits(), p.label.as_ref()));
@@ -164,7 +159,7 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
         }
         return;
     }
-    // Dots take the place of the curve that belongs to their trials, if it has their name.
+    // Dots take the place of the curve of their trials, if that has their name.
     let own = || (0..target.dut_of.len()).filter(|i| target.dut_of[*i] == Some(dut));
     let same_place = series.dots.then(|| {
         own().find(|i| {

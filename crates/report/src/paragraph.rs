@@ -1,7 +1,9 @@
 //! A paragraph about one test, made from its data.
 
 use crate::conclusion::list;
+use crate::format::several;
 use crate::grid::{self, figure_value};
+use crate::grouped;
 use crate::rank::Ranked;
 use crate::view::{Section, View};
 use drophammer_model::figure::Decision;
@@ -9,11 +11,11 @@ use drophammer_model::record::TestStatus;
 
 /// Most figures with sentences of their own.
 const FIGURES: usize = 4;
-/// Most DUTs whose values stand in a sentence.
+/// A sentence names the values of at most this many DUTs.
 const VALUES: usize = 6;
 
-/// What the test found: how much was measured, the figures with what they prove, and how many criteria are met. `None`
-/// if the test has not ended on any DUT, and for tests of the tester alone.
+/// How much was measured, what the figures are and prove, and how many criteria are met. `None` if the test has not ended
+/// on any DUT, and for tests of the tester alone.
 pub fn of_test(view: &View, section: &Section) -> Option<String> {
     let at = view.sections.iter().position(|known| known.id == section.id)?;
     let mut sentences = vec![extent(view, section)?];
@@ -41,7 +43,7 @@ fn extent(view: &View, section: &Section) -> Option<String> {
     }
     let rounds = match tested().map(|result| result.rounds).max().unwrap_or(1) {
         0 | 1 => "one round".into(),
-        rounds => format!("{rounds} rounds"),
+        rounds => several(rounds, "round"),
     };
     let trials = || section.results.iter().flat_map(|result| &result.trials);
     let invalid = match trials().filter(|trial| !trial.result.validity.is_valid()).count() {
@@ -80,7 +82,7 @@ fn of_figure(view: &View, figure: &Ranked) -> Option<String> {
     Some([Some(values), proof(view, figure)].into_iter().flatten().collect::<Vec<_>>().join(" "))
 }
 
-/// What the figure proves about the DUTs; `None` where there is nothing to compare.
+/// What the figure proves about the DUTs; `None` if there is nothing to compare.
 fn proof(view: &View, figure: &Ranked) -> Option<String> {
     let duts = 0..view.duts.len();
     let ranked = duts.clone().filter(|dut| figure.entries[*dut].rank.is_some()).count();
@@ -89,16 +91,11 @@ fn proof(view: &View, figure: &Ranked) -> Option<String> {
         .filter(|dut| figure.entries[*dut].refuted() || figure.entries[*dut].doubtful())
         .map(|dut| view.duts[dut].label())
         .collect();
-    let doubt = (!unsound.is_empty())
-        .then(|| format!("The value of {} is contradicted or in doubt, so it has no rank.", list(&unsound)));
-    let mut groups: Vec<(&[usize], Vec<String>)> = Vec::new();
-    for dut in duts.clone().filter(|dut| grid::is_best(figure, *dut)) {
-        let (behind, name) = (figure.entries[dut].better_than.as_slice(), view.duts[dut].label());
-        match groups.iter_mut().find(|(known, _)| *known == behind) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((behind, vec![name])),
-        }
-    }
+    let doubt = (!unsound.is_empty()).then(|| {
+        format!("Other trials contradict or cast doubt on the value of {}, so it has no rank.", list(&unsound))
+    });
+    let best = duts.clone().filter(|dut| grid::is_best(figure, *dut));
+    let groups = grouped(best.map(|dut| (figure.entries[dut].better_than.as_slice(), view.duts[dut].label())));
     let better = groups.iter().map(|(behind, names)| {
         let others: Vec<String> = behind.iter().map(|dut| view.duts[*dut].label()).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
@@ -110,9 +107,9 @@ fn proof(view: &View, figure: &Ranked) -> Option<String> {
         }
         if let Some(dut) = duts.clone().find(|dut| grid::all_limited(view, figure, *dut)) {
             let limit = if figure.entries[dut].suite_limited() { "suite" } else { "tester" };
-            return Some(format!("The {limit} was the limit of all."));
+            return Some(format!("The {limit} was the limit for all."));
         }
-        let found = grid::detectable(figure).map(|least| format!("; one of {least} would have been found"));
+        let found = grid::detectable(figure).map(|least| format!("; the run would have found a difference of {least}"));
         Some(format!("No difference is proven{}.", found.unwrap_or_default()))
     };
     let proven: Vec<String> = better.collect();
@@ -135,11 +132,8 @@ fn criteria(section: &Section) -> Option<String> {
         (all, met) => {
             let rest = [(missed, "missed"), (open, "undecided")].into_iter().filter(|(count, _)| *count > 0);
             let rest = rest.map(|(count, how)| format!(", {count} {} {how}", if count == 1 { "is" } else { "are" }));
-            Some(format!(
-                "{met} of {all} criteria {} met{}.",
-                if met == 1 { "is" } else { "are" },
-                rest.collect::<String>()
-            ))
+            let are = if met == 1 { "is" } else { "are" };
+            Some(format!("{met} of {all} criteria {are} met{}.", rest.collect::<String>()))
         }
     }
 }

@@ -1,26 +1,27 @@
-//! Figures that others have published, in columns beside those of the run. They have no rank and change none.
+//! Figures that others have published, in columns next to the figures of the run. They have no ranks and affect none.
 
 use crate::format::{DASH, cell, heading, number};
 use crate::grid::{self, Grid};
 use crate::rank::Ranked;
 use crate::view::{Section, View};
-use drophammer_judge::criteria::named_cells;
+use drophammer_judge::criteria::named_rows;
+use drophammer_judge::distinct;
 use drophammer_model::environment::Published;
-use drophammer_model::outcome::{Cell, Column, Table};
+use drophammer_model::outcome::{Column, Table};
 use drophammer_model::suite::Cells;
 use serde_json::{Value as Json, json};
 
-/// Heading of the table of a test.
+/// Heading of a test's table.
 pub const BESIDE: &str = "Beside published figures";
-/// Heading of the columns.
+/// Heading of the published columns.
 pub const NOT_RANKED: &str = "published by others, not ranked";
 
 /// A published value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value<'a> {
-    /// The entry of the suite that has it.
+    /// Its entry in the suite.
     pub entry: &'a Published,
-    /// As the suite has it.
+    /// As in the suite.
     pub raw: &'a str,
     /// For people, without a unit.
     pub text: String,
@@ -29,13 +30,13 @@ pub struct Value<'a> {
 /// A figure of the run, or a cell of its tables.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// As the suite names it.
+    /// Its name in the suite.
     pub key: &'a str,
-    /// The figure; absent for cells of tables, and if the run has no such figure.
+    /// The figure; absent for a cell of a table, and if the run has no such figure.
     pub figure: Option<&'a Ranked>,
     /// For people, with its unit.
     pub title: String,
-    /// Unit of the figure or of the column of the cells; `None` if the run has neither.
+    /// Unit of the figure or of the column; `None` if the run has neither.
     pub unit: Option<&'a str>,
     /// Value of each DUT, in the order of the DUTs.
     pub own: Vec<String>,
@@ -43,45 +44,39 @@ pub struct Row<'a> {
     pub values: Vec<Option<Value<'a>>>,
 }
 
-/// Figures of a run, or of one test of it, and what others have published of these.
+/// Figures of a run or of one test, next to what others have published.
 #[derive(Clone, Debug, Default)]
 pub struct Beside<'a> {
     /// The routers of others: the columns.
     pub routers: Vec<&'a str>,
     /// Rows with at least one published value.
     pub rows: Vec<Row<'a>>,
-    /// Entries with these values; notes number them from 1.
+    /// Entries of the values; notes number them from 1.
     entries: Vec<&'a Published>,
-    /// For each router, the number of the entry with all of its values, if there is one.
+    /// For each router, the number of its entry, if all of its values come from one.
     column_notes: Vec<Option<usize>>,
 }
 
-/// What others have published of the figures of the summary; empty if they have not.
+/// What others have published about the figures of the summary.
 pub fn in_summary<'a>(view: &'a View) -> Beside<'a> {
     let of = |figure| Some(of_figure(view, figure, entries(view, view.sections.get(figure.section)?)));
     Beside::of(view.ranking.figures.iter().filter_map(of))
 }
 
-/// What others have published of the figures and cells of a test, by its place among the tests of the suite.
+/// What others have published about the figures and cells of the test at this place in the suite.
 pub fn in_section<'a>(view: &'a View, index: usize) -> Beside<'a> {
     let Some(section) = view.sections.get(index) else { return Beside::default() };
-    let mut keys: Vec<&str> = Vec::new();
-    for (key, _) in entries(view, section).flat_map(|entry| &entry.figures) {
-        if !keys.contains(&key.as_str()) {
-            keys.push(key);
-        }
-    }
+    let keys = distinct(entries(view, section).flat_map(|entry| &entry.figures).map(|(key, _)| key.as_str()));
     Beside::of(keys.into_iter().filter_map(|key| row(view, index, section, key)))
 }
 
-/// The tables of their own for a test. If the suite has the test several times, those that name no id belong to the first
-/// one.
+/// The separate tables for a test. If the suite has the test several times, entries without an id belong to the first.
 pub fn tables<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> {
     let first = section.first;
     entries(view, section).filter(move |entry| entry.figures.is_empty() && (first || entry.id.is_some()))
 }
 
-/// The entries about a test: those that name its id, and those that name all tests of its name.
+/// The entries about a test: entries with its id, and entries about all tests of its name.
 fn entries<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> + Clone {
     let (test, id) = (section.test.clone(), section.suite_id);
     let is_meant =
@@ -104,7 +99,7 @@ fn row<'a>(view: &'a View, index: usize, section: &Section<'a>, key: &'a str) ->
         let title = cells.map(|cells| title(section, &cells, column)).unwrap_or_default();
         return Some((Row { key, figure: None, title, unit: Some(&column.unit), own, values: Vec::new() }, values));
     }
-    // What none of the tests that it is about has measured stands once, with the first of them.
+    // A figure that none of its tests has measured appears once, in the first of these tests.
     let is_about = |section: &Section| self::entries(view, section).any(|entry| entry.values(key).next().is_some());
     let mut others = view.sections.iter().enumerate().filter(|(other, section)| *other != index && is_about(section));
     let has_own = |other: usize, section: &Section<'a>| {
@@ -130,27 +125,23 @@ fn of_figure<'a>(view: &'a View, figure: &'a Ranked, entries: impl Iterator<Item
     (row, values(entries, &figure.key, &figure.unit))
 }
 
-/// The column of the cells, and the cells of each DUT as text; `None` if no DUT has them.
+/// The column of the cells, and each DUT's cells as text; `None` if no DUT has them.
 fn of_cells<'a>(view: &View, section: &Section<'a>, cells: &Cells) -> Option<(&'a Column, Vec<String>)> {
     let tables = |dut: usize| -> &'a [Table] {
         let result = section.results.iter().find(|result| result.dut == dut);
         result.and_then(|result| result.record).map_or(&[], |record| &record.outcome.tables)
     };
-    let found: Vec<_> = (0..view.duts.len()).map(|dut| named_cells(cells, tables(dut))).collect();
+    let found: Vec<_> = (0..view.duts.len()).map(|dut| named_rows(cells, tables(dut))).collect();
     let column = found.iter().flatten().map(|(column, _)| *column).next()?;
-    let text = |found: &Option<(&'a Column, Vec<&'a Cell>)>| {
-        let mut texts: Vec<String> = Vec::new();
-        for text in found.iter().flat_map(|(_, cells)| cells).map(|value| cell(value, &column.unit)) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+    let texts = found.iter().map(|found| {
+        let cells = found.iter().flat_map(|(_, rows)| rows).map(|(_, value)| cell(value, &column.unit));
+        let texts = distinct(cells);
         if texts.is_empty() { DASH.to_owned() } else { texts.join("; ") }
-    };
-    Some((column, found.iter().map(text).collect()))
+    });
+    Some((column, texts.collect()))
 }
 
-/// `Mean, Frame size 64 bytes [µs]`: the column, and what selects the rows in the words of the table.
+/// `Mean, Frame size 64 bytes [µs]`: the column, then what selects the rows, in the words of the table.
 fn title(section: &Section, cells: &Cells, column: &Column) -> String {
     let table = section.tables.iter().find(|table| table.key == cells.table);
     let of = |key: &str| table.and_then(|table| table.columns.iter().find(|column| column.key == key));
@@ -175,7 +166,7 @@ fn values<'a>(entries: impl Iterator<Item = &'a Published>, key: &str, unit: &st
 }
 
 impl Value<'_> {
-    /// The value, with its unit if that is not the unit of the figure. Words have none.
+    /// The value, with its unit if that is not the unit of the figure. Words have no unit.
     pub fn with_unit(&self) -> String {
         match self.unit() {
             Some(unit) => format!("{} {unit}", self.text),
@@ -192,12 +183,7 @@ impl Value<'_> {
 impl<'a> Beside<'a> {
     fn of(found: impl Iterator<Item = Found<'a>>) -> Beside<'a> {
         let found: Vec<_> = found.filter(|(_, values)| !values.is_empty()).collect();
-        let mut routers: Vec<&str> = Vec::new();
-        for (router, _) in found.iter().flat_map(|(_, values)| values) {
-            if !routers.contains(router) {
-                routers.push(router);
-            }
-        }
+        let routers = distinct(found.iter().flat_map(|(_, values)| values).map(|(router, _)| *router));
         let placed = |(row, values): Found<'a>| {
             let of = |router: &&str| values.iter().find(|(of, _)| of == router).map(|(_, value)| value.clone());
             Row { values: routers.iter().map(of).collect(), ..row }
@@ -220,7 +206,6 @@ impl<'a> Beside<'a> {
         Beside { rows, routers, entries, column_notes: of_routers.into_iter().map(only).collect() }
     }
 
-    /// True if nothing was published.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -230,29 +215,29 @@ impl<'a> Beside<'a> {
         self.rows.iter().find(|row| row.figure.is_some_and(|own| std::ptr::eq(own, figure)))
     }
 
-    /// What the numbers of the notes stand for: source and meaning of each entry, from number 1.
+    /// The notes, which give the source and meaning of each entry.
     pub fn notes(&self) -> Vec<String> {
         self.entries.iter().map(|entry| grid::published_title(entry)).collect()
     }
 
-    /// Number of the note of a whole column, if one entry has all of its values.
+    /// Number of a column's note, if all of its values come from one entry.
     pub fn column_note(&self, router: usize) -> Option<usize> {
         self.column_notes.get(router).copied().flatten()
     }
 
-    /// Number of the note of a value, where its column has none.
+    /// Number of a value's note, if its column has none.
     pub fn value_note(&self, router: usize, value: &Value) -> Option<usize> {
         let of_value = || self.entries.iter().position(|known| std::ptr::eq(*known, value.entry)).map(|at| at + 1);
         if self.column_note(router).is_some() { None } else { of_value() }
     }
 
-    /// Headings of the columns in reports of words.
+    /// Headings of the columns in the text and Markdown reports.
     pub fn headings(&self) -> Vec<String> {
         let note = |router| self.column_note(router).map(|n| format!(" [{n}]")).unwrap_or_default();
         self.routers.iter().enumerate().map(|(at, name)| format!("{name}, published{}", note(at))).collect()
     }
 
-    /// The values of a row in reports of words; dashes for a figure that nobody has published.
+    /// The values of a row in the text and Markdown reports; dashes for a figure that nobody has published.
     pub fn texts(&self, row: Option<&Row>) -> Vec<String> {
         let text = |router: usize| {
             let value = row.and_then(|row| row.values.get(router)?.as_ref());
@@ -265,18 +250,13 @@ impl<'a> Beside<'a> {
 
     /// Figures, values of the DUTs of `order`, published values.
     pub fn grid(&self, view: &View, order: &[usize]) -> Grid {
-        let mut head = vec!["Figure".to_owned()];
-        head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+        let mut head = grid::head_of_duts("Figure", view, order);
         head.extend(self.headings());
         let line = |row: &Row| {
             let own = order.iter().map(|dut| row.own[*dut].clone());
             std::iter::once(row.title.clone()).chain(own).chain(self.texts(Some(row))).collect()
         };
-        Grid {
-            right: (0..head.len()).map(|column| column > 0).collect(),
-            rows: self.rows.iter().map(line).collect(),
-            head,
-        }
+        Grid::of_numbers(head, self.rows.iter().map(line).collect())
     }
 
     /// The notes as lines: `[1] …`.
@@ -292,19 +272,17 @@ impl<'a> Beside<'a> {
 
     /// The published values of one row for machines.
     pub fn values_json(&self, row: &Row) -> Vec<Json> {
-        let pairs = self.routers.iter().zip(&row.values);
-        let pairs = pairs.filter_map(|(router, value)| Some((router, value.as_ref()?)));
-        pairs
-            .map(|(router, value)| {
-                let number: Option<f64> = value.raw.parse().ok().filter(|number: &f64| number.is_finite());
-                let Published { title, source, meaning, .. } = value.entry;
-                json!({
-                    "router": router,
-                    "value": number.map_or_else(|| json!(value.raw), |number| json!(number)),
-                    "unit": value.entry.unit.as_deref().or(row.unit),
-                    "title": title, "source": source, "meaning": meaning,
-                })
-            })
-            .collect()
+        let json = |(router, value): (&&str, &Option<Value>)| {
+            let value = value.as_ref()?;
+            let number: Option<f64> = value.raw.parse().ok().filter(|number: &f64| number.is_finite());
+            let Published { title, source, meaning, .. } = value.entry;
+            Some(json!({
+                "router": router,
+                "value": number.map_or_else(|| json!(value.raw), |number| json!(number)),
+                "unit": value.entry.unit.as_deref().or(row.unit),
+                "title": title, "source": source, "meaning": meaning,
+            }))
+        };
+        self.routers.iter().zip(&row.values).filter_map(json).collect()
     }
 }

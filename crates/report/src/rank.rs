@@ -1,22 +1,20 @@
 //! Ranks of the DUTs: per figure, and over all figures.
 //!
-//! How ranks are determined ([`HOW`] explains it in the report):
-//! 1. The round is the sample: each DUT has one figure per round. For each figure, every two DUTs are compared
-//!    ([`drophammer_judge::statistics::compare`]). If a DUT gave no figure in some rounds, its failures are compared
-//!    too.
-//!    Figures of DUTs that were measured in the same instants are compared trial by trial, over all rounds
-//!    ([`drophammer_judge::statistics::ratio_of_rounds`]); one round is enough for that.
-//! 2. All comparisons of the run are judged together ([`Family`]), so that the chance of any false rank is at most 5 %.
-//!    A difference must also be large enough to matter.
-//! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs share a rank if none is proven better.
-//! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. A
-//!    single round gives no ranks.
-//! 5. A figure is not ranked if another trial of the same traffic refutes it in any round, or if in most rounds it
-//!    depends on frames lost beside an idle processor ([`drophammer_model::doubt`]).
+//! The rules, which [`HOW`] explains in the report:
+//! 1. The round is the sample: each DUT has one figure per round. [`compare`] compares every two DUTs in each figure. If a
+//!    DUT gave no figure in some rounds, its failures are compared too. If DUTs were measured at the same time,
+//!    [`ratio_of_rounds`] compares them trial by trial over all rounds; one round is enough for that.
+//! 2. [`Family`] judges all comparisons of the run together, so that the chance of any false rank is at most 5 %. A
+//!    difference must also be large enough to matter.
+//! 3. The rank of a DUT is 1 plus the number of DUTs that are proven to be better. DUTs share a rank if none is proven to
+//!    be better.
+//! 4. A DUT has no rank in a figure that does not apply to it, or that no round measured. A single round gives no ranks.
+//! 5. A figure has no rank if another trial of the same traffic refutes it in any round, or if in most rounds it depends
+//!    on frames that were lost while the processor was idle ([`drophammer_judge::doubt`]).
 //! 6. Figures at different loads ([`RankFigure::load_pps`]) are not compared.
-//! 7. The overall order is by the mean rank over all tests in which every DUT of the comparison was ranked. Each test
-//!    has one vote, regardless of its number of figures.
-//! 8. Disturbed trials are repeated and are part of no figure, so their share has no effect on ranks.
+//! 7. The overall order follows the mean rank over all tests in which every compared DUT has a rank. Each test has one
+//!    vote, however many figures it has.
+//! 8. Disturbed trials are repeated and no figure uses them, so their share does not affect ranks.
 //! 9. Simulated DUTs are ranked only among themselves.
 
 use crate::view::{Section, Standing};
@@ -24,20 +22,20 @@ use drophammer_judge::statistics::{
     Comparison, Family, PairedRatio, Rule, Summary, Verdict, compare, compare_failures, ratio_of_rounds, summarize,
 };
 use drophammer_model::figure::{Figure, RoundFigure, Scale};
-use drophammer_model::outcome::{RankFigure, are_same_load};
+use drophammer_model::outcome::{Missing, RankFigure, are_same_load};
 use drophammer_model::record::TestStatus;
 
 /// The rules in one paragraph for the reader of a report.
-pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
-to matter (3 % unless stated): a paired t-test on the rounds, from ten rounds on a sign test too, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
-rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
-bound, not as a value. DUTs that were measured in the same instants are compared trial by trial instead. Otherwise one round alone gives no ranks, and neither does a \
-figure that another trial refutes, or that rests on frames lost while the DUT's processor was idle, nor figures of different loads. The overall \
-rank is the order of the mean ranks over all tests, with one vote per \
-test. Simulated DUTs are ranked among themselves only.";
+pub const HOW: &str = "Rank 1 is best. Two DUTs get different ranks only if their figures of all rounds prove a difference that is large \
+    enough to matter (3 % unless stated): by a paired t-test on the rounds, and from ten rounds on also by a sign test, with a chance of at most \
+    5 % of any false rank in the whole report (Holm). The rank of a DUT is 1 plus the number of DUTs that are proven to be better, so DUTs that \
+    cannot be told apart share a rank. A limit of the tester counts as a bound, not as a value. DUTs that were measured at the same time are \
+    compared trial by trial instead. Otherwise a single round gives no ranks. Figures that another trial refutes, figures that rest on frames \
+    lost while the DUT's processor was idle, and figures at different loads have no ranks. The overall rank is the order of the mean ranks over \
+    all tests, with one vote per test. Simulated DUTs are ranked only among themselves.";
 
 /// A figure of one DUT with its rank.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// The figure from the test, as the median of all rounds; absent if the test gave none.
     pub figure: Option<RankFigure>,
@@ -49,23 +47,34 @@ pub struct Entry {
     pub rank: Option<u32>,
     /// True if it shares its rank.
     pub tied: bool,
-    /// DUTs that it is proven to be better than. A DUT of rank 1 need not be better than one of rank 2: a third DUT may
+    /// DUTs that it is proven to be better than. A DUT of rank 1 need not be better than a DUT of rank 2: a third DUT may
     /// be.
     pub better_than: Vec<usize>,
 }
 
 impl Entry {
+    /// An entry without a rank.
+    pub(crate) fn new(figure: Option<RankFigure>, rounds: Vec<RoundFigure>) -> Entry {
+        let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
+        Entry { figure, summary: summarize(&known), rounds, ..Entry::default() }
+    }
+
+    /// Why it has no value, if the test said so.
+    pub fn missing(&self) -> Option<&Missing> {
+        self.figure.as_ref()?.missing.as_ref().filter(|_| self.value().is_none())
+    }
+
     /// The value, if there is one.
     pub fn value(&self) -> Option<f64> {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Whether this figure is a bound, because the tester or the suite ended the test before the DUT reached its limit.
+    /// Whether the figure is a bound, because the tester or the suite ended the test before the DUT reached its limit.
     pub fn tester_limited(&self) -> bool {
         self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
     }
 
-    /// Whether it is a bound because the suite asks for no more (`max_routes`, `max_load`).
+    /// Whether the figure is a bound because the suite asks for no more (`max_routes`, `max_load`).
     pub fn suite_limited(&self) -> bool {
         self.tester_limited() && self.figure.as_ref().is_some_and(|f| f.capped && !f.tester_limited)
     }
@@ -75,7 +84,7 @@ impl Entry {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
     }
 
-    /// Whether it depends on frames that were lost beside an idle processor. If so, it has no rank.
+    /// Whether it depends on frames that were lost while the processor was idle. If so, it has no rank.
     pub fn doubtful(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.doubts.is_empty())
     }
@@ -85,15 +94,15 @@ impl Entry {
         self.rounds.iter().any(|round| *round != RoundFigure::NotMeasured)
     }
 
-    /// The figure of each round in which `other` was measured at the same load, or independent of a load. Rounds are compared in
-    /// pairs, so a pair with two loads says nothing.
-    fn figures_beside(&self, other: &Entry) -> Vec<Option<Figure>> {
+    /// The figure of each round in which `other` was measured at the same load, or independent of a load. Rounds are
+    /// compared in pairs, so a pair with two loads says nothing.
+    fn figures_comparable_with(&self, other: &Entry) -> Vec<Option<Figure>> {
         let load = |entry: &Entry, at: usize| entry.figure.as_ref()?.round_loads.get(at).copied().flatten();
         let same = |at: usize| are_same_load(load(self, at), load(other, at));
         self.rounds.iter().enumerate().map(|(at, round)| round.figure().filter(|_| same(at))).collect()
     }
 
-    /// The pairs of trials in the same instants as `other`, by round. A round that gave one of the two a bound has none.
+    /// The pairs of trials at the same time as `other`, by round. A round with a bound has no pairs.
     fn duets_with(&self, other: &Entry) -> Vec<Vec<(f64, f64)>> {
         let samples = |entry: &Entry, at: usize| -> Vec<f64> {
             let exact = entry.rounds.get(at).and_then(|round| round.figure()).is_some_and(Figure::is_exact);
@@ -107,7 +116,7 @@ impl Entry {
         (0..self.rounds.len()).map(of_round).collect()
     }
 
-    /// Number of failed rounds, and of rounds with any result.
+    /// Number of failed rounds, and number of rounds with any result.
     pub(crate) fn failures(&self) -> (usize, usize) {
         let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
         let failed = self.rounds.iter().filter(|round| **round == RoundFigure::Failed);
@@ -118,7 +127,7 @@ impl Entry {
 /// One figure over all DUTs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    /// Index of the section (test) it comes from.
+    /// Index of its section (test).
     pub section: usize,
     /// Machine name of the test.
     pub test: String,
@@ -132,18 +141,18 @@ pub struct Ranked {
     pub higher_is_better: bool,
     /// One per DUT, in the order of the DUTs.
     pub entries: Vec<Entry>,
-    /// Smallest difference that this run would have found with a probability of 90 %: a share, or in the figure's unit
-    /// if `by_difference`. Absent if no two DUTs were compared.
+    /// Smallest difference that this run would have found with a probability of 90 %: a share, or in the figure's unit if
+    /// `by_difference`. Absent if no DUTs were compared.
     pub detectable: Option<f64>,
     /// True if figures are compared by difference instead of by ratio.
     pub by_difference: bool,
-    /// Ratios of DUTs that were measured in the same instants.
+    /// Ratios of DUTs that were measured at the same time.
     pub duets: Vec<Duet>,
-    /// True if some DUTs were measured at a different load than others. These are not compared with each other.
+    /// True if DUTs were measured at different loads. Figures at different loads are not compared.
     pub different_loads: bool,
 }
 
-/// Two DUTs that were measured in the same instants.
+/// Two DUTs that were measured at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Duet {
     /// The first DUT.
@@ -161,20 +170,20 @@ pub struct Overall {
     pub rank: Option<u32>,
     /// True if it shares its rank.
     pub tied: bool,
-    /// Mean of the ranks that count, one vote per test.
+    /// Mean of the counted ranks, with one vote per test.
     pub mean: Option<f64>,
-    /// Number of figures that count.
+    /// Number of counted figures.
     pub figures: usize,
 }
 
 /// All ranks of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranking {
-    /// Figures in the order of tests and of importance within a test.
+    /// Figures by test, and within a test by importance.
     pub figures: Vec<Ranked>,
     /// One per DUT, in the order of the DUTs.
     pub overall: Vec<Overall>,
-    /// DUT indices from best to worst, real ones first, those without rank last.
+    /// DUT indices: real DUTs, then simulated ones, each from best to worst, with DUTs without a rank last.
     pub order: Vec<usize>,
 }
 
@@ -246,15 +255,7 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
             None if failed => vec![RoundFigure::Failed; result.rounds],
             None => Vec::new(),
         };
-        let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
-        Entry {
-            figure: own.cloned(),
-            summary: summarize(&known),
-            rounds,
-            rank: None,
-            tied: false,
-            better_than: Vec::new(),
-        }
+        Entry::new(own.cloned(), rounds)
     });
     let entries: Vec<Entry> = entries.collect();
     let own: Vec<&RankFigure> = entries.iter().filter_map(|entry| entry.figure.as_ref()).collect();
@@ -280,28 +281,18 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     if at_other_load || [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
         return None;
     }
-    let figure = a.figure.as_ref().or(b.figure.as_ref())?;
-    let mut rule = Rule::from(figure);
-    for other in [&a.figure, &b.figure].into_iter().flatten() {
-        rule.resolution = rule.resolution.max(other.resolution);
-        rule.least = rule.least.max(other.least);
-    }
+    let rule = rule(a, b)?;
     if let Some(ratio) = ratio_of_rounds(&a.duets_with(b)) {
         return Some(of_duet(&ratio, &rule));
     }
-    let (of_a, of_b) = (a.figures_beside(b), b.figures_beside(a));
+    let (of_a, of_b) = (a.figures_comparable_with(b), b.figures_comparable_with(a));
     let by_value = if are_bounds(&of_a, &of_b) { None } else { compare(&of_a, &of_b, &rule) };
-    let (a_failed, b_failed) = (a.failures(), b.failures());
-    if a_failed.0 + b_failed.0 == 0 || a_failed.1 < 2 || b_failed.1 < 2 {
-        return by_value;
-    }
-    let p = compare_failures(a_failed, b_failed);
-    let a_is_better = a_failed.0 * b_failed.1 < b_failed.0 * a_failed.1;
-    // Two statistical tests are made, so each probability counts twice.
+    let Some((p, a_is_better)) = by_failures(a, b) else { return by_value };
+    // With two statistical tests, each probability counts twice.
     match by_value {
         Some(by_value) if by_value.p <= p => Some(Comparison { p: (2.0 * by_value.p).min(1.0), ..by_value }),
         _ => Some(Comparison {
-            rounds: a_failed.1.min(b_failed.1),
+            rounds: a.failures().1.min(b.failures().1),
             difference: f64::NAN,
             a_is_better,
             p: (2.0 * p).min(1.0),
@@ -311,7 +302,25 @@ fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     }
 }
 
-/// The comparison that a ratio of trials in the same instants makes.
+/// How to compare two entries: with the coarser of the two resolutions.
+pub(crate) fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
+    let figures = || [&a.figure, &b.figure].into_iter().flatten();
+    let mut rule = Rule::from(figures().next()?);
+    for figure in figures() {
+        rule.resolution = rule.resolution.max(figure.resolution);
+        rule.least = rule.least.max(figure.least);
+    }
+    Some(rule)
+}
+
+/// The probability that failures differ this much by chance, and whether `a` failed less often; `None` without failures,
+/// or with fewer than two rounds.
+pub(crate) fn by_failures(a: &Entry, b: &Entry) -> Option<(f64, bool)> {
+    let (a, b) = (a.failures(), b.failures());
+    (a.0 + b.0 > 0 && a.1 > 1 && b.1 > 1).then(|| (compare_failures(a, b), a.0 * b.1 < b.0 * a.1))
+}
+
+/// The comparison by the ratio of trials at the same time.
 fn of_duet(ratio: &PairedRatio, rule: &Rule) -> Comparison {
     Comparison {
         rounds: ratio.observations,
@@ -323,8 +332,8 @@ fn of_duet(ratio: &PairedRatio, rule: &Rule) -> Comparison {
     }
 }
 
-/// Whether every pair is of two bounds to the same side: two routers that reach at least what the tester can offer. Nothing
-/// is known of their difference.
+/// Whether every pair has two bounds on the same side, like two routers that reach at least what the tester can offer.
+/// Nothing is known about their difference.
 fn are_bounds(a: &[Option<Figure>], b: &[Option<Figure>]) -> bool {
     let mut pairs = a.iter().zip(b).filter_map(|(a, b)| a.zip(*b)).peekable();
     let same_side = |(a, b): (Figure, Figure)| {
@@ -334,7 +343,7 @@ fn are_bounds(a: &[Option<Figure>], b: &[Option<Figure>]) -> bool {
     pairs.peek().is_some() && pairs.all(same_side)
 }
 
-/// Assigns ranks, and the differences that could have been found.
+/// Assigns ranks and detectable differences.
 fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[bool]) {
     for (index, figure) in figures.iter_mut().enumerate() {
         let own = || pairs.iter().enumerate().filter(|(_, pair)| pair.figure == index);
@@ -350,7 +359,7 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
         let ranks: Vec<Option<u32>> = (0..simulated.len())
             .map(|dut| {
                 let others = || (0..simulated.len()).filter(move |other| *other != dut);
-                // A DUT that was not compared with any other has no rank.
+                // A DUT that was compared with no other has no rank.
                 let compared = others().filter_map(|other| verdict(other, dut).map(|better| (other, better)));
                 let compared: Vec<(usize, Option<usize>)> = compared.collect();
                 if compared.is_empty() || !figure.entries[dut].is_known() {
@@ -375,9 +384,9 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
     }
 }
 
-/// Mean ranks of the DUTs of `group` over the tests in whose figures all of them were ranked.
+/// Ranks the DUTs of `group` by their mean rank over the figures in which all of them have a rank.
 fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
-    // A DUT without a rank in any test is left out, so that the others can still be compared.
+    // Ignore DUTs without any rank, so that the others can still be compared.
     let present: Vec<usize> =
         group.iter().copied().filter(|d| figures.iter().any(|f| f.entries[*d].rank.is_some())).collect();
     let counted: Vec<&Ranked> =
@@ -399,7 +408,7 @@ fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
         };
         tests.iter().map(of_test).sum::<f64>() / tests.len() as f64
     };
-    // Means are sums of fractions; the last bit must not decide.
+    // Means are sums of fractions, so the last bit must not decide.
     let better = |a: f64, b: f64| a < b - 1e-9;
     for dut in &present {
         let own = mean(*dut);

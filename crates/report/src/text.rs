@@ -1,24 +1,20 @@
 //! The report for a terminal.
 
-use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::ending::{self, Ending};
-use crate::format::{self, plain, plain_lines};
+use crate::format::{self, ellipsis, plain, plain_lines, several};
 use crate::grid::{self, Grid};
-use crate::missing;
-use crate::paragraph;
 use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
 use crate::view::View;
-use crate::ways;
-use crate::{digest, drops, kernel_counts, losses};
+use crate::{board, digest, drops, paragraph};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::figure::Decision;
 use drophammer_store::RunState;
 
-/// Longest text of a cell, in characters.
-const CELL: usize = 200;
+/// Most characters of a cell.
+pub const CELL: usize = 200;
 
 fn set(grid: &Grid) -> Table {
     let mut table = Table::new();
@@ -28,12 +24,47 @@ fn set(grid: &Grid) -> Table {
     for row in &grid.rows {
         table.add_row(row.iter().map(cell));
     }
-    for (index, right) in grid.right.iter().enumerate() {
-        if let (true, Some(column)) = (*right, table.column_mut(index)) {
+    align_right(&mut table, (0..grid.right.len()).filter(|column| grid.right[*column]));
+    table
+}
+
+fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+}
+
+/// An empty table that fits on the terminal.
+pub fn narrow_table(head: &[String]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(head);
+    fit(&mut table);
     table
+}
+
+fn fit(table: &mut Table) {
+    table.set_width(WIDTH as u16);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+}
+
+/// Aligns the numbers of a table in these columns, and decides whether it has colours.
+pub fn finish(table: &mut Table, right: impl IntoIterator<Item = usize>, color: bool) {
+    align_right(table, right);
+    if color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+}
+
+/// Limits the first column to `width` characters.
+pub fn limit_first(table: &mut Table, width: u16) {
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width)));
+    }
 }
 
 /// `text` in a colour of the terminal (SGR).
@@ -41,11 +72,11 @@ pub fn paint(text: &str, code: &str, color: bool) -> String {
     if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Characters of a line of the summary.
+/// Most characters of a line of the summary.
 pub const WIDTH: usize = 100;
-/// Characters of the column of figures; longer titles continue on a second line.
+/// Most characters of the column of figures; longer titles continue on a second line.
 const FIGURE_WIDTH: usize = 42;
-/// Longest problem in a line, in characters; the rest is in the report.
+/// Most characters of a problem in the summary; the report has the rest.
 const PROBLEM_WIDTH: usize = 160;
 
 /// See [`crate::summary_text`].
@@ -57,9 +88,10 @@ fn head(view: &View, color: bool) -> String {
     let started = &view.run.started;
     let mut out = format!("{}\n", paint(&wrap(&plain(&started.title), WIDTH), "1", color));
     if let Some(tag) = view.tag() {
-        let n = view.deviations().len();
-        let s = if n == 1 { "" } else { "s" };
-        let listed = if n == 0 { String::new() } else { format!(": {n} deviation{s}, listed in the report") };
+        let listed = match view.deviations().len() {
+            0 => String::new(),
+            n => format!(": {}, listed in the report", several(n, "deviation")),
+        };
         out += &format!("{}\n", paint(&plain(&(tag + &listed)), "33", color));
     }
     let (mut ended, is_good) = Ending::of(view).text(view);
@@ -75,16 +107,13 @@ fn head(view: &View, color: bool) -> String {
         let (groups, figure_width) = side_by_side(view);
         for order in groups {
             let mut table = set(&grid::summary(view, order));
-            table.set_width(WIDTH as u16);
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-            if let (Some(figures), Some(width)) = (table.column_mut(0), figure_width) {
-                figures.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width + 2)));
+            fit(&mut table);
+            if let Some(width) = figure_width {
+                limit_first(&mut table, width + 2);
             }
+            finish(&mut table, [], color);
             if color {
-                table.enforce_styling();
                 colour_best(&mut table, view, order);
-            } else {
-                table.force_no_tty();
             }
             out += &format!("{table}\n");
         }
@@ -95,7 +124,7 @@ fn head(view: &View, color: bool) -> String {
         if !(down.is_empty() && limited.is_empty() && how.is_empty()) {
             out += &format!("{}\n", wrap(&format!("{down}{limited}{how}"), WIDTH));
         }
-        for reason in missing::nothing(view) {
+        for reason in ending::nothing_to_measure(view) {
             out += &format!("{}\n", wrap(&plain(&format!("{reason}.")), WIDTH));
         }
     }
@@ -116,14 +145,11 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     let mut out = String::new();
     for problem in view.problems() {
         let line = plain(&problem);
-        let line = width.map_or(line.clone(), |w| shorten(&line, w - 2));
+        let line = width.map_or(line.clone(), |w| ellipsis(&line, w - 2));
         out += &format!("{} {line}\n", paint("!", "1;31", color));
     }
-    if let Some(causes) = ending::causes_text(view) {
-        out += &format!(
-            "{}\n",
-            wrap(&plain(&format!("Disturbed by: {causes}. By router: {}.", view.held_up_text())), WIDTH)
-        );
+    if let Some(disturbed) = ending::disturbed_by(view) {
+        out += &format!("{}\n", wrap(&plain(&disturbed), WIDTH));
     }
     for step in ending::next_steps(view) {
         out += &format!("{}\n", wrap(&format!("Next: {step}"), WIDTH));
@@ -131,22 +157,14 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     out
 }
 
-/// The first `width` characters of a line, with an ellipsis if some are left out.
-fn shorten(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
-    }
-    line.chars().take(width - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
-}
-
-/// The DUTs, best first, in groups whose columns fit beside the figures, and the width of the column of figures if it
-/// must be less than its texts.
+/// The DUTs, best first, in groups whose columns fit next to the figures. Also the width of the column of figures, if
+/// its texts are wider than that.
 fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
     let order = view.ranking.order.as_slice();
     let all = grid::summary(view, order);
     let width = |column: usize| {
         let cells = all.rows.iter().map(|r| r[column].chars().count());
-        // A space on either side and the line between.
+        // A space on either side and a line between columns.
         cells.chain([all.head[column].chars().count()]).max().unwrap_or(0) + 3
     };
     if (0..all.head.len()).map(width).sum::<usize>() < WIDTH {
@@ -166,7 +184,7 @@ fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
     (groups, Some(FIGURE_WIDTH as u16))
 }
 
-/// Bold green for rank 1 of each figure, if there is something to rank.
+/// Prints the best values in bold green.
 fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
     let head = usize::from(view.duts.len() > 1);
     for (index, figure) in view.ranking.figures.iter().enumerate() {
@@ -186,7 +204,7 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
     }
 }
 
-/// Breaks a text at spaces so that lines have at most `width` characters.
+/// Breaks a text at spaces into lines of at most `width` characters.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = 0;
@@ -205,13 +223,18 @@ pub fn wrap(text: &str, width: usize) -> String {
     out
 }
 
-/// A table of its own, because the lines of the summary are short; nothing if nothing was published.
+/// Each note on lines of its own.
+fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("{}\n", wrap(&plain(note), WIDTH))).collect()
+}
+
+/// Published figures in a separate table, because the lines of the summary are too short for them.
 fn beside_published(view: &View, beside: &Beside, title: &str) -> String {
     if beside.is_empty() {
         return String::new();
     }
-    let notes = beside.note_lines().iter().map(|note| format!("{}\n", wrap(&plain(note), WIDTH))).collect::<String>();
-    format!("\n{title}\n\n{}\n{notes}", set(&beside.grid(view, &view.ranking.order)))
+    let table = set(&beside.grid(view, &view.ranking.order));
+    format!("\n{title}\n\n{table}\n{}", notes(&beside.note_lines()))
 }
 
 /// The whole report as text.
@@ -231,8 +254,8 @@ pub fn report(view: &View) -> String {
         out += &format!("\n== {} ==\n\n{}\n", board::FACTS, set(&facts));
     }
     for digest in digest::all(view) {
-        let notes: String = digest.notes().iter().map(|note| format!("{}\n", wrap(&plain(note), WIDTH))).collect();
-        out += &format!("\n== {} ==\n\n{}\n{notes}", plain(digest.title), set(&digest.grid(view)));
+        let (title, table) = (plain(digest.title), set(&digest.grid(view)));
+        out += &format!("\n== {title} ==\n\n{table}\n{}", notes(&digest.notes()));
     }
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
@@ -257,17 +280,8 @@ pub fn report(view: &View) -> String {
             for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
                 out += &format!("  - {}\n", plain(note));
             }
-            if let Some(losses) = losses::text(&r.trials) {
-                out += &format!("  - {losses}.\n");
-            }
-            if let Some(ways) = ways::text(&r.trials) {
-                out += &format!("  - {ways}.\n");
-            }
-            if let Some(counts) = kernel_counts::text(view, r) {
-                out += &format!("  - {counts}.\n");
-            }
-            if let Some(drops) = drops::Account::of(&r.trials, &view.drops_counted).text() {
-                out += &format!("  - {}.\n", plain(&drops));
+            for text in grid::findings(view, r) {
+                out += &format!("  - {}.\n", plain(&text));
             }
         }
     }

@@ -1,12 +1,13 @@
 //! A run prepared for reports: by test, with the tables and plots of all DUTs merged.
 
-use crate::drops;
+use crate::format::several;
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
+use crate::{drops, ending, grouped};
+use drophammer_judge::distinct;
 use drophammer_judge::held_up::{HeldUp, held_up};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
-use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::MAX_ROUNDS;
 use drophammer_store::{Run, RunState};
@@ -24,15 +25,14 @@ pub struct View<'a> {
     pub sections: Vec<Section<'a>>,
     /// The tester's own loop without a router, if it was measured. It is not a DUT and has no ranks.
     pub tester: Option<DutView<'a>>,
-    /// Tests of the tester itself; their DUT index is the one after the last DUT.
+    /// Tests of the tester itself. Their DUT index is the index after the last DUT.
     pub ceiling: Vec<Section<'a>>,
-    /// Ranks.
+    /// Ranks of the DUTs.
     pub ranking: Ranking,
     /// Trials of each DUT that the host made invalid.
     pub held_up: Vec<HeldUp>,
     /// DUTs whose drops are counted.
     pub drops_counted: HashSet<&'a str>,
-    trials: HashMap<u64, &'a TrialRecord>,
 }
 
 /// One DUT.
@@ -40,9 +40,9 @@ pub struct View<'a> {
 pub struct DutView<'a> {
     /// Name in the suite.
     pub name: &'a str,
-    /// Its records, more than one if it was configured anew; empty if it never came up.
+    /// Its records, one per configuration; empty if it never came up.
     pub records: Vec<&'a DutRecord>,
-    /// Simulated by the tester itself.
+    /// True if the tester simulates it.
     pub simulated: bool,
 }
 
@@ -58,7 +58,7 @@ impl DutView<'_> {
 pub enum Standing {
     /// It has a record.
     Ended(TestStatus),
-    /// It has trials but no record: the run was cut off within it.
+    /// It has trials but no record, because the run was cut off during it.
     CutOff,
     /// The run ended before its turn.
     NotReached,
@@ -67,7 +67,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// In words.
+    /// The state in words.
     pub fn text(&self) -> String {
         match self {
             Standing::Ended(TestStatus::Completed) => "completed".into(),
@@ -77,7 +77,7 @@ impl Standing {
             Standing::Ended(TestStatus::Unfit(why)) => format!("not measured: {why}"),
             Standing::Ended(TestStatus::Interrupted) => "stopped by the user".into(),
             Standing::Ended(TestStatus::Skipped(why)) => format!("skipped: {why}"),
-            Standing::CutOff => "cut off within this test; only its trials are stored".into(),
+            Standing::CutOff => "cut off during this test; only its trials are stored".into(),
             Standing::NotReached => "not reached before the run ended".into(),
             Standing::NotRun => "not run; see the problems".into(),
         }
@@ -101,7 +101,7 @@ pub struct DutResult<'a> {
     pub dut: usize,
     /// Its record over all rounds, if it has one.
     pub record: Option<&'a TestRecord>,
-    /// Rounds in which the test has ended, for whatever reason; without any, those of the suite.
+    /// Rounds in which the test has ended, for whatever reason; without any, the rounds of the suite.
     pub rounds: usize,
     /// State of the test.
     pub standing: Standing,
@@ -112,13 +112,13 @@ pub struct DutResult<'a> {
 /// One test.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// Machine name: that of the test, then its id in the suite, or `2` if the suite has the test a second time.
+    /// Machine name: the test, then its id in the suite, or `2` if the suite has the test a second time.
     pub id: String,
     /// Whether it is the first test of its name in the suite.
     pub first: bool,
     /// Machine name of the test.
     pub test: String,
-    /// Its id in the suite, if it has one and was run.
+    /// Its id in the suite, if it has one and ran.
     pub suite_id: Option<&'a str>,
     /// For people.
     pub title: String,
@@ -137,49 +137,34 @@ pub struct MergedTable<'a> {
     pub key: &'a str,
     /// Heading.
     pub title: &'a str,
-    /// Columns after the DUT: those of the first DUT, then additional ones of the others.
+    /// Columns after the DUT: the columns of the first DUT, then additional columns of others.
     pub columns: Vec<&'a Column>,
     /// Rows by DUT.
     pub rows: Vec<MergedRow<'a>>,
 }
 
-/// If no row of a table names a trial, and a DUT has more rows than this, the table is a list (unreachable prefixes):
-/// reports for people show this many rows of each DUT. Results, which name their trials, are shown up to [`MOST_ROWS`].
+/// A table is a list, such as unreachable prefixes, if no row names a trial and a DUT has more rows than this. Reports for
+/// people show this many rows of each DUT. Results, whose rows name trials, are not cut up to [`MOST_ROWS`].
 const LIST_ROWS: usize = 20;
-/// A table with more rows of one DUT than this is always a list.
+/// A table is always a list if a DUT has more rows than this.
 const MOST_ROWS: usize = 100;
 
 impl<'a> MergedTable<'a> {
-    /// The rows to show, and for each DUT with a long list the number of omitted rows: (DUT, rows left out).
+    /// The rows to show, and for each DUT with a long list the number of omitted rows: (DUT, omitted rows).
     pub fn shown(&self) -> (Vec<&MergedRow<'a>>, Vec<(usize, usize)>) {
         let longest = if self.rows.iter().all(|r| r.trials.is_empty()) { LIST_ROWS } else { MOST_ROWS };
-        let mut counts: Vec<(usize, usize)> = Vec::new();
-        for r in &self.rows {
-            match counts.iter_mut().find(|(dut, _)| *dut == r.dut) {
-                Some((_, n)) => *n += 1,
-                None => counts.push((r.dut, 1)),
-            }
+        let (mut rows, mut omitted) = (Vec::new(), Vec::new());
+        for (dut, own) in grouped(self.rows.iter().map(|row| (row.dut, row))) {
+            let most = if own.len() > longest { LIST_ROWS } else { own.len() };
+            omitted.extend((most < own.len()).then_some((dut, own.len() - most)));
+            rows.extend(own.into_iter().take(most));
         }
-        counts.retain(|(_, n)| *n > longest);
-        let mut left: Vec<(usize, usize)> = counts.iter().map(|(dut, _)| (*dut, LIST_ROWS)).collect();
-        let show = |r: &&MergedRow| match left.iter_mut().find(|(dut, _)| *dut == r.dut) {
-            Some((_, 0)) => false,
-            Some((_, n)) => {
-                *n -= 1;
-                true
-            }
-            None => true,
-        };
-        let rows = self.rows.iter().filter(show).collect();
-        (rows, counts.into_iter().map(|(dut, n)| (dut, n - LIST_ROWS)).collect())
+        (rows, omitted)
     }
 
-    /// Text of a report about omitted rows; one line per DUT.
+    /// One line about omitted rows for each DUT that has any.
     pub fn beyond(&self, view: &View) -> Vec<String> {
-        let line = |(dut, n): (usize, usize)| {
-            let (more, rows) = (group_digits(n as u64), if n == 1 { "row" } else { "rows" });
-            format!("{}: {more} more {rows}", view.dut(dut).label())
-        };
+        let line = |(dut, n): (usize, usize)| format!("{}: {}", view.dut(dut).label(), several(n, "more row"));
         self.shown().1.into_iter().map(line).collect()
     }
 }
@@ -191,9 +176,9 @@ pub struct MergedRow<'a> {
     pub dut: usize,
     /// One per column; [`Cell::None`] if this DUT's table lacks the column.
     pub cells: Vec<&'a Cell>,
-    /// Marks; `invalid trial` is added if one of its trials is invalid.
+    /// Marks, with `invalid trial` if one of its trials is invalid.
     pub marks: Vec<String>,
-    /// Trials of the row, in its order; numbers without a stored trial are omitted.
+    /// Trials of the row, in its order, without numbers that have no stored trial.
     pub trials: Vec<&'a TrialRecord>,
     /// The row as stored.
     pub row: &'a Row,
@@ -208,25 +193,25 @@ pub struct MergedEvent {
     pub text: String,
     /// Its text as stored.
     pub label: String,
-    /// DUT and x of each.
+    /// Each event that merged into this one: DUT and x.
     pub at: Vec<(usize, f64)>,
-    /// The DUTs that have it; empty if all have it.
+    /// The DUTs that have it; empty if all DUTs do.
     pub owners: Vec<usize>,
 }
 
 /// The same plot of several DUTs.
 #[derive(Clone, Debug)]
 pub struct MergedPlot {
-    /// The plot; series are named `DUT series`, events carry the DUT's name if they are not the same on all.
+    /// The plot. Series are named `DUT series`; events have the DUT's name if some DUTs lack them.
     pub plot: Plot,
     /// One per series of `plot`: index of the DUT, absent for reference series.
     pub dut_of: Vec<Option<usize>>,
-    /// One per series of `plot`: its place within its DUT (0 for the first), the same for a curve and its dots; for a
-    /// reference, its place among the references.
+    /// One per series of `plot`: its place within its DUT from 0, which a curve shares with its dots; for a reference, its
+    /// place among the references.
     pub place: Vec<usize>,
-    /// The events; the same event of several DUTs is one.
+    /// The merged events.
     pub events: Vec<MergedEvent>,
-    /// Trials among the points that are not valid.
+    /// Invalid trials among the points.
     pub invalid: HashSet<u64>,
 }
 
@@ -242,7 +227,7 @@ impl<'a> View<'a> {
             let mut made: Vec<Section> = Vec::new();
             for name in names {
                 let mut new = section(run, &duts, members.clone(), &trials, name);
-                // The id of one test may be the number of another.
+                // The id of one test may equal the number of another.
                 while made.iter().any(|earlier| earlier.id == new.id) {
                     new.id.push_str("-again");
                 }
@@ -252,7 +237,7 @@ impl<'a> View<'a> {
         };
         let sections = make(0..routers, &run.started.tests);
         let mut ceiling = make(routers..duts.len(), &[]);
-        // The suite may contain a test that the runner also does for the tester.
+        // The suite may contain a test that the runner also does without a router.
         for own in ceiling.iter_mut().filter(|c| sections.iter().any(|s: &Section| s.id == c.id)) {
             own.id = format!("loop-{}", own.id);
             own.title = format!("{}, loop without router", own.title);
@@ -263,7 +248,7 @@ impl<'a> View<'a> {
         let held_up = held_up(&names, &run.trials);
         let ranking = rank::rank(&sections, &simulated);
         let drops_counted = drops::counted_on(&run.trials);
-        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, drops_counted }
+        View { run, duts, sections, tester, ceiling, ranking, held_up, drops_counted }
     }
 
     /// The DUT of this index, or the tester for the index after the last DUT.
@@ -276,17 +261,12 @@ impl<'a> View<'a> {
         self.sections.iter().chain(&self.ceiling)
     }
 
-    /// Number of trials that the host made invalid, for each DUT with any: `a 3 of 120 (3 %)`; empty if there are none.
+    /// For each DUT with trials that the host made invalid, their number: `a 3 of 120 (3 %)`.
     pub fn held_up_text(&self) -> String {
         let some = self.held_up.iter().filter(|one| one.invalid > 0);
         let text =
             |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.invalid, one.trials, one.share() * 100.0);
         some.map(text).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The trial of this number.
-    pub fn trial(&self, number: u64) -> Option<&'a TrialRecord> {
-        self.trials.get(&number).copied()
     }
 
     /// State of the run, in one sentence.
@@ -304,14 +284,14 @@ impl<'a> View<'a> {
         self.run.started.conformant && self.done().is_empty()
     }
 
-    /// Note that the figures do not conform to the RFCs, if they do not: `NOT RFC-conformant (profile quick)`.
+    /// A warning if the figures do not conform to the RFCs: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
         (!self.conformant() && started.profile != SELF_TEST)
             .then(|| format!("NOT RFC-conformant (profile {})", started.profile))
     }
 
-    /// Deviations of the tests from the RFCs during the run: (deviation, title of the test).
+    /// Deviations from the RFCs during the run: (deviation, title of the test).
     fn done(&self) -> Vec<(String, &str)> {
         let mut out = Vec::new();
         for section in &self.sections {
@@ -334,7 +314,7 @@ impl<'a> View<'a> {
         out
     }
 
-    /// The deviations, each once: (deviation, titles of the tests that have it).
+    /// All deviations, each once: (deviation, titles of its tests).
     pub fn deviations(&self) -> Vec<(String, Vec<&str>)> {
         let started = &self.run.started;
         let asked = started.deviations.iter().map(|line| {
@@ -345,18 +325,8 @@ impl<'a> View<'a> {
             found.map_or((line.clone(), None), |(title, text)| (text.to_owned(), Some(title)))
         });
         let done = self.done().into_iter().map(|(text, title)| (text, Some(title)));
-        let mut out: Vec<(String, Vec<&str>)> = Vec::new();
-        for (text, title) in asked.chain(done) {
-            let index = out.iter().position(|(known, _)| *known == text).unwrap_or_else(|| {
-                out.push((text, Vec::new()));
-                out.len() - 1
-            });
-            let tests = &mut out[index].1;
-            if let Some(title) = title.filter(|t| !tests.contains(t)) {
-                tests.push(title);
-            }
-        }
-        out
+        let by_text = grouped(asked.chain(done)).into_iter();
+        by_text.map(|(text, titles)| (text, distinct(titles.into_iter().flatten()))).collect()
     }
 
     /// [`View::deviations`] as lines: `trials of 1 s instead of 60 s (Throughput, Latency)`.
@@ -379,7 +349,7 @@ impl<'a> View<'a> {
         out
     }
 
-    /// Problems, as lines: warnings of the reader, problem notes, tests that did not complete.
+    /// Problems as lines: warnings of the reader, problem notes, missing figures, tests that did not complete.
     pub fn problems(&self) -> Vec<String> {
         let mut out = self.run.warnings.clone();
         for n in self.run.notes.iter().filter(|n| n.problem) {
@@ -388,7 +358,7 @@ impl<'a> View<'a> {
                 None => format!("{}  {}", n.time, n.text),
             });
         }
-        out.extend(crate::missing::missing(self));
+        out.extend(ending::missing(self));
         for section in self.all_sections() {
             for r in section.results.iter().filter(|r| !r.standing.is_measured()) {
                 out.push(format!("{} on {}: {}", section.title, self.dut(r.dut).name, r.standing.text()));
@@ -403,28 +373,20 @@ impl<'a> View<'a> {
     }
 }
 
-/// DUTs of the suite, then others from the records, then the tester.
+/// DUTs of the suite, then other DUTs from the records, then the tester.
 fn duts<'a>(run: &'a Run, tester: Option<&'a str>) -> Vec<DutView<'a>> {
-    let mut names: Vec<&str> = Vec::new();
-    let seen = run.duts.iter().map(|d| d.name.as_str()).chain(run.tests.iter().map(|t| t.dut.as_str()));
-    for name in run.started.duts.iter().map(String::as_str).chain(seen) {
-        if !names.contains(&name) && Some(name) != tester {
-            names.push(name);
-        }
-    }
-    names
-        .into_iter()
-        .chain(tester)
-        .map(|name| {
-            let records: Vec<_> = run.duts.iter().filter(|d| d.name == name).collect();
-            let simulated = records.iter().any(|d| d.simulated);
-            DutView { name, records, simulated }
-        })
-        .collect()
+    let seen = run.duts.iter().map(|d| &d.name).chain(run.tests.iter().map(|t| &t.dut));
+    let names = distinct(run.started.duts.iter().chain(seen).map(String::as_str));
+    let view = |name| {
+        let records: Vec<_> = run.duts.iter().filter(|d| d.name == name).collect();
+        let simulated = records.iter().any(|d| d.simulated);
+        DutView { name, records, simulated }
+    };
+    names.into_iter().filter(|name| Some(*name) != tester).chain(tester).map(view).collect()
 }
 
-/// `(test, title, occurrence from 0)` of every section of these DUTs: the tests of the suite, then additional ones from
-/// the records.
+/// `(test, title, occurrence from 0)` of every section of these DUTs: the tests of the suite, then other tests from the
+/// records.
 fn section_names(run: &Run, duts: &[DutView], suite: &[(String, String)]) -> Vec<(String, String, usize)> {
     let mut out: Vec<(String, String, usize)> = Vec::new();
     for (test, title) in suite {
@@ -474,12 +436,12 @@ fn section<'a>(
                 None if run.state() == RunState::Complete => Standing::NotRun,
                 None => Standing::NotReached,
             };
-            // A damaged record must not allocate all memory.
+            // A damaged record must not use up the memory.
             let rounds = record.map_or(run.started.rounds, |record| record.round).min(MAX_ROUNDS as u32) as usize;
             DutResult { dut, record, rounds, standing, trials }
         })
         .collect();
-    // What tells it apart from other tests of its name: the id of the suite, or its number there.
+    // The id in the suite, or else the number, tells it apart from other tests of its name.
     let number = (occurrence > 0).then(|| (occurrence + 1).to_string());
     let suite_id = results.iter().find_map(|result| result.record?.id.as_deref());
     let mark = suite_id.map(str::to_owned).or(number);

@@ -1,24 +1,24 @@
-//! Evenness of fully meshed load: frames offered from each port to each other one, over the trials of a test.
+//! How evenly fully meshed load is spread: frames offered from each port to each other port, over the trials of a test.
 
-use crate::format::number;
+use crate::format::{number, several};
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::WayCounts;
 use std::collections::BTreeSet;
 
-/// Number of ports of a trial in which each sends to every other one; `None` for any other trial. Between two ports
-/// evenness has no meaning.
+/// Number of ports of a trial in which each port sends to every other port; `None` for other trials. Evenness between two
+/// ports has no meaning.
 fn meshed(ways: &[WayCounts]) -> Option<usize> {
     let ports: BTreeSet<usize> = ways.iter().flat_map(|way| [way.from, way.to]).collect();
     (ports.len() > 2 && ways.len() == ports.len() * (ports.len() - 1)).then_some(ports.len())
 }
 
-/// By how many per cent the lowest of these is below the highest.
+/// By how many per cent the lowest count is below the highest.
 fn apart(counts: impl Iterator<Item = u64> + Clone) -> f64 {
     let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
     if most == 0 { 0.0 } else { (most - least) as f64 / most as f64 * 100.0 }
 }
 
-/// The evenness of the load in one sentence; `None` without fully meshed trials. Only valid trials count.
+/// One sentence about the load of the valid trials; `None` without fully meshed trials.
 pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     let valid = trials.iter().filter(|trial| trial.result.validity.is_valid());
     let of: Vec<(&TrialRecord, usize)> = valid.filter_map(|t| Some((*t, meshed(&t.result.ways)?))).collect();
@@ -33,10 +33,10 @@ pub fn text(trials: &[&TrialRecord]) -> Option<String> {
     let all: Vec<(u64, (f64, f64))> = of.iter().map(|(trial, _)| (trial.result.trial, uneven(trial))).collect();
     let by_way = all.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
     let by_port = all.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
-    let trials = if of.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", of.len()) };
+    let trials = several(of.len(), "trial");
     Some(format!(
-        "fully meshed load in {trials}, {most_ports} ports: frames offered by the ports differ by {} % at most (trial {}), those from one port to \
-         another by {} % at most (trial {})",
+        "fully meshed load in {trials}, {most_ports} ports: frames offered per port differ by at most {} % (trial {}), frames offered from one \
+         port to another by at most {} % (trial {})",
         number(by_port.1.1, ""),
         by_port.0,
         number(by_way.1.0, ""),

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a run could not be written or read.
+/// Why writing or reading a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system returned an error.
@@ -30,8 +30,8 @@ pub enum StoreError {
         /// What is missing.
         why: String,
     },
-    /// A line of the records cannot be read, and it is not the last.
-    #[error("{} line {line} is damaged ({why}); the lines before it are good, so a copy of them can still be read", .path.display())]
+    /// A line of the records is unreadable, and it is not a cut last line.
+    #[error("{} line {line} is damaged ({why}); the lines before it are intact: copy them to a new folder to read them", .path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -40,8 +40,8 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// The run was written by a newer program.
-    #[error("{} has format {found}, this program reads up to {known}; use a newer Drophammer", .path.display())]
+    /// A newer program wrote the run.
+    #[error("{} has format {found}, but this program reads up to {known}; use a newer Drophammer", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -50,16 +50,14 @@ pub enum StoreError {
         /// The newest format that this program knows.
         known: u32,
     },
-    /// A path for [`crate::RunWriter::save_text`] that is outside of the run folder.
+    /// A path for [`crate::RunWriter::save_text`] outside the run folder.
     #[error("`{0}` is not a path inside the run folder; use a relative path without `..`")]
     Outside(String),
-    /// The record could not be read back, so nothing was written.
-    #[error(
-        "a record cannot be stored because it could not be read back ({0}); this is a fault in the test that made it"
-    )]
+    /// Nothing was written, because the record could not be read back.
+    #[error("cannot store a record that could not be read back ({0}); this is a fault in the test that made it")]
     Unreadable(String),
     /// An earlier write failed and left a partial line that could not be removed. The writer accepts no more records.
-    #[error("{} took no more records after a failed write: {why}", .path.display())]
+    #[error("{} accepts no more records after a failed write: {why}", .path.display())]
     Closed {
         /// The file.
         path: PathBuf,

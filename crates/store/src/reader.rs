@@ -1,8 +1,7 @@
 //! Reading a run: complete, interrupted, cut off or still being written.
 
-use crate::lock::Lock;
 use crate::regular::read_regular;
-use crate::state::RunState;
+use crate::writer::Lock;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::{
@@ -11,8 +10,29 @@ use drophammer_model::record::{
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of the records of a run, far more than a run of many hours has.
+/// Largest size of `run.jsonl` in bytes, far more than a run of many hours needs.
 const LONGEST: u64 = 2 << 30;
+
+/// How far a run got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It ran to its end.
+    Complete,
+    /// The user stopped it; all results until then are stored in order.
+    Interrupted,
+    /// It has no end record: the program was killed, the machine went down, or the run still goes on.
+    CutOff,
+}
+
+impl std::fmt::Display for RunState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RunState::Complete => "complete",
+            RunState::Interrupted => "interrupted",
+            RunState::CutOff => "cut off",
+        })
+    }
+}
 
 /// The contents of a run folder, each list in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,15 +41,14 @@ pub struct Run {
     pub dir: PathBuf,
     /// Start of the run.
     pub started: Started,
-    /// DUTs that came up. A DUT that was brought up again with the same configuration is listed once; with another
-    /// configuration, once more.
+    /// DUTs that came up, with one entry per configuration: a DUT that came up again with the same one is listed once.
     pub duts: Vec<DutRecord>,
-    /// Trials, invalid ones included.
+    /// Trials, including invalid ones.
     pub trials: Vec<TrialRecord>,
     /// Tests that ended, successfully or not.
     pub tests: Vec<TestRecord>,
-    /// For the number of a trial, the number of tests of the same name that had ended on its DUT before it in the same
-    /// round, if not 0: a suite may contain a test twice.
+    /// By trial number: how many tests of the same name had ended before it on its DUT in its round, if not 0. A suite may
+    /// contain a test twice.
     pub earlier: HashMap<u64, usize>,
     /// Packet filters of the DUTs.
     pub filters: Vec<FilterRecord>,
@@ -41,9 +60,9 @@ pub struct Run {
     pub notes: Vec<Note>,
     /// End of the run; absent if it was cut off.
     pub ended: Option<Ended>,
-    /// True if a writer held the folder while it was read: the run is still going on.
+    /// True if a writer held the folder's lock during reading: the run still goes on.
     pub running: bool,
-    /// Remarks on the file itself (a cut last line).
+    /// Remarks on the file itself, such as a cut last line.
     pub warnings: Vec<String>,
 }
 
@@ -67,8 +86,7 @@ impl Run {
         self.earlier.get(&trial.result.trial).copied().unwrap_or(0)
     }
 
-    /// `(DUT, test)` pairs that have trials but no test record, because the run was cut off within the test; only the
-    /// trials are known.
+    /// `(DUT, test)` pairs with trials but without a test record, because the run was cut off during the test.
     pub fn unfinished(&self) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for t in &self.trials {
@@ -88,13 +106,13 @@ impl Run {
 pub struct RunReader;
 
 impl RunReader {
-    /// Reads the run in `dir`. A last line that was cut off in mid-write is left out with a warning.
+    /// Reads the run in `dir`. Skips a last line that was cut off in mid-write, with a warning.
     ///
     /// # Errors
     /// [`StoreError::NoRun`] if there are no records, [`StoreError::Corrupt`] with the line number for any line that
     /// cannot be read and is not a cut last line, [`StoreError::Format`] for a newer format, [`StoreError::Io`].
     pub fn open(dir: &Path) -> Result<Run, StoreError> {
-        // Checked before reading: a writer that ends in between has then written its last line.
+        // Check before reading: if the writer ends in between, it has written its last line.
         let running = Lock::is_held(dir);
         let (path, bytes) = read(dir)?;
         let mut run = parse(dir, &path, &bytes)?;
@@ -102,27 +120,27 @@ impl RunReader {
         Ok(run)
     }
 
-    /// The run whose records have these bytes, as if they were in `dir`, of which nothing is read.
+    /// Reads a run from the bytes of its records as if they were in `dir`, without reading any file.
     ///
     /// # Errors
-    /// Those of [`RunReader::open`] but [`StoreError::Io`].
+    /// As for [`RunReader::open`], without [`StoreError::Io`].
     pub fn of_bytes(dir: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         parse(dir, &dir.join(RECORDS), bytes)
     }
 
-    /// All records of the run in `dir`, in order. A last line that was cut off in mid-write is left out.
+    /// All records of the run in `dir`, in order, without a last line that was cut off in mid-write.
     ///
     /// # Errors
-    /// Those of [`RunReader::open`].
+    /// As for [`RunReader::open`].
     pub fn records(dir: &Path) -> Result<Vec<Record>, StoreError> {
         let (path, bytes) = read(dir)?;
-        // The same checks: a run that cannot be reported cannot be continued either.
+        // The same checks, because a run that cannot be reported cannot be continued either.
         parse(dir, &path, &bytes)?;
         Ok(lines(&path, &bytes)?.0.into_iter().map(|(_, record)| record).collect())
     }
 }
 
-/// The record file of a run, and its bytes.
+/// Path and bytes of the record file of a run.
 fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
     let path = dir.join(RECORDS);
     match read_regular(&path, LONGEST) {
@@ -140,7 +158,6 @@ type Lines = (Vec<(usize, Record)>, Vec<String>);
 
 /// The records of `run.jsonl`.
 fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, StoreError> {
-    let corrupt = |line: usize, why: String| StoreError::Corrupt { path: path.into(), line, why };
     let mut warnings = Vec::new();
     let mut records = Vec::new();
     let mut lines = bytes.split_inclusive(|b| *b == b'\n').enumerate().peekable();
@@ -150,21 +167,17 @@ fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, StoreError> {
         match serde_json::from_slice::<Record>(line) {
             Ok(record) => records.push((number, record)),
             Err(_) if last && !line.ends_with(b"\n") => {
-                // Cut off in mid-write, by a kill or by a power failure (the line may then be filled with zeros).
-                warnings.push(format!("the last record (line {number}) was cut off in mid-write and is left out"));
+                // A kill, or a power failure, which may fill the line with zeros.
+                warnings.push(format!("ignored the last record (line {number}): it was cut off in mid-write"));
             }
             Err(e) => {
-                // A newer format may have unknown records; the error must then be about the format.
-                if let Some(found) = newer_format(&records) {
-                    return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
-                }
-                return Err(corrupt(number, e.to_string()));
+                // If the format is newer, the record may be unknown, and the error must be about the format.
+                refuse_newer_format(path, &records)?;
+                return Err(StoreError::Corrupt { path: path.into(), line: number, why: e.to_string() });
             }
         }
     }
-    if let Some(found) = newer_format(&records) {
-        return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
-    }
+    refuse_newer_format(path, &records)?;
     Ok((records, warnings))
 }
 
@@ -209,9 +222,9 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
                 }
             }
             Record::Trial(trial) => {
-                // Rows refer to trials by number: duplicate numbers would show the wrong conditions.
+                // Rows refer to trials by number, so a duplicate number would show the wrong conditions.
                 if !numbers.insert(trial.result.trial) {
-                    return Err(corrupt(number, format!("trial {} is there twice", trial.result.trial)));
+                    return Err(corrupt(number, format!("trial {} occurs twice", trial.result.trial)));
                 }
                 let same = |r: &&TestRecord| r.dut == trial.dut && r.test == trial.test && r.round == trial.round;
                 let before = run.tests.iter().filter(same).count();
@@ -228,15 +241,17 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
             Record::Ended(ended) => run.ended = Some(ended),
         }
     }
-    // Rounds that were measured again come last in the file.
+    // Rounds that were measured again are at the end of the file.
     run.tests.sort_by_key(|test| test.round);
     Ok(run)
 }
 
-fn newer_format(records: &[(usize, Record)]) -> Option<u32> {
+fn refuse_newer_format(path: &Path, records: &[(usize, Record)]) -> Result<(), StoreError> {
     match records.first() {
-        Some((_, Record::Started(s))) if s.format > FORMAT => Some(s.format),
-        _ => None,
+        Some((_, Record::Started(s))) if s.format > FORMAT => {
+            Err(StoreError::Format { path: path.into(), found: s.format, known: FORMAT })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -366,14 +381,8 @@ pub(crate) mod tests {
             assert_eq!(count(&run), i + 1, "readable after every record");
             assert_eq!(run.running, i + 1 < records().len());
         }
+        assert_eq!(RunReader::records(folder.path()).unwrap(), records());
         let run = RunReader::open(folder.path()).unwrap();
-        let mut back = vec![Record::Started(Box::new(run.started.clone())), Record::Dut(run.duts[0].clone())];
-        back.push(Record::Trial(Box::new(run.trials[0].clone())));
-        back.push(Record::Note(run.notes[0].clone()));
-        back.push(Record::Trial(Box::new(run.trials[1].clone())));
-        back.push(Record::Test(Box::new(run.tests[0].clone())));
-        back.push(Record::Ended(run.ended.clone().unwrap()));
-        assert_eq!(back, records());
         assert_eq!(run.state(), RunState::Complete);
         assert_eq!(run.trial(2), Some(&run.trials[1]));
         drop(writer);
@@ -399,8 +408,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut all = records();
         let ended = all.pop().unwrap();
-        // The same test again on the same DUT: one trial, then another one after the end of the test, without a record
-        // of its own.
+        // The same test again on the same DUT: a trial, the end of the test, and a trial without a test record.
         all.extend([trial(3), test_record(), trial(4)]);
         write_lines(folder.path(), &all);
         let run = RunReader::open(folder.path()).unwrap();
@@ -413,7 +421,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn damage_is_told_with_its_line() {
+    fn damage_is_reported_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let good: Vec<String> = records().iter().map(|r| serde_json::to_string(r).unwrap()).collect();
         let line_of = |lines: &[String]| {
@@ -431,12 +439,12 @@ pub(crate) mod tests {
         assert_eq!(line_of(&twice), 5);
         let mut last = good.clone();
         last[6] = "{\"record\":\"ended\"".into();
-        assert_eq!(line_of(&last), 7, "a last line with its line feed was not cut in mid-write");
+        assert_eq!(line_of(&last), 7, "a last line with a line feed was not cut in mid-write");
         assert_eq!(line_of(&good[1..]), 1);
     }
 
     #[test]
-    fn a_newer_format_is_refused_and_no_run_is_told() {
+    fn a_newer_format_and_an_empty_folder_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(RunReader::open(folder.path()), Err(StoreError::NoRun { .. })));
         let mut newer = started();
@@ -448,7 +456,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_number_that_json_cannot_hold_is_refused_before_it_spoils_the_run() {
+    fn a_number_that_json_cannot_hold_is_refused_before_it_damages_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = RunWriter::create_exact(folder.path()).unwrap();
         writer.write(&Record::Started(Box::new(started()))).unwrap();

@@ -1,17 +1,17 @@
-//! Files of a folder that may come from elsewhere: such a folder may hold links to devices that never end, pipes that
-//! block whoever opens them, and files larger than the memory.
+//! Reads files from folders that somebody else may have made. Such a folder may hold links to devices that never end,
+//! pipes that block on opening, and files larger than the memory.
 //!
 //! # Files from elsewhere
 //!
 //! `store/src/regular.rs` reads run folders. `lab/src/configuration.rs` and `testbed/src/mrt.rs` read the files that a
-//! suite names. All of them read ordinary files only, up to a limit. Reports are written as new files, so no link is
-//! followed.
+//! suite names. All of them read only ordinary files, up to a limit. Reports are written as new files, which follows no
+//! links.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a file for reading, by a link as well, if it is an ordinary one: its end comes, and opening it does not block.
+/// Opens an ordinary file for reading, also by a link. An ordinary file has an end, and opening it does not block.
 ///
 /// # Errors
 /// Errors of the system; [`io::ErrorKind::InvalidInput`] for anything but an ordinary file.
@@ -20,7 +20,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file")),
     };
-    // Before it is opened, which may block; and of what was opened, which may be another file by then.
+    // Check before opening, which may block, and again after opening, because the file may have been replaced.
     refuse(fs::metadata(path)?.is_file())?;
     let file = File::open(path)?;
     refuse(file.metadata()?.is_file())?;
@@ -30,7 +30,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// The bytes of an ordinary file of at most `most` bytes.
 ///
 /// # Errors
-/// Those of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file.
+/// As for [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let too_large = || {
@@ -41,7 +41,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // It may grow in the meantime.
+    // The file may grow in the meantime.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }

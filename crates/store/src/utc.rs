@@ -1,11 +1,11 @@
-//! UTC as text, from the system clock: for the names of run folders and the `time` fields of records.
+//! UTC as text, for names of run folders and `time` fields of records.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Year, month, day of the proleptic Gregorian calendar for a day number counted from 1970-01-01.
 fn civil(days: i64) -> (i64, i64, i64) {
-    // The calendar repeats every 400 years = 146,097 days; years are counted from 1 March, so that a leap day is the
-    // last day of its year.
+    // The calendar repeats every 400 years = 146,097 days. Years start on 1 March here, so that a leap day is the last day
+    // of its year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -35,7 +35,7 @@ pub fn utc_compact(time: SystemTime) -> String {
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// Now, as [`utc_text`].
+/// The current time as [`utc_text`].
 pub fn utc_now() -> String {
     utc_text(SystemTime::now())
 }

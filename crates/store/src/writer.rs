@@ -1,15 +1,41 @@
 //! Writes a run as it progresses.
 
-use crate::lock::Lock;
-use crate::{LATEST, RECORDS, StoreError, utc_compact};
+use crate::regular::open_regular;
+use crate::{LATEST, LOCK, RECORDS, StoreError, utc_compact};
 use drophammer_model::record::Record;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-/// The output for records: a file, and in tests a file on a disk that fills up.
+/// The lock of a run folder, which allows one writer. The kernel holds it (flock), so it ends with the process, however
+/// the process ends.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    fn take(dir: &Path) -> Result<Lock, StoreError> {
+        let path = dir.join(LOCK);
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|e| StoreError::io("create", &path, &e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked(dir.to_owned())),
+            Err(TryLockError::Error(e)) => Err(StoreError::io("lock", &path, &e)),
+        }
+    }
+
+    /// True if a writer holds the lock of `dir`. False if that is unknown.
+    pub(crate) fn is_held(dir: &Path) -> bool {
+        let Ok(file) = open_regular(&dir.join(LOCK)) else { return false };
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+}
+
+/// The output for records: a file, or in tests a disk that fills up.
 trait Sink: Write + Send {
     fn sync(&self) -> io::Result<()>;
     fn cut_to(&mut self, len: u64) -> io::Result<()>;
@@ -24,7 +50,7 @@ impl Sink for File {
     }
 }
 
-/// The writer of one run. It holds the folder's lock as long as it exists.
+/// Writes one run. Holds the folder's lock as long as it exists.
 pub struct RunWriter {
     dir: PathBuf,
     path: PathBuf,
@@ -42,8 +68,7 @@ impl std::fmt::Debug for RunWriter {
     }
 }
 
-/// Reduces a text to characters that are allowed in the name of a folder: letters, digits, `-`, `_` and `.` (not
-/// first).
+/// Reduces a text to characters that are safe in the name of a folder: letters, digits, `-`, `_` and `.` (not first).
 fn plain_name(text: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let name: String = text.chars().take(80).map(keep).collect();
@@ -52,8 +77,8 @@ fn plain_name(text: &str) -> String {
 }
 
 impl RunWriter {
-    /// Creates the folder `parent/<suite>-<UTC date>-<UTC time>` (with a number appended if two runs start in one
-    /// second) and makes `parent/latest` point to it.
+    /// Creates the folder `parent/<suite>-<UTC date>-<UTC time>` (with a number appended if it exists) and makes
+    /// `parent/latest` point to it.
     ///
     /// # Errors
     /// [`StoreError::Io`] if a folder or file cannot be created.
@@ -76,7 +101,7 @@ impl RunWriter {
         Err(StoreError::Exists(parent.join(stem)))
     }
 
-    /// Creates the run in exactly this folder, which must not exist or be empty.
+    /// Creates the run in exactly this folder, which must be empty or not exist.
     ///
     /// # Errors
     /// [`StoreError::Exists`] if it is not empty, [`StoreError::Locked`], [`StoreError::Io`].
@@ -84,18 +109,15 @@ impl RunWriter {
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create", dir, &e))?;
         let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("read", dir, &e))?;
         if entries.next().is_some() {
-            // If a writer is active there, "locked" is the more useful error.
-            return Err(if Lock::is_held(dir) {
-                StoreError::Locked(dir.into())
-            } else {
-                StoreError::Exists(dir.into())
-            });
+            // If a writer is active, "locked" is the more useful error.
+            let error = if Lock::is_held(dir) { StoreError::Locked } else { StoreError::Exists };
+            return Err(error(dir.into()));
         }
         RunWriter::open_new(dir.to_owned())
     }
 
-    /// Continues the run in this folder with those of its records whose places are in `keep`, which is in order. The other records
-    /// are moved to a separate file, `cut-off-1.jsonl` or the next free number.
+    /// Continues the run in this folder. Keeps the records at the places in `keep`, which is in order, and moves the others
+    /// to a separate file, `cut-off-1.jsonl` or the next free number.
     ///
     /// # Errors
     /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] if there are fewer records;
@@ -104,7 +126,7 @@ impl RunWriter {
         let lock = Lock::take(dir)?;
         let path = dir.join(RECORDS);
         let bytes = fs::read(&path).map_err(|e| StoreError::io("read", &path, &e))?;
-        // A last line without its end is no record.
+        // A last line without a line feed is not a record.
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let whole = lines.iter().filter(|line| line.ends_with(b"\n")).count();
         let wanted = keep.last().map_or(0, |last| last.end);
@@ -145,19 +167,19 @@ impl RunWriter {
         &self.dir
     }
 
-    /// Appends one record as one line. Trials and notes reach the operating system (they survive a killed process);
-    /// start, DUT, test and end records reach the disk (they survive a power cut).
+    /// Appends one record as one line. Trials and notes reach the operating system, and survive a killed process. Start,
+    /// DUT, test and end records reach the disk, and survive a power cut.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the write fails: the partial line is removed again and a later write may succeed;
-    /// [`StoreError::Closed`] if it could not be removed; [`StoreError::Unreadable`] for a record that could not be
-    /// read back (a number that is not finite).
+    /// [`StoreError::Io`] if the write fails: the partial line is removed, and a later write may succeed;
+    /// [`StoreError::Closed`] if the partial line could not be removed; [`StoreError::Unreadable`] for a record that could
+    /// not be read back (a number that is not finite).
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         if let Some(why) = &self.closed {
             return Err(StoreError::Closed { path: self.path.clone(), why: why.clone() });
         }
         let mut line = serde_json::to_vec(record).map_err(|e| StoreError::Unreadable(e.to_string()))?;
-        // JSON has no NaN: it becomes null and would make the whole run unreadable later, so the write fails here.
+        // JSON has no NaN. It becomes null, which would make the whole run unreadable later.
         serde_json::from_slice::<Record>(&line).map_err(|e| StoreError::Unreadable(e.to_string()))?;
         line.push(b'\n');
         if let Err(error) = self.sink.write_all(&line) {
@@ -173,8 +195,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Stores a text file in the run folder (the suite, a DUT's configuration or log), replacing an existing one.
-    /// Creates missing folders. Returns the path of the file.
+    /// Stores a text file in the run folder, such as the suite or a DUT's configuration or log. Replaces an existing file,
+    /// creates missing folders, and returns the path of the file.
     ///
     /// # Errors
     /// [`StoreError::Outside`] for a path that is absolute, empty, has `..`, or names the records or the lock;
@@ -182,14 +204,14 @@ impl RunWriter {
     pub fn save_text(&self, relative: &str, text: &str) -> Result<PathBuf, StoreError> {
         let asked = Path::new(relative);
         let inside = asked.components().all(|c| matches!(c, Component::Normal(_)));
-        let own = [RECORDS, crate::LOCK].iter().any(|n| asked == Path::new(n));
+        let own = [RECORDS, LOCK].iter().any(|n| asked == Path::new(n));
         if relative.is_empty() || relative.ends_with('/') || relative.contains('\0') || !inside || own {
             return Err(StoreError::Outside(relative.into()));
         }
         let path = self.dir.join(asked);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|e| StoreError::io("create", folder, &e))?;
-            // A symbolic link within the folder must not lead out of it either.
+            // A symbolic link in the folder must not lead out of it either.
             let real = |p: &Path| fs::canonicalize(p).map_err(|e| StoreError::io("read", p, &e));
             if !real(folder)?.starts_with(real(&self.dir)?) || path.is_symlink() {
                 return Err(StoreError::Outside(relative.into()));
@@ -200,7 +222,7 @@ impl RunWriter {
     }
 }
 
-/// Keeps the end of a run that will be measured again.
+/// Stores records that will be measured again in a separate file.
 fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     for n in 1..1000 {
         let path = dir.join(format!("cut-off-{n}.jsonl"));
@@ -216,15 +238,15 @@ fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     Err(StoreError::Exists(dir.to_owned()))
 }
 
-/// Replaces a file, so that it has the old or the new content at all times.
+/// Replaces a file so that at all times it has either the old or the new content.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
     written.and_then(|()| fs::rename(&new, path)).map_err(|e| StoreError::io("write", &new, &e))
 }
 
-/// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or something else
-/// has this name, the run continues without it.
+/// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or something else is
+/// called `latest`, the run continues without it.
 fn point_latest(parent: &Path, name: &str) {
     let link = parent.join(LATEST);
     if link.exists() && !link.is_symlink() {
@@ -246,7 +268,7 @@ mod tests {
     use drophammer_model::record::Record;
     use std::sync::{Arc, Mutex};
 
-    /// A disk with a limited amount of room. Like a real disk, it accepts part of a write that exceeds the limit.
+    /// A disk with limited room. Like a real disk, it accepts part of a write that exceeds the limit.
     struct SmallDisk {
         file: File,
         room: Arc<Mutex<u64>>,
@@ -277,20 +299,20 @@ mod tests {
         }
     }
 
-    fn on_small_disk(dir: &Path, room: u64, cuttable: bool) -> (RunWriter, Arc<Mutex<u64>>) {
+    /// A writer that has written the start of a run, on a disk with room for 20 bytes more.
+    fn on_small_disk(dir: &Path, cuttable: bool) -> (RunWriter, Arc<Mutex<u64>>) {
         let mut writer = RunWriter::create_exact(dir).unwrap();
+        writer.write(&Record::Started(Box::new(started()))).unwrap();
         let file = OpenOptions::new().append(true).open(dir.join(RECORDS)).unwrap();
-        let room = Arc::new(Mutex::new(room));
+        let room = Arc::new(Mutex::new(20));
         writer.sink = Box::new(SmallDisk { file, room: room.clone(), cuttable });
         (writer, room)
     }
 
     #[test]
-    fn a_full_disk_is_told_and_leaves_whole_lines_only() {
+    fn a_full_disk_is_reported_and_leaves_whole_lines_only() {
         let folder = tempfile::tempdir().unwrap();
-        let first = serde_json::to_vec(&Record::Started(Box::new(started()))).unwrap().len() as u64 + 1;
-        let (mut writer, room) = on_small_disk(folder.path(), first + 20, true);
-        writer.write(&Record::Started(Box::new(started()))).unwrap();
+        let (mut writer, room) = on_small_disk(folder.path(), true);
         let error = writer.write(&note("lost")).unwrap_err().to_string();
         assert!(error.contains(RECORDS) && error.contains("disk is full") && !error.contains('\n'), "{error}");
         *room.lock().unwrap() = 1_000_000;
@@ -304,9 +326,7 @@ mod tests {
     #[test]
     fn a_partial_line_that_stays_closes_the_writer_and_spares_the_reader() {
         let folder = tempfile::tempdir().unwrap();
-        let first = serde_json::to_vec(&Record::Started(Box::new(started()))).unwrap().len() as u64 + 1;
-        let (mut writer, room) = on_small_disk(folder.path(), first + 20, false);
-        writer.write(&Record::Started(Box::new(started()))).unwrap();
+        let (mut writer, room) = on_small_disk(folder.path(), false);
         writer.write(&note("lost")).unwrap_err();
         *room.lock().unwrap() = 1_000_000;
         assert!(matches!(writer.write(&note("too late")), Err(StoreError::Closed { .. })));
@@ -315,24 +335,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_behind_the_records_that_are_kept() {
+    fn a_run_continues_after_the_kept_records() {
         let folder = tempfile::tempdir().unwrap();
+        let resume = |end| RunWriter::resume(folder.path(), std::slice::from_ref(&(0..end)));
         let mut writer = RunWriter::create_exact(folder.path()).unwrap();
         writer.write(&Record::Started(Box::new(started()))).unwrap();
         writer.write(&note("kept")).unwrap();
         writer.write(&note("measured again")).unwrap();
-        assert!(matches!(RunWriter::resume(folder.path(), std::slice::from_ref(&(0..1))), Err(StoreError::Locked(_))));
+        assert!(matches!(resume(1), Err(StoreError::Locked(_))));
         drop(writer);
         // Killed in mid-write.
         let mut file = OpenOptions::new().append(true).open(folder.path().join(RECORDS)).unwrap();
         file.write_all(b"{\"half").unwrap();
         assert_eq!(RunReader::records(folder.path()).unwrap().len(), 3);
-        assert!(matches!(
-            RunWriter::resume(folder.path(), std::slice::from_ref(&(0..4))),
-            Err(StoreError::NoRun { .. })
-        ));
+        assert!(matches!(resume(4), Err(StoreError::NoRun { .. })));
         for n in 1..=2 {
-            let mut writer = RunWriter::resume(folder.path(), std::slice::from_ref(&(0..2))).unwrap();
+            let mut writer = resume(2).unwrap();
             writer.write(&note("after")).unwrap();
             drop(writer);
             let run = RunReader::open(folder.path()).unwrap();
@@ -340,8 +358,8 @@ mod tests {
             let aside = fs::read_to_string(folder.path().join(format!("cut-off-{n}.jsonl"))).unwrap();
             assert_eq!(aside.lines().count(), if n == 1 { 2 } else { 1 }, "{aside}");
         }
-        // Without records after the kept ones no file is created.
-        drop(RunWriter::resume(folder.path(), std::slice::from_ref(&(0..3))).unwrap());
+        // If all records are kept, there is no such file.
+        drop(resume(3).unwrap());
         assert!(!folder.path().join("cut-off-3.jsonl").exists());
     }
 
@@ -381,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_told_with_its_remedy() {
+    fn a_file_in_the_way_is_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

@@ -26,21 +26,7 @@ fn table(rows: &[(&str, f64, Cell)]) -> Table {
     }
 }
 
-fn record(round: u32, outcome: Outcome, status: TestStatus) -> TestRecord {
-    TestRecord {
-        dut: "d".into(),
-        test: "t".into(),
-        id: None,
-        round,
-        title: "T".into(),
-        parameters: serde_json::Value::Null,
-        elapsed_s: 1.0,
-        status,
-        outcome,
-    }
-}
-
-/// Stored records of rounds with these rates: each has the verdict of its own round.
+/// Stored records of rounds with these rates, each with the verdict of its own round.
 fn rounds(expected: &Expectation, rates: &[f64]) -> Vec<TestRecord> {
     let outcome = |rate: &f64| Outcome { ranks: vec![rank(Some(*rate), false)], ..Outcome::default() };
     stored(expected, rates.iter().map(outcome))
@@ -51,7 +37,7 @@ fn stored(expected: &Expectation, outcomes: impl Iterator<Item = Outcome>) -> Ve
         let verdicts = vec![verdict(expected, &[in_round(expected, &outcome, &TestStatus::Completed)])];
         Outcome { verdicts, ..outcome }
     };
-    outcomes.zip(1..).map(|(outcome, round)| record(round, judged(outcome), TestStatus::Completed)).collect()
+    outcomes.zip(1..).map(|(outcome, round)| crate::made::test(round, judged(outcome))).collect()
 }
 
 /// The single verdict over all rounds.
@@ -88,7 +74,7 @@ fn what_must_not_happen_must_not_happen_once() {
     let once = [0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     assert_eq!(with(0.0, &once), Decision::Missed);
     assert_eq!(with(0.0, &[0.0; 10]), Decision::Met);
-    // Other bounds are about the median.
+    // Other bounds apply to the median.
     assert_eq!(with(1.0, &once), Decision::Met);
 }
 
@@ -148,7 +134,7 @@ fn every_selected_cell_must_meet_the_bound() {
         ("loss[load_percent=100].loss_percent", 0.2, Decision::Met, "0.2, the worst of 2 rows"),
         ("loss[load_percent=100 %].loss_percent", 0.15, Decision::Missed, "0.2, the worst of 2 rows"),
         ("loss[frame_size=256].loss_percent", 0.1, Decision::Undecided, "not known, a cell is empty"),
-        ("loss[frame_size=512].loss_percent", 0.1, Decision::Missed, "`n/a` is no number"),
+        ("loss[frame_size=512].loss_percent", 0.1, Decision::Missed, "`n/a` is not a number"),
     ] {
         let verdict = judged(text, false, bound, losses());
         assert_eq!((verdict.decision(), verdict.found.as_str()), (decision, found), "{text} <= {bound}");
@@ -156,7 +142,7 @@ fn every_selected_cell_must_meet_the_bound() {
     }
     // With a minimum the smallest cell is the worst.
     assert_eq!(judged("loss[load_percent=100].loss_percent", true, 0.15, losses()).found, "0.1, the worst of 2 rows");
-    // A cell above the bound misses it, whatever the empty cell would contain.
+    // A cell above the bound misses it, whatever the empty cell would hold.
     let mut table = losses();
     table.rows.truncate(5);
     let all = judged("loss.loss_percent", false, 0.1, table.clone());
@@ -170,11 +156,11 @@ fn every_selected_cell_must_meet_the_bound() {
 #[test]
 fn a_selection_of_nothing_is_not_met_and_says_what_there_is() {
     for (text, found) in [
-        ("lost.loss_percent", "there is no table `lost`; there is loss"),
+        ("lost.loss_percent", "there is no table `lost`; the test has loss"),
         ("loss.loss", "the table `loss` has no column `loss`; it has frame_size, load_percent, loss_percent"),
         ("loss[size=64].loss_percent", "the table `loss` has no column `size`; it has"),
-        ("loss[frame_size=65].loss_percent", "no row has frame_size=65; there is 64, 128, 256, 512"),
-        ("loss[load_percent=100, frame_size=256].loss_percent", "no row has frame_size=256; there is 64, 128"),
+        ("loss[frame_size=65].loss_percent", "no row has frame_size=65, only 64, 128, 256, 512"),
+        ("loss[load_percent=100, frame_size=256].loss_percent", "no row has frame_size=256, only 64, 128"),
     ] {
         for at_least in [true, false] {
             let verdict = judged(text, at_least, 0.0, losses());
@@ -190,7 +176,7 @@ fn a_selection_of_nothing_is_not_met_and_says_what_there_is() {
 }
 
 #[test]
-fn a_test_that_did_not_end_proves_nothing_of_the_cells_that_it_lacks() {
+fn a_test_that_did_not_end_proves_nothing_about_missing_cells() {
     let expected = cells("loss[frame_size=64].loss_percent", false, 0.3);
     let decided = |tables: Vec<Table>, status: TestStatus, bound| {
         let outcome = Outcome { tables, ..Outcome::default() };
@@ -202,12 +188,12 @@ fn a_test_that_did_not_end_proves_nothing_of_the_cells_that_it_lacks() {
     assert_eq!(decided(vec![], TestStatus::Unfit("busy".into()), 0.3).0, Decision::Undecided);
     assert_eq!(decided(vec![losses()], TestStatus::Interrupted, 0.3).0, Decision::Undecided);
     let missed = decided(vec![losses()], TestStatus::Interrupted, 0.1);
-    assert_eq!(missed, (Decision::Missed, "at least 0.2, the worst of 2 rows, not all rows are there".into()));
+    assert_eq!(missed, (Decision::Missed, "at least 0.2, the worst of 2 rows, some rows are missing".into()));
     assert_eq!(decided(vec![losses()], TestStatus::Failed("it died".into()), 0.3), (Decision::Missed, "failed".into()));
 }
 
 #[test]
-fn a_row_that_is_not_certain_proves_nothing_that_it_does_not_show() {
+fn an_uncertain_row_proves_only_what_it_shows() {
     let marked = |mark: &str, at_least, bound| {
         let mut table = losses();
         table.rows[1].marks.push(mark.into());
@@ -225,12 +211,12 @@ fn a_row_that_is_not_certain_proves_nothing_that_it_does_not_show() {
 }
 
 #[test]
-fn what_is_certain_of_a_marked_cell_depends_on_its_column() {
+fn what_a_marked_cell_proves_depends_on_its_column() {
     let found = |column: &str, mark: &str| {
         let row = Row { cells: vec![Cell::Number(6.0)], marks: vec![mark.into()], ..Row::default() };
         of_cell(&row, 0, column).unwrap().0
     };
-    // The tester took most of the time of a step: the DUT needs no longer.
+    // The tester took most of the time of a step, so the DUT takes at most as long.
     assert_eq!(found("step_s", "tester-limited: the tester alone took 4 s"), Figure::at_most(6.0));
     assert_eq!(found("throughput_pps", "tester-limited"), Figure::at_least(6.0));
     assert_eq!(found("implied_buffer_s", "tester-limited: the longest burst"), Figure::at_least(6.0));
@@ -242,7 +228,7 @@ fn what_is_certain_of_a_marked_cell_depends_on_its_column() {
 
 #[test]
 fn a_doubtful_figure_proves_only_what_a_better_one_would_too() {
-    let doubt = Doubt { round: 1, trial: 3, text: "41 % were lost beside an idle processor".into() };
+    let doubt = Doubt { round: 1, trial: 3, text: "41 % were lost while the processor was idle".into() };
     let judged = |value, bound| {
         let rank = RankFigure { doubts: vec![doubt.clone()], ..rank(value, false) };
         let found = of_rank(&rank);
@@ -270,17 +256,13 @@ fn cells_are_judged_by_the_worst_of_each_round() {
     let gone = |round: usize| if round == 2 { Outcome::default() } else { outcome(0.1) };
     let verdict = over(&stored(&cells("loss.loss_percent", false, 0.3), (0..6).map(gone)));
     assert_eq!(verdict.decision(), Decision::Undecided);
-    assert!(
-        verdict.found.ends_with("failed in 1 of 6 rounds, there is no table `loss`; there is none"),
-        "{}",
-        verdict.found
-    );
+    let found = "failed in 1 of 6 rounds, there is no table `loss`; the test has none";
+    assert!(verdict.found.ends_with(found), "{}", verdict.found);
 }
 
 fn share(at_least: bool, percent: f64, baseline: &[Figure]) -> Expectation {
-    let baseline = summarize(baseline)
-        .map(|summary| BaselineFigure::of(summary.rounds, summary.median, summary.interval))
-        .unwrap();
+    let summary = summarize(baseline).unwrap();
+    let baseline = BaselineFigure::of(summary.rounds, summary.median, summary.interval);
     Expectation { baseline: Some(baseline), ..Expectation::new("rate", at_least, percent) }
 }
 
@@ -312,7 +294,7 @@ fn a_share_must_hold_for_the_whole_interval_of_the_ratio() {
         with(96.0, &alike).found,
         "median 100, 98 to 102 in 6 rounds; 96.0784 % to 104.082 % of median 100, 98 to 102 in 6 rounds in the baseline"
     );
-    // The interval of the baseline also counts if this run has only one round.
+    // If this run has only one round, the interval of the baseline still counts.
     assert_eq!(with(95.0, &[96.0]).decision(), Decision::Undecided);
     assert_eq!(with(95.0, &[97.0]).decision(), Decision::Met);
     assert_eq!(with(95.0, &[93.0]).decision(), Decision::Missed);
@@ -324,14 +306,12 @@ fn a_share_must_hold_for_the_whole_interval_of_the_ratio() {
 }
 
 #[test]
-fn a_bound_in_the_baseline_leaves_open_what_it_does_not_prove() {
+fn a_bound_in_the_baseline_decides_only_what_it_proves() {
     let with = |at_least, percent, baseline, rate| over(&rounds(&share(at_least, percent, &[baseline]), &[rate]));
     let limited = Figure::at_least(200.0);
     let open = with(true, 95.0, limited, 500.0);
-    assert_eq!(
-        (open.decision(), open.found.as_str()),
-        (Decision::Undecided, "500; at most 250 % of at least 200 in the baseline")
-    );
+    let found = "500; at most 250 % of at least 200 in the baseline";
+    assert_eq!((open.decision(), open.found.as_str()), (Decision::Undecided, found));
     assert_eq!(with(true, 95.0, limited, 100.0).decision(), Decision::Missed);
     assert_eq!(with(false, 110.0, limited, 210.0).decision(), Decision::Met);
     assert_eq!(with(false, 110.0, limited, 300.0).decision(), Decision::Undecided);
@@ -352,7 +332,7 @@ fn a_share_of_nothing_is_nothing() {
 }
 
 #[test]
-fn figures_that_are_not_the_same_are_not_compared() {
+fn different_figures_are_not_compared() {
     let plain = share(true, 50.0, &exact(&[200.0]));
     let changed = |change: fn(&mut BaselineFigure)| {
         let mut expected = plain.clone();
@@ -370,14 +350,14 @@ fn figures_that_are_not_the_same_are_not_compared() {
     assert_eq!(unread, (Decision::Undecided, "200; no baseline was read".into()));
     let other = changed(|b| b.title = "Rate of 5 routes (fps)".into());
     assert_eq!(other.0, Decision::Undecided);
-    assert!(other.1.contains("another one: Rate of 5 routes"), "{}", other.1);
+    assert!(other.1.contains("a different figure of this name: Rate of 5 routes"), "{}", other.1);
     let load = changed(|b| b.load_pps = Some(2_000.0));
     assert_eq!(load.0, Decision::Undecided);
     assert!(load.1.contains("at another load: 2,000 fps, not 1,000 fps"), "{}", load.1);
 }
 
 #[test]
-fn what_is_stored_is_judged_alike_without_the_baseline() {
+fn a_stored_verdict_needs_no_baseline() {
     let expected = share(true, 96.0, &exact(&[100.0, 101.0, 99.0, 102.0, 98.0, 100.0]));
     let records = rounds(&expected, &[100.0, 101.0, 99.0, 102.0, 98.0, 100.0]);
     let again: Vec<TestRecord> =

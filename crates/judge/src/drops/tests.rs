@@ -1,17 +1,14 @@
-//! Which counters count drops, and that each drop counts once.
+//! Tests that the right counters count drops, and each drop once.
 
 use super::*;
 use drophammer_model::trial::GroupCounts;
 
-/// The drops of a trial with these counters, of whose frames so many were refused.
+/// The drops of a trial with this many refused frames in each group, and these counters.
 fn of(refused: &[u64], counters: &[(&str, u64)]) -> Vec<(String, u64)> {
     let group = |refused: &u64| GroupCounts { refused: *refused, ..GroupCounts::default() };
-    let result = TrialResult {
-        groups: refused.iter().map(group).collect(),
-        dut_counters: counters.iter().map(|(name, frames)| ((*name).to_owned(), *frames)).collect(),
-        ..TrialResult::default()
-    };
-    drops(&result).into_iter().collect()
+    let groups = refused.iter().map(group).collect();
+    let dut_counters = named(counters).into_iter().collect();
+    drops(&TrialResult { groups, dut_counters, ..TrialResult::default() }).into_iter().collect()
 }
 
 fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -19,7 +16,7 @@ fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn counters_of_drops_are_added_without_their_numbers() {
+fn drop_counters_are_added_without_their_numbers() {
     let counters = [
         ("d0.rx_packets", 900),
         ("d0.rx_dropped", 5),
@@ -65,13 +62,13 @@ fn a_queue_and_its_classes_count_a_drop_once() {
     let classes = [("r1.d1.gold.dropped", 70), ("r1.d1.bronze.dropped", 20), ("r1.d1.gold.served", 500)];
     let of_classes = [("rN.dN.bronze.dropped", 20), ("rN.dN.gold.dropped", 70)];
     assert_eq!(of(&[], &classes), named(&of_classes));
-    // The discipline with the classes counts theirs and 4 of packets without a class; the VLAN interface all of these.
+    // The discipline counts the drops of its classes, and 4 of packets without a class. The VLAN interface counts all.
     let with = |more: &[(&'static str, u64)]| of(&[], &[&classes[..], more].concat());
     let queue = ("r1.d1.queue_dropped", 94);
     let all = [of_classes[0], of_classes[1], ("rN.dN.queue_dropped", 4)];
     assert_eq!(with(&[queue]), named(&all));
     assert_eq!(with(&[queue, ("r1.d1.100.tx_dropped", 94)]), named(&all));
-    // The interface itself drops others. Other interfaces, and other routers, have nothing in common with it.
+    // The interface drops other packets. Other interfaces and other routers have nothing in common with it.
     let apart = [queue, ("r1.d1.tx_dropped", 6), ("r1.d1.100.tx_dropped", 101)];
     let expected = [all[0], all[1], all[2], ("rN.dN.tx_dropped", 6), ("rN.dN.vlan.tx_dropped", 1)];
     assert_eq!(with(&apart), named(&expected));
@@ -108,7 +105,7 @@ fn a_switch_and_the_agent_of_a_mib_repeat_the_kernel() {
 #[test]
 fn a_refusal_that_both_ends_of_a_veth_pair_count_is_one_drop() {
     assert_eq!(of(&[300], &[("t0.tx_dropped", 200), ("t1.tx_dropped", 100)]), named(&[("refused", 300)]));
-    // The sender did not learn of 50 of them, and of these the other end counts 20 too.
+    // The sender did not notice 50 of them. The other end also counts 20 of these 50.
     let ends = [("t0.tx_dropped", 350), ("d0.rx_dropped", 20)];
     assert_eq!(of(&[300], &ends), named(&[("dN.rx_dropped", 20), ("refused", 300), ("tN.tx_dropped", 30)]));
 }
@@ -117,20 +114,20 @@ fn a_refusal_that_both_ends_of_a_veth_pair_count_is_one_drop() {
 fn a_drop_in_the_backlog_of_a_processor_counts_at_the_sending_end() {
     let backlog = ("softnet.cpu1.dropped", 300);
     let end = ("t0.tx_dropped", 300);
-    // The other end has 10 more, for another reason.
+    // The other end counts 10 more, for another reason.
     let ends = [end, ("d0.rx_dropped", 310), backlog];
     assert_eq!(of(&[300], &ends), named(&[("dN.rx_dropped", 10), ("refused", 300)]));
     assert_eq!(of(&[], &[end, ("d0.rx_dropped", 300), backlog]), named(&[("tN.tx_dropped", 300)]));
     // Between two routers.
     let core = [("r1.d2.tx_dropped", 300), ("r2.d0.rx_dropped", 300), backlog];
     assert_eq!(of(&[], &core), named(&[("rN.dN.tx_dropped", 300)]));
-    // The end of a guest's link is outside of it.
+    // A guest's link ends outside the guest.
     let guest = [end, ("outside.d0.rx_dropped", 300), ("d0.rx_dropped", 3), backlog];
     assert_eq!(of(&[], &guest), named(&[("dN.rx_dropped", 3), ("tN.tx_dropped", 300)]));
 }
 
 #[test]
-fn a_simulated_router_tells_its_drops_once() {
+fn drops_of_a_simulated_router_count_once() {
     let counters = [
         ("truth.dropped.egress", 30),
         ("truth.dropped.no_route", 4),
@@ -162,7 +159,7 @@ fn counts_of_any_size_are_added() {
 }
 
 #[test]
-fn counters_of_frames_do_not_show_that_drops_are_counted() {
+fn frame_counters_do_not_show_that_drops_are_counted() {
     let shown = |names: &[&str]| are_counted(&names.iter().map(|name| ((*name).to_owned(), 1)).collect());
     for counted in [
         &["d0.rx_packets", "t0.tx_bytes"][..],

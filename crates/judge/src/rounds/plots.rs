@@ -1,13 +1,14 @@
-//! A plot of all rounds out of the plots of each.
+//! Combines the plots of all rounds into one.
 
-use super::{keys, median};
+use crate::distinct;
+use crate::statistics::median;
 use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::collections::HashMap;
 
-/// The plot with medians, and remarks on curves that do not show all rounds.
+/// The plot of the medians, and remarks on curves that do not show all rounds.
 pub(super) fn combine(plots: &[&Plot]) -> (Plot, Vec<String>) {
     let first = plots[0];
-    let names = keys(plots.iter().flat_map(|plot| &plot.series).map(|series| series.name.as_str()));
+    let names = distinct(plots.iter().flat_map(|plot| &plot.series).map(|series| series.name.as_str()));
     let (mut combined, mut of_one, mut of_most) = (Vec::new(), Vec::new(), Vec::new());
     for name in names {
         for dots in [false, true] {
@@ -25,14 +26,14 @@ pub(super) fn combine(plots: &[&Plot]) -> (Plot, Vec<String>) {
         }
     }
     let remarks = [
-        remark(&first.title, &of_one, "the rounds have different x; the curve is that of one round"),
-        remark(&first.title, &of_most, "some rounds lack points; those that most rounds have are shown"),
+        remark(&first.title, &of_one, "the rounds have no x in common; the curve shows one round"),
+        remark(&first.title, &of_most, "some rounds lack points; the curve shows the points that most rounds have"),
     ];
     let log_y = plots.iter().any(|plot| plot.log_y);
     (Plot { series: combined, log_y, ..first.clone() }, remarks.into_iter().flatten().collect())
 }
 
-/// `Loss by load, 64 bytes, 128 bytes: the rounds have different x; ...`; the only series of a plot may have no name.
+/// `Loss by load, 64 bytes, 128 bytes: the rounds have no x in common; ...`. A plot's only series may have no name.
 fn remark(title: &str, names: &[&str], what: &str) -> Option<String> {
     let named: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!(", {name}")).collect();
     (!names.is_empty()).then(|| format!("{title}{named}: {what}"))
@@ -41,13 +42,13 @@ fn remark(title: &str, names: &[&str], what: &str) -> Option<String> {
 /// Which rounds a combined series shows.
 enum Shows {
     All,
-    /// At each point most of them.
+    /// Most rounds at each point.
     Most,
-    /// One, because the rounds have hardly a point in common.
+    /// One round, because the rounds have hardly a point in common.
     One,
 }
 
-/// One series out of those of the same name, of which at most `rounds` rounds have one each.
+/// Combines the series of the same name. Each of `rounds` rounds has one of them or none.
 fn combine_series(all: &[&Series], kind: PlotKind, rounds: usize) -> Option<(Series, Shows)> {
     let first = *all.first()?;
     let with = |points: Vec<Point>| Series { points, ..first.clone() };
@@ -65,15 +66,15 @@ fn combine_series(all: &[&Series], kind: PlotKind, rounds: usize) -> Option<(Ser
     if groups.iter().all(|group| group.len() == rounds) {
         return Some((with(groups.iter().map(|group| combine_points(group)).collect()), Shows::All));
     }
-    // A point that the first round lacks belongs between those that it has.
+    // A point that the first round lacks belongs between the points that it has.
     groups.sort_by(|a, b| a[0].x.total_cmp(&b[0].x));
-    // What few rounds have is not what the test found.
+    // A point that few rounds have is not typical of the DUT.
     let most = groups.iter().filter(|group| group.len() * 2 > rounds);
     Some((with(most.map(|group| combine_points(group)).collect()), Shows::Most))
 }
 
-/// The points of all rounds by category, or by x where they have none. `None` if the series have hardly a point in
-/// common, as curves over measured times.
+/// Groups the points of all rounds by category, or by x if they have no category. `None` if the series have hardly a
+/// point in common, for example curves over measured times.
 fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
     let mut groups: Vec<Vec<&'s Point>> = Vec::new();
     let mut places: HashMap<(Option<&str>, u64, usize), usize> = HashMap::new();
@@ -81,7 +82,7 @@ fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
         let mut seen: HashMap<(Option<&str>, u64), usize> = HashMap::new();
         for point in &series.points {
             let label = point.label.as_deref();
-            // The place of a category may depend on those before it, which a round may lack.
+            // The x of a category depends on the categories before it, which a round may lack.
             let x = if label.is_some() { 0 } else { point.x.to_bits() };
             // A skyline may have several points at the same x.
             let nth = seen.entry((label, x)).or_default();
@@ -98,7 +99,7 @@ fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
     (groups.is_empty() || all.len() == 1 || has_common).then_some(groups)
 }
 
-/// The median of points of several rounds, with their least and most.
+/// The median of points of several rounds, with the least and the most of them.
 fn combine_points(points: &[&Point]) -> Point {
     let mut values: Vec<f64> = points.iter().map(|point| point.y).collect();
     let y = median(&mut values).unwrap_or(f64::NAN);
@@ -108,10 +109,10 @@ fn combine_points(points: &[&Point]) -> Point {
     Point { y, range: Some((least, most)), ..points[0].clone() }
 }
 
-/// The median of sorted curves, at the shares of the one that gets furthest. A round has an infinite value at a share
-/// that it never reached. So the curve ends where most rounds have ended.
+/// The median of sorted curves, at the shares of the curve that gets furthest. A round has an infinite value at a share
+/// that it never reached, so the median ends where most rounds end.
 fn sorted(all: &[&Series], rounds: usize) -> (Vec<Point>, Shows) {
-    /// A share of 49.999999999 is one half with a binary rounding error.
+    /// 49.999999999 % is one half with a binary rounding error.
     const ROUNDING: f64 = 1e-9;
     let mut curves: Vec<Vec<&Point>> = all.iter().map(|series| series.points.iter().collect()).collect();
     curves.iter_mut().for_each(|curve| curve.sort_by(|a, b| a.x.total_cmp(&b.x)));
@@ -134,15 +135,15 @@ fn sorted(all: &[&Series], rounds: usize) -> (Vec<Point>, Shows) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn series(name: &str, points: &[(f64, f64)]) -> Series {
+    pub(crate) fn series(name: &str, points: &[(f64, f64)]) -> Series {
         let points = points.iter().map(|(x, y)| Point { x: *x, y: *y, ..Point::default() }).collect();
         Series { name: name.into(), reference: false, dots: false, points }
     }
 
-    fn plot(kind: PlotKind, series: Vec<Series>) -> Plot {
+    pub(crate) fn plot(kind: PlotKind, series: Vec<Series>) -> Plot {
         let (key, title, x, y) = ("p".into(), "Loss by load".into(), String::new(), String::new());
         Plot { key, title, kind, x, y, log_y: false, series, events: vec![] }
     }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_become_medians_with_their_least_and_most() {
+    fn curves_become_medians_with_least_and_most() {
         let (points, remarks) = of(PlotKind::Line, [9.0, 4.0, 5.0].map(|y| series("s", &[(1.0, y)])).to_vec());
         assert_eq!((points[0].y, points[0].range), (5.0, Some((4.0, 9.0))));
         assert!(remarks.is_empty());
@@ -173,13 +174,13 @@ mod tests {
         assert_eq!(xy(&points), [(60.0, 0.0), (80.0, 2.0), (100.0, 4.0)]);
         assert_eq!(remarks.len(), 1, "{remarks:?}");
         assert!(remarks[0].starts_with("Loss by load, 64 bytes: some rounds lack points"), "{remarks:?}");
-        // What only one of three has is left out.
+        // A point of only one round of three is left out.
         let (points, _) = of(PlotKind::Line, vec![long, short.clone(), short]);
         assert_eq!(xy(&points), [(80.0, 0.0), (100.0, 0.0)]);
     }
 
     #[test]
-    fn bars_belong_together_by_their_categories() {
+    fn bars_belong_together_by_category() {
         let bars = |bars: &[(f64, &str, f64)]| {
             let mut series = series("throughput", &[]);
             let bar = |(x, label, y): &(f64, &str, f64)| Point {
@@ -207,7 +208,7 @@ mod tests {
         let (points, remarks) =
             of(PlotKind::Area, vec![series("", &[(0.1, 1.0), (0.2, 2.0)]), series("", &[(0.3, 1.0), (0.4, 2.0)])]);
         assert_eq!(xy(&points), [(0.1, 1.0), (0.2, 2.0)]);
-        assert_eq!(remarks, ["Loss by load: the rounds have different x; the curve is that of one round"]);
+        assert_eq!(remarks, ["Loss by load: the rounds have no x in common; the curve shows one round"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! A table of all rounds out of the tables of each.
+//! Combines the tables of all rounds into one.
 
-use super::{keys, median};
-use crate::criteria::shown;
+use crate::criteria::{number, shown};
+use crate::distinct;
+use crate::statistics::median;
 use drophammer_model::outcome::{Cell, Column, Row, Table};
 use std::collections::{HashMap, HashSet};
 
-/// Columns whose numbers tell rows apart, as words do.
+/// Columns whose numbers tell rows apart, like words.
 const KEYS: [&str; 9] = [
     "load_percent",
     "percent",
@@ -18,8 +19,8 @@ const KEYS: [&str; 9] = [
     "header_bytes",
 ];
 
-/// The table with medians, and what a reader must know. `rounds` has the number of each table's round. If the rounds have hardly a
-/// row in common, the table has the rows of all of them, each with the number of its round.
+/// The table with medians, and a note for the reader. `rounds` has the round of each table. If the rounds have hardly a
+/// row in common, the table has the rows of all rounds, each with the number of its round.
 pub(super) fn combine(tables: &[&Table], rounds: &[u32]) -> (Table, Option<&'static str>) {
     let first = tables[0];
     if tables.iter().any(|table| table.columns != first.columns) {
@@ -40,22 +41,19 @@ pub(super) fn combine(tables: &[&Table], rounds: &[u32]) -> (Table, Option<&'sta
 
 /// The rows of all tables, one table after the other, with the number of the round as first mark.
 fn of_all(tables: &[&Table], rounds: &[u32]) -> Vec<Row> {
-    let of = |(table, round): (&&Table, &u32)| {
-        let round = format!("round {round}");
-        let marked = move |row: &Row| {
-            let mut row = row.clone();
-            row.marks.insert(0, round.clone());
-            row
-        };
-        table.rows.iter().map(marked).collect::<Vec<Row>>()
+    let rows = tables.iter().zip(rounds).flat_map(|(table, round)| table.rows.iter().map(move |row| (row, round)));
+    let marked = |(row, round): (&Row, &u32)| {
+        let mut row = row.clone();
+        row.marks.insert(0, format!("round {round}"));
+        row
     };
-    tables.iter().zip(rounds).flat_map(of).collect()
+    rows.map(marked).collect()
 }
 
-/// The leading columns of these tables that are keys: the first one, and those of words and settings that follow.
+/// The leading columns of these tables that are keys: the first column, and the words and settings that follow it.
 struct LeadingKeys {
     all: usize,
-    /// How many of them tell all rows of each table apart; `None` if even all do not.
+    /// How many of them are enough to tell all rows of each table apart; `None` if all of them are not.
     telling_apart: Option<usize>,
 }
 
@@ -74,12 +72,12 @@ fn leading_keys(tables: &[&Table]) -> LeadingKeys {
         };
         tables.iter().all(differ)
     };
-    // A load is a key, too, where each round has a single one.
+    // A load is a key even if each round has a single one.
     let settings = (0..all).rev().find(|at| is_setting(*at)).map_or(1, |last| last + 1);
     LeadingKeys { all, telling_apart: (settings..=all).find(|count| apart(*count)) }
 }
 
-/// The first `count` cells of a row. Cells have no hash of their own.
+/// The first `count` cells of a row as text, because cells cannot be hashed.
 fn key(row: &Row, count: usize) -> String {
     format!("{:?}", &row.cells[..count.min(row.cells.len())])
 }
@@ -89,7 +87,7 @@ fn by_key<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>>
     let mut order: Vec<String> = Vec::new();
     let mut rows: HashMap<String, Vec<&Row>> = HashMap::new();
     for table in tables {
-        // A row that earlier tables lack stands where it stands in this one.
+        // A row that earlier tables lack keeps its place in this table.
         let mut next = 0;
         for row in &table.rows {
             let key = key(row, columns);
@@ -103,13 +101,13 @@ fn by_key<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>>
             rows.entry(key).or_default().push(row);
         }
     }
-    // Rounds that found their own loads have hardly a row in common.
+    // If each round found its own loads, the rounds have hardly a row in common.
     let most = tables.iter().map(|table| table.rows.len()).max().unwrap_or(0);
     let common = rows.values().any(|rows| rows.len() > 1) && order.len() <= 2 * most;
     (order.is_empty() || common).then(|| order.iter().filter_map(|key| rows.remove(key)).collect())
 }
 
-/// The rows of each place; `None` if the tables do not have the same keys there.
+/// The rows at each place; `None` if the tables have different keys there.
 fn by_place<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>> {
     let first = tables[0];
     let is_same = |table: &&Table| {
@@ -120,28 +118,27 @@ fn by_place<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>
     tables.iter().all(is_same).then(|| (0..first.rows.len()).map(rows).collect())
 }
 
-/// One row out of those of the same key, of which at most `rounds` rounds have one each.
+/// Combines the rows of the same key. Each of `rounds` rounds has one of them or none.
 fn combine_rows(rows: &[&Row], columns: &[Column], rounds: usize) -> Row {
     let mut unsteady = Vec::new();
     let cells = (0..rows[0].cells.len()).map(|at| {
         let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
         let combined = combine_cells(&cells);
         let above = || cells.iter().filter_map(|cell| number(cell)).filter(|number| *number > 0.0);
-        // Loss in % is a number with a fraction, and its median hides lossy rounds as that of a count does.
+        // A median of 0 hides the lossy rounds.
         if number(&combined) == Some(0.0) && above().next().is_some() {
             let (some, most) = (above().count(), shown(above().fold(0.0, f64::max)));
-            let title = columns.get(at).map_or("", |column| &column.title);
-            let unit = columns.get(at).filter(|column| !column.unit.is_empty());
-            let unit = unit.map(|column| format!(" {}", column.unit)).unwrap_or_default();
-            unsteady.push(format!("{title}: up to {most}{unit} in {some} of {rounds} rounds"));
+            let (title, unit) = columns.get(at).map_or(("", ""), |column| (&column.title, &column.unit));
+            let most = format!("{most} {unit}");
+            unsteady.push(format!("{title}: up to {} in {some} of {rounds} rounds", most.trim_end()));
         }
         combined
     });
     let cells = cells.collect();
-    let marks = keys(rows.iter().flat_map(|row| &row.marks).map(String::as_str));
+    let marks = distinct(rows.iter().flat_map(|row| &row.marks));
     let with_rounds = marks.into_iter().map(|mark| {
-        let times = rows.iter().filter(|row| row.marks.iter().any(|own| own == mark)).count();
-        if times == rounds { mark.to_owned() } else { format!("{mark} ({times} of {rounds} rounds)") }
+        let times = rows.iter().filter(|row| row.marks.contains(mark)).count();
+        if times == rounds { mark.clone() } else { format!("{mark} ({times} of {rounds} rounds)") }
     });
     let missing = (rows.len() < rounds).then(|| format!("in {} of {rounds} rounds only", rows.len()));
     Row {
@@ -151,16 +148,8 @@ fn combine_rows(rows: &[&Row], columns: &[Column], rounds: usize) -> Row {
     }
 }
 
-fn number(cell: &Cell) -> Option<f64> {
-    match cell {
-        Cell::Count(count) => Some(*count as f64),
-        Cell::Number(number) => Some(*number),
-        Cell::None | Cell::Text(_) => None,
-    }
-}
-
 fn combine_cells(cells: &[&Cell]) -> Cell {
-    let texts = keys(cells.iter().filter_map(|cell| match cell {
+    let texts = distinct(cells.iter().filter_map(|cell| match cell {
         Cell::Text(text) => Some(text.as_str()),
         _ => None,
     }));
@@ -208,8 +197,11 @@ mod tests {
         let (combined, note) = combine(&[&rounds[0], &rounds[1]], &[1, 2]);
         assert_eq!(note, None);
         assert_eq!(cells(&combined), [&row("ARP", 7)[..], &row("LLDP", 1), &row("MLD", 5)]);
-        let marks: Vec<_> = combined.rows.iter().map(|row| row.marks.join(", ")).collect();
-        assert_eq!(marks, ["", "in 1 of 2 rounds only", ""]);
+        assert_eq!(marks(&combined), ["", "in 1 of 2 rounds only", ""]);
+    }
+
+    fn marks(table: &Table) -> Vec<String> {
+        table.rows.iter().map(|row| row.marks.join(", ")).collect()
     }
 
     #[test]
@@ -223,16 +215,15 @@ mod tests {
         ];
         let (combined, _) = combine(&[&rounds[0], &rounds[1], &rounds[2]], &[1, 2, 3]);
         assert_eq!(cells(&combined), [&row(15.0, 15.0)[..], &row(50.0, 50.0)]);
-        // Rounds without any common row are not mixed.
+        // Rounds without a common row are not mixed.
         let (combined, note) = combine(&[&rounds[1], &rounds[2]], &[2, 3]);
         assert_eq!(cells(&combined), [&row(50.0, 60.0)[..], &row(15.0, 20.0)]);
-        let marks: Vec<_> = combined.rows.iter().map(|row| row.marks.join(", ")).collect();
-        assert_eq!(marks, ["round 2", "round 3"]);
+        assert_eq!(marks(&combined), ["round 2", "round 3"]);
         assert!(note.is_some_and(|note| note.contains("each row says which round")));
     }
 
     #[test]
-    fn rows_without_keys_belong_together_by_their_places() {
+    fn rows_without_keys_belong_together_by_place() {
         let columns = ["frame_size", "verdict", "frames"];
         let row = |verdict: &str, frames| [text("64"), text(verdict), Cell::Count(frames)];
         let first = table(&columns, &[&row("right", 2), &row("right", 4)]);
@@ -245,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_none_shows_the_rounds_that_had_some() {
+    fn a_median_of_zero_shows_the_rounds_above_it() {
         let columns = ["frame_size", "leaked", "rate"];
         let row = |leaked| [text("64"), Cell::Count(leaked), Cell::Number(1.0)];
         let rounds: Vec<Table> = [0, 5, 0].iter().map(|leaked| table(&columns, &[&row(*leaked)])).collect();
@@ -253,6 +244,7 @@ mod tests {
         assert_eq!(combined.rows[0].cells, row(0));
         assert_eq!(combined.rows[0].marks, ["leaked: up to 5 in 1 of 3 rounds"]);
     }
+
     #[test]
     fn a_median_of_no_loss_shows_the_lossy_rounds() {
         let of_round = |loss| table(&["frame_size", "loss"], &[&[text("64"), Cell::Number(loss)]]);

@@ -1,12 +1,12 @@
-//! Whether one DUT is better than another, by rounds of one run.
+//! Whether one DUT is better than another, by the rounds of one run.
 
+use super::{mean_and_variance, median};
 use drophammer_model::figure::{Figure, Scale};
 use drophammer_model::outcome::RankFigure;
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, Discrete, DiscreteCDF, Hypergeometric, StudentsT};
 
-/// How a figure is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// How to compare a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// By ratio or by difference.
     pub scale: Scale,
@@ -14,49 +14,48 @@ pub struct Rule {
     pub higher_is_better: bool,
     /// Smaller differences do not matter in practice: a share (0.03 is 3 %) or, by difference, in the figure's unit.
     pub least: f64,
-    /// Step of the measurement, for instance the width of a search: a share, or in the figure's unit.
+    /// Step of the measurement, for example the width of a search: a share, or in the figure's unit.
     pub resolution: f64,
 }
 
-/// Number of rounds from which the sign test is made beside the t-test. With fewer, its smallest possible probability
+/// With at least this many rounds, the sign test complements the t-test. With fewer, its smallest possible probability
 /// is too large to rank by.
 pub const SIGNS_FROM: usize = 10;
 
 /// Tests of paired differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// The paired t-test alone. A single outlying round can hide a difference that all other rounds show.
+    /// The paired t-test alone. A single outlier can hide a difference that all other rounds show.
     T,
     /// The t-test and, from [`SIGNS_FROM`] rounds on, the exact sign test. The result is twice the smaller probability,
-    /// because two tests were made.
+    /// because there are two tests.
     Either,
 }
 
 /// Comparison of two DUTs A and B over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Rounds in which both have a figure.
     pub rounds: usize,
-    /// How much A is above B, as a share of B or in the figure's unit. Where figures are bounds, it is the part that is
-    /// certain.
+    /// How much A is above B, as a share of B or in the figure's unit. If figures are bounds, only the certain part.
     pub difference: f64,
     /// True if A is the better one, provided that they differ.
     pub a_is_better: bool,
-    /// Probability of such a difference, in either direction, if there is none.
+    /// Probability of such a difference, in either direction, between equal DUTs.
     pub p: f64,
-    /// Standard deviation of a round's difference (of its logarithm, by ratio).
+    /// Standard deviation of a round's difference (by ratio, of its logarithm).
     pub deviation: f64,
     /// True if the difference is at least [`Rule::least`].
     pub matters: bool,
 }
 
-/// Compares the figures of two DUTs round by round. A round in which either has no figure does not count. `None` with
+/// Compares the figures of two DUTs round by round. A round without a figure of either DUT does not count. `None` with
 /// fewer than two rounds, because the noise is then unknown.
 ///
-/// A two-sided paired t-test, on logarithms of ratios or on differences. A figure that is a bound enters with the value
-/// that speaks against the claim: A is shown to be better only if the least that A can be is better than the most that
-/// B can be. The deviation is at least that of rounding to [`Rule::resolution`]. If it is still 0, the exact sign test
-/// replaces the t-test. From [`SIGNS_FROM`] rounds on, the sign test is made too; see [`Test::Either`].
+/// The test is a two-sided paired t-test, on logarithms of ratios or on differences. A bound enters with the value that
+/// speaks against the claim: A is better only if the least that A can be is better than the most that B can be. The
+/// deviation is at least the deviation of rounding to [`Rule::resolution`]. If it is still 0, the exact sign test
+/// replaces the t-test. From [`SIGNS_FROM`] rounds on, the sign test complements the t-test; see [`Test::Either`].
 pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     compare_by(Test::Either, a, b, rule)
 }
@@ -72,50 +71,44 @@ pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: 
     let below: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(b.low, a.high)).collect();
     let (is_above, is_below) = (rule.test(test, &above), rule.test(test, &below));
     let (claim, sign) = if is_above.p <= is_below.p { (is_above, 1.0) } else { (is_below, -1.0) };
-    let change = match rule.scale {
+    let difference = match rule.scale {
         Scale::Ratio => (sign * claim.median).exp() - 1.0,
         Scale::Difference => sign * claim.median,
     };
-    // The same threshold for both signs: a ratio of 1 + least above, and of 1 / (1 + least) below.
-    let least = match rule.scale {
-        Scale::Ratio => rule.least.ln_1p(),
-        Scale::Difference => rule.least,
-    };
     Some(Comparison {
         rounds: pairs.len(),
-        difference: change,
+        difference,
         a_is_better: (sign > 0.0) == rule.higher_is_better,
         p: (2.0 * claim.p).min(1.0),
         deviation: claim.deviation,
-        matters: claim.median >= least && claim.median > 0.0,
+        matters: rule.matters(claim.median),
     })
 }
 
-/// Probability that failures are distributed as unevenly as these, or more so, if both DUTs fail equally often:
-/// Fisher's exact test, two-sided. Each is `(rounds that failed, rounds)`. Trials can be counted as well; there may be
+/// Probability that failures are distributed at least as unevenly as these if both DUTs fail equally often: Fisher's
+/// exact test, two-sided. `a` and `b` are `(failed rounds, rounds)`. They may also count trials, of which there may be
 /// thousands.
 pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
     let (failed, rounds) = ((a.0 + b.0) as u64, (a.1 + b.1) as u64);
     let Ok(by_chance) = Hypergeometric::new(rounds, failed, a.1 as u64) else { return 1.0 };
-    // In logarithms: the binomial coefficients of a thousand trials overflow a float.
+    // In logarithms, because the binomial coefficients of a thousand trials overflow a float.
     let chance = |count: u64| by_chance.ln_pmf(count).exp();
     let seen = chance(a.0 as u64);
     let least = (failed + a.1 as u64).saturating_sub(rounds);
     let all = (least..=failed.min(a.1 as u64)).map(chance);
-    // With a small tolerance, so that outcomes of equal probability count despite rounding.
+    // A small tolerance, so that outcomes of equal probability count despite rounding.
     all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
 
-/// Probability that `a` has at least as many events as observed, if both have the same rate: the exact test of two
-/// rates, one-sided, given the sum of both. Each is `(events, opportunities)`; the number of opportunities may be
-/// large.
+/// Probability that `a` has at least as many events as observed if both have the same rate: the exact test of two rates,
+/// one-sided, given the sum of both. `a` and `b` are `(events, opportunities)`; the number of opportunities may be large.
 pub fn chance_of_more(a: (u64, u64), b: (u64, u64)) -> f64 {
     let Some(below) = a.0.checked_sub(1) else { return 1.0 };
     let share = a.1 as f64 / (a.1 + b.1).max(1) as f64;
     Binomial::new(share, a.0 + b.0).map_or(1.0, |by_chance| by_chance.sf(below))
 }
 
-/// A one-sided test.
+/// The result of a one-sided test.
 struct Claim {
     median: f64,
     deviation: f64,
@@ -135,10 +128,19 @@ impl Rule {
     fn difference(&self, a: f64, b: f64) -> f64 {
         match self.scale {
             Scale::Difference => a - b,
-            // Zero is replaced by the smallest positive number, so that a router that forwards nothing can be compared
-            // too.
+            // The smallest positive number replaces zero, so that a router that forwards nothing can be compared.
             Scale::Ratio => a.max(f64::MIN_POSITIVE).ln() - b.max(f64::MIN_POSITIVE).ln(),
         }
+    }
+
+    /// Whether a difference on the scale of the comparison is at least [`Rule::least`]. The threshold is the same for both
+    /// signs: a ratio of 1 + least above, and of 1 / (1 + least) below.
+    pub(super) fn matters(&self, difference: f64) -> bool {
+        let least = match self.scale {
+            Scale::Ratio => self.least.ln_1p(),
+            Scale::Difference => self.least,
+        };
+        difference >= least && difference > 0.0
     }
 
     /// Standard deviation that rounding to the resolution adds to the difference of two figures.
@@ -160,14 +162,11 @@ impl Rule {
     /// Tests whether the mean of these differences, at least two, is above 0.
     fn t_test(&self, differences: &[f64]) -> Claim {
         let n = differences.len();
-        let mut sorted = differences.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
+        let median = median(&mut differences.to_vec()).unwrap_or(f64::NAN);
         if !differences.iter().all(|d| d.is_finite()) {
             return Claim { median, deviation: f64::NAN, p: 1.0 };
         }
-        let mean = differences.iter().sum::<f64>() / n as f64;
-        let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+        let (mean, variance) = mean_and_variance(differences);
         let deviation = variance.sqrt().max(self.rounding());
         let negligible = mean.abs() * 1e-12;
         let p = if deviation <= negligible {
@@ -182,11 +181,10 @@ impl Rule {
         Claim { median, deviation, p }
     }
 
-    /// The smallest difference that `rounds` rounds detect with probability `power`, if the difference of a round has
-    /// this standard deviation and a comparison is significant at `p` or below. It is a share or in the figure's unit,
-    /// and at least [`Rule::least`]. `None` where no difference could be detected: with fewer than two rounds, with
-    /// figures that are bounds (their deviation is unknown), and without any noise in so few rounds that the sign test
-    /// cannot reach `p`.
+    /// The smallest difference that `rounds` rounds detect with probability `power`, if a round's difference has this
+    /// standard deviation and a comparison is significant at `p` or below: a share, or in the figure's unit, and at least
+    /// [`Rule::least`]. `None` if they cannot detect any difference: with fewer than two rounds, with bounds (whose
+    /// deviation is unknown), and without any noise in so few rounds that the sign test cannot reach `p`.
     pub fn detectable(&self, deviation: f64, rounds: usize, p: f64, power: f64) -> Option<f64> {
         if deviation.is_nan() {
             return None;
@@ -208,8 +206,8 @@ impl Rule {
     }
 }
 
-/// Probability of at least as many differences above 0, if both signs are equally likely: the sign test, exact,
-/// one-sided. Differences of `step` or less are left out.
+/// Probability of at least as many differences above 0 if both signs are equally likely: the exact sign test, one-sided.
+/// Ignores differences of `step` or less.
 fn sign_test(differences: &[f64], step: f64) -> f64 {
     let above = differences.iter().filter(|d| **d > step).count() as u64;
     let below = differences.iter().filter(|d| **d < -step).count() as u64;
@@ -227,9 +225,12 @@ mod tests {
         values.iter().map(|v| Some(Figure::exactly(*v))).collect()
     }
 
+    fn near(found: f64, expected: f64) -> bool {
+        (found / expected - 1.0).abs() < 1e-9
+    }
+
     #[test]
     fn rare_events_are_compared_among_millions() {
-        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
         let m = 1_000_000;
         // Heads five and ten times in a row.
         assert!(near(chance_of_more((5, m), (0, m)), 1.0 / 32.0), "{}", chance_of_more((5, m), (0, m)));
@@ -241,21 +242,20 @@ mod tests {
     }
 
     #[test]
-    fn p_is_that_of_the_paired_t_test() {
+    fn p_agrees_with_the_paired_t_test() {
         // Differences 5, 8, 2, 7, 3: mean 5, s = 2.549510, t = 4.385290 with 4 degrees of freedom.
         let rule = Rule { scale: Scale::Difference, least: 0.0, ..RATE };
-        let compared =
-            compare(&exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), &exact(&[10.0, 20.0, 30.0, 40.0, 50.0]), &rule).unwrap();
+        let (a, b) = (exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), exact(&[10.0, 20.0, 30.0, 40.0, 50.0]));
+        let compared = compare(&a, &b, &rule).unwrap();
         assert!((compared.p - 0.011_828).abs() < 1e-5, "{}", compared.p);
         assert_eq!((compared.rounds, compared.difference, compared.a_is_better), (5, 5.0, true));
-        let other_way =
-            compare(&exact(&[10.0, 20.0, 30.0, 40.0, 50.0]), &exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), &rule).unwrap();
+        let other_way = compare(&b, &a, &rule).unwrap();
         assert_eq!((other_way.p, other_way.difference, other_way.a_is_better), (compared.p, -5.0, false));
     }
 
     #[test]
-    fn one_round_astray_does_not_hide_what_all_rounds_show() {
-        // Frames lost of a million, twelve rounds. In one of them 341 more were lost at once, because another program
+    fn one_outlier_does_not_hide_what_all_rounds_show() {
+        // Lost frames of a million in twelve rounds. In one round 341 more were lost together, because another program
         // disturbed the tester.
         let lossy = [13.0, 10.0, 8.0, 12.0, 354.0, 9.0, 11.0, 14.0, 10.0, 7.0, 12.0, 10.0];
         let rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 5.0, resolution: 0.0 };
@@ -264,12 +264,12 @@ mod tests {
         let either = by(Test::Either);
         // Two-sided, and doubled for two tests: 4 / 2^12.
         assert!((either.p - 4.0 / 4_096.0).abs() < 1e-12 && !either.a_is_better && either.matters, "{either:?}");
-        // One round with the opposite sign does not hide it either, even if three figures are compared.
+        // One round with the opposite sign does not hide it either, even among three comparisons.
         let mut one_back = lossy;
         one_back[1] = -200.0;
         let either = compare(&exact(&one_back), &exact(&[0.0; 12]), &rule).unwrap();
         assert!(either.p < 0.05 / 3.0 && !either.a_is_better, "{either:?}");
-        // A difference within one step of the measurement is no difference.
+        // A difference within one step of the measurement does not count.
         let coarse = Rule { resolution: 10.0, ..rule };
         assert!(compare(&exact(&lossy), &exact(&[0.0; 12]), &coarse).unwrap().p > 0.02);
         // Nine rounds: the t-test alone.
@@ -279,7 +279,6 @@ mod tests {
 
     #[test]
     fn signs_are_counted_exactly() {
-        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
         assert!(near(sign_test(&[-1.0, 2.0, 3.0, 4.0], 0.0), 5.0 / 16.0));
         // Neither 0 nor a difference within the step counts.
         assert!(near(sign_test(&[0.0, 0.1, -0.1, 5.0, 6.0], 0.1), 1.0 / 4.0));
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn without_variance_it_is_the_sign_test_unless_there_is_a_resolution() {
+    fn without_variance_the_sign_test_decides_unless_there_is_a_resolution() {
         let compared = compare(&exact(&[110.0; 6]), &exact(&[100.0; 6]), &RATE).unwrap();
         assert_eq!(compared.p, 2.0 / 64.0);
         let coarse = Rule { resolution: 0.01, ..RATE };
@@ -328,7 +327,7 @@ mod tests {
         assert!(compared.p < 1e-6 && compared.a_is_better && compared.matters);
         assert_eq!(compare(&at_least(200.0), &exact(&around(250.0)), &RATE).unwrap().p, 1.0);
         assert_eq!(compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap().p, 1.0);
-        // Less is better: at most 10 beats 20.
+        // If less is better, at most 10 beats 20.
         let loss = Rule { higher_is_better: false, ..RATE };
         let at_most = around(10.0).map(|v| Some(Figure::at_most(v)));
         assert!(compare(&at_most, &exact(&around(20.0)), &loss).unwrap().a_is_better);
@@ -342,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_held_against_each_other_by_fishers_test() {
-        // 2 of 12 tables have all failures on one side: 2 / C(12, 6).
+    fn failures_are_compared_by_fishers_test() {
+        // Two of the C(12, 6) tables have all failures on one side.
         assert!((compare_failures((6, 6), (0, 6)) - 2.0 / 924.0).abs() < 1e-9);
         // The lady tasting tea: 3 of 4 right, two-sided 0.4857.
         assert!((compare_failures((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!((compare_failures((0, 6), (0, 6)) - 1.0).abs() < 1e-9);
-        // With so many trials the binomial coefficients overflow a float. The expected value was computed with the
+        // With so many trials, the binomial coefficients overflow a float. The expected values were computed with the
         // logarithm of the gamma function.
         assert!((compare_failures((4, 471), (5, 890)) - 0.506_242).abs() < 1e-6);
         assert!((compare_failures((36, 982), (13, 883)) - 0.003_410).abs() < 1e-6);
@@ -369,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_has_no_size() {
-        // Both are bounds: the difference is unknown, however large it looks.
+    fn a_difference_that_cannot_be_shown_has_no_size() {
+        // Both are bounds, so the difference is unknown, however large it looks.
         let at_least = |v: f64| vec![Some(Figure::at_least(v)); 6];
         let compared = compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap();
         assert_eq!(RATE.detectable(compared.deviation, 6, 0.05, 0.9), None);

@@ -1,32 +1,31 @@
-//! Two DUTs that were measured in the same instants: their ratio and its interval.
+//! The ratio of two DUTs that were measured at the same time, and its interval.
 //!
-//! What disturbs the machine disturbs both DUTs of a pair alike, so the ratio of a pair is far steadier than either
-//! figure (duet benchmarking: Bulej and others, ICPE 2020).
+//! A disturbance of the machine affects both DUTs alike, so the ratio of a pair is far steadier than either figure (duet
+//! benchmarking: Bulej and others, ICPE 2020).
 
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 /// Confidence of the intervals of [`ratio_of_pairs`] and [`ratio_of_rounds`].
 pub const DUET_CONFIDENCE: f64 = 0.99;
 
-/// Fewest pairs of a round that give an interval.
+/// A round with fewer pairs gives no interval.
 pub const FEWEST_PAIRS: usize = 4;
 
-/// Correlation of neighbouring pairs that is assumed at most: beyond it the pairs hold hardly any information.
+/// Limit of the correlation of neighbouring pairs. Pairs with a higher correlation hold hardly any information.
 const MOST_CORRELATED: f64 = 0.9;
 
-/// Standard deviation of what a bring-up adds to the logarithm of the ratio: places in memory and caches, which stay
-/// for as long as the DUTs are up. Chosen from six duets of equal routers, of which two missed 1.000 by their pairs alone: their ratios
-/// of processor time scattered by 0.4 %.
+/// Standard deviation that a bring-up adds to the logarithm of the ratio: places in memory and caches do not change while
+/// the DUTs are up. Chosen from six duets of equal routers: with the pairs alone, the intervals of two missed 1.000. Their
+/// ratios of processor time scattered by 0.4 %.
 const BRING_UP: f64 = 0.004;
 
-/// Probability below which the means of rounds are taken to differ by more than their pairs explain. It is large,
-/// because to overlook that is worse than to lose pairs: a simulation of equal routers whose bring-ups change the ratio by 1 % had 9 % false ranks
-/// at 0.25, and 2 % at 0.75.
+/// The means of rounds differ by more than their pairs explain if the F test gives a probability below this. It is large,
+/// because overlooking a difference is worse than losing pairs: a simulation of equal routers whose bring-ups change the
+/// ratio by 1 % had 9 % false ranks at 0.25, and 2 % at 0.75.
 const ROUNDS_DIFFER: f64 = 0.75;
 
 /// The ratio of two DUTs over pairs of figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
     /// Geometric mean of the ratios of all pairs.
     pub ratio: f64,
@@ -36,9 +35,9 @@ pub struct PairedRatio {
     pub high: f64,
     /// Number of pairs.
     pub pairs: usize,
-    /// Number of independent observations: pairs, or rounds if these differ.
+    /// Number of independent observations: pairs, or rounds if the rounds differ.
     pub observations: usize,
-    /// Standard deviation of the logarithm of the ratio of one observation.
+    /// Standard deviation of the logarithm of one observation's ratio.
     pub deviation: f64,
     /// Probability of a ratio this far from 1, in either direction, if the DUTs are equal.
     pub p: f64,
@@ -49,13 +48,13 @@ pub fn ratio_of_pairs(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
     ratio_of_rounds(std::slice::from_ref(&pairs))
 }
 
-/// The ratio of the first to the second figure of each pair, over the pairs of all rounds, with the interval of
-/// [`DUET_CONFIDENCE`]: Student's t on logarithms.
+/// The ratio of the first to the second figure, over the pairs of all rounds, with an interval of [`DUET_CONFIDENCE`]:
+/// Student's t on logarithms.
 ///
-/// Neighbouring pairs that resemble each other hold less information, so the interval is widened by their correlation
-/// (lag 1), and by what a bring-up adds. If the means of the rounds differ by more than the pairs explain (F test), the
-/// rounds are the observations, not the pairs. Rounds with fewer than [`FEWEST_PAIRS`] pairs of positive figures do not
-/// count; `None` if there is no other.
+/// Neighbouring pairs that resemble each other hold less information, so their correlation (lag 1) widens the interval,
+/// and so does the spread of bring-ups. If the means of the rounds differ by more than the pairs explain (F test), the
+/// observations are the rounds, not the pairs. A round needs at least [`FEWEST_PAIRS`] pairs of positive figures to
+/// count; `None` if no round counts.
 pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRatio> {
     let positive = |(a, b): &&(f64, f64)| *a > 0.0 && *b > 0.0 && a.is_finite() && b.is_finite();
     let logs = |round: &R| round.as_ref().iter().filter(positive).map(|(a, b)| (a / b).ln()).collect();
@@ -68,7 +67,7 @@ pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRat
     let mean = rounds.iter().map(|round| round.mean * round.pairs as f64).sum::<f64>() / weight;
     let freedom = weight - count;
     let within = rounds.iter().map(|round| round.squares).sum::<f64>() / freedom;
-    // The correlation reduces the pairs to fewer independent ones.
+    // Correlated pairs are worth fewer independent ones.
     let widened = rounds.iter().map(|round| round.widened * round.pairs as f64).sum::<f64>() / weight;
     let spread = |round: &Round| (round.mean - mean).powi(2) * round.pairs as f64;
     let between = rounds.iter().map(spread).sum::<f64>() / (count - 1.0);
@@ -103,7 +102,7 @@ pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRat
     })
 }
 
-/// The logarithms of the ratios of one round, summed up.
+/// The logarithms of the ratios of one round, summarized.
 struct Round {
     pairs: usize,
     mean: f64,
@@ -140,8 +139,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_interval_is_that_of_students_t() {
-        // Logarithms 0.01, 0.03, 0.01, 0.03: mean 0.02, s = 0.011547, and neighbours differ, so nothing is widened.
+    fn the_interval_agrees_with_students_t() {
+        // Logarithms 0.01, 0.03, 0.01, 0.03: mean 0.02, s = 0.011547. Neighbours differ, so nothing widens the interval.
         let pairs = [0.01f64, 0.03, 0.01, 0.03].map(|log| (log.exp(), 1.0));
         let found = ratio_of_pairs(&pairs).unwrap();
         // t of 99 % with 3 degrees of freedom is 5.8409.
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_resemble_their_neighbours_widen_it() {
+    fn pairs_that_resemble_their_neighbours_widen_the_interval() {
         let width = |logs: [f64; 8]| {
             let found = ratio_of_pairs(&logs.map(|log| (log.exp(), 1.0))).unwrap();
             (found.high / found.low).ln()
@@ -179,16 +178,16 @@ mod tests {
         assert!(same.p < 1e-4, "{same:?}");
         let differ = ratio_of_rounds(&[round(0.0), round(0.1), round(0.02), round(0.08)]).unwrap();
         assert_eq!((differ.pairs, differ.observations), (24, 4));
-        // The paired t-test of the four means: 0.05 with s = 0.0476.
+        // A paired t-test of the four means gives 0.05 with s = 0.0476.
         assert!((differ.ratio.ln() - 0.05).abs() < 1e-9 && (differ.deviation - 0.04761).abs() < 1e-4, "{differ:?}");
         assert!(differ.p > 0.05 && differ.low < 1.0, "{differ:?}");
     }
 
-    /// Equal DUTs with bring-ups that differ by 1 %: false claims stay rare.
+    /// Even if bring-ups of equal DUTs differ by 1 %, false claims stay rare.
     #[test]
     fn equal_routers_are_seldom_told_apart() {
         let mut state = 1u64;
-        // A sum of uniform numbers, close enough to normal.
+        // A sum of uniform numbers is close enough to normal.
         let mut normal = || {
             let mut uniform = || {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -208,13 +207,13 @@ mod tests {
                 wrong[case] += usize::from(ratio_of_rounds(&rounds).unwrap().p < 0.01);
             }
         }
-        // 4 of 400 are expected at this probability; a bring-up of 1 % is tested for, not assumed.
+        // 4 of 400 are expected at this probability. The F test must notice a bring-up of 1 %.
         assert!(wrong[0] <= 8 && wrong[1] <= 16, "{wrong:?}");
     }
 
     proptest! {
         #[test]
-        fn places_swapped_give_the_inverse(pairs in prop::collection::vec((1.0f64..1e6, 1.0f64..1e6), 4..40)) {
+        fn swapped_duts_give_the_inverse(pairs in prop::collection::vec((1.0f64..1e6, 1.0f64..1e6), 4..40)) {
             let swapped: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
             let (one, other) = (ratio_of_pairs(&pairs).unwrap(), ratio_of_pairs(&swapped).unwrap());
             let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;

@@ -1,8 +1,8 @@
-//! All comparisons of a run together.
+//! Judges all comparisons of a run together.
 
 use super::Comparison;
 
-/// Probability that any of the ranks of a run is false, at most.
+/// Largest probability that any rank of a run is false.
 pub const ERROR: f64 = 0.05;
 
 /// Result of a comparison.
@@ -16,12 +16,12 @@ pub enum Verdict {
     Undecided,
 }
 
-/// The comparisons of all pairs of DUTs in all figures that are ranked. Each additional comparison makes a chance
-/// finding more likely, so they are judged together, by the method of Holm (1979): the smallest of m probabilities must
-/// be within [`ERROR`] / m, the next within [`ERROR`] / (m - 1), and so on until the first that is not.
+/// The comparisons of all pairs of DUTs in all ranked figures. Each additional comparison makes a chance finding more
+/// likely, so the method of Holm (1979) judges them together: the smallest of m probabilities must be at most
+/// [`ERROR`] / m, the next one at most [`ERROR`] / (m - 1), and so on until the first one that is not.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// By the number of the comparison: whether it is proven.
+    /// Whether each comparison is proven.
     proven: Vec<bool>,
 }
 
@@ -40,7 +40,7 @@ impl Family {
         Family { proven }
     }
 
-    /// Verdict on comparison number `index`.
+    /// Verdict on comparison `index`.
     pub fn verdict(&self, index: usize, comparison: &Comparison) -> Verdict {
         match (self.proven[index] && comparison.matters, comparison.a_is_better) {
             (false, _) => Verdict::Undecided,
@@ -49,12 +49,12 @@ impl Family {
         }
     }
 
-    /// True if the difference of comparison `index` is proven, whatever its size.
+    /// True if comparison `index` proves a difference of any size.
     pub fn is_proven(&self, index: usize) -> bool {
         self.proven.get(index) == Some(&true)
     }
 
-    /// Probability that is small enough to prove one of `m` comparisons, whatever the others are.
+    /// A probability that is small enough to prove one of `m` comparisons, whatever the others are.
     pub fn strictest(m: usize) -> f64 {
         ERROR / m.max(1) as f64
     }

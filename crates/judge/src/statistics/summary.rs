@@ -1,22 +1,23 @@
 //! Median, interval, and criteria.
 
+use super::median;
 use drophammer_model::figure::{Decision, Figure, RoundFigure};
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 /// Confidence of intervals, if there are enough rounds.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// The summary of a figure over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Rounds with a figure.
     pub rounds: usize,
-    /// The median. With an even number of rounds it is the mean of the two in the middle.
+    /// The median; with an even number of rounds, the mean of the two in the middle.
     pub median: Figure,
     /// Confidence interval of the median: the k-th smallest and the k-th largest figure.
     pub interval: Figure,
-    /// Confidence of `interval`. At least [`CONFIDENCE`] from six rounds on (six: least to most, 96.9 %); 0 with one round.
+    /// Confidence of `interval`: at least [`CONFIDENCE`] from six rounds on (six: least to most, 96.9 %); 0 with one
+    /// round.
     pub confidence: f64,
 }
 
@@ -26,24 +27,14 @@ pub struct Summary {
 /// the narrowest symmetrical interval with [`CONFIDENCE`], or least to most if there are too few rounds.
 pub fn summarize(figures: &[Figure]) -> Option<Summary> {
     let n = figures.len();
-    if n == 0 {
-        return None;
-    }
-    let sorted = |pick: fn(&Figure) -> f64| {
-        let mut all: Vec<f64> = figures.iter().map(pick).collect();
-        all.sort_by(f64::total_cmp);
-        all
-    };
-    let (low, high) = (sorted(|f| f.low), sorted(|f| f.high));
-    let middle = |sorted: &[f64]| match n % 2 {
-        1 => sorted[n / 2],
-        // Their mean; an end that one of them lacks is missing.
-        _ => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    };
+    let mut low: Vec<f64> = figures.iter().map(|figure| figure.low).collect();
+    let mut high: Vec<f64> = figures.iter().map(|figure| figure.high).collect();
+    // If one of the two in the middle has an open end, their mean is open too.
+    let median = Figure { low: median(&mut low)?, high: median(&mut high)? };
     let k = (1..=n / 2).rev().find(|k| confidence(n, *k) >= CONFIDENCE).unwrap_or(1);
     Some(Summary {
         rounds: n,
-        median: Figure { low: middle(&low), high: middle(&high) },
+        median,
         interval: Figure { low: low[k - 1], high: high[n - k] },
         confidence: confidence(n, k),
     })
@@ -55,14 +46,14 @@ fn confidence(n: usize, k: usize) -> f64 {
     (1.0 - 2.0 * below.cdf(k as u64 - 1)).max(0.0)
 }
 
-/// Judges whether the figure is at least `bound` (or, with `at_least` false, at most). If the bound itself is only
-/// known within bounds, such as a share of another run's figure, the criterion is met for certain only if it is met for
-/// all its possible values.
-pub fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision {
+/// Judges whether the figure is at least `bound` (or, with `at_least` false, at most). If `bound` is an interval itself,
+/// such as a share of another run's figure, the criterion is certainly met only if the figure meets all values of the
+/// bound.
+fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision {
     let bound = bound.into();
     let (surely, possibly) = match at_least {
         true => (interval.low >= bound.high, interval.high >= bound.low),
-        // An infinite figure meets no bound, not even an unknown one.
+        // An infinite figure misses every bound, even an unknown one.
         false => (interval.high <= bound.low, interval.low <= bound.high && interval.low < f64::INFINITY),
     };
     match (surely, possibly) {
@@ -72,26 +63,23 @@ pub fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Deci
     }
 }
 
-/// Judges all rounds by the criterion "the figure is at least `bound`" (or at most): uses the interval of
-/// [`judged_interval`], or the figure itself if there is one round.
+/// Judges the [`judged_interval`] of all rounds by the criterion that the figure is at least `bound` (or at most). The
+/// interval of one round is its figure.
 pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: impl Into<Figure>) -> Decision {
     judged_interval(rounds, at_least).map_or(Decision::Undecided, |interval| judge(interval, at_least, bound))
 }
 
 /// The interval of [`summarize`] over all rounds, for a criterion; `None` without any.
 ///
-/// A round in which the DUT failed has the worst possible figure. A round that was not measured may have any.
+/// A round in which the DUT failed has the worst possible figure. The figure of a round without a measurement is unknown.
 pub fn judged_interval(rounds: &[RoundFigure], at_least: bool) -> Option<Figure> {
     let worst = if at_least { f64::NEG_INFINITY } else { f64::INFINITY };
-    let figures: Vec<Figure> = rounds
-        .iter()
-        .map(|round| match round {
-            RoundFigure::Measured(figure) => *figure,
-            RoundFigure::Failed => Figure::exactly(worst),
-            RoundFigure::NotMeasured => Figure::unknown(),
-        })
-        .collect();
-    summarize(&figures).map(|summary| summary.interval)
+    let figure = |round: &RoundFigure| match round {
+        RoundFigure::Measured(figure) => *figure,
+        RoundFigure::Failed => Figure::exactly(worst),
+        RoundFigure::NotMeasured => Figure::unknown(),
+    };
+    summarize(&rounds.iter().map(figure).collect::<Vec<_>>()).map(|summary| summary.interval)
 }
 
 #[cfg(test)]
@@ -103,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_those_of_the_tables_of_order_statistics() {
+    fn intervals_agree_with_tables_of_order_statistics() {
         let six = of(&[3.0, 1.0, 2.0, 6.0, 5.0, 4.0]);
         assert_eq!((six.median, six.interval), (Figure::exactly(3.5), Figure { low: 1.0, high: 6.0 }));
         assert!((six.confidence - 0.96875).abs() < 1e-12);
-        // Sign test tables: n = 10 gives the 2nd and 9th, 97.85 %; n = 20 the 6th and 15th, 95.86 %.
+        // Tables of the sign test: n = 10 gives the 2nd and 9th, 97.85 %; n = 20 the 6th and 15th, 95.86 %.
         let counted = |n: i32| of(&(1..=n).map(f64::from).collect::<Vec<_>>());
         assert_eq!(counted(10).interval, Figure { low: 2.0, high: 9.0 });
         assert!((counted(10).confidence - 0.978_515_625).abs() < 1e-12);
@@ -149,7 +137,7 @@ mod tests {
         assert_eq!(judge_rounds(&six, false, 103.0), Decision::Met);
         assert_eq!(judge_rounds(&six, false, 102.0), Decision::Undecided);
         assert_eq!(judge_rounds(&six, false, 97.0), Decision::Missed);
-        // The interval of ten rounds is from the second to the ninth: a single outlier does not decide.
+        // The interval of ten rounds goes from the second to the ninth, so a single outlier does not decide.
         let mut ten = rounds(&[100.0; 10]);
         ten[4] = RoundFigure::Measured(Figure::exactly(1.0));
         assert_eq!(judge_rounds(&ten, true, 100.0), Decision::Met);
@@ -179,12 +167,13 @@ mod tests {
         assert_eq!(judge_rounds(&at_most, false, 100.0), Decision::Undecided);
         assert_eq!(judge_rounds(&at_most, true, 100.0), Decision::Undecided);
         assert_eq!(judge_rounds(&at_most, true, 300.0), Decision::Missed);
-        // If the tester limited one round of six, only the upper end is unknown.
+        // If the tester limits one round of six, only the upper end is unknown.
         let mut six = rounds(&[100.0; 6]);
         six[2] = at_least[0];
         assert_eq!(judge_rounds(&six, true, 100.0), Decision::Met);
         assert_eq!(judge_rounds(&six, false, 1000.0), Decision::Undecided);
     }
+
     #[test]
     fn a_bound_that_is_an_interval_is_met_as_a_whole() {
         let bound = Figure { low: 95.0, high: 100.0 };
@@ -196,7 +185,7 @@ mod tests {
         assert_eq!(judge(at(90.0, 95.0), false, bound), Decision::Met);
         assert_eq!(judge(at(90.0, 96.0), false, bound), Decision::Undecided);
         assert_eq!(judge(at(101.0, 104.0), false, bound), Decision::Missed);
-        // It is unknown how much more the other run could do.
+        // The other run may have been better by an unknown amount.
         assert_eq!(judge(at(200.0, 200.0), true, Figure::at_least(95.0)), Decision::Undecided);
         assert_eq!(judge(at(90.0, 90.0), true, Figure::at_least(95.0)), Decision::Missed);
         assert_eq!(judge(at(90.0, 90.0), false, Figure::at_least(95.0)), Decision::Met);

@@ -1,12 +1,13 @@
 //! Whether a figure drifts: a slope that single outliers do not change, with a confidence interval.
 
+use super::median;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Confidence of the interval of a slope. It is higher than that of one figure, because several figures of one
-/// measurement are checked.
+/// Confidence of the interval of a slope. It is higher than for a single figure, because one measurement has several
+/// figures to check.
 pub const TREND_CONFIDENCE: f64 = 0.99;
-/// More points than this are combined in groups, each represented by its medians, because the number of slopes grows
-/// with the square.
+/// If there are more points than this, medians of groups replace them, because the number of slopes grows with the
+/// square.
 const MOST_POINTS: usize = 1_000;
 
 /// How a figure changes with time.
@@ -27,10 +28,9 @@ impl Trend {
     }
 }
 
-/// The slope of `points`, which are `(time, figure)` at distinct times, and its interval of confidence
-/// [`TREND_CONFIDENCE`] (Sen 1968: by Kendall's tau, without an assumed distribution). `None` for fewer than two times.
-/// The errors of the points are assumed to be independent: a figure that wanders for a long time before it comes back
-/// can look like a drift.
+/// The slope of `points`, which are `(time, figure)`, and its interval of confidence [`TREND_CONFIDENCE`] (Sen 1968: by
+/// Kendall's tau, assuming no distribution). `None` for fewer than two distinct times. This assumes that the errors of the
+/// points are independent: a figure that wanders for a long time before it comes back can look like a drift.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let points = thinned(points);
     let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
@@ -38,11 +38,10 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
         let of = points[i + 1..].iter().filter(|(other, _)| other != x).map(|(later, other)| (other - y) / (later - x));
         slopes.extend(of);
     }
-    slopes.sort_by(f64::total_cmp);
-    let slope = middle(&slopes)?;
+    let slope = median(&mut slopes)?;
     let n = points.len() as f64;
     let z = Normal::new(0.0, 1.0).map_or(f64::INFINITY, |normal| normal.inverse_cdf(0.5 + TREND_CONFIDENCE / 2.0));
-    // Standard deviation of Kendall's S without ties. Ties reduce it, so the interval is wide enough with them as well.
+    // Standard deviation of Kendall's S without ties. Ties reduce it, so the interval is also wide enough with ties.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
     // The interval leaves out this many of the ordered slopes at each end.
     let outside = ((slopes.len() as f64 - z * deviation) / 2.0).floor();
@@ -53,28 +52,14 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     Some(Trend { slope, low: slopes[outside - 1], high: slopes[slopes.len() - outside] })
 }
 
-/// Median of ordered values.
-fn middle(sorted: &[f64]) -> Option<f64> {
-    let n = sorted.len();
-    match n {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[n / 2]),
-        _ => Some((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0),
-    }
-}
-
 /// At most [`MOST_POINTS`] points.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(MOST_POINTS).max(1);
-    let median = |values: Vec<f64>| {
-        let mut sorted = values;
-        sorted.sort_by(f64::total_cmp);
-        middle(&sorted).unwrap_or(0.0)
-    };
+    let middle = |mut values: Vec<f64>| median(&mut values);
     let of = |points: &[(f64, f64)]| {
-        (median(points.iter().map(|p| p.0).collect()), median(points.iter().map(|p| p.1).collect()))
+        middle(points.iter().map(|p| p.0).collect()).zip(middle(points.iter().map(|p| p.1).collect()))
     };
-    points.chunks(group).map(of).collect()
+    points.chunks(group).filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -87,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_its_slope_and_wild_points_do_not_bend_it() {
+    fn outliers_do_not_change_the_slope_of_a_line() {
         let straight = trend(&line(0.25, 20)).unwrap();
         assert_eq!((straight.slope, straight.low, straight.high), (0.25, 0.25, 0.25));
         assert!(straight.is_certain());
@@ -110,7 +95,7 @@ mod tests {
     /// Sen's rule by hand: 8 points have 28 slopes. Kendall's S has a variance of 65.33 and a deviation of 8.08, so
     /// 2.576 deviations leave out 3 slopes at each end.
     #[test]
-    fn the_interval_is_that_of_sen() {
+    fn the_interval_agrees_with_sens_rule() {
         let values = [3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0];
         let points: Vec<_> = values.iter().enumerate().map(|(i, y)| (i as f64, *y)).collect();
         let mut slopes: Vec<f64> = Vec::new();
@@ -126,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_are_put_together() {
+    fn many_points_are_combined() {
         let found = trend(&line(-2.0, 12_345)).unwrap();
         assert!((found.slope + 2.0).abs() < 1e-9 && found.is_certain());
     }

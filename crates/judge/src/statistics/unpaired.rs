@@ -1,7 +1,6 @@
-//! Whether a DUT is better in one run than in another. Rounds of different runs do not correspond, so they are not
-//! paired.
+//! Whether a DUT is better in one run than in another. Rounds of different runs are unrelated, so they are not paired.
 
-use super::{CONFIDENCE, Rule};
+use super::{CONFIDENCE, Rule, mean_and_variance};
 use drophammer_model::figure::{Figure, Scale};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -10,29 +9,29 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub struct Unpaired {
     /// Figures of A and of B.
     pub rounds: (usize, usize),
-    /// How much the mean of A is above that of B: a share of B (by ratio, of the geometric means) or in the figure's
-    /// unit. It is a bound where figures are bounds.
+    /// How much the mean of A is above the mean of B: a share of B (by ratio, of geometric means) or in the figure's
+    /// unit. A bound if figures are bounds.
     pub difference: Figure,
-    /// Confidence interval ([`CONFIDENCE`]) of `difference`; open where figures are bounds.
+    /// Confidence interval ([`CONFIDENCE`]) of `difference`; open if figures are bounds.
     pub interval: Figure,
     /// True if A is the better one, provided that they differ.
     pub a_is_better: bool,
-    /// Probability of such a difference, in either direction, if there is none.
+    /// Probability of such a difference, in either direction, between equal samples.
     pub p: f64,
-    /// True if the claimed difference is at least [`Rule::least`].
+    /// True if the difference is at least [`Rule::least`].
     pub matters: bool,
 }
 
-/// Figures that each sample needs. With two or three, the t-test reports false differences more often than its
-/// probability says, if the samples have different sizes or occasional outliers.
+/// Each sample needs this many figures. With two or three, the t-test finds false differences more often than its
+/// probability says if the samples have different sizes or occasional outliers.
 pub const UNPAIRED_FROM: usize = 4;
 
 /// Compares two independent samples of figures; `None` if either has fewer than [`UNPAIRED_FROM`].
 ///
-/// A two-sided t-test of Welch (1947), which does not assume equal variances, on logarithms or, by difference, on the
-/// figures. As in [`compare`](super::compare), a bound enters with the value that speaks against the claim. The
-/// variance of each sample is at least that of rounding to [`Rule::resolution`]. If both are still 0, the exact
-/// permutation test replaces the t-test.
+/// The test is the two-sided t-test of Welch (1947), which does not assume equal variances, on logarithms or, by
+/// difference, on the figures. As in [`compare`](super::compare), a bound enters with the value that speaks against the
+/// claim. The variance of each sample is at least the variance of rounding to [`Rule::resolution`]. If both are still 0,
+/// the exact permutation test replaces the t-test.
 pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpaired> {
     if a.len().min(b.len()) < UNPAIRED_FROM {
         return None;
@@ -40,13 +39,9 @@ pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpai
     let sample = |figures: &[Figure], end: fn(&Figure) -> f64| rule.sample(figures.iter().map(end));
     let (a_least, a_most) = (sample(a, |f| f.low), sample(a, |f| f.high));
     let (b_least, b_most) = (sample(b, |f| f.low), sample(b, |f| f.high));
-    // The part that is certain, for each of the two claims.
+    // The certain part, for each of the two claims.
     let (above, below) = (Claim::new(&a_least, &b_most), Claim::new(&b_least, &a_most));
     let (claim, a_is_above) = if above.p <= below.p { (&above, true) } else { (&below, false) };
-    let least = match rule.scale {
-        Scale::Ratio => rule.least.ln_1p(),
-        Scale::Difference => rule.least,
-    };
     let shown = |low: f64, high: f64| Figure { low: rule.change(low), high: rule.change(high) };
     Some(Unpaired {
         rounds: (a.len(), b.len()),
@@ -54,14 +49,14 @@ pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpai
         interval: shown(above.low, -below.low),
         a_is_better: a_is_above == rule.higher_is_better,
         p: (2.0 * claim.p).min(1.0),
-        matters: claim.difference >= least && claim.difference > 0.0,
+        matters: rule.matters(claim.difference),
     })
 }
 
-/// A sample in the scale in which it is compared.
+/// A sample on the scale of the comparison.
 struct Sample {
     size: f64,
-    /// Not finite where a figure has no bound in this direction.
+    /// Not finite if a figure has no bound in this direction.
     mean: f64,
     variance: f64,
 }
@@ -76,7 +71,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// A claim about which nothing is certain.
+    /// Nothing is certain.
     const NOTHING: Claim = Claim { difference: f64::NEG_INFINITY, low: f64::NEG_INFINITY, p: 1.0 };
 
     fn new(upper: &Sample, lower: &Sample) -> Claim {
@@ -89,7 +84,7 @@ impl Claim {
         // Rounding error of sums of equal numbers.
         let negligible = upper.mean.abs().max(lower.mean.abs()) * 1e-12;
         if error <= negligible {
-            // All figures of each sample are equal: only one of all ways to split the figures separates them this far.
+            // Each sample has equal figures: only one of all ways to split the figures separates them this far.
             let p = if difference > negligible { 1.0 / ways(upper.size, lower.size) } else { 1.0 };
             return Claim { difference, low: difference, p };
         }
@@ -112,30 +107,28 @@ fn ways(a: f64, b: f64) -> f64 {
 }
 
 impl Rule {
-    /// Mean and variance, at least that of rounding.
+    /// Mean and variance; the variance is at least the variance of rounding.
     fn sample(&self, values: impl Iterator<Item = f64>) -> Sample {
         let values: Vec<f64> = values.map(|value| self.scaled(value)).collect();
-        let size = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / size;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (size - 1.0);
+        let (mean, variance) = mean_and_variance(&values);
         // Half of the variance that rounding adds to the difference of two figures.
         let rounding = self.rounding().powi(2) / 2.0;
-        // The variance is NaN if a bound is missing; the comparison keeps it NaN.
+        // If a bound is missing, the variance is NaN, and this comparison keeps it NaN.
         let variance = if variance < rounding { rounding } else { variance };
-        Sample { size, mean, variance }
+        Sample { size: values.len() as f64, mean, variance }
     }
 
-    /// A figure on the scale on which figures are subtracted.
+    /// A figure on the scale of the comparison.
     fn scaled(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Difference => value,
-            // As in `difference`, but a missing lower bound stays negative infinity.
+            // Unlike in `difference`, a missing lower bound stays negative infinity.
             Scale::Ratio if value == f64::NEG_INFINITY => value,
             Scale::Ratio => value.max(f64::MIN_POSITIVE).ln(),
         }
     }
 
-    /// Converts a difference on this scale to a share or to the figure's unit.
+    /// Converts a difference on this scale to a share, or to the figure's unit.
     fn change(&self, difference: f64) -> f64 {
         match self.scale {
             Scale::Difference => difference,
@@ -161,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn p_and_interval_are_those_of_welchs_test() {
+    fn p_and_interval_agree_with_welchs_test() {
         let (a, b) = ([18.0, 25.2, 17.5, 23.0, 20.4], [22.1, 25.6, 23.0, 24.1]);
         let found = compared(&a, &b, &PLAIN);
         assert!((found.difference.low + 2.88).abs() < 1e-9 && found.difference.is_exact(), "{found:?}");
@@ -195,12 +188,12 @@ mod tests {
                 (1..steps).map(|i| density(from + h * f64::from(i)) * if i % 2 == 1 { 4.0 } else { 2.0 }).sum();
             (density(from) + inner + density(to)) * h / 3.0
         };
-        // The density is not normalised. The tail beyond 2,000 is smaller than the tolerance.
+        // The density is not normalised. The tail beyond 2,000 is below the tolerance.
         simpson(t, 2_000.0) / simpson(0.0, 2_000.0)
     }
 
     #[test]
-    fn ratios_are_those_of_geometric_means() {
+    fn ratios_compare_geometric_means() {
         let found = compared(&[110.0, 110.0, 110.0 * 1.1, 110.0 / 1.1], &[100.0, 100.0, 101.0, 100.0 / 1.01], &RATE);
         assert!((found.difference.low - 0.1).abs() < 1e-12, "{found:?}");
         assert!(found.interval.low < 0.1 && found.interval.high > 0.1 && found.matters);
@@ -221,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn without_variance_it_is_the_permutation_test_unless_there_is_a_resolution() {
+    fn without_variance_the_permutation_test_decides_unless_there_is_a_resolution() {
         let found = compared(&[110.0; 6], &[100.0; 4], &RATE);
         assert!((found.p - 2.0 / 210.0).abs() < 1e-12, "{found:?}");
         assert!(found.interval == found.difference && found.matters);
@@ -248,7 +241,7 @@ mod tests {
         let times = Rule { higher_is_better: false, ..RATE };
         let found = compare_unpaired(&at_most, &exact(&around(20.0)), &times).unwrap();
         assert!(found.a_is_better && found.p < 1e-3 && found.difference.low == f64::NEG_INFINITY, "{found:?}");
-        // A single bound among several figures leaves the mean without an upper end.
+        // A single bound among the figures leaves the mean without an upper end.
         let mut mixed = exact(&around(100.0));
         mixed[0] = Figure::at_least(100.0);
         let found = compare_unpaired(&mixed, &exact(&around(150.0)), &RATE).unwrap();
@@ -264,7 +257,7 @@ mod tests {
             }
         }
         let found = compared(&[f64::MAX; 4], &[-f64::MAX; 4], &PLAIN);
-        assert_eq!(found.p, 1.0, "a difference that is no number");
+        assert_eq!(found.p, 1.0, "the difference is not a number");
         assert_eq!(compare_unpaired(&exact(&[1.0; 3]), &exact(&[1.0; 9]), &RATE), None);
         assert_eq!(compare_unpaired(&exact(&[1.0; 9]), &[], &RATE), None);
     }

@@ -2,17 +2,19 @@
 
 use super::{Line, letter};
 use crate::view::{Section, View};
+use drophammer_judge::criteria::number;
+use drophammer_judge::distinct;
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
 use drophammer_model::medium::Medium;
 use drophammer_model::outcome::{Cell, SAME_LOAD};
 use drophammer_model::quantity::{Bandwidth, group_digits};
 
-/// A condition that was not the same in all runs.
+/// A condition that differs between runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Name of the condition.
     pub name: String,
-    /// Its value in each run; absent if it is not known or does not apply.
+    /// Its value in each run; absent if it is unknown or does not apply.
     pub values: Vec<Option<String>>,
 }
 
@@ -21,7 +23,7 @@ pub struct Condition {
 enum Value {
     /// Text.
     Text(String),
-    /// Frames per second, measured: the same if within [`SAME_LOAD`].
+    /// Measured frames per second. Rates within [`SAME_LOAD`] are the same.
     Rate(f64),
 }
 
@@ -35,7 +37,7 @@ impl Value {
     }
 }
 
-/// Begins the name of the condition of a port of a DUT.
+/// Start of the name of a port's condition.
 const PORT: &str = "port ";
 
 /// The conditions of a run by name, in order.
@@ -43,22 +45,17 @@ type Facts = Vec<(String, Value)>;
 
 /// All conditions that differ, in the order of the first run that has them.
 pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
-    // Of a DUT that only some runs have, one line says everything.
+    // A DUT that only some runs have gets a single line.
     let has = |view: &View, dut: &str| view.duts.iter().chain(&view.tester).any(|known| known.name == dut);
     let everywhere = |dut: &str| views.iter().all(|view| has(view, dut));
     let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines, &everywhere)).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in facts.iter().flatten() {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let names = distinct(facts.iter().flatten().map(|(name, _)| name.as_str()));
     let of = |facts: &Facts, name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let mut out: Vec<Condition> = Vec::new();
     let is_port = |name: &str| name.split_once(": ").is_some_and(|(_, what)| what.starts_with(PORT));
     for name in names {
         let values: Vec<Option<Value>> = facts.iter().map(|facts| of(facts, name)).collect();
-        // Beds of different size: a line with all ports says more than one for each port that others lack.
+        // If testbeds differ in size, one line with all ports says more than a line for each port that others lack.
         let counted: Vec<&Option<Value>> = values.iter().filter(|value| value.is_some() || !is_port(name)).collect();
         let same = counted.iter().all(|value| match (value, counted[0]) {
             (Some(value), Some(first)) => value.same(first),
@@ -72,7 +69,7 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     out
 }
 
-/// Values for people. For texts with several lines, the first line that differs.
+/// Values for people. Of texts with several lines, only the first line that differs.
 fn shown(values: Vec<Option<Value>>) -> Vec<Option<String>> {
     let text = |value: &Option<Value>| match value {
         Some(Value::Text(text)) => Some(text.clone()),
@@ -111,7 +108,7 @@ fn deviations(views: &[View]) -> Option<Condition> {
     values.iter().any(Option::is_some).then_some(Condition { name, values })
 }
 
-/// The conditions of a run; of its DUTs, only of those that are `everywhere`.
+/// The conditions of a run, with details of the DUTs that are in all runs (`everywhere`).
 fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> bool) -> Facts {
     let mut out = Vec::new();
     let mut add = |name: &str, value: String| out.push((name.to_owned(), Value::Text(value)));
@@ -167,7 +164,7 @@ fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> b
     out
 }
 
-/// The machine and the program, in words.
+/// The machine and the program in words.
 pub fn of_machine(e: &Environment) -> Vec<(String, String)> {
     let named = [
         ("Drophammer", &e.drophammer),
@@ -189,7 +186,7 @@ pub fn of_machine(e: &Environment) -> Vec<(String, String)> {
     first.chain(e.more.iter().map(|(name, value)| (name.clone(), value.clone()))).collect()
 }
 
-/// A DUT without its configuration, in words.
+/// A DUT without its configuration in words.
 pub fn of_dut(record: &DutRecord) -> Vec<(String, String)> {
     let mut out = vec![
         ("kind".to_owned(), record.kind.clone()),
@@ -223,7 +220,7 @@ fn parameters(out: &mut Facts, section: &Section) {
     }
 }
 
-/// Limits of the tester: its ceiling, and the load that it can offer.
+/// Limits of the tester: its ceiling, and the highest load that it can offer.
 fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&str) -> bool) {
     for table in section.tables.iter().filter(|table| ["tester_ceiling", "offered_load"].contains(&table.key)) {
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
@@ -235,11 +232,7 @@ fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&s
                 Some(Cell::Count(count)) => count.to_string(),
                 _ => String::new(),
             };
-            let pps = match cell(rate) {
-                Some(Cell::Number(pps)) => *pps,
-                Some(Cell::Count(pps)) => *pps as f64,
-                _ => continue,
-            };
+            let Some(pps) = cell(rate).and_then(number) else { continue };
             let (size, protocol, backend) = (word("frame_size"), word("protocol"), word("backend"));
             let name = format!("{} of {}, {size} bytes {protocol} {backend}", table.title, view.dut(row.dut).name);
             out.push((name.trim_end().to_owned(), Value::Rate(pps)));
@@ -248,7 +241,7 @@ fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&s
 }
 
 impl Condition {
-    /// `A 6.12, B 6.18`, with a dash if a value is not known.
+    /// `A 6.12 | B 6.18`, with a dash for an unknown value.
     pub fn text(&self) -> String {
         let value = |(run, value): (usize, &Option<String>)| {
             let shown = value.as_deref().filter(|value| !value.is_empty()).unwrap_or(crate::format::DASH);

@@ -1,26 +1,24 @@
-//! The figures of a suite over time: each run compared with the one before it.
+//! The figures of a suite over time: compares each run with the run before.
 
 use super::{Compared, Condition, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
 use crate::format::{plain, shorten};
 use crate::json::escaped;
 use crate::rank::Entry;
-use crate::text::{WIDTH, wrap};
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use crate::text::{CELL, WIDTH, finish, narrow_table, wrap};
+use comfy_table::{Cell, Color};
 use drophammer_store::Run;
 use serde_json::json as value;
 
 /// The rules in one paragraph for the reader.
-const HOW: &str = "Each run is compared with the one before it, as by `drophammer compare`: among the comparisons of each two runs there is a chance of \
-at most 5 % of any false one, so of twenty changes that are shown one may be none. A slow drift shows in no pair: compare the newest run with the first.";
+const HOW: &str = "Each run is compared with the run before, as by `drophammer compare`: the chance of any false result among the comparisons of \
+two runs is at most 5 %, so one of twenty changes that are shown may be false. No pair shows a slow drift: compare the newest run with the first.";
 /// Explanation of [`Past::differing`].
-const CONDITIONS: &str = "Some runs had other conditions than the run before, so a change may have another cause than the router: \
+const CONDITIONS: &str = "The conditions of some runs differ from the run before, so a change may have a cause other than the router: \
 `drophammer compare A B` names them, where A and B are the folders of two runs.";
 /// Characters of the longest bar.
 const BAR: f64 = 24.0;
-/// Longest cell, in characters.
-const CELL: usize = 200;
 
-/// Runs of one suite in the order of time.
+/// Runs of one suite in order of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The suite.
@@ -36,9 +34,9 @@ pub struct History {
 pub struct Past {
     /// Its folder, state and start.
     pub run: RunLine,
-    /// How it compares with the run before; absent for the first.
+    /// How it compares with the run before; absent for the first run.
     pub count: Option<Count>,
-    /// Conditions that differ from those of the run before: its value, then that of this run. Empty for the first.
+    /// Conditions that differ from the run before, with the values of both runs. Empty for the first run.
     pub conditions: Vec<Condition>,
 }
 
@@ -56,9 +54,9 @@ impl Past {
 /// One figure of one DUT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Test, figure and DUT. Its entries are those of the newest two runs that have it.
+    /// Test, figure and DUT, with the entries of the newest two runs that have it.
     pub line: Line,
-    /// In each run.
+    /// One per run.
     pub points: Vec<Point>,
 }
 
@@ -67,11 +65,11 @@ pub struct Series {
 pub struct Point {
     /// The figure in this run.
     pub entry: Option<Entry>,
-    /// How it compares with the run before; absent in the first.
+    /// How it compares with the run before; absent in the first run.
     pub finding: Option<Finding>,
 }
 
-/// The history of runs of one suite, which are in the order of time.
+/// The history of runs of one suite, which are in order of time.
 pub fn history(runs: &[Run]) -> History {
     let suite = runs.first().map_or(String::new(), |run| run.started.suite.clone());
     let mut history = History { suite, runs: Vec::new(), series: Vec::new() };
@@ -93,39 +91,35 @@ impl History {
         }));
     }
 
-    /// Adds a run, compared with the last one.
+    /// Adds a run that was compared with the last run.
     fn add(&mut self, mut pair: Compared) {
         let count = pair.count(1);
         let before = self.runs.len();
         let conditions = pair.conditions;
         self.runs.extend(pair.runs.pop().map(|run| Past { run, count: Some(count), conditions }));
         for line in pair.lines {
-            let same = |s: &&mut Series| (&s.line.dut, &s.line.test, &s.line.key) == (&line.dut, &line.test, &line.key);
+            let same = |s: &Series| (&s.line.dut, &s.line.test, &s.line.key) == (&line.dut, &line.test, &line.key);
             let point =
                 Point { entry: line.entries.get(1).cloned().flatten(), finding: line.findings.first().cloned() };
-            match self.series.iter_mut().find(same) {
-                Some(series) => {
-                    series.points.resize(before, Point::default());
-                    series.points.push(point);
-                    series.line = line;
-                }
-                None => {
-                    let mut points = vec![Point::default(); before];
-                    points.push(point);
-                    self.series.push(Series { line, points });
-                }
+            let at = self.series.iter().position(same).unwrap_or(self.series.len());
+            if at == self.series.len() {
+                self.series.push(Series { line: line.clone(), points: Vec::new() });
             }
+            let series = &mut self.series[at];
+            series.line = line;
+            series.points.resize(before, Point::default());
+            series.points.push(point);
         }
         let now = self.runs.len();
         self.series.iter_mut().for_each(|series| series.points.resize(now, Point::default()));
     }
 
-    /// Whether nothing of the newest run could be compared with the one before.
+    /// Whether nothing of the newest run could be compared with the run before.
     pub fn is_open(&self) -> bool {
         self.runs.last().and_then(|past| past.count).is_some_and(|count| !count.is_something())
     }
 
-    /// Keeps the figures whose title or machine name (`throughput.64_fps`) contains `figure`, of DUTs named `dut`.
+    /// Keeps figures of the DUT `dut` whose title or machine name (`throughput.64_fps`) contains `figure`.
     pub fn keep(&mut self, figure: Option<&str>, dut: Option<&str>) {
         let wanted = |line: &Line| {
             let name = format!("{}.{}", line.test, line.key);
@@ -138,14 +132,14 @@ impl History {
         self.series.retain(|series| wanted(&series.line));
     }
 
-    /// Whether anything in the newest run is proven to be worse than in the one before.
+    /// Whether anything in the newest run is proven to be worse than in the run before.
     pub fn is_worse(&self) -> bool {
         self.series.iter().filter_map(|series| series.points.last()?.finding.as_ref()).any(Finding::is_worse)
     }
 
-    /// The runs, one line each, with ANSI colours when `color`.
+    /// The runs, one line each, with ANSI colours if `color` is set.
     pub fn index(&self, color: bool) -> String {
-        let mut table = started_table(&["started", "run", "state", "worse", "better"]);
+        let mut table = narrow_table(&["started", "run", "state", "worse", "better"].map(str::to_owned));
         for past in &self.runs {
             let compared = past.count.filter(Count::is_something);
             let count = |of: fn(&Count) -> usize| match (compared, past.count) {
@@ -164,19 +158,19 @@ impl History {
                 Cell::new(count(|count| count.better)),
             ]);
         }
-        finish(&mut table, &[3, 4], color);
+        finish(&mut table, [3, 4], color);
         let differ = self.runs.iter().any(|past| !past.conditions.is_empty());
         let conditions = if differ { format!("{}\n", wrap(CONDITIONS, WIDTH)) } else { String::new() };
         format!("{}\n{table}\n{conditions}", plain(&self.suite))
     }
 
-    /// Each figure over time, with ANSI colours when `color`.
+    /// Each figure over time, with ANSI colours if `color` is set.
     pub fn text(&self, color: bool) -> String {
         let mut out = String::new();
         for series in &self.series {
             let line = &series.line;
             let most = series.points.iter().filter_map(Point::median).fold(0.0, f64::max);
-            let mut table = started_table(&["started", "median", "", "against the run before"]);
+            let mut table = narrow_table(&["started", "median", "", "against the run before"].map(str::to_owned));
             for (past, point) in self.runs.iter().zip(&series.points) {
                 let against = point.finding.as_ref().filter(|_| point.entry.is_some());
                 let words = |finding: &Finding| {
@@ -196,14 +190,14 @@ impl History {
                     },
                 ]);
             }
-            finish(&mut table, &[1, 3], color);
+            finish(&mut table, [1, 3], color);
             let (title, dut) = (shorten(&plain(&line.title), CELL), shorten(&plain(&line.dut), CELL));
             out += &format!("\n{title}: {dut}\n{table}\n");
         }
         out
     }
 
-    /// The rules, to be printed below all tables.
+    /// The rules, to print below all tables.
     pub fn how() -> String {
         wrap(HOW, WIDTH)
     }
@@ -235,7 +229,7 @@ impl History {
     }
 }
 
-/// Histories as one text for machines, with a line feed at its end.
+/// Histories as one text for machines, with a line feed at the end.
 pub fn json_of(histories: &[History]) -> String {
     let all: Vec<_> = histories.iter().map(History::json).collect();
     escaped(&format!("{:#}\n", value!({"layout": 1, "how": HOW, "suites": all})))
@@ -253,7 +247,7 @@ impl Point {
     fn median(&self) -> Option<f64> {
         let median = self.entry.as_ref()?.summary?.median;
         let middle = f64::midpoint(median.low, median.high);
-        // An unknown middle is drawn as the bound that is known.
+        // If the middle is unknown, the known bound replaces it.
         let known = [middle, median.low, median.high].into_iter().find(|value| value.is_finite());
         known.filter(|value| *value >= 0.0)
     }
@@ -263,26 +257,4 @@ impl Point {
 fn bar(part: Option<f64>, most: f64) -> String {
     let share = part.map_or(0.0, |part| if most > 0.0 { part / most } else { 0.0 });
     "\u{2587}".repeat((share * BAR).round() as usize)
-}
-
-fn started_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_width(WIDTH as u16);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(header);
-    table
-}
-
-fn finish(table: &mut Table, right: &[usize], color: bool) {
-    for column in right {
-        if let Some(column) = table.column_mut(*column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    if color {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
 }

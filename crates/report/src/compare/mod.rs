@@ -1,12 +1,11 @@
-//! Figures of several runs side by side: what is better or worse than in the first run, and under which different
-//! conditions.
+//! Compares several runs: what is better or worse than in the first run, and which conditions differ.
 //!
-//! 1. A figure belongs to another run's figure if test, figure and name of the DUT are the same, and title, unit and direction too.
-//! 2. The rounds of different runs are unrelated. So the figures of a DUT are compared without pairing
-//!    ([`compare_unpaired`]). If a DUT gave no figure in some rounds, its failures are compared too.
-//! 3. All comparisons are judged together ([`Family`]). A difference must also be large enough to matter.
-//! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures at different
-//!    loads, and a simulated DUT with a real one.
+//! 1. Figures of two runs belong together if test, key, DUT name, title, unit and direction are the same.
+//! 2. The rounds of different runs are unrelated, so [`compare_unpaired`] compares figures without pairing. If a DUT gave
+//!    no figure in some rounds, its failures are compared too.
+//! 3. [`Family`] judges all comparisons together. A difference must also be large enough to matter.
+//! 4. Runs with fewer than four rounds, refuted and doubtful figures, figures at different loads, and a simulated DUT with
+//!    a real one are not compared. The comparison gives the reason.
 
 pub(crate) mod conditions;
 pub mod history;
@@ -15,11 +14,11 @@ mod text;
 
 pub use conditions::Condition;
 
-use crate::grid;
-use crate::rank::Entry;
-use crate::rounds;
-use crate::view::{Section, Standing, View};
-use drophammer_judge::statistics::{Family, Rule, UNPAIRED_FROM, Unpaired, compare_failures, compare_unpaired};
+use crate::rank::{Entry, by_failures, rule};
+use crate::view::{DutResult, Standing, View};
+use crate::{combined, grid};
+use drophammer_judge::distinct;
+use drophammer_judge::statistics::{Family, UNPAIRED_FROM, Unpaired, compare_unpaired};
 use drophammer_model::figure::{Figure, RoundFigure, Scale};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
@@ -27,16 +26,16 @@ use drophammer_model::record::TestStatus;
 use drophammer_store::Run;
 
 /// The rules in one paragraph for the reader.
-pub const HOW: &str = "Each run is compared with run A. The rounds of different runs are not paired: a difference is proven by a two-sided \
-t-test of Welch on the rounds (on logarithms, or on differences for figures that may be 0), with a chance of at most 5 % of any false one among \
-all comparisons (Holm), and only if it is large enough to matter (3 % unless stated). It is that of the means; below it is its 95 % interval, by \
-itself. A limit of the tester counts as a bound, not as a value. Whatever else changed between the runs, such as the host, is part of a \
-difference.";
+pub const HOW: &str = "Each run is compared with run A. The rounds of different runs are not paired: a two-sided t-test of Welch on the rounds \
+(on logarithms, or on differences for figures that may be 0) proves a difference, with a chance of at most 5 % of any false one among all \
+comparisons (Holm), and only if the difference is large enough to matter (3 % unless stated). The table shows the difference of the means, and \
+below it the 95 % interval of this difference alone. A limit of the tester counts as a bound, not as a value. Whatever else changed between the \
+runs, such as the host, is part of a difference.";
 
 /// Runs side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The runs; the others are compared with the first one.
+    /// The runs. The first one is the reference.
     pub runs: Vec<RunLine>,
     /// Conditions that differ between them.
     pub conditions: Vec<Condition>,
@@ -62,7 +61,7 @@ pub struct RunLine {
 /// One figure of one DUT in all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Test, with `-2` if the suite has it a second time.
+    /// Machine name of the test, with `-2` if the suite has it a second time.
     pub test: String,
     /// Machine name.
     pub key: String,
@@ -89,7 +88,7 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The difference, if there are figures to compare.
     pub values: Option<Unpaired>,
-    /// Probability of seeing this difference by chance; absent if nothing was compared.
+    /// Probability that this difference is due to chance; absent if nothing was compared.
     pub p: Option<f64>,
 }
 
@@ -100,13 +99,13 @@ pub enum Verdict {
     Better,
     /// Proven to be worse.
     Worse,
-    /// No difference is proven that matters.
+    /// No difference that matters is proven.
     Undecided,
-    /// The reason why it was not compared.
+    /// Why it was not compared.
     NotCompared(String),
 }
 
-/// Number of comparisons of a run by result.
+/// The comparisons of a run, counted by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Proven to be better.
@@ -126,17 +125,17 @@ impl Count {
     }
 }
 
-/// `A`, `B` and so on; the number after `Z`.
+/// `A`, `B` and so on; after `Z` the number.
 fn letter(run: usize) -> String {
-    u8::try_from(run)
-        .ok()
-        .filter(|run| *run < 26)
-        .map_or_else(|| format!("#{}", run + 1), |run| char::from(b'A' + run).to_string())
+    match run {
+        0..26 => char::from(b'A' + run as u8).to_string(),
+        _ => format!("#{}", run + 1),
+    }
 }
 
 /// Compares runs with the first one.
 pub fn compare_runs(runs: &[Run]) -> Compared {
-    let combined: Vec<Run> = runs.iter().map(rounds::combined).collect();
+    let combined: Vec<Run> = runs.iter().map(combined).collect();
     let views: Vec<View> = combined.iter().map(View::new).collect();
     let run = |(index, view): (usize, &View)| RunLine {
         letter: letter(index),
@@ -174,17 +173,17 @@ impl Compared {
         (1..self.runs.len()).any(|run| self.count(run).worse > 0)
     }
 
-    /// Whether nothing of a run could be compared with the first one, so that nothing is known of it.
+    /// Whether nothing of some run could be compared with the first run, so that nothing is known about that run.
     pub fn is_open(&self) -> bool {
         (1..self.runs.len()).any(|run| !self.count(run).is_something())
     }
 
-    /// For the terminal, with ANSI colours when `color`.
+    /// For the terminal, with ANSI colours if `color` is set.
     pub fn text(&self, color: bool) -> String {
         text::text(self, color)
     }
 
-    /// For machines, indented, with a line feed at its end.
+    /// For machines, indented, with a line feed at the end.
     pub fn json(&self) -> String {
         json::json(self)
     }
@@ -192,18 +191,8 @@ impl Compared {
 
 /// All figures of all DUTs, in the order of the first run that has them.
 fn lines(views: &[View]) -> Vec<Line> {
-    let mut duts: Vec<&str> = Vec::new();
-    for name in views.iter().flat_map(|view| &view.duts).map(|dut| dut.name) {
-        if !duts.contains(&name) {
-            duts.push(name);
-        }
-    }
-    let mut figures: Vec<(&str, &str)> = Vec::new();
-    for (test, key) in views.iter().flat_map(known) {
-        if !figures.contains(&(test, key)) {
-            figures.push((test, key));
-        }
-    }
+    let duts = distinct(views.iter().flat_map(|view| &view.duts).map(|dut| dut.name));
+    let figures = distinct(views.iter().flat_map(known));
     let all = duts.iter().flat_map(|dut| figures.iter().map(move |(test, key)| (*dut, *test, *key)));
     all.filter_map(|(dut, test, key)| line(views, dut, test, key)).collect()
 }
@@ -216,17 +205,18 @@ fn known<'a>(view: &'a View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
 /// One figure of one DUT; `None` if no run has an entry for it.
 fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     let entries: Vec<Option<Entry>> = views.iter().map(|view| entry(view, dut, test, key)).collect();
-    // Runs in which the DUT failed have no figure that describes it.
+    // A run in which the DUT failed has no figure with a title and a unit.
     let (view, first) = views.iter().zip(&entries).find_map(|(view, entry)| {
         let figure = entry.as_ref()?.figure.as_ref()?;
         Some((view, figure))
     })?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key)?;
+    let plain = |verdict| Finding { verdict, values: None, p: None };
     let findings = (1..views.len())
         .map(|run| match (outage(&entries, run), comparable(views, &entries, (dut, test), run)) {
-            (Some(verdict), _) => Finding { verdict, values: None, p: None },
+            (Some(verdict), _) => plain(verdict),
             (None, Ok((a, b))) => compared(a, b),
-            (None, Err(why)) => Finding { verdict: Verdict::NotCompared(why), values: None, p: None },
+            (None, Err(why)) => plain(Verdict::NotCompared(why)),
         })
         .collect();
     Some(Line {
@@ -242,31 +232,29 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     })
 }
 
-/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run gave the
-/// figure.
+/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run gave the figure.
 fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
-    let place = view.duts.iter().position(|known| known.name == dut)?;
+    let place = place(view, dut)?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key);
     if let Some(entry) = ranked.and_then(|ranked| ranked.entries.get(place)).filter(|entry| entry.is_known()) {
         return Some(Entry { rank: None, tied: false, better_than: Vec::new(), ..entry.clone() });
     }
-    let result = section(view, test)?.results.iter().find(|result| result.dut == place)?;
+    let result = result(view, test, place)?;
     let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
-    failed.then(|| Entry {
-        figure: None,
-        rounds: vec![RoundFigure::Failed; result.rounds],
-        summary: None,
-        rank: None,
-        tied: false,
-        better_than: Vec::new(),
-    })
+    failed.then(|| Entry::new(None, vec![RoundFigure::Failed; result.rounds]))
 }
 
-fn section<'v, 'a>(view: &'v View<'a>, test: &str) -> Option<&'v Section<'a>> {
-    view.sections.iter().find(|section| section.id == test)
+fn place(view: &View, dut: &str) -> Option<usize> {
+    view.duts.iter().position(|known| known.name == dut)
 }
 
-/// The verdict if a test worked in every round of one run and failed in every round of the other one: that needs no statistics.
+fn result<'v, 'a>(view: &'v View<'a>, test: &str, dut: usize) -> Option<&'v DutResult<'a>> {
+    let section = view.sections.iter().find(|section| section.id == test)?;
+    section.results.iter().find(|result| result.dut == dut)
+}
+
+/// The verdict if a test worked in every round of one run and failed in every round of the other: that needs no
+/// statistics.
 fn outage(entries: &[Option<Entry>], run: usize) -> Option<Verdict> {
     let (a, b) = (entries[0].as_ref()?, entries[run].as_ref()?);
     let works = |entry: &Entry| entry.value().is_some() && entry.failures().0 == 0;
@@ -281,7 +269,7 @@ fn outage(entries: &[Option<Entry>], run: usize) -> Option<Verdict> {
     }
 }
 
-/// The entries of the first run and of run `run`, or the reason why they cannot be compared.
+/// The entries of the first run and of run `run`, or why they cannot be compared.
 fn comparable<'a>(
     views: &[View],
     entries: &'a [Option<Entry>],
@@ -306,7 +294,7 @@ fn comparable<'a>(
             return Err(format!("other trials of {} contradict it", letter(*of)));
         }
         if entry.doubtful() {
-            return Err(format!("in {} frames were lost beside an idle processor", letter(*of)));
+            return Err(format!("in {} frames were lost while the processor was idle", letter(*of)));
         }
     }
     if let (Some(a), Some(b)) = (&a.figure, &b.figure) {
@@ -315,56 +303,49 @@ fn comparable<'a>(
         }
         if let (false, Some(at_a), Some(at_b)) = (a.same_load(b), a.load_pps, b.load_pps) {
             let load = |pps: f64| group_digits(pps.round() as u64);
-            return Err(format!("measured at other loads: {} and {} fps per port", load(at_a), load(at_b)));
+            return Err(format!("measured at different loads: {} and {} fps per port", load(at_a), load(at_b)));
         }
     }
-    let place = |view: &View| view.duts.iter().position(|known| known.name == dut);
-    let of = |run: usize| Some(&views[run]).and_then(|view| place(view).map(|place| (view, place)));
-    if let [Some((a, in_a)), Some((b, in_b))] = both.map(of)
-        && a.duts[in_a].simulated != b.duts[in_b].simulated
+    let simulated = |run: usize| Some(views[run].duts[place(&views[run], dut)?].simulated);
+    if let [Some(in_a), Some(in_b)] = both.map(simulated)
+        && in_a != in_b
     {
         return Err("simulated in one run, real in the other".into());
     }
     Ok((a, b))
 }
 
-/// Reason why a run has no entry for a figure.
+/// Why a run has no entry for a figure.
 fn why_missing(view: &View, dut: &str, test: &str) -> String {
-    let Some(place) = view.duts.iter().position(|known| known.name == dut) else {
-        return "it has no DUT of this name".into();
-    };
-    let result = section(view, test).and_then(|section| section.results.iter().find(|result| result.dut == place));
-    match result {
+    let Some(place) = place(view, dut) else { return "it has no DUT of this name".into() };
+    match result(view, test, place) {
         None => "it has no such test".into(),
         Some(result) if result.standing.is_completed() => "the test gave no such figure".into(),
         Some(result) => result.standing.text(),
     }
 }
 
-/// Reason why two figures with the same key are different figures; `None` if they are the same.
+/// Why two figures with the same key are different figures; `None` if they are the same.
 fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
-    // Runs of earlier versions do not say that a rate is per port.
+    // Earlier versions did not record that a rate is per port.
     let unit = |figure: &RankFigure| figure.unit.strip_suffix(" per port").unwrap_or(&figure.unit).to_owned();
     let same = unit(a) == unit(b) && a.scale == b.scale && a.higher_is_better == b.higher_is_better;
     match (a.title == b.title, same) {
         (true, true) => None,
-        (true, false) => Some("its unit or meaning is another one".into()),
+        (true, false) => Some("its unit or meaning differs".into()),
         (false, _) => Some(format!("another figure: {}", b.title)),
     }
 }
 
-/// The difference of two entries; the verdict follows when all are known.
+/// The difference of two entries. Its verdict is preliminary until [`judge`] knows all differences.
 fn compared(a: &Entry, b: &Entry) -> Finding {
     let rule = rule(a, b);
     let known = |entry: &Entry| -> Vec<Figure> { entry.rounds.iter().filter_map(|round| round.figure()).collect() };
     // The difference of the later run from the first one.
     let values = rule.as_ref().and_then(|rule| compare_unpaired(&known(b), &known(a), rule));
-    let (a_failed, b_failed) = (a.failures(), b.failures());
-    let failures = (a_failed.0 + b_failed.0 > 0 && a_failed.1 > 1 && b_failed.1 > 1)
-        .then(|| (compare_failures(a_failed, b_failed), b_failed.0 * a_failed.1 < a_failed.0 * b_failed.1));
     let better = |is: bool| if is { Verdict::Better } else { Verdict::Worse };
-    // If two statistical tests are made, each probability counts twice. A claim is not yet proven.
-    let (p, verdict) = match (&values, failures) {
+    // With two statistical tests, each probability counts twice.
+    let (p, verdict) = match (&values, by_failures(b, a)) {
         (Some(values), None) => (values.p, claim(values)),
         (None, Some((p, b_is_better))) => (p, better(b_is_better)),
         (Some(values), Some((p, _))) if values.p <= p => ((2.0 * values.p).min(1.0), claim(values)),
@@ -377,7 +358,7 @@ fn compared(a: &Entry, b: &Entry) -> Finding {
     Finding { verdict, values, p: Some(p) }
 }
 
-/// Verdict of the figures if their difference is proven.
+/// The verdict if the difference is proven.
 fn claim(values: &Unpaired) -> Verdict {
     match (values.matters, values.a_is_better) {
         (false, _) => Verdict::Undecided,
@@ -386,21 +367,9 @@ fn claim(values: &Unpaired) -> Verdict {
     }
 }
 
-/// Rule for comparing both: with the coarser of the two resolutions.
-fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
-    let figures = || [&a.figure, &b.figure].into_iter().flatten();
-    let mut rule = Rule::from(figures().next()?);
-    for figure in figures() {
-        rule.resolution = rule.resolution.max(figure.resolution);
-        rule.least = rule.least.max(figure.least);
-    }
-    Some(rule)
-}
-
-/// Withdraws the claims that all comparisons together do not prove.
+/// Withdraws verdicts that all comparisons together do not prove.
 fn judge(lines: &mut [Line]) {
-    let asked = |finding: &Finding| finding.p;
-    let all: Vec<f64> = lines.iter().flat_map(|line| &line.findings).filter_map(asked).collect();
+    let all: Vec<f64> = lines.iter().flat_map(|line| &line.findings).filter_map(|finding| finding.p).collect();
     let family = Family::new(&all);
     let findings = lines.iter_mut().flat_map(|line| &mut line.findings).filter(|finding| finding.p.is_some());
     for (index, finding) in findings.enumerate() {

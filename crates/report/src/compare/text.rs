@@ -3,16 +3,15 @@
 use super::{Compared, Count, Finding, HOW, Line, Verdict};
 use crate::format::{DASH, number, plain, shorten};
 use crate::rank::Entry;
-use crate::text::{WIDTH, paint, wrap};
-use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use crate::text::{CELL, WIDTH, finish, limit_first, narrow_table, paint, wrap};
+use comfy_table::{Cell, Color};
+use drophammer_judge::distinct;
 use drophammer_model::figure::{Figure, RoundFigure};
 
-/// Characters of the column of figures; longer titles go on in a second line.
+/// Most characters of the column of figures; longer titles continue on a second line.
 const FIGURE_WIDTH: u16 = 40;
-/// Longest value of a condition, in characters.
+/// Most characters of a condition's value.
 const VALUE: usize = 160;
-/// Longest cell, in characters.
-const CELL: usize = 200;
 
 /// See [`Compared::text`].
 pub fn text(compared: &Compared, color: bool) -> String {
@@ -22,7 +21,7 @@ pub fn text(compared: &Compared, color: bool) -> String {
         out += &format!("{}\n", wrap(&plain(&line), WIDTH).replace('\n', "\n   "));
     }
     if compared.conditions.is_empty() {
-        out += "\nNo condition that is recorded differs.\n";
+        out += "\nNo recorded condition differs.\n";
     } else {
         out += &format!("\n{}\n", paint("Different conditions", "1;33", color));
     }
@@ -33,7 +32,7 @@ pub fn text(compared: &Compared, color: bool) -> String {
         out += &format!("  {}\n", wrap(&line, WIDTH - 4).replace('\n', "\n    "));
     }
     for run in 1..compared.runs.len() {
-        for dut in duts(compared) {
+        for dut in distinct(compared.lines.iter().map(|line| &line.dut)) {
             out += &table(compared, dut, run, color);
         }
     }
@@ -52,24 +51,11 @@ pub fn text(compared: &Compared, color: bool) -> String {
     out
 }
 
-fn duts(compared: &Compared) -> Vec<&str> {
-    let mut duts: Vec<&str> = Vec::new();
-    for line in &compared.lines {
-        if !duts.contains(&line.dut.as_str()) {
-            duts.push(&line.dut);
-        }
-    }
-    duts
-}
-
-/// The figures of one DUT in the first run and in run `run`; empty where neither has any.
+/// The figures of one DUT in the first run and in run `run`; empty if neither has any.
 fn table(compared: &Compared, dut: &str, run: usize, color: bool) -> String {
     let (a, b) = (&compared.runs[0].letter, &compared.runs[run].letter);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_width(WIDTH as u16);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header([plain(dut), a.clone(), b.clone(), format!("{b} against {a}")].map(|cell| shorten(&cell, CELL)));
+    let head = [plain(dut), a.clone(), b.clone(), format!("{b} against {a}")].map(|cell| shorten(&cell, CELL));
+    let mut table = narrow_table(&head);
     let of_dut = || compared.lines.iter().filter(|line| line.dut == dut);
     let known = |line: &&Line| line.entries[0].is_some() || line.entries[run].is_some();
     for line in of_dut().filter(known) {
@@ -87,41 +73,21 @@ fn table(compared: &Compared, dut: &str, run: usize, color: bool) -> String {
     if table.is_empty() {
         return String::new();
     }
-    if let Some(figures) = table.column_mut(0) {
-        figures.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(FIGURE_WIDTH)));
-    }
-    for column in 1..4 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    if color {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    limit_first(&mut table, FIGURE_WIDTH);
+    finish(&mut table, 1..4, color);
     format!("\n{table}\n")
 }
 
 /// The median of a run, and its interval below.
 pub(super) fn entry(line: &Line, entry: Option<&Entry>) -> String {
     let Some(entry) = entry else { return DASH.into() };
-    let mut out = match entry.summary {
-        Some(summary) => bounds(summary.median, &|value| number(value, &line.unit)),
-        None => DASH.into(),
-    };
-    match entry.summary {
-        Some(summary) if summary.rounds > 1 && summary.interval != summary.median => {
-            out += &format!("\n{}", bounds(summary.interval, &|value| number(value, &line.unit)));
-        }
-        _ => {}
-    }
-    let rounds = entry.rounds.len();
-    match entry.rounds.iter().filter(|round| **round == RoundFigure::Failed).count() {
-        0 => {}
-        failed => out += &format!("\nfailed in {failed} of {rounds}"),
-    }
-    out
+    let shown = |figure| bounds(figure, &|value| number(value, &line.unit));
+    let mut lines = vec![entry.summary.map_or_else(|| DASH.into(), |summary| shown(summary.median))];
+    let interval = entry.summary.filter(|summary| summary.rounds > 1 && summary.interval != summary.median);
+    lines.extend(interval.map(|summary| shown(summary.interval)));
+    let failed = entry.rounds.iter().filter(|round| **round == RoundFigure::Failed).count();
+    lines.extend((failed > 0).then(|| format!("failed in {failed} of {}", entry.rounds.len())));
+    lines.join("\n")
 }
 
 /// Result of the comparison: `worse`, the difference, its interval.
@@ -136,7 +102,7 @@ pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let change = |value: f64| match (line.by_difference, line.unit.as_str()) {
         (true, "%") => format!("{} pp", signed(value, &number(value.abs(), "%"))),
         (true, unit) => format!("{} {}", signed(value, &number(value.abs(), unit)), plain(unit)),
-        // From twice as much on a factor is easier to read.
+        // From twice as much on, a factor is easier to read.
         (false, _) if value >= 1.0 => format!("{} times", number(1.0 + value, "")),
         (false, _) => format!("{} %", signed(value, &number(100.0 * value.abs(), ""))),
     };

@@ -1,25 +1,25 @@
-//! The CSV files within the page, so that its links work without any other file.
+//! CSV files inside the page, so that its links work without any other file.
 
 use maud::{Markup, html};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Most bytes of data in a page. A mail server takes about 10 MB, and the page itself needs its part.
+/// Most bytes of data in a page. Mail servers accept about 10 MB, and the page itself needs part of that.
 const MOST: usize = 6 << 20;
 
-/// The CSV files of a report: small ones are in the page, the largest only beside it.
+/// The CSV files of a report: small files are in the page, the largest only next to it.
 #[derive(Debug)]
 pub struct Data<'a> {
     /// Files in the page, as `data:` addresses.
     within: HashMap<&'a str, String>,
-    /// Files that are only beside the page, with their sizes in bytes.
+    /// Files that are only next to the page, with their sizes in bytes.
     pub beside: Vec<(&'a str, usize)>,
-    /// Every file in order of the report.
+    /// All files in the order of the report.
     files: &'a [(String, String)],
 }
 
 impl<'a> Data<'a> {
-    /// Takes `(file name, content)` from the smallest on, as long as there is room.
+    /// Adds `(file name, content)` to the page, the smallest first, as long as there is room.
     pub fn new(files: &'a [(String, String)]) -> Data<'a> {
         let mut order: Vec<usize> = (0..files.len()).collect();
         order.sort_by_key(|i| files[*i].1.len());
@@ -43,10 +43,10 @@ impl<'a> Data<'a> {
     pub fn link(&self, file: &str, text: &str) -> Markup {
         match self.within.get(file) {
             Some(address) => html! {
-                a.csv download=(file) href=(address) title={ "all of it in full precision: " (file) } { (text) }
+                a.csv download=(file) href=(address) title={ "all data in full precision: " (file) } { (text) }
             },
             None => html! {
-                a.csv href={ "csv/" (file) } title={ "too large for this page: csv/" (file) " beside it" } { (text) " \u{2197}" }
+                a.csv href={ "csv/" (file) } title={ "too large for this page: see csv/" (file) " next to it" } { (text) " \u{2197}" }
             },
         }
     }
@@ -57,28 +57,24 @@ impl<'a> Data<'a> {
             section #data {
                 h2 { "Data" }
                 p {
-                    "Each CSV link of a plot or table saves its figures in full precision. They are within this page, which can be passed on \
-                     alone. " (self.link("summary.csv", "summary.csv")) " has the figures of the summary, "
+                    "The CSV link of a plot or table saves its figures in full precision. This page contains them, so it can be passed on \
+                     without other files. " (self.link("summary.csv", "summary.csv")) " has the figures of the summary, "
                     (self.link("trials.csv", "trials.csv")) " every trial."
                 }
                 @if !self.beside.is_empty() {
                     p.muted {
-                        "Too large for this page, and only in the folder of the report: "
+                        "Too large for this page, so only in the folder of the report: "
                         @for (i, (name, bytes)) in self.beside.iter().enumerate() {
                             @if i > 0 { ", " }
-                            "csv/" (name) " (" (megabytes(*bytes)) ")"
+                            "csv/" (name) " (" (format!("{:.1} MB", *bytes as f64 / 1e6)) ")"
                         }
                         "."
                     }
                 }
-                p.muted { "report.json, beside this page, has everything (" (self.files.len()) " CSV files included) for programs." }
+                p.muted { "report.json, next to this page, has everything for programs, including the data of " (self.files.len()) " CSV files." }
             }
         }
     }
-}
-
-fn megabytes(bytes: usize) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// `data:` address of a CSV text (RFC 2397).

@@ -1,24 +1,23 @@
-//! The first screen: the conclusion of the run, how far it may be trusted, the main figures, and what was tested how.
+//! The first screen: the conclusion, how far to trust it, the main figures, and what was tested how.
 
 use crate::conclusion::conclusion;
-use crate::ending;
-use crate::format::{number, shorten};
-use crate::grid;
+use crate::format::{ellipsis, number, shorten};
 use crate::rank::{Entry, Ranked};
 use crate::view::View;
+use crate::{ending, grid};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::figure::Figure;
 use drophammer_model::quantity::Bandwidth;
 use maud::{Markup, html};
 
-/// Figures drawn at most.
+/// Most figures in drawings.
 const DRAWN: usize = 3;
-/// Ports drawn at most.
+/// Most ports in the drawing.
 const PORTS: usize = 6;
-/// DUTs drawn in one figure at most; the summary has all.
+/// Most DUTs in a drawing; the summary has all.
 const ROWS: usize = 8;
 
-/// The conclusion, how far it may be trusted, and what to do next.
+/// The conclusion, how far to trust it, and what to do next.
 pub fn said(view: &View) -> Markup {
     let said = conclusion(view);
     html! {
@@ -28,10 +27,10 @@ pub fn said(view: &View) -> Markup {
             all => ul.conclusion { @for sentence in all { li { (commands(sentence)) } } },
         }
         @if let Some(trust) = ending::trust(view) {
-            @match ending::causes_text(view) {
-                Some(causes) => details.trust {
+            @match ending::disturbed_by(view) {
+                Some(disturbed) => details.trust {
                     summary { (trust) }
-                    p { "Disturbed by: " (causes) ". By router: " (view.held_up_text()) ". " a href="#invalid" { "Reasons" } }
+                    p { (disturbed) " " a href="#invalid" { "Reasons" } }
                 },
                 None => p.trust { (trust) },
             }
@@ -41,7 +40,7 @@ pub fn said(view: &View) -> Markup {
     }
 }
 
-/// A text whose commands stand between backticks.
+/// A text with commands between backticks.
 fn commands(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
@@ -64,7 +63,7 @@ pub fn setup(view: &View) -> Markup {
     }
 }
 
-/// How many criteria of the suite are met; nothing where it has none.
+/// How many criteria of the suite are met; `None` without criteria.
 pub fn criteria(view: &View) -> Option<Markup> {
     let verdicts = view.verdicts();
     let met = verdicts.iter().filter(|(.., v)| v.pass).count();
@@ -74,7 +73,7 @@ pub fn criteria(view: &View) -> Option<Markup> {
     })
 }
 
-/// The main figures: one per test, those in which DUTs differ before the others.
+/// The main figures: one per test, starting with figures in which DUTs differ.
 fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
     let apart = |figure: &Ranked| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut));
     let known = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.value().is_some());
@@ -92,10 +91,10 @@ fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
 const WIDTH: f64 = 388.0;
 /// Height of the row of a DUT.
 const ROW: f64 = 30.0;
-/// Where the scale begins and ends.
+/// Start and end of the scale.
 const SCALE: (f64, f64) = (104.0, 286.0);
 
-/// A figure, a row per DUT: a dot per round, a bar for the interval, a mark and the number for the median.
+/// A figure with one row per DUT: a dot per round, a bar for the interval, a mark and the number for the median.
 fn key(view: &View, figure: &Ranked) -> Markup {
     let order = &view.ranking.order[..view.ranking.order.len().min(ROWS)];
     let ends = |entry: &Entry| -> Vec<f64> {
@@ -143,17 +142,14 @@ fn key(view: &View, figure: &Ranked) -> Markup {
 }
 
 /// The figures of the rounds.
-fn dots(entry: &Entry) -> Vec<f64> {
+pub fn dots(entry: &Entry) -> Vec<f64> {
     let figures = entry.rounds.iter().filter_map(|round| round.figure());
     figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
 }
 
 /// As many characters of a name as fit before the scale.
 fn name(text: &str) -> String {
-    match text.chars().count() {
-        0..=13 => text.to_owned(),
-        _ => text.chars().take(12).collect::<String>() + "\u{2026}",
-    }
+    ellipsis(text, 13)
 }
 
 /// The devices with their versions and facts, then the facts of the run.

@@ -1,4 +1,4 @@
-//! Lost frames over time, and what tester and host did at that time.
+//! Draws lost frames over time, with what tester and host did at that time.
 
 use crate::format::nanoseconds;
 use crate::losses::{Lossy, explained};
@@ -8,39 +8,27 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Held;
 use maud::{Markup, html};
 
-/// Trials that are drawn at most.
+/// Most trials in drawings.
 const MOST: usize = 40;
-/// The drawing in its own units: width, height of the highest episode, rows below.
+/// The drawing in its own units: width, height of the highest episode, height of a row below.
 const WIDTH: f64 = 720.0;
 const HIGHEST: f64 = 44.0;
 const ROW: f64 = 14.0;
-/// Place for the names of the rows.
+/// Room for the names of the rows.
 const LEFT: f64 = 110.0;
 
-/// The name of a cause in the legend.
-fn name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Overload => "overload",
-        Cause::Tester => "gap of the tester",
-        Cause::Host => "stall of the DUT's processor",
-        Cause::Event => "event of the test",
-        Cause::NoRoute => "no route advertised",
-        Cause::Unexplained => "unexplained",
-    }
-}
-
-/// Lossy trials of one DUT, folded: a sentence, and one drawing for each, those below the overload first. Nothing if
-/// none is below it.
+/// Lossy trials of one DUT, folded: a sentence, and a drawing for each trial, starting with trials without overload.
+/// Nothing if all loss is due to overload.
 pub fn section(who: &Markup, trials: &[&TrialRecord]) -> Markup {
-    let (mut lossy, told) = explained(trials);
+    let (mut lossy, summary) = explained(trials);
     let all = lossy.len();
     lossy.sort_by_key(|lossy| !lossy.below_overload());
     lossy.truncate(MOST);
     html! {
-        @if let Some(text) = told.text() {
+        @if let Some(text) = summary.text() {
             details.all.losses {
                 summary { (who) ": " (text) }
-                p.legend { @for cause in Cause::ALL { span class={ "cause " (cause.key()) } { (name(cause)) } } }
+                p.legend { @for cause in Cause::ALL { span class={ "cause " (cause.key()) } { (cause.name()) } } }
                 @if all > MOST { p.muted { (MOST) " of " (all) " lossy trials are drawn." } }
                 noscript { @for lossy in &lossy { (drawing(lossy)) } }
             }
@@ -69,7 +57,7 @@ fn drawing(lossy: &Lossy<'_>) -> Markup {
                     @if result.losses.within_ns > drophammer_model::trial::WITHIN_NS {
                         "; losses up to " (nanoseconds(result.losses.within_ns as f64)) " apart are drawn as one"
                     }
-                    @if untold > 0 { "; of " (group_digits(untold)) " of them the time is not known" }
+                    @if untold > 0 { "; for " (group_digits(untold)) " of them the time is unknown" }
                 }
             }
             svg viewBox={ "0 0 " (WIDTH) " " (HIGHEST + 8.0 + 2.0 * ROW) } role="img" aria-label={ "lost frames of trial " (result.trial) " over time" } {
@@ -88,7 +76,7 @@ fn drawing(lossy: &Lossy<'_>) -> Markup {
                     @let (from, to, high) = (x(episode.from_ns as f64), x(episode.to_ns as f64), high(episode.lost));
                     rect class={ "cause " (cause.key()) } x=(fixed(from)) y=(fixed(HIGHEST - high)) width=(fixed((to - from).max(2.0))) height=(fixed(high)) {
                         title {
-                            (group_digits(episode.lost)) " lost, " (name(*cause)) ": "
+                            (group_digits(episode.lost)) " lost, " (cause.name()) ": "
                             (nanoseconds(episode.from_ns as f64)) " to " (nanoseconds(episode.to_ns as f64)) ", "
                             (group_digits(episode.flows)) @if episode.flows == 1 { " flow of " } @else { " flows of " }
                             (groups(lossy, &episode.groups))

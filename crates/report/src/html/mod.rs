@@ -1,29 +1,22 @@
-//! The HTML report: one file that needs no network, readable without script.
+//! The HTML report: one file that needs no network and no script.
 
 mod data;
-mod digests;
-mod drops;
 mod first;
 mod losses;
 mod plots;
 mod tables;
 mod trials;
 
-use crate::board;
 use crate::csv::Names;
 use crate::digest::{self, Filled};
 use crate::drops::{Account, of_dut};
 use crate::ending::{self, Ending};
-use crate::grid;
-use crate::kernel_counts;
-use crate::missing;
-
-use crate::paragraph;
-use crate::published;
+use crate::format::several;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
-use crate::ways;
+use crate::{board, grid, grouped, kernel_counts, paragraph, published, ways};
 use data::Data;
+use drophammer_judge::distinct;
 use drophammer_model::figure::Decision;
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::visible::visible;
@@ -34,7 +27,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 /// A name with more characters gets its own line.
 const LONG: usize = 24;
-/// The page fetches nothing, whatever a DUT has written into its configuration.
+/// The page fetches nothing, whatever a DUT's configuration contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The whole page; `files` are the CSV files.
@@ -58,7 +51,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
                 main {
                     (head(view, &digests))
                     (summary(view))
-                    @for (at, digest) in digests.iter().enumerate() { (self::digests::section(view, (at, digest), &data)) }
+                    @for (at, digest) in digests.iter().enumerate() { (tables::digest(view, (at, digest), &data)) }
                     @for (n, section) in view.all_sections().enumerate() {
                         (self::section(view, (n, section), (&names.tables[n], &names.plots[n]), &data))
                     }
@@ -73,7 +66,7 @@ pub fn page(view: &View, files: &[(String, String)]) -> String {
             }
         }
     };
-    // Characters that reverse the text or have no width would affect the text around them too.
+    // Characters that reverse the text or have no width would also affect the text around them.
     visible(&markup.into_string(), &['\n', '\t'])
 }
 
@@ -93,7 +86,7 @@ fn head(view: &View, digests: &[Filled]) -> Markup {
             (first::said(view))
             @if !problems.is_empty() {
                 details.problems open[problems.len() <= 2] {
-                    summary { (problems.len()) @if problems.len() == 1 { " problem" } @else { " problems" } }
+                    summary { (several(problems.len(), "problem")) }
                     ul { @for p in &problems { li { (p) } } }
                 }
             }
@@ -108,14 +101,14 @@ fn head(view: &View, digests: &[Filled]) -> Markup {
             }
             @if let Some(tag) = view.tag() {
                 div.tag role="note" {
-                    strong { (tag) "." } " Figures of shorter or altered trials are estimates; do not publish them as RFC results."
+                    strong { (tag) "." } " Figures from shorter or altered trials are estimates; do not publish them as RFC results."
                     (deviations(view))
                 }
             }
             (first::setup(view))
             nav {
                 a href="#summary" { "Summary" }
-                @for (at, digest) in digests.iter().enumerate() { a href={ "#" (self::digests::anchor(at)) } { (digest.title) } }
+                @for (at, digest) in digests.iter().enumerate() { a href={ "#" (tables::digest_anchor(at)) } { (digest.title) } }
                 @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
                 a href="#duts" { "Devices" }
                 a href="#environment" { "Environment" }
@@ -125,12 +118,12 @@ fn head(view: &View, digests: &[Filled]) -> Markup {
     }
 }
 
-/// Why the figures do not conform, each deviation once with the tests concerned.
+/// Why the figures do not conform: each deviation once, with its tests.
 fn deviations(view: &View) -> Markup {
     let all = view.deviations();
     html! {
         @if !all.is_empty() { details {
-            summary { (all.len()) @if all.len() == 1 { " deviation" } @else { " deviations" } }
+            summary { (several(all.len(), "deviation")) }
             ul { @for (text, tests) in all { li { (text) @if !tests.is_empty() { " " small { (tests.join(", ")) } } } } }
         } }
     }
@@ -163,7 +156,7 @@ fn summary(view: &View) -> Markup {
                     }
                     tbody {
                         @if view.duts.len() > 1 { tr.overall {
-                            th scope="row" { "Overall" small { "mean rank over the tests that all have" } }
+                            th scope="row" { "Overall" small { "mean rank over the tests in which all DUTs have a rank" } }
                             @for d in order { td.n { (overall(view, *d)) } }
                             (tables::published_cells(&beside, None))
                         } }
@@ -177,7 +170,7 @@ fn summary(view: &View) -> Markup {
                                 th scope="row" {
                                     (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
                                     @if figure.different_loads {
-                                        small title="routers that were measured at different loads are not compared" { " \u{b7} different loads" }
+                                        small title="DUTs that were measured at different loads are not compared" { " \u{b7} different loads" }
                                     }
                                     @if let Some(least) = grid::detectable(figure) {
                                         small title="this run would have found a difference of this size with a probability of 90 %" {
@@ -194,10 +187,10 @@ fn summary(view: &View) -> Markup {
                 (tables::published_notes(&beside))
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
-                    "Figures marked tester-limited were limited by the tester, not the DUT: a rate or a size is at least (\u{2265}) this value, \
-                     a time at most (\u{2264}), and a loss may be more at a higher load. At a limit of the suite, the suite asks for no more."
-                }
-                @for reason in &missing::nothing(view) { p.muted.how { (reason) "." } }
+                        "Tester-limited: the tester, not the DUT, was the limit. A rate or a size is at least (\u{2265}) this value, a time at most \
+                         (\u{2264}), and a loss may be more at a higher load. Limit of the suite: the suite asks for no more."
+                    }
+                    @for reason in &ending::nothing_to_measure(view) { p.muted.how { (reason) "." } }
             }
             @if let Some((places, reasons)) = board::places_grid(view) {
                 h3 #places { (board::PLACES) }
@@ -228,14 +221,14 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    // Short names stay on one line; a name that is too long for a column must not widen it.
+    // Short names stay on one line. A name that is too long for a column must not widen it.
     let class = if dut.name.chars().count() > LONG { "who long" } else { "who" };
     html! { span class=(class) { (dut.name) } @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
 
 fn overall(view: &View, dut: usize) -> Markup {
     let o = &view.ranking.overall[dut];
-    // A place that all share is no lead.
+    // If all DUTs share a place, nobody leads.
     let leads = view.ranking.overall.iter().any(|other| other.rank.is_some_and(|rank| rank > 1));
     html! {
         @match (o.rank, o.mean) {
@@ -249,7 +242,7 @@ fn overall(view: &View, dut: usize) -> Markup {
     }
 }
 
-/// `n` is its place among all sections, `tables` and `plots` are the names of their CSV files.
+/// `n` is the place of the section among all sections; `tables` and `plots` are names of CSV files.
 fn section(
     view: &View,
     (n, section): (usize, &Section),
@@ -264,7 +257,7 @@ fn section(
         section id=(anchor(section)) {
             h2 { (section.title) }
             @if of_tester { p.muted {
-                "The highest rate of the tester on a loop without a router. No router can be measured beyond it; figures close to \
+                "The highest rate of the tester on a loop without a router. The tester cannot measure a router beyond it; figures close to \
                  it are marked tester-limited."
             } }
             @if let Some(paragraph) = paragraph::of_test(view, section) { p { (paragraph) } }
@@ -294,7 +287,7 @@ fn section(
                 p.muted { b { (dut_name(view.dut(r.dut))) } ": " (counts) "." }
             }
             @for r in &section.results {
-                (drops::account(&dut_name(view.dut(r.dut)), &Account::of(&r.trials, &view.drops_counted)))
+                (tables::account(&dut_name(view.dut(r.dut)), &Account::of(&r.trials, &view.drops_counted)))
             }
             @for r in &section.results { (losses::section(&dut_name(view.dut(r.dut)), &r.trials)) }
             @if !trials.is_empty() {
@@ -312,26 +305,20 @@ fn section(
     }
 }
 
-/// Notes of a section, each once, with the DUTs concerned.
+/// Notes of a section, each once, with its DUTs.
 fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
-    let mut out: Vec<(Vec<usize>, &str)> = Vec::new();
-    for r in &section.results {
-        for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
-            match out.iter_mut().find(|(_, n)| n == note) {
-                Some((duts, _)) if duts.contains(&r.dut) => {}
-                Some((duts, _)) => duts.push(r.dut),
-                None => out.push((vec![r.dut], note)),
-            }
-        }
-    }
-    let who = |duts: &[usize]| match duts.len() {
-        n if n > 1 && n == view.duts.len() => "All DUTs".to_owned(),
-        _ => duts.iter().map(|d| view.dut(*d).label()).collect::<Vec<_>>().join(", "),
+    let of_result = |r: &crate::view::DutResult<'a>| {
+        let dut = r.dut;
+        r.record.into_iter().flat_map(|t| &t.outcome.notes).map(move |note| (note.as_str(), dut))
     };
-    out.into_iter().map(|(duts, note)| (who(&duts), note)).collect()
+    let who = |duts: Vec<usize>| match distinct(duts) {
+        duts if duts.len() > 1 && duts.len() == view.duts.len() => "All DUTs".to_owned(),
+        duts => duts.iter().map(|d| view.dut(*d).label()).collect::<Vec<_>>().join(", "),
+    };
+    grouped(section.results.iter().flat_map(of_result)).into_iter().map(|(note, duts)| (who(duts), note)).collect()
 }
 
-/// A stored number of seconds as a duration; it may have any value.
+/// A stored number of seconds, which may have any value, as a duration.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
 }
@@ -350,7 +337,7 @@ fn duts(view: &View) -> Markup {
                         dt { "Version" } dd { (tables::or_dash(&d.version)) }
                         dt { "Confinement" } dd { (tables::or_dash(&d.confinement)) }
                         @if let Some(installs) = d.installs_routes {
-                            dt { "Installs BGP routes" } dd { (if installs { "yes" } else { "no: control plane alone" }) }
+                            dt { "Installs BGP routes" } dd { (if installs { "yes" } else { "no: control plane only" }) }
                         }
                     }
                     @if !d.ports.is_empty() { (tables::ports(&d.ports)) }
@@ -358,7 +345,7 @@ fn duts(view: &View) -> Markup {
                         details { summary { code { (name) } } pre { (text) } }
                     }
                 }
-                (drops::account(&html! { "In all tests" }, &of_dut(view, dut.name)))
+                (tables::account(&html! { "In all tests" }, &of_dut(view, dut.name)))
             }
         }
     }
@@ -408,9 +395,7 @@ fn invalid(view: &View) -> Markup {
             @if trials.is_empty() { p.muted { "None: the tester worked correctly in every trial." } }
             @else {
                 p { (trials.len()) " of " (view.run.trials.len()) " trials were invalid because of the tester or the host. They were repeated and are not used in any figure." }
-                @if let Some(causes) = ending::causes_text(view) {
-                    p { "Disturbed by: " (causes) ". By router: " (view.held_up_text()) "." }
-                }
+                @if let Some(disturbed) = ending::disturbed_by(view) { p { (disturbed) } }
                 details {
                     summary { "Reasons" }
                     ul { @for (t, line) in trials.iter().zip(grid::invalid_lines(view)) {

@@ -1,4 +1,4 @@
-//! Plots of the HTML report: heading, legend, drawing, and the events that did not fit into the drawing.
+//! Plots of the HTML report: heading, legend, drawing, and events that do not fit into the drawing.
 
 use crate::format::{DASH, number};
 use crate::svg::sorted::{Figures, unit, value};
@@ -7,10 +7,10 @@ use crate::view::{MergedPlot, View};
 use drophammer_model::outcome::PlotKind;
 use maud::{Markup, PreEscaped, html};
 
-/// At most this many events without room in the drawing are listed below it.
+/// Most events listed below a drawing because they do not fit into it.
 const MOST_EVENTS: usize = 24;
 
-/// A plot with its legend; `link` leads to the CSV file with its points.
+/// A plot with its legend; `link` leads to the CSV file of its points.
 pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     let many = view.duts.len() > 1;
     let drawing = svg::draw(plot, many);
@@ -39,7 +39,7 @@ pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     }
 }
 
-/// Events whose texts did not fit into the drawing, by the number that it gives them.
+/// Events whose texts do not fit into the drawing, by their numbers there.
 fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     let unit = unit(&plot.plot.x);
     html! {
@@ -54,7 +54,7 @@ fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     }
 }
 
-/// The four figures of each sorted curve, and the share that ended at all if that is not everything.
+/// The four figures of each sorted curve, and the share that was reached if it is below 100 %.
 fn figures(plot: &MergedPlot, many: bool) -> Markup {
     let all: Vec<(usize, Figures)> = (0..plot.plot.series.len())
         .filter(|i| in_figures(plot, *i))
@@ -79,13 +79,13 @@ fn figures(plot: &MergedPlot, many: bool) -> Markup {
     }
 }
 
-/// Whether the table of figures below a sorted plot has this series. The table is then the legend.
+/// Whether the table of figures below a sorted plot has this series. Then the table is its legend.
 fn in_figures(plot: &MergedPlot, index: usize) -> bool {
     let series = &plot.plot.series[index];
     plot.plot.kind == PlotKind::Sorted && !series.dots && !series.reference && Figures::new(series).is_some()
 }
 
-/// Whether these dots are single trials behind a curve of the same DUT, which need no entry in the legend.
+/// Whether a series is dots of single trials behind a curve of the same DUT. Such dots need no entry in the legend.
 fn beside_curve(plot: &MergedPlot, index: usize) -> bool {
     let curve = |i: usize| plot.dut_of[i] == plot.dut_of[index] && !plot.plot.series[i].dots;
     plot.plot.series[index].dots && (0..plot.plot.series.len()).any(curve)

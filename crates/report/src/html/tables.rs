@@ -1,7 +1,11 @@
 //! Tables of the HTML report.
 
 use super::data::Data;
+use super::first::dots;
 use super::trials;
+use crate::csv::raw;
+use crate::digest::{self, Filled};
+use crate::drops::Account;
 use crate::format::{DASH, cell, number};
 use crate::grid::{self, Grid};
 use crate::published::{BESIDE, Beside, NOT_RANKED, Row};
@@ -9,16 +13,18 @@ use crate::rank::{Entry, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, Section, View};
 use drophammer_model::environment::{PortRecord, Published};
-use drophammer_model::figure::Figure;
 use drophammer_model::outcome::Cell;
-use drophammer_model::quantity::Bandwidth;
+use drophammer_model::quantity::{Bandwidth, group_digits};
 use maud::{Markup, html};
 
-/// This many trials of a row are named at once; the others open by a click.
+/// A row lists up to this many trials; more open with a click.
 const FEW: usize = 3;
 
-/// Characters of a text that may stand on one line of a table.
-pub const WIDE: usize = 40;
+/// Longer texts wrap in a table, in characters.
+const WIDE: usize = 40;
+
+/// Most drop counters in a table; JSON has all.
+const COUNTERS: usize = 30;
 
 /// The text, or a dash.
 pub fn or_dash(text: &str) -> &str {
@@ -73,13 +79,9 @@ fn doubts(entry: &Entry) -> String {
 /// Width and height of [`strip`].
 const STRIP: (f64, f64) = (120.0, 12.0);
 
-/// One dot per round on a line from the lowest to the highest value of any DUT in this figure, and a mark at the median.
+/// One dot per round on a line from the lowest to the highest value of all DUTs in this figure, and a mark at the median.
 fn strip(figure: &Ranked, dut: usize) -> Markup {
-    let bounds = |entry: &Entry| -> Vec<f64> {
-        let figures = entry.rounds.iter().filter_map(|round| round.figure());
-        figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
-    };
-    let all = figure.entries.iter().flat_map(bounds);
+    let all = figure.entries.iter().flat_map(dots);
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     let (width, height) = STRIP;
     let x = |value: f64| match high > low {
@@ -94,28 +96,18 @@ fn strip(figure: &Ranked, dut: usize) -> Markup {
             @if let Some(median) = median {
                 rect x=(format!("{:.1}", x(median) - 1.0)) y="0" width="2" height=(height) {}
             }
-            @for value in bounds(entry) { circle cx=(format!("{:.1}", x(value))) cy=(height / 2.0) r="2.5" {} }
+            @for value in dots(entry) { circle cx=(format!("{:.1}", x(value))) cy=(height / 2.0) r="2.5" {} }
         }
     }
 }
 
-/// The key by which a script sorts: the number, or the text.
-fn sort_key(cell: &Cell) -> String {
-    match cell {
-        Cell::None => String::new(),
-        Cell::Count(n) => n.to_string(),
-        Cell::Number(x) => x.to_string(),
-        Cell::Text(t) => t.clone(),
-    }
-}
-
-/// Whether this text is too long to determine the width of its column.
+/// Whether a text is too long to determine the width of its column.
 fn is_long(cell: &Cell) -> bool {
     matches!(cell, Cell::Text(text) if text.chars().count() > WIDE)
 }
 
-/// A merged table. Each row is a separate `tbody` and names its trials, which the list of all trials has in full.
-/// `file` is the CSV file with all rows.
+/// A merged table. Each row is a `tbody`, with links to its trials in the list of all trials. `file` is the CSV file with
+/// all rows.
 pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data): (&str, &Data)) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
@@ -131,7 +123,7 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                     th.n[*n] scope="col" { (c.title) @if !c.unit.is_empty() { " " small { (c.unit) } } }
                 }
                 @if processor {
-                    th.n scope="col" title="frames that the DUT forwarded per second of its processor time, in trials at about this rate; without the work for the tester's ends of the links" {
+                    th.n scope="col" title="frames that the DUT forwarded per second of its processor time in trials at about this rate, without the work for the tester's ends of the links" {
                         (rates::PROCESSOR.1) " " small { (rates::PROCESSOR.2) }
                     }
                 }
@@ -142,14 +134,14 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                 tr {
                     th scope="row" { (super::dut_name(view.dut(row.dut))) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
-                        td.n[*n].wrap[is_long(value)] data-v=(sort_key(value)) {
+                        td.n[*n].wrap[is_long(value)] data-v=(raw(value)) {
                             (cell(value, &column.unit))
                             @if rates::is_forwarded(column) && let Some(rate) = rates::of_cell(view, row, value) { small.also { (rate.text()) } }
                         }
                     }
                     @if processor {
                         @let frames = Cell::from(rates::per_processor_second(table, row).map(f64::round));
-                        td.n data-v=(sort_key(&frames)) {
+                        td.n data-v=(raw(&frames)) {
                             (cell(&frames, rates::PROCESSOR.2))
                             @if let Some(percent) = rates::tester_percent(table, row) { small.also { "without the tester's " (number(percent, "%")) "\u{a0}%" } }
                         }
@@ -164,7 +156,66 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
             } }
         } }
         @if !beyond.is_empty() {
-            p.muted { @for line in &beyond { (line) ". " } "All of them are in " (data.link(file, file)) "." }
+            p.muted { @for line in &beyond { (line) ". " } "All rows are in " (data.link(file, file)) "." }
+        }
+    }
+}
+
+/// A digest's anchor.
+pub fn digest_anchor(at: usize) -> String {
+    format!("digest-{}", at + 1)
+}
+
+/// The section of a digest.
+pub fn digest(view: &View, (at, digest): (usize, &Filled), data: &Data) -> Markup {
+    let right = digest.right();
+    // The columns before the values name the row.
+    let names = right.len() - digest.columns.len();
+    let marks = |value: &Option<digest::Value>| value.filter(digest::Value::is_marked).map(|v| v.marks().join("; "));
+    html! {
+        section id=(digest_anchor(at)) {
+            h2 { (digest.title) " " (data.link(&digest::file(at), "CSV")) }
+            div.scroll { table {
+                thead { tr {
+                    @for (head, right) in digest.heads().iter().zip(&right) { th.n[*right] scope="col" { (head) } }
+                } }
+                @for (i, row) in digest.rows.iter().enumerate() { tbody.next[i > 0 && digest.rows[i - 1].dut != row.dut] { tr {
+                    th scope="row" { (super::dut_name(&view.duts[row.dut])) }
+                    @if let Some(text) = digest.by_text(row) { td.n[right[1]] { (text) } }
+                    @for ((text, value), right) in digest.texts(row).iter().zip(&row.values).zip(&right[names..]) {
+                        td.n[*right].wrap[text.chars().count() > WIDE] title=[marks(value)] { (text) }
+                    }
+                } } }
+            } }
+            @for note in digest.notes() { p.muted { (note) } }
+        }
+    }
+}
+
+/// A sentence about lost frames and drops, and the drops by counter, folded. Nothing if no frames were lost.
+pub fn account(who: &Markup, account: &Account) -> Markup {
+    let shares = account.shares();
+    let more = shares.len().saturating_sub(COUNTERS);
+    html! {
+        @if let Some(text) = account.text() {
+            p.muted { b { (who) } ": " (text) "." }
+            @if !shares.is_empty() {
+                details {
+                    summary { "Drops by counter" }
+                    div.scroll { table {
+                        thead { tr { @for h in ["Counter", "Frames", "Share [%]"] { th scope="col" { (h) } } } }
+                        tbody {
+                            @for (counter, frames, share) in shares.iter().take(COUNTERS) {
+                                tr { th scope="row" { (counter) } td { (group_digits(*frames)) } td { (number(*share, "%")) } }
+                            }
+                            @for (name, frames) in account.sums() {
+                                tr { th scope="row" { (name) } td { (group_digits(frames)) } td {} }
+                            }
+                        }
+                    } }
+                    @if more > 0 { p.muted { "The sum includes " (more) " more counters." } }
+                }
+            }
         }
     }
 }
@@ -183,7 +234,7 @@ pub fn words(grid: &Grid) -> Markup {
     }
 }
 
-/// Heading of the columns of published figures, over their names.
+/// Heading over the columns of published figures.
 pub fn published_group(beside: &Beside) -> Markup {
     html! { th.pub.first colspan=(beside.routers.len()) scope="colgroup" { (NOT_RANKED) } }
 }
@@ -195,7 +246,7 @@ pub fn published_heads(beside: &Beside) -> Markup {
     } }
 }
 
-/// The published figures of a row; dashes if there are none.
+/// The published figures of a row, or dashes.
 pub fn published_cells(beside: &Beside, row: Option<&Row>) -> Markup {
     let value = |at: usize| row.and_then(|row| row.values.get(at)?.as_ref());
     html! { @for at in 0..beside.routers.len() { td.n.pub.first[at == 0] { @match value(at) {
@@ -213,7 +264,7 @@ pub fn published_notes(beside: &Beside) -> Markup {
     html! { @for (at, note) in beside.notes().iter().enumerate() { p.muted.how.source { sup { (at + 1) } " " (note) } } }
 }
 
-/// The figures of a test that others have published too.
+/// The figures of a test next to published figures.
 pub fn beside(view: &View, beside: &Beside) -> Markup {
     let order = &view.ranking.order;
     html! {
@@ -250,7 +301,7 @@ fn mark_class(mark: &str) -> &'static str {
     if mark.contains("invalid") { "mark-chip bad" } else { "mark-chip" }
 }
 
-/// Driver of a port, and its queues where there are several.
+/// Driver of a port, and its number of queues if there are several.
 fn driver(port: &PortRecord) -> String {
     let driver = or_dash(&port.driver);
     if port.queues > 1 { format!("{driver}, {} queues", port.queues) } else { driver.to_string() }

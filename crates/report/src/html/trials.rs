@@ -1,11 +1,12 @@
-//! The list of trials with their conditions, so that no result is without them.
+//! The list of trials with their conditions, so that every result has its conditions.
 
 use crate::csv::intended_load;
 use crate::drops;
 use crate::format::{DASH, nanoseconds, number};
+use drophammer_judge::held_up::reasons;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TrialRecord;
-use drophammer_model::trial::{GroupCounts, Load, TrialResult, Validity};
+use drophammer_model::trial::{GroupCounts, Load, TrialResult};
 use maud::{Markup, html};
 use std::collections::HashSet;
 
@@ -26,11 +27,11 @@ const HEAD: [(&str, &str); 31] = [
     ("Lost", "offered - received"),
     ("Loss", "lost / offered"),
     ("Refused", "offered frames that the DUT's receive ring refused"),
-    ("Dup.", "further arrivals of a frame that had arrived"),
+    ("Dup.", "repeated arrivals of a frame"),
     (
         "Reord.",
-        "RFC 4737 reordered; not known where frames came to several queues of a port, or its card has more receive queues than the \
-         port reads (ethtool -L IF combined 1 leaves one)",
+        "RFC 4737 reordered; unknown if frames arrive at several queues of a port, or if its card has more receive queues than the port \
+         reads (ethtool -L IF combined 1 leaves one)",
     ),
     ("Corr.", "corrupted"),
     ("Stray", "arrived at a wrong port"),
@@ -42,22 +43,22 @@ const HEAD: [(&str, &str); 31] = [
     ("Unsent", "frames that the tester failed to offer in time"),
     ("Recv. drops", "test frames lost in the tester's own receive path"),
     ("Max gap", "longest time between two polls of the tester's packet loop"),
-    ("Dep. error", "how late frames were handed to the port: p50 / p99"),
+    ("Dep. error", "how late the tester handed frames to the port: p50 / p99"),
     (
         "DUT CPU",
-        "processor time of the DUT's forwarding and daemons, in cores; in parentheses the part that was work for the tester's ends of the links",
+        "processor time of the DUT's forwarding and daemons, in cores; in parentheses, the share that was work for the tester's ends of the links",
     ),
     (
         "DUT counters",
-        "increase of the DUT's own counters during the trial; the drops of all of them together, refused frames included, each drop once",
+        "increase of the DUT's own counters during the trial, and the sum of all drops with refused frames, each drop once",
     ),
 ];
 
-/// Trials in one table; more are in further ones, each opened by a click.
+/// Most trials in one table; each table opens with a click.
 const PART: usize = 250;
 
-/// All trials, folded. A browser that runs scripts treats the content of `noscript` as text, so that thousands of
-/// trials cost nothing until the list is opened. A browser without scripts shows them at once.
+/// All trials, folded. A browser with scripts treats the content of `noscript` as text, so thousands of trials cost
+/// nothing until the list is opened. A browser without scripts shows them immediately.
 pub fn list(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     let parts: Vec<_> = trials.chunks(PART).collect();
     let number = |t: Option<&&TrialRecord>| t.map_or(0, |t| t.result.trial);
@@ -93,7 +94,7 @@ pub fn links(trials: &[&TrialRecord]) -> Markup {
     html! { @for t in trials { a href={ "#t" (t.result.trial) } { (t.result.trial) } " " } }
 }
 
-/// The load, for the tooltip if one rate does not describe it.
+/// The load in words, for the tooltip.
 fn load_text(t: &TrialRecord) -> String {
     let load = match &t.spec.load {
         Load::Constant { .. } => "constant".into(),
@@ -104,7 +105,7 @@ fn load_text(t: &TrialRecord) -> String {
             format!("mean of: {}", each.join(", "))
         }
         Load::Burst { frames, .. } => format!("burst of {} frames", group_digits(*frames)),
-        Load::Flows => "each flow at a rate of its own".into(),
+        Load::Flows => "each flow at its own rate".into(),
     };
     match t.result.health.kernel_generators {
         0 => load,
@@ -124,12 +125,12 @@ fn trial(t: &TrialRecord, drops: Option<u64>) -> Markup {
             .find(|(q, _)| (q - p).abs() < 1e-9)
             .map_or(DASH.to_owned(), |(_, ns)| nanoseconds(*ns as f64))
     };
-    let (verdict, class) = match &r.validity {
-        Validity::Valid => ("valid".to_owned(), ""),
-        Validity::Invalid(reasons) => (format!("invalid: {}", reasons.join("; ")), "bad"),
+    let (verdict, class) = match r.validity.is_valid() {
+        true => ("valid".to_owned(), None),
+        false => (format!("invalid: {}", reasons(t).join("; ")), Some("bad")),
     };
     html! {
-        tbody id={ "t" (r.trial) } class=[(!class.is_empty()).then_some(class)] {
+        tbody id={ "t" (r.trial) } class=[class] {
             @for (i, g) in r.groups.iter().enumerate() { tr {
                 @if i == 0 {
                     th rowspan=[span] { (r.trial) }
@@ -158,7 +159,7 @@ fn trial(t: &TrialRecord, drops: Option<u64>) -> Markup {
     }
 }
 
-/// The tester's part of the DUT's processor time: ` (31 %)`.
+/// The tester's share of the DUT's processor time: ` (31 %)`.
 fn tester_part(r: &TrialResult) -> String {
     match (r.health.tester_on_dut_ns, r.health.dut_used_ns) {
         (Some(tester), Some(all)) if all > 0 => format!(" ({:.0}\u{a0}%)", tester as f64 / all as f64 * 100.0),
@@ -166,7 +167,7 @@ fn tester_part(r: &TrialResult) -> String {
     }
 }
 
-/// The DUT's counters, folded, with the sum of its drops if there are drops or lost frames.
+/// The DUT's counters, folded, with the sum of its drops if frames were dropped or lost.
 fn counters(r: &TrialResult, drops: Option<u64>) -> Markup {
     let lossy = r.groups.iter().any(|group| group.lost > 0);
     let drops = drops.filter(|frames| lossy || *frames > 0);
@@ -193,7 +194,7 @@ fn group(g: &GroupCounts) -> Markup {
         @for n in [g.intended, g.offered, g.received, g.lost] { td { (group_digits(n)) } }
         td { (loss) }
         @for n in [g.refused, g.duplicated] { td { (group_digits(n)) } }
-        td { (g.known_reordered().map_or("not known".to_owned(), group_digits)) }
+        td { (g.known_reordered().map_or("unknown".to_owned(), group_digits)) }
         @for n in [g.corrupted, g.stray, g.late] { td { (group_digits(n)) } }
         td { (latency(Some(g.latency.min_ns as f64))) }
         td { (latency(Some(g.latency.mean_ns))) }

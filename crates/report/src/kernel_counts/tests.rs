@@ -1,4 +1,4 @@
-//! Counts of trials of which it is known what the kernel must have counted.
+//! Counts of trials in which the kernel's counts are known.
 
 use super::*;
 use drophammer_model::traffic::Deviation;
@@ -13,7 +13,7 @@ fn grow(result: &mut TrialResult, counter: &str, frames: i64) {
     *value = value.checked_add_signed(frames).unwrap();
 }
 
-/// A trial in which every count is another number, and the kernel's counts of it.
+/// A trial in which every count is a different number, with the kernel's counts.
 fn trial() -> TrialResult {
     let first = GroupCounts {
         group: "IPv4".into(),
@@ -54,7 +54,7 @@ fn trial() -> TrialResult {
         ("t11.tx_packets", 544),
         ("t0.rx_packets", 482),
         ("t11.rx_packets", 1_000),
-        // Of the router, or no frames.
+        // Counters of the router, and counters of something other than frames.
         ("d0.tx_packets", 77),
         ("d0.rx_packets", 78),
         ("r1.d0.rx_packets", 79),
@@ -85,14 +85,15 @@ fn one_frame_more_or_less_in_the_kernel_is_a_difference() {
         let mut result = trial();
         grow(&mut result, "t0.rx_packets", frames);
         assert_eq!(Counts::of(&result), Some(off(3, 0, frames)));
-        // Of the router.
+        // A counter of the router.
         let mut result = trial();
         grow(&mut result, "d0.rx_packets", frames);
         assert_eq!(Counts::of(&result), Some(off(3, 0, 0)));
     }
 }
 
-/// Name of a count of the tester, its growth by one frame, and what the kernel then has more of frames sent and received.
+/// Name of a count of the tester, a function that adds one frame to it, and how many more frames the kernel then has sent
+/// and received.
 type Change = (&'static str, fn(&mut TrialResult), [i64; 2]);
 
 #[test]
@@ -112,7 +113,7 @@ fn one_frame_more_at_the_tester_is_a_difference_where_it_passed_an_interface() {
         ("background received", |r| r.background[0].received += 1, [0, -1]),
         ("stale", |r| r.health.stale += 1, [0, -1]),
         ("other received", |r| r.health.other_received += 1, [0, -1]),
-        // Parts of other counts, and frames that passed no interface.
+        // Parts of other counts, and frames that did not pass an interface.
         ("late", |r| r.groups[1].late += 1, [0, 0]),
         ("reordered", |r| r.groups[1].reordered += 1, [0, 0]),
         ("lost", |r| r.groups[1].lost += 1, [0, 0]),
@@ -128,12 +129,12 @@ fn one_frame_more_at_the_tester_is_a_difference_where_it_passed_an_interface() {
 }
 
 #[test]
-fn what_was_not_counted_is_not_compared() {
-    // A run of an earlier version.
+fn uncounted_frames_are_not_compared() {
+    // Stored by an earlier version.
     let mut result = trial();
     result.health.other_sent = None;
     assert_eq!(Counts::of(&result), None);
-    // Counters of the router alone.
+    // Only counters of the router.
     let mut result = trial();
     result.dut_counters.retain(|name, _| !name.starts_with('t'));
     assert_eq!(Counts::of(&result), None);
@@ -153,14 +154,14 @@ fn numbers_of_a_damaged_record_fit() {
 }
 
 #[test]
-fn the_trial_that_is_most_off_is_named() {
+fn the_trial_with_the_largest_difference_is_named() {
     let all = [off(1, 0, 0), off(2, 3, -1), off(3, -5, 0)];
     assert_eq!(agreement(&all, |counts| counts.sent), (1, Some(off(3, -5, 0))));
     assert_eq!(agreement(&all, |counts| counts.received), (2, Some(off(2, 3, -1))));
     assert_eq!(agreement(&all[..1], |counts| counts.sent), (1, None));
     let text = sentence(&all[..2]).unwrap();
     assert!(text.ends_with(
-        "agree to the frame in 1 of 2 valid trials for frames sent, the kernel counted up to 3 more (trial 2); in 1 of 2 for frames \
+        "agree exactly in 1 of 2 valid trials for frames sent, the kernel counted up to 3 more (trial 2); in 1 of 2 for frames \
          received, the kernel counted up to 1 fewer (trial 2)"
     ));
     let expected = json!({
@@ -173,7 +174,7 @@ fn the_trial_that_is_most_off_is_named() {
 }
 
 #[test]
-fn frames_that_a_card_may_pass_by_its_counters_are_not_compared() {
+fn frames_that_a_card_may_not_count_are_not_compared() {
     let record = |backend: &str, driver: &str| DutRecord {
         ports: vec![PortRecord { backend: backend.into(), driver: driver.into(), ..PortRecord::default() }],
         ..DutRecord::default()
@@ -186,7 +187,7 @@ fn frames_that_a_card_may_pass_by_its_counters_are_not_compared() {
         ("af_xdp", "veth, native XDP, copy", true),
         ("live_frames", "veth", true),
     ] {
-        // Also if only one of its rounds was measured so.
+        // Even if only one configuration of the DUT was so.
         let records = [record("af_packet", "ixgbe"), record(backend, driver)];
         let expected = if counted { None } else { Some(&records[1].ports[0]) };
         assert_eq!(uncounted(&[&records[0], &records[1]]), expected, "{backend}, {driver}");

@@ -1,20 +1,18 @@
-//! Ranks of DUTs whose figures are given.
+//! Ranks of DUTs with given figures.
 
 use super::*;
 
 fn entry(rounds: Vec<RoundFigure>) -> Entry {
-    let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
-    let figure = RankFigure {
-        higher_is_better: true,
-        rounds: rounds.clone(),
-        ..RankFigure::new("k", "K", "fps", summarize(&known).map(|summary| summary.median.bound()))
-    };
-    Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false, better_than: Vec::new() }
+    let mut entry = Entry::new(None, rounds);
+    let value = entry.summary.map(|summary| summary.median.bound());
+    let figure = RankFigure::new("k", "K", "fps", value);
+    entry.figure = Some(RankFigure { higher_is_better: true, rounds: entry.rounds.clone(), ..figure });
+    entry
 }
 
 fn around(value: f64) -> Vec<RoundFigure> {
     let mut noise = [0.0, 0.004, -0.003, 0.002, -0.005, 0.001];
-    // Identical noise on all DUTs would cancel out.
+    // The same noise on all DUTs would cancel out.
     noise.rotate_left(value as usize / 50 % 6);
     noise.map(|noise| RoundFigure::Measured(Figure::exactly(value * (1.0 + noise)))).to_vec()
 }
@@ -56,8 +54,8 @@ fn judged(entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 #[test]
-fn one_that_none_is_better_than_need_not_be_better_than_the_second() {
-    // The first is better than the last. The one between is too noisy for any result.
+fn the_first_need_not_be_better_than_the_second() {
+    // The first is better than the last. The second is too noisy for any result.
     let noisy = [10.0, 200.0, 40.0, 15.0, 150.0, 60.0].map(|value| RoundFigure::Measured(Figure::exactly(value)));
     let entries = judged(vec![entry(around(100.0)), entry(noisy.to_vec()), entry(around(90.0))]);
     assert_eq!(entries.iter().map(|entry| entry.rank).collect::<Vec<_>>(), [Some(1), Some(1), Some(2)]);
@@ -89,7 +87,7 @@ fn figures_of_different_loads_are_not_compared() {
 
 #[test]
 fn the_testers_limit_is_a_bound() {
-    // At least 1,000 is better than 900, but perhaps not than 1,100.
+    // At least 1,000 is better than 900, but perhaps not better than 1,100.
     let entries = vec![entry(limited(1000.0)), entry(around(900.0)), entry(around(1100.0))];
     assert_eq!(ranks(entries), [Some(1), Some(3), Some(1)]);
     let entries = vec![entry(limited(1000.0)), entry(limited(500.0))];

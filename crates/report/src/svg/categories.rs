@@ -1,20 +1,21 @@
 //! Plots over categories: grouped bars, and ranges from minimum to maximum with the average.
 
-use super::curves::y_axis;
+use super::curves::{range_and_trial, y_axis};
 use super::frame::{CHAR, Frame};
 use super::scale::{Axis, short};
 use super::{class, escape, style};
-use crate::format::number;
+use crate::format::{ellipsis, number};
 use crate::view::MergedPlot;
+use drophammer_judge::distinct;
 use drophammer_model::outcome::{PlotKind, Point, Series};
 use std::fmt::Write;
 
-/// A reference that is this many times above the measured values is not shown to scale.
+/// A reference this many times above the measured values is not drawn to scale.
 const FAR_ABOVE: f64 = 4.0;
-/// About the width of one character of a value within the plot.
+/// Approximate width of a character of a value within the plot.
 const SMALL_CHAR: f64 = 6.0;
 
-/// Whether a series that is not a reference lacks a category that others have.
+/// Whether a series, other than references, lacks a category that others have.
 pub fn gaps(series: &[Series]) -> bool {
     let names = categories(series);
     series.iter().filter(|s| !s.reference && !s.dots).any(|s| names.iter().any(|n| !has(s, n)))
@@ -28,17 +29,13 @@ fn label_of(point: &Point) -> String {
     point.label.clone().unwrap_or_else(|| short(point.x))
 }
 
-/// Categories in the order of x, each once.
+/// Categories in order of x, each once, at the x where it first appears.
 fn categories(series: &[Series]) -> Vec<String> {
-    let mut all: Vec<(f64, String)> = Vec::new();
-    for p in series.iter().flat_map(|s| &s.points) {
-        let label = label_of(p);
-        if !all.iter().any(|(_, l)| *l == label) {
-            all.push((p.x, label));
-        }
-    }
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    all.into_iter().map(|(_, l)| l).collect()
+    let points = || series.iter().flat_map(|s| &s.points);
+    let mut all = distinct(points().map(label_of));
+    let x = |label: &String| points().find(|p| label_of(p) == *label).map_or(0.0, |p| p.x);
+    all.sort_by(|a, b| x(a).total_cmp(&x(b)));
+    all
 }
 
 pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
@@ -47,8 +44,8 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let values = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
     let own = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points);
     let measured = own.map(|p| p.range.map_or(p.y, |r| p.y.max(r.1))).filter(|y| y.is_finite()).fold(0.0, f64::max);
-    // A theoretical rate far above would flatten the bars: the scale fits the bars and the values close to them, and
-    // the reference leaves it with an arrow and its value.
+    // A theoretical rate far above the bars would flatten them. So the scale fits the bars and the values close to them,
+    // and an arrow with its value shows the reference.
     let near = |s: &&Series| !s.reference || s.points.iter().all(|p| measured <= 0.0 || p.y <= FAR_ABOVE * measured);
     let far = !plot.series.iter().all(|s| near(&s));
     let shown = plot.series.iter().filter(near).flat_map(|s| &s.points);
@@ -56,7 +53,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let high = tops.fold(if far { measured * 1.25 } else { 0.0 }, f64::max);
     let low = values().fold(0.0, f64::min);
     let linear = || Axis::linear(low, high, 5, true);
-    // Bars begin a whole decade below the lowest value; otherwise the shortest would have no height.
+    // Bars start a whole decade below the lowest value; otherwise the shortest bar would have no height.
     let least = values().filter(|v| *v > 0.0 && plot.kind == PlotKind::Bars).fold(f64::INFINITY, f64::min);
     let foot = least.is_finite().then(|| 10f64.powf((least / 2.0).log10().floor()));
     let (y, y_name) = y_axis(plot, Axis::log(values().chain(foot)).filter(|_| plot.log_y), linear);
@@ -64,12 +61,12 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let mut frame = Frame::new(&y, 0);
     frame.y_axis(&y, y_name);
     let slot = (frame.right - frame.left) / names.len().max(1) as f64;
-    // A reference is a line across; each series of a DUT has its own place within each category.
+    // References are lines across the plot. Each series of a DUT has its own place in each category.
     let bars: Vec<usize> =
         (0..plot.series.len()).filter(|i| !plot.series[*i].reference && !plot.series[*i].dots).collect();
     let group = (slot * 0.78).min(bars.len().max(1) as f64 * 74.0);
     let width = group / bars.len().max(1) as f64;
-    let start = |category: usize| frame_start(&frame, slot, group, category);
+    let start = |category: usize| frame.left + slot * category as f64 + (slot - group) / 2.0;
     let starts: Vec<f64> = (0..names.len()).map(start).collect();
     let pixel = |frame: &Frame, v: f64| frame.y(y.at(v));
     for (index, series) in plot.series.iter().enumerate() {
@@ -103,7 +100,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
                 None => {}
             }
         }
-        // A missing value looks different from 0.
+        // A missing value must look different from 0.
         for (category, name) in names.iter().enumerate() {
             let Some(place) = place.filter(|_| !has(series, name)) else { continue };
             let x = starts[category] + (place as f64 + 0.5) * width;
@@ -127,20 +124,15 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     frame.finish(&plot.title, below + 12.0)
 }
 
-fn frame_start(frame: &Frame, slot: f64, group: f64, category: usize) -> f64 {
-    frame.left + slot * category as f64 + (slot - group) / 2.0
-}
-
 fn tip(series: &Series, p: &Point, y: &str) -> String {
-    let range = p.range.map(|(a, b)| format!(" ({} to {})", number(a, ""), number(b, ""))).unwrap_or_default();
-    let trial = p.trial.map(|t| format!(", trial {t}")).unwrap_or_default();
+    let (range, trial) = range_and_trial(p);
     format!("{}, {}: {}{range} [{y}]{trial}", series.name, label_of(p), number(p.y, ""))
 }
 
 fn bar(p: &Point, x: f64, width: f64, place: usize, base: f64, at: &impl Fn(f64) -> f64, tip: &str) -> String {
     let gap = (width * 0.08).min(2.0);
     let (top, bottom) = (at(p.y).min(base), at(p.y).max(base));
-    // A bar of value 0 is still a thin line, so that it differs from a missing bar.
+    // A bar for 0 is a thin line, so that it differs from a missing bar.
     let height = (bottom - top).max(1.0);
     let inner = width - 2.0 * gap;
     let mut out = format!(
@@ -190,8 +182,8 @@ fn range(p: &Point, x: f64, width: f64, at: &impl Fn(f64) -> f64, tip: &str) -> 
     )
 }
 
-/// A tick across every category at the reference value, joined by a dashed line; an arrow with the value if it lies
-/// above the scale.
+/// A tick across every category at the reference value, joined by a dashed line. If the value is above the scale, an
+/// arrow with the value.
 fn reference(
     (series, place_of): (&Series, usize),
     names: &[String],
@@ -212,7 +204,7 @@ fn reference(
         let title = format!("<title>{}</title>", escape(&tip(series, p, unit)));
         let _ = write!(line, "{}{middle:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
         if share > 1.0 {
-            // With its name if there is room; a second reference below the first.
+            // With its name if there is room. A second reference is below the first.
             let long = format!("{} {}", short(p.y), series.name);
             let room = (frame.right - frame.left) / names.len().max(1) as f64 - 10.0;
             let wide = long.chars().count() as f64 * SMALL_CHAR + 12.0;
@@ -243,14 +235,13 @@ fn reference(
     )
 }
 
-/// Writes the names under the axis, slanted when they are too long for their place. Returns the depth that they take.
+/// Writes the names under the axis, slanted if they are too long for their place. Returns the height that they need.
 fn name_categories(frame: &mut Frame, names: &[String], slot: f64) -> f64 {
     let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
     let slanted = longest as f64 * CHAR > slot - 6.0;
     for (index, name) in names.iter().enumerate() {
         let x = frame.left + slot * (index as f64 + 0.5);
-        let shown: String =
-            if name.chars().count() > 22 { name.chars().take(21).chain(['\u{2026}']).collect() } else { name.clone() };
+        let shown = ellipsis(name, 22);
         let y = frame.bottom + 18.0;
         let turn = if slanted { format!(" transform=\"rotate(-35 {x:.1} {:.1})\"", y - 4.0) } else { String::new() };
         let anchor = if slanted { "e" } else { "m" };

@@ -11,7 +11,7 @@ use crate::view::MergedPlot;
 use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::fmt::Write;
 
-/// A curve with more points than this has no markers, because they would merge.
+/// A curve with more points than this has no markers, because they would overlap.
 const MOST_MARKERS: usize = 60;
 
 pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
@@ -29,14 +29,14 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     frame.base();
     frame.x_axis(&x, &plot.x);
     let all: Vec<Curve> = (0..plot.series.len()).map(|i| Curve::new(merged, i, many_duts, (&x, &y, &frame))).collect();
-    // Fills lie below everything, so that none covers the line of another DUT.
+    // Draw fills first, so that none covers the line of another DUT.
     if plot.kind == PlotKind::Area {
         let foot = frame.y(y.at(0.0));
         let fills: String = all.iter().filter(|c| !c.is_dots() && !c.series.reference).map(|c| c.fill(foot)).collect();
         frame.push(&fills);
     }
     marks.draw(&x, &mut frame);
-    // Dots first, so that the results lie on top of the trials.
+    // Draw dots next, so that results are on top of trials.
     let mut order: Vec<&Curve> = all.iter().collect();
     order.sort_by_key(|c| (!c.series.dots, !c.series.reference));
     for curve in order {
@@ -46,7 +46,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     Drawing { svg: frame.finish(&plot.title, 50.0), numbered: marks.numbered() }
 }
 
-/// The events in the colour of their DUT, and the lines by which a sorted curve is read.
+/// The events in the colours of their DUTs, and the guides of a sorted curve.
 fn marks(merged: &MergedPlot, many_duts: bool) -> Vec<Mark> {
     let class = |duts: &[usize]| match duts {
         [dut] if many_duts => class(Style { colour: Some(dut % super::COLOURS), place: 0 }),
@@ -66,7 +66,7 @@ fn marks(merged: &MergedPlot, many_duts: bool) -> Vec<Mark> {
 /// Axes and the area between them.
 type Paper<'a> = (&'a Axis, &'a Axis, &'a Frame);
 
-/// A series with its points in x order, and where they lie on the paper.
+/// A series with its points in x order, and their pixels.
 struct Curve<'a> {
     kind: PlotKind,
     y: &'a str,
@@ -74,7 +74,7 @@ struct Curve<'a> {
     look: Style,
     points: Vec<&'a Point>,
     pixels: Vec<(f64, f64)>,
-    /// Left end of the data area, where stairs begin.
+    /// Left end of the data area, where stairs start.
     left: f64,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Curve<'a> {
 
     fn dots(&self, merged: &MergedPlot) -> String {
         let invalid = |p: &Point| p.trial.is_some_and(|n| merged.invalid.contains(&n));
-        // Dots behind a curve are faint; without a curve they are not.
+        // Dots behind a curve are faint.
         let faint = if self.series.dots && self.kind != PlotKind::Dots { "faint" } else { "" };
         let size = if self.series.dots { 2.4 } else { 3.2 };
         let few = self.points.len() <= MOST_DOTS;
@@ -151,7 +151,7 @@ impl<'a> Curve<'a> {
             }
         }
         match self.kind {
-            // A skyline has enough corners.
+            // A skyline needs no markers.
             PlotKind::Area => {}
             PlotKind::Sorted => {
                 for (name, p) in Figures::new(series).iter().flat_map(Figures::named) {
@@ -175,7 +175,7 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// The y axis and its title. Times on a logarithmic axis have their unit at each tick and none in the title.
+/// The y axis and its title. On a logarithmic axis of times, the ticks have units and the title has none.
 pub fn y_axis(plot: &Plot, log: Option<Axis>, linear: impl Fn() -> Axis) -> (Axis, &str) {
     let title = plot.y.as_str();
     let Some(log) = log else { return (linear(), title) };
@@ -202,10 +202,16 @@ fn x_axis(kind: PlotKind, xs: impl Iterator<Item = f64> + Clone) -> Axis {
     if !low.is_finite() {
         return Axis::linear(0.0, 1.0, 6, true);
     }
-    // An axis that begins near zero begins at zero; so does that of stairs, whose first step begins there.
+    // An axis that would start near zero starts at zero. So does the axis of stairs, because the first step starts there.
     let low = if low > 0.0 && (low < high * 0.3 || kind == PlotKind::Steps) { 0.0 } else { low };
     let nice = high <= low;
     Axis::linear(low, high, 8, nice)
+}
+
+/// ` (3 to 5)` and `, trial 7`, as far as the point has them.
+pub fn range_and_trial(p: &Point) -> (String, String) {
+    let range = p.range.map(|(a, b)| format!(" ({} to {})", number(a, ""), number(b, "")));
+    (range.unwrap_or_default(), p.trial.map(|t| format!(", trial {t}")).unwrap_or_default())
 }
 
 fn tip(series: &Series, p: &Point, kind: PlotKind) -> String {
@@ -213,7 +219,6 @@ fn tip(series: &Series, p: &Point, kind: PlotKind) -> String {
         PlotKind::Percentiles | PlotKind::Sorted => format!("{} %", number(p.x, "%")),
         _ => number(p.x, ""),
     } + &p.label.as_ref().map(|l| format!(" ({l})")).unwrap_or_default();
-    let range = p.range.map(|(a, b)| format!(" ({} to {})", number(a, ""), number(b, ""))).unwrap_or_default();
-    let trial = p.trial.map(|t| format!(", trial {t}")).unwrap_or_default();
+    let (range, trial) = range_and_trial(p);
     format!("{}: {x} \u{2192} {}{range}{trial}", series.name, number(p.y, ""))
 }

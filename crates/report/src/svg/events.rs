@@ -1,31 +1,30 @@
-//! Vertical marks: places for their texts, so that none hides another one or is crossed by a line.
+//! Finds places for the texts of vertical marks, so that no text hides another and no line crosses a text.
 
 use super::escape;
 use super::frame::{CHAR, Frame, WIDTH};
 use super::scale::Axis;
+use crate::format::ellipsis;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Rows of texts above the data area.
 const ROWS: usize = 4;
 /// Height of a row.
-pub const ROW: f64 = 15.0;
+const ROW: f64 = 15.0;
 /// Longer texts end with an ellipsis; the tooltip has the whole text.
 const LONGEST: usize = 46;
 
-/// Class of a line to read by, which is not an event; it never gets a number.
+/// Class of a guide line, which is not an event and never gets a number.
 pub const GUIDE: &str = "guide";
 
 /// A vertical mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where.
     pub x: f64,
-    /// Its text.
     pub text: String,
     /// Text of the tooltip.
     pub tip: String,
-    /// Class in addition to `event`: a colour, or [`GUIDE`].
+    /// Additional class: a colour, or [`GUIDE`].
     pub class: String,
 }
 
@@ -33,7 +32,7 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     row: usize,
-    /// True if the text lies left of its line.
+    /// True if the text is left of its line.
     left: bool,
 }
 
@@ -44,14 +43,7 @@ pub struct Marks<'a> {
     places: Vec<Option<Place>>,
 }
 
-fn shown(text: &str) -> String {
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
-}
-
-/// A place for each text, found one after the other in this order; `sides` (true for left) are tried in this order.
+/// Finds a place for each text, in this order. Tries `sides` (true for left) in this order.
 fn arrange(lines: &[f64], widths: &[f64], order: &[usize], sides: [bool; 2]) -> Vec<Option<Place>> {
     let span = |i: usize, p: Place| {
         if p.left { (lines[i] - widths[i], lines[i]) } else { (lines[i], lines[i] + widths[i]) }
@@ -65,7 +57,7 @@ fn arrange(lines: &[f64], widths: &[f64], order: &[usize], sides: [bool; 2]) -> 
             let mut others = order[..done].iter().filter_map(|o| places[*o].map(|q| (lines[*o], q, span(*o, q))));
             own.0 >= 0.0
                 && own.1 <= WIDTH
-                // A line reaches from the row of its text down: it must not cross a text in a row below.
+                // A line goes down from the row of its text, and must not cross a text in a row below.
                 && others.all(|(other, q, text)| match p.row.cmp(&q.row) {
                     Ordering::Equal => own.1 <= text.0 || text.1 <= own.0,
                     Ordering::Greater => !crosses(line, text),
@@ -79,17 +71,18 @@ fn arrange(lines: &[f64], widths: &[f64], order: &[usize], sides: [bool; 2]) -> 
 }
 
 impl<'a> Marks<'a> {
-    /// Finds a place for each text, the lowest that is free; `left` and `right` bound the data area. A text without a
-    /// free place gets a number instead, in a separate row below the texts.
+    /// Finds the lowest free place for each text; `left` and `right` bound the data area. A number replaces a text without
+    /// a free place, in a separate row below the texts.
     pub fn new(axis: &Axis, marks: &'a [Mark], left: f64, right: f64) -> Marks<'a> {
         let lines: Vec<f64> = marks.iter().map(|m| left + (right - left) * axis.at(m.x)).collect();
-        let widths: Vec<f64> = marks.iter().map(|m| shown(&m.text).chars().count() as f64 * CHAR + 10.0).collect();
+        let width = |m: &Mark| ellipsis(&m.text, LONGEST).chars().count() as f64 * CHAR + 10.0;
+        let widths: Vec<f64> = marks.iter().map(width).collect();
         let mut rising: Vec<usize> = (0..marks.len()).collect();
         rising.sort_by(|a, b| lines[*a].total_cmp(&lines[*b]).then(a.cmp(b)));
         let falling: Vec<usize> = rising.iter().rev().copied().collect();
-        // Texts go right of their lines, from the last to the first, each above those that it would reach. Near the
-        // right end they go left, from the first to the last. Of the variants all, none and only the necessary ones,
-        // the one that shows the most texts is taken.
+        // Texts go right of their lines, from the last to the first, each above the texts that it would reach. Near the
+        // right end they go left, from the first to the last. Try with no texts, with only the necessary texts, and with
+        // all texts on the left, and take the variant that shows the most texts.
         let at_end = |i: &usize| lines[*i] + widths[*i] > WIDTH;
         let mixed: Vec<usize> =
             rising.iter().filter(|i| at_end(i)).chain(falling.iter().filter(|i| !at_end(i))).copied().collect();
@@ -99,7 +92,7 @@ impl<'a> Marks<'a> {
         Marks { marks, places: found.min_by_key(unnamed).unwrap_or_default() }
     }
 
-    /// Marks without room for their text, in the order of x; the drawing calls them 1, 2, 3.
+    /// Marks without room for their text, in order of x. The drawing numbers them from 1.
     pub fn numbered(&self) -> Vec<usize> {
         let unnamed = |i: &usize| self.places[*i].is_none() && self.marks[*i].class != GUIDE;
         let mut out: Vec<usize> = (0..self.marks.len()).filter(unnamed).collect();
@@ -107,7 +100,7 @@ impl<'a> Marks<'a> {
         out
     }
 
-    /// Rows that texts and numbers take.
+    /// Number of rows of texts and numbers.
     pub fn rows(&self) -> usize {
         let texts = self.places.iter().flatten().map(|p| p.row + 1).max().unwrap_or(0);
         texts + self.numbers_row()
@@ -133,12 +126,12 @@ impl<'a> Marks<'a> {
             if let Some(p) = place {
                 let (anchor, x) = if p.left { ("e", x - 4.0) } else { ("s", x + 4.0) };
                 let y = y(p.row);
-                let text = escape(&shown(&mark.text));
+                let text = escape(&ellipsis(&mark.text, LONGEST));
                 let _ = write!(out, "<text class=\"tick {anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
             }
             frame.push(&(out + "</g>"));
         }
-        // Numbers that would touch are one text: 3–5.
+        // Numbers that would touch become one text: 3–5.
         let numbered = self.numbered();
         let at = |n: usize| frame.x(axis.at(self.marks[numbered[n]].x));
         let mut groups: Vec<(usize, usize, f64)> = Vec::new();
@@ -170,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_do_not_overlap_and_those_without_room_are_numbered() {
+    fn texts_do_not_overlap_and_numbers_replace_texts_without_room() {
         let axis = Axis::linear(0.0, 10.0, 5, true);
         let events = marks(&[1.0, 1.1, 9.9, 1.2, 1.3, 1.4], "withdraw 1000 routes");
-        // Of the five at the left the earliest would need a fifth row; the one at the right has its text on its left.
+        // Of the five on the left, the earliest would need a fifth row. The one on the right has its text on its left.
         let laid = Marks::new(&axis, &events, 50.0, 700.0);
         let rows: Vec<_> = laid.places.iter().map(|p| p.map(|p| (p.row, p.left))).collect();
         let right = |row| Some((row, false));
@@ -186,7 +179,7 @@ mod tests {
         let axis = Axis::linear(0.0, 10.0, 5, true);
         let events = marks(&[9.5, 9.9], "re-advertise all");
         let laid = Marks::new(&axis, &events, 50.0, 700.0);
-        // Both go left; the later one's text would be crossed by the line of the earlier if it were below.
+        // Both go left. If the later text were below, the line of the earlier mark would cross it.
         let rows: Vec<_> = laid.places.iter().map(|p| p.map(|p| (p.row, p.left))).collect();
         assert_eq!(rows, [Some((0, true)), Some((1, true))]);
         assert_eq!(laid.rows(), 2);

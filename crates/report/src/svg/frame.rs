@@ -1,4 +1,4 @@
-//! What all plots share: paper, axes, grid, events, markers.
+//! Parts of all plots: frame, axes, grid, markers.
 
 use super::escape;
 use super::scale::Axis;
@@ -8,19 +8,15 @@ use std::fmt::Write;
 pub const WIDTH: f64 = 720.0;
 /// Height of the data area.
 const DATA_HEIGHT: f64 = 270.0;
-/// About the width of one character of the label font.
+/// Approximate width of a character of the label font.
 pub const CHAR: f64 = 7.0;
 
-/// The paper and its data area.
+/// A drawing and the ends of its data area.
 #[derive(Debug)]
 pub struct Frame {
-    /// Left end of the data area.
     pub left: f64,
-    /// Right end.
     pub right: f64,
-    /// Upper end.
     pub top: f64,
-    /// Lower end.
     pub bottom: f64,
     body: String,
 }
@@ -49,6 +45,10 @@ impl Frame {
         self.body.push_str(svg);
     }
 
+    fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
+        let _ = write!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text));
+    }
+
     /// Horizontal grid lines, tick labels and title of the y axis.
     pub fn y_axis(&mut self, axis: &Axis, title: &str) {
         let (left, right) = (self.left, self.right);
@@ -56,13 +56,7 @@ impl Frame {
             let y = self.y(axis.at(*value));
             let class = if *value == 0.0 { "axis" } else { "grid" };
             let _ = write!(self.body, "<path class=\"{class}\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
-            let _ = write!(
-                self.body,
-                "<text class=\"tick e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                left - 8.0,
-                y + 4.0,
-                escape(label)
-            );
+            self.text("tick e", left - 8.0, y + 4.0, label);
         }
         let _ = write!(self.body, "<text class=\"name\" x=\"2\" y=\"12\">{}</text>", escape(title));
     }
@@ -80,26 +74,14 @@ impl Frame {
             }
             free_from = x + half + 4.0;
             // The last label stays on the paper.
-            let x = x.min(WIDTH - half);
-            let _ = write!(
-                self.body,
-                "<text class=\"tick m\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                bottom + 19.0,
-                escape(label)
-            );
+            self.text("tick m", x.min(WIDTH - half), bottom + 19.0, label);
         }
         self.x_name(title, 38.0);
     }
 
-    /// Title of the x axis, `below` this far below the data area.
+    /// Title of the x axis, `below` the data area.
     pub fn x_name(&mut self, title: &str, below: f64) {
-        let _ = write!(
-            self.body,
-            "<text class=\"name m\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            (self.left + self.right) / 2.0,
-            self.bottom + below,
-            escape(title)
-        );
+        self.text("name m", (self.left + self.right) / 2.0, self.bottom + below, title);
     }
 
     /// The base line.
@@ -108,7 +90,7 @@ impl Frame {
             write!(self.body, "<path class=\"axis\" d=\"M{:.1} {:.1}H{:.1}\"/>", self.left, self.bottom, self.right);
     }
 
-    /// The finished `<svg>` element, `below` the height under the data area.
+    /// The finished `<svg>` element; `below` is its height under the data area.
     pub fn finish(self, title: &str, below: f64) -> String {
         format!(
             "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">{}</svg>",
@@ -119,9 +101,13 @@ impl Frame {
     }
 }
 
-/// A dot of a single trial: shape `place`, of radius about `r`, with its tooltip; `class` is added to its own.
+fn tooltip(tip: &str) -> String {
+    if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) }
+}
+
+/// A dot of a single trial: shape `place`, radius about `r`, a tooltip, and an additional `class`.
 pub fn dot(class: &str, place: usize, x: f64, y: f64, r: f64, tip: &str) -> String {
-    let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+    let title = tooltip(tip);
     let space = if class.is_empty() { "" } else { " " };
     match place % 4 {
         0 => format!("<circle class=\"dot{space}{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\">{title}</circle>"),
@@ -136,9 +122,9 @@ pub fn dot(class: &str, place: usize, x: f64, y: f64, r: f64, tip: &str) -> Stri
     }
 }
 
-/// A marker of shape `place` with its tooltip.
+/// A marker of shape `place` with a tooltip.
 pub fn marker(place: usize, x: f64, y: f64, tip: &str) -> String {
-    let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+    let title = tooltip(tip);
     match place % 4 {
         0 => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\">{title}</circle>"),
         1 => format!(

@@ -1,5 +1,5 @@
-//! Plots as inline SVG. Colours are classes (`c0` to `c7`) that the page's style sheet gives a colour for light and for
-//! dark; so that colour never stands alone, series also differ by dash, marker or shade.
+//! Plots as inline SVG. Colours are classes (`c0` to `c7`), for which the page's style sheet has light and dark colours.
+//! Series also differ by dash, marker or shade, so that nothing depends on colour alone.
 
 mod categories;
 mod curves;
@@ -12,19 +12,19 @@ mod thin;
 use crate::view::MergedPlot;
 use drophammer_model::outcome::PlotKind;
 
-/// Colours of the palette.
+/// Number of colours.
 const COLOURS: usize = 8;
 
-/// How a series is drawn.
+/// How to draw a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Class of the colour, 0 to 7; absent for references, which are neutral.
+    /// Class of the colour, 0 to 7; absent for references, which have a neutral colour.
     pub colour: Option<usize>,
     /// Dash, marker and shade, from 0.
     pub place: usize,
 }
 
-/// Colour by DUT (the same in every plot of the report) and dash by series; by series where there is but one DUT.
+/// Colour by DUT (the same in every plot of the report) and dash by series. With a single DUT, colour by series.
 pub fn style(plot: &MergedPlot, series: usize, many_duts: bool) -> Style {
     let place = plot.place.get(series).copied().unwrap_or(0);
     match plot.dut_of.get(series).copied().flatten() {
@@ -44,11 +44,12 @@ pub fn has_gaps(plot: &MergedPlot) -> bool {
 pub struct Drawing {
     /// The `<svg>` element.
     pub svg: String,
-    /// Events whose texts did not fit into the drawing, as indices of [`MergedPlot::events`]; it calls them 1, 2, 3 in this order.
+    /// Events whose texts do not fit into the drawing, as indices of [`MergedPlot::events`]. The drawing numbers them from 1
+    /// in this order.
     pub numbered: Vec<usize>,
 }
 
-/// The plot, drawn; absent when no series has a point.
+/// Draws the plot; absent if no series has a point.
 pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<Drawing> {
     if !plot.plot.series.iter().any(|s| s.points.iter().any(|p| p.y.is_finite() && p.x.is_finite())) {
         return None;
@@ -64,7 +65,7 @@ pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<Drawing> {
     })
 }
 
-/// A swatch for the legend: the appearance of the series in this kind of plot.
+/// A sample for the legend: how this kind of plot draws the series.
 pub fn swatch(plot: &MergedPlot, series: usize, many_duts: bool) -> String {
     let style = style(plot, series, many_duts);
     let class = class(style);
@@ -99,7 +100,7 @@ fn class(style: Style) -> String {
     style.colour.map_or_else(|| "cr".to_owned(), |c| format!("c{c}"))
 }
 
-/// Text within SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

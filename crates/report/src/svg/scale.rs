@@ -1,4 +1,6 @@
-//! Axes: the position of a value, and the values with a tick.
+//! Axes: positions of values, and ticks.
+
+use crate::format::trim;
 
 /// An axis with its ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +15,7 @@ pub struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Linear,
-    /// `low` and `high` are decimal logarithms; with room for zero at the lower end.
+    /// `low` and `high` are decimal logarithms; `zero` if there is room for zero at the lower end.
     Log {
         zero: bool,
     },
@@ -21,11 +23,11 @@ enum Kind {
     Nines,
 }
 
-/// Share of a logarithmic axis that zero gets, when there are zeros.
+/// Share of a logarithmic axis for zero, if there are zeros.
 const ZERO_ROOM: f64 = 0.07;
 
 impl Axis {
-    /// A linear axis over `low..=high`, which `nice` widens to whole ticks. Without `nice`, ticks lie within.
+    /// A linear axis over `low..=high`, which `nice` widens to whole ticks. Without `nice`, ticks are within.
     pub fn linear(low: f64, high: f64, about: usize, nice: bool) -> Axis {
         let (low, high) = if high > low { (low, high) } else { widen(low) };
         let step = nice_step((high - low) / about.max(1) as f64);
@@ -41,8 +43,8 @@ impl Axis {
         Axis { kind: Kind::Linear, low, high, ticks: values.into_iter().zip(labels).collect() }
     }
 
-    /// A logarithmic axis over the positive ones of `values`, from and to a 1, 2 or 5 of a decade; zeros get a separate
-    /// place at the lower end. Absent when no value is positive.
+    /// A logarithmic axis over the positive `values`, between 1, 2 or 5 of a decade. Zeros get a separate place at the
+    /// lower end. Absent if no value is positive.
     pub fn log(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
         let positive = values.clone().filter(|v| *v > 0.0);
         let low = positive.clone().fold(f64::INFINITY, f64::min);
@@ -65,7 +67,7 @@ impl Axis {
             ticks.push((0.0, "0".into()));
         }
         for (whole, value) in within {
-            // The ends have a tick, too, unless decades are left out.
+            // The ends also have ticks, unless decades are left out.
             let end = every == 1 && (value < from * 1.001 || value > to * 0.999);
             let kept = value.log10().round() as i32 % every == 0;
             if decades <= 2.01 || end || (whole && kept) {
@@ -75,7 +77,7 @@ impl Axis {
         Some(Axis { kind: Kind::Log { zero }, low: from.log10(), high: to.log10(), ticks })
     }
 
-    /// Labels of a logarithmic axis of times with the unit that fits each: `50 µs`, `10 ms`. `ns` is the unit of the axis.
+    /// Gives each tick of a logarithmic axis of times a suitable unit: `50 µs`, `10 ms`. `ns` is the unit of the axis.
     #[must_use]
     pub fn of_times(mut self, ns: f64) -> Axis {
         for (value, label) in self.ticks.iter_mut().filter(|(v, _)| *v != 0.0) {
@@ -84,8 +86,8 @@ impl Axis {
         self
     }
 
-    /// The axis of nines for percentiles up to `largest` (below 100). If the data have 100 itself, the maximum, it
-    /// stands one nine further.
+    /// The axis of nines for percentiles up to `largest` (below 100). If the data have the `maximum` (100), it is one nine
+    /// higher.
     pub fn nines(largest: f64, maximum: bool) -> Axis {
         let all = [
             (0.0, "0"),
@@ -106,7 +108,7 @@ impl Axis {
         Axis { kind: Kind::Nines, low: 0.0, high: high + f64::from(u8::from(maximum)), ticks }
     }
 
-    /// As [`Axis::at`], but above 1 for values beyond the upper end of a linear axis.
+    /// Like [`Axis::at`], but above 1 for values beyond the upper end of a linear axis.
     pub fn beyond(&self, value: f64) -> f64 {
         match self.kind {
             Kind::Linear if value > self.high => (value - self.low) / (self.high - self.low),
@@ -114,19 +116,13 @@ impl Axis {
         }
     }
 
-    /// Position of `value`: 0 at the lower end, 1 at the upper; outside values stop at the ends.
+    /// Position of `value`, from 0 at the lower end to 1 at the upper end. Values outside are at the ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = |v: f64| ((v - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         match self.kind {
             Kind::Linear => share(value),
-            Kind::Log { zero: false } => {
-                if value > 0.0 {
-                    share(value.log10())
-                } else {
-                    0.0
-                }
-            }
-            Kind::Log { zero: true } if value <= 0.0 => 0.0,
+            Kind::Log { .. } if value.is_nan() || value <= 0.0 => 0.0,
+            Kind::Log { zero: false } => share(value.log10()),
             Kind::Log { zero: true } => ZERO_ROOM + (1.0 - ZERO_ROOM) * share(value.log10()),
             Kind::Nines => share(if value >= 100.0 { self.high } else { nines(value) }),
         }
@@ -168,7 +164,7 @@ fn labels(values: &[f64], step: f64) -> Vec<String> {
     } else {
         (1.0, "")
     };
-    // 200k, 400k, ... 1M instead of 0.2M, 0.4M, ... 1.0M.
+    // Prefer 200k, 400k, ... 1M to 0.2M, 0.4M, ... 1.0M.
     if divisor > 1.0 && largest <= divisor {
         return values.iter().map(|v| if v.abs() < step / 2.0 { "0".into() } else { short(*v) }).collect();
     }
@@ -180,7 +176,7 @@ fn labels(values: &[f64], step: f64) -> Vec<String> {
         .collect()
 }
 
-/// A value in few characters, for labels within the plot: `1.23M`. Not for tables.
+/// A value in few characters for labels in a plot, not for tables: `1.23M`.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     let (divisor, prefix) = PREFIXES.into_iter().find(|(d, _)| size >= *d * 0.9995).unwrap_or((1.0, ""));
@@ -188,18 +184,9 @@ pub fn short(value: f64) -> String {
     if size > 0.0 && size < 1e-3 {
         return format!("{value:.0e}");
     }
-    let decimals = if scaled.abs() >= 100.0 {
-        0
-    } else if scaled.abs() >= 10.0 {
-        1
-    } else if scaled.abs() >= 1.0 {
-        2
-    } else {
-        3
-    };
-    let text = format!("{scaled:.decimals$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text}{prefix}")
+    // Three significant digits, but at most three decimals.
+    let decimals = [1.0, 10.0, 100.0].iter().filter(|least| scaled.abs() < **least).count();
+    format!("{}{prefix}", trim(&format!("{scaled:.decimals$}")))
 }
 
 #[cfg(test)]

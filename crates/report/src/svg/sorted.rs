@@ -1,21 +1,20 @@
-//! A sorted curve in four figures: minimum, median, 99 % and maximum.
+//! Four figures of a sorted curve: minimum, median, 99 % and maximum.
 
 use crate::format::{nanoseconds, number};
 use drophammer_model::outcome::{Point, Series};
 
-/// Shares that have a line to read by.
+/// Shares with a guide line.
 pub const GUIDES: [(f64, &str); 2] = [(50.0, "median"), (99.0, "99 %")];
 
 /// The figures of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures<'a> {
-    /// The first point.
     pub minimum: &'a Point,
-    /// The first point at half of all or beyond; absent when the curve ends before.
+    /// The first point at 50 % or beyond; absent if the curve ends before.
     pub median: Option<&'a Point>,
     /// The first point at 99 % or beyond.
     pub p99: Option<&'a Point>,
-    /// The last point; its x is the share that arrived at all.
+    /// The last point; its x is the share that the curve reaches.
     pub maximum: &'a Point,
 }
 
@@ -34,19 +33,19 @@ impl<'a> Figures<'a> {
         [("minimum", Some(self.minimum)), ("median", self.median), ("99 %", self.p99), ("maximum", Some(self.maximum))]
     }
 
-    /// Whether a part never arrived.
+    /// Whether the curve ends before 100 %.
     pub fn is_partial(&self) -> bool {
         self.maximum.x < 100.0 - 1e-9
     }
 }
 
-/// The unit within the title of an axis, behind its last comma or within brackets: `time, s`, `Time [s]`; or empty.
+/// The unit in the title of an axis, after the last comma or in brackets: `time, s`, `Time [s]`; empty if there is none.
 pub fn unit(title: &str) -> &str {
     let bracket = title.strip_suffix(']').and_then(|t| t.rsplit_once('[')).map(|(_, unit)| unit);
     bracket.or_else(|| title.rsplit_once(", ").map(|(_, unit)| unit)).unwrap_or("").trim()
 }
 
-/// A value of the axis of this title, with its unit; times have the unit that fits.
+/// A value with the unit of the axis of this title. Times get a suitable unit.
 pub fn value(y: f64, title: &str) -> String {
     match (unit(title), y) {
         (_, 0.0) => format!("0 {}", unit(title)).trim().to_owned(),

@@ -1,28 +1,28 @@
-//! Long series in few bytes: only what a column of pixels can show of them.
+//! Draws long series in few bytes: only what each column of pixels can show.
 
 use super::frame::WIDTH;
 use std::fmt::Write;
 
 /// Series with fewer points than this are drawn point by point.
 const LONG: f64 = 3.0 * WIDTH;
-/// This many dots are separate shapes with tooltips; more become one path.
+/// Up to this many dots are separate shapes with tooltips; more become one path.
 pub const MOST_DOTS: usize = 2_000;
 /// Dots of a long series share cells of this many pixels.
 const CELL: f64 = 3.0;
 
-/// The course of y between two points.
+/// How y changes between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// Straight.
+    /// Linearly.
     Line,
-    /// It holds until the next point.
+    /// It stays until the next point.
     After,
-    /// It holds from the point before.
+    /// It changes right after the previous point.
     Before,
 }
 
-/// Indices of the pixels to draw, of pixels in x order. If many are in one column the first, the lowest, the highest
-/// and the last are kept, so that no peak is lost.
+/// Indices of the pixels to draw, of pixels in x order. Of many pixels in one column, keeps the first, the lowest, the
+/// highest and the last, so that no peak is lost.
 fn kept(pixels: &[(f64, f64)]) -> Vec<usize> {
     if (pixels.len() as f64) < LONG {
         return (0..pixels.len()).collect();
@@ -45,7 +45,7 @@ fn kept(pixels: &[(f64, f64)]) -> Vec<usize> {
 /// The path through pixels in x order.
 pub fn path(pixels: &[(f64, f64)], join: Join) -> String {
     let mut out = String::new();
-    // Coordinates as they are written, so that a move of length 0 is left out.
+    // Compare coordinates as they are written, to leave out moves of length 0.
     let tenths = |v: f64| (v * 10.0).round();
     let mut last: Option<(f64, f64)> = None;
     for i in kept(pixels) {
@@ -65,8 +65,8 @@ pub fn path(pixels: &[(f64, f64)], join: Join) -> String {
     out
 }
 
-/// Many dots as one path of points, for a round line cap: the lowest and the highest of each column of pixels, and one per cell
-/// between them. Pixels may come in any order.
+/// Many dots as one path of points, for a round line cap: the lowest and the highest of each column of pixels, and one per
+/// cell between them. Pixels may be in any order.
 pub fn dots(pixels: &[(f64, f64)]) -> String {
     let mut all: Vec<(i64, i64, f64, f64)> =
         pixels.iter().map(|(x, y)| (x.round() as i64, (y / CELL) as i64, *x, *y)).collect();
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_curve_keeps_its_one_peak() {
+    fn a_long_curve_keeps_its_single_peak() {
         let mut pixels: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i) * 0.007, 100.0)).collect();
         pixels[51_234].1 = 3.0;
         for join in [Join::Line, Join::After, Join::Before] {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn stairs_hold_after_or_before() {
+    fn stairs_change_after_or_before() {
         let pixels = [(0.0, 10.0), (5.0, 20.0), (9.0, 20.0), (9.0, 5.0)];
         assert_eq!(path(&pixels, Join::After), "M0.0 10.0H5.0V20.0H9.0V5.0");
         assert_eq!(path(&pixels, Join::Before), "M0.0 10.0V20.0H5.0H9.0V5.0");

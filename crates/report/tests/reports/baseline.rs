@@ -70,7 +70,7 @@ fn later(suite: &Suite, factor: f64) -> Run {
 
 /// The verdicts that the report of a run has, as records.
 fn verdicts(run: &Run) -> Vec<Verdict> {
-    drophammer_report::rounds::combined(run).tests.into_iter().flat_map(|test| test.outcome.verdicts).collect()
+    drophammer_report::combined(run).tests.into_iter().flat_map(|test| test.outcome.verdicts).collect()
 }
 
 const SHARE: &str = "  - throughput: {expect: {throughput_64_pps: \">= 95 % of baseline\"}}\n";
@@ -186,21 +186,24 @@ fn what_the_baseline_does_not_have_is_said_at_once() {
     let none = refused("  - throughput: {expect: {throughput_128_pps: \">= 95 % of baseline\"}}\n", |_| {});
     assert_eq!(none.len(), 2, "one for each DUT");
     assert!(none[0].contains("no `throughput_128_pps` of the test `throughput` on `linux`"), "{none:?}");
-    assert!(none[0].contains("its figures are throughput_64_pps, throughput_1518_pps; take another run"), "{none:?}");
+    assert!(
+        none[0].contains("the test has the figures throughput_64_pps, throughput_1518_pps; choose another run"),
+        "{none:?}"
+    );
     let test = refused("  - reset: {expect: {reset_s: \"<= 105 % of baseline\"}}\n", |_| {});
     assert!(test[0].contains("it does not have this test; it has throughput, latency, frame_loss_rate"), "{test:?}");
     let twice = refused(&format!("  - throughput\n{SHARE}"), |_| {});
-    assert!(twice[0].contains("not as often as the suite"), "{twice:?}");
+    assert!(twice[0].contains("has it less often than the suite"), "{twice:?}");
     let cells = "  - throughput: {expect: {\"throughput[frame_bytes=65].throughput_pps\": \">= 95 % of baseline\"}}\n";
     let row = refused(cells, |_| {});
-    assert!(row[0].contains("no row has frame_bytes=65; there is 64, 128"), "{row:?}");
+    assert!(row[0].contains("no row has frame_bytes=65, only 64, 128"), "{row:?}");
     let failed = refused(SHARE, |run| {
         for test in &mut run.tests {
             test.status = TestStatus::Failed("it died".into());
             test.outcome.ranks.clear();
         }
     });
-    assert!(failed[0].contains("no round measured it; its figures are none"), "{failed:?}");
+    assert!(failed[0].contains("no round measured it; the test has the figures none"), "{failed:?}");
     let negative = refused(SHARE, |run| {
         run.tests.iter_mut().flat_map(|test| &mut test.outcome.ranks).for_each(|rank| rank.value = Some(-1.0));
     });

@@ -49,7 +49,7 @@ fn a_figure_that_got_worse_is_found_and_nothing_else() {
     assert!((values.difference.low + 0.1).abs() < 0.001 && values.interval.high < -0.09, "{values:?}");
     assert_eq!(compared.conditions, []);
     let text = compared.text(false);
-    assert!(text.contains("No condition that is recorded differs.") && text.contains("-10 %  WORSE"), "{text}");
+    assert!(text.contains("No recorded condition differs.") && text.contains("-10 %  WORSE"), "{text}");
     assert!(text.contains("B against A: 1 worse, 0 better") && !text.contains('\u{1b}'), "{text}");
     assert!(compared.text(true).contains('\u{1b}'));
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -188,13 +188,13 @@ fn what_cannot_be_compared_is_not() {
     let compared = with(&|figure| figure.title = "Throughput of something else".into());
     assert_eq!(why(&compared, "linux", key), "another figure: Throughput of something else");
     let compared = with(&|figure| figure.unit = "kfps".into());
-    assert_eq!(why(&compared, "linux", key), "its unit or meaning is another one");
+    assert_eq!(why(&compared, "linux", key), "its unit or meaning differs");
     let mut at_load = base();
     of(&mut at_load, "linux", key).for_each(|figure| figure.load_pps = Some(100_000.0));
     let mut at_other = run(2, 0.5, "other load");
     of(&mut at_other, "linux", key).for_each(|figure| figure.load_pps = Some(50_000.0));
     let compared = compare_runs(&[at_load, at_other]);
-    assert_eq!(why(&compared, "linux", key), "measured at other loads: 100,000 and 50,000 fps per port");
+    assert_eq!(why(&compared, "linux", key), "measured at different loads: 100,000 and 50,000 fps per port");
     let loads = compared.conditions.iter().find(|c| c.name == "Load of Throughput, 64 bytes [fps] of linux").unwrap();
     assert_eq!(loads.text(), "A 100,000 fps | B 50,000 fps");
     // One round.

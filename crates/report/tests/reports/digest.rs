@@ -227,8 +227,8 @@ fn every_report_has_it_between_the_summary_and_the_tests() {
     assert!(html.contains("href=\"#digest-1\"") && html.contains("download=\"digest-1.csv\""));
     for name in ["report.md", "report.txt", "report.html"] {
         let text = files[name].replace('\\', "").replace('\n', " ");
-        assert!(text.contains("Nothing is ranked by it."), "{name}");
-        assert!(text.contains("* The table of the test has a mark in the row of this value: tester-limited"), "{name}");
+        assert!(text.contains("The values affect no rank."), "{name}");
+        assert!(text.contains("* The row of this value has a mark in the table of the test: tester-limited"), "{name}");
     }
 }
 

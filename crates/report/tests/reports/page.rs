@@ -114,7 +114,7 @@ fn published_figures_stand_beside_those_of_their_test() {
 fn the_conclusion_names_what_is_not_compared() {
     let mut run = crate::synthetic::in_rounds(&crate::synthetic::run(2), 6);
     let names: Vec<_> = run.duts.iter().map(|dut| dut.name.clone()).collect();
-    let (routes, loads) = ("Figures of routes are not of the same work", "measured at different loads");
+    let (routes, loads) = ("Figures of routes compare different work", "measured at different loads");
     let html = report(&run).0;
     assert!(!first_screen(&html).contains(routes) && !first_screen(&html).contains(loads));
     // One installs its routes in the forwarding plane, the other does not; one is measured at half of the other's load.
@@ -145,7 +145,7 @@ fn lost_frames_are_told_with_their_causes() {
     use drophammer_model::trial::{Held, LossEpisode, Losses};
     let mut run = crate::synthetic::run(1);
     let (html, _) = report(&run);
-    assert!(!html.contains("below the overload") && !html.contains("class=\"loss\""), "older runs have no times");
+    assert!(!html.contains("without overload") && !html.contains("class=\"loss\""), "older runs have no times");
     let at = run.trials.iter().position(|t| t.test == "throughput" && t.result.validity.is_valid()).unwrap();
     let trial = &mut run.trials[at];
     let episode = |from_ns, lost| LossEpisode { from_ns, to_ns: from_ns + 1_000, lost, flows: 2, groups: vec![0] };
@@ -154,7 +154,7 @@ fn lost_frames_are_told_with_their_causes() {
     trial.result.health.gap_times = vec![Held { from_ns: 598_000_000, ns: 3_000_000 }];
     let number = trial.result.trial;
     let (html, json) = report(&run);
-    let text = "trials lost frames below the overload, in 2 episodes: 1 beside a gap of the tester, 1 unexplained";
+    let text = "trials lost frames without overload, in 2 episodes: 1 near a gap of the tester, 1 unexplained";
     assert!(html.contains(text));
     for words in files(&run, ["report.txt", "report.md"]) {
         assert!(words.contains(&format!("{text}.")), "{words}");

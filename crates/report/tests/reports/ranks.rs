@@ -7,8 +7,8 @@ use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
 use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
+use drophammer_report::combined;
 use drophammer_report::ending::Ending;
-use drophammer_report::rounds::combined;
 use drophammer_report::view::View;
 use drophammer_report::{Criteria, criteria, ending, summary_text};
 use drophammer_store::Run;
@@ -73,7 +73,7 @@ fn each_test_has_places_a_winner_and_reasons() {
     let line = |test: &str| found.iter().find(|line| line[0] == test).unwrap_or_else(|| panic!("no {test}: {found:?}"));
     assert_eq!(line("Throughput")[1..], ["=1", "=1", "3", "N/A", "linux, frr"]);
     assert_eq!(line("Latency")[1..], ["1", "2", "3", "N/A", "linux"]);
-    let why = "reference (simulated): there is no other DUT of its sort to compare with (Throughput, ";
+    let why = "reference (simulated): there is no other DUT of its kind to compare with (Throughput, ";
     assert!(text.contains(why), "{text}");
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     let first = &json["ranking"]["by_test"][0];
@@ -81,7 +81,7 @@ fn each_test_has_places_a_winner_and_reasons() {
     assert_eq!((&first["duts"][2]["place"], &first["duts"][0]["tied"]), (&3.into(), &true.into()));
     for name in ["report.html", "report.md"] {
         assert!(
-            files[name].contains("Ranks by test") && files[name].contains("there is no other DUT of its sort"),
+            files[name].contains("Ranks by test") && files[name].contains("there is no other DUT of its kind"),
             "{name}"
         );
     }
@@ -197,7 +197,7 @@ fn only_what_no_round_has_measured_is_unmeasured() {
     assert!(report(&unfit(5))["report.txt"].contains("frr: measured in 1 of 6 rounds (round 1: host busy"));
     assert!(all.contains("quick-look: 1 test could not be measured"), "{all}");
     assert!(
-        all.contains("Host busy: Throughput of frr could not be measured: ") && all.contains("Next: End `cc1`"),
+        all.contains("Host busy: Throughput of frr could not be measured: ") && all.contains("Next: Stop `cc1`"),
         "{all}"
     );
     let html = &report(&unfit(6))["report.html"];

@@ -284,10 +284,10 @@ fn flap_test(dut: usize) -> Outcome {
     }
 }
 
-fn record(dut: usize, test: &str, title: &str, status: TestStatus, outcome: Outcome) -> TestRecord {
+pub fn record(dut: &str, test: &str, title: &str, status: TestStatus, outcome: Outcome) -> TestRecord {
     TestRecord {
         round: 1,
-        dut: NAMES[dut].into(),
+        dut: dut.into(),
         test: test.into(),
         id: None,
         title: title.into(),
@@ -377,19 +377,16 @@ pub fn run(duts: usize) -> Run {
             ..Default::default()
         });
         let done = || TestStatus::Completed;
-        run.tests.push(record(dut, "throughput", "Throughput", done(), throughput(dut, &mut run.trials)));
-        run.tests.push(record(dut, "latency", "Latency", done(), latency_test(dut)));
+        run.tests.push(record(name, "throughput", "Throughput", done(), throughput(dut, &mut run.trials)));
+        run.tests.push(record(name, "latency", "Latency", done(), latency_test(dut)));
         let outcome = loss_test(dut, &mut run.trials);
-        run.tests.push(record(dut, "frame_loss_rate", "Frame loss rate", done(), outcome));
+        run.tests.push(record(name, "frame_loss_rate", "Frame loss rate", done(), outcome));
         let flap = match dut {
-            2 => record(
-                dut,
-                "route_flap",
-                "Route flap",
-                TestStatus::Failed("the DUT died: SIGSEGV".into()),
-                Outcome::default(),
-            ),
-            _ => record(dut, "route_flap", "Route flap", done(), flap_test(dut)),
+            2 => {
+                let died = TestStatus::Failed("the DUT died: SIGSEGV".into());
+                record(name, "route_flap", "Route flap", died, Outcome::default())
+            }
+            _ => record(name, "route_flap", "Route flap", done(), flap_test(dut)),
         };
         run.tests.push(flap);
     }

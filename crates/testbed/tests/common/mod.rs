@@ -4,6 +4,7 @@
 
 pub mod program;
 
+use drophammer_lab::Dut;
 use drophammer_methods::METHODS;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};
@@ -14,12 +15,13 @@ use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::SimulatedClock;
 use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
-use drophammer_reference::Config;
+use drophammer_reference::{Config, Faults};
 use drophammer_rig::{Ports, Rig};
 use drophammer_suite::{Overrides, read};
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
-use drophammer_testbed::simulated::{self, NoDut, Reference};
+use drophammer_testbed::simulated::{self, NoDut, Reference, ReferenceSystem};
+use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
 use std::path::Path;
 use std::time::Duration;
@@ -149,24 +151,74 @@ pub fn with_bed_by<T>(
     let mut config = simulated::config(dut, &suite.ports, suite.seed);
     change(&mut config);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let ports = Ports::One { ports, clock: clock(parts.clock) };
+    let ports = one_thread(parts.ports, clock(parts.clock));
+    with_setup(suite, families, ports, &mut NoDut, &mut Memory::default(), |bed| {
+        resolve(bed);
+        use_it(bed, &parts.reference)
+    })
+}
+
+/// These ports and their clock, all in one thread.
+pub fn one_thread<P: Port + 'static>(ports: Vec<P>, clock: Box<dyn Clock>) -> Ports {
+    Ports::One { ports: ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect(), clock }
+}
+
+/// Puts `device` at these ports of the first DUT of `suite`.
+pub fn with_setup<T>(
+    suite: &Suite,
+    families: &[Family],
+    ports: Ports,
+    device: &mut dyn Dut,
+    observer: &mut dyn Observer,
+    use_it: impl FnOnce(&mut TestSetup<'_>) -> T,
+) -> T {
     let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
-    let mut memory = Memory::default();
-    let device = &mut NoDut;
-    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory);
+    session.tolerance.host = HostTolerance::ANY;
+    use_it(&mut TestSetup::new(&suite.duts[0].name, &suite.ports, rig, device, &mut session, observer))
+}
+
+/// Waits until the hosts know the addresses of the device.
+pub fn resolve(bed: &mut TestSetup<'_>) {
     let mut left = 100;
     while bed.rig().unresolved().is_some() {
         assert!(left > 0, "the device does not tell its address");
         left -= 1;
-        drophammer_methods::Testbed::settle(&mut bed, Duration::from_millis(20)).unwrap();
+        drophammer_methods::Testbed::settle(bed, Duration::from_millis(20)).unwrap();
     }
-    use_it(&mut bed, &parts.reference)
+}
+
+/// A bed with the system of routers of `suite`'s first DUT, with hosts resolved. What happens is recorded in `memory`.
+pub fn with_system<T>(
+    suite: &Suite,
+    families: &[Family],
+    memory: &mut Memory,
+    use_it: impl FnOnce(&mut TestSetup<'_>, &ReferenceSystem) -> T,
+) -> T {
+    let dut = &suite.duts[0];
+    let topology = dut.topology.as_ref().unwrap();
+    let mut parts = simulated::build_system(dut, topology, &suite.ports, 1, suite.seed).unwrap();
+    let ports = one_thread(parts.ports, Box::new(parts.clock));
+    with_setup(suite, families, ports, &mut parts.device, memory, |bed| {
+        bed.await_forwarding(families).unwrap();
+        use_it(bed, &parts.reference)
+    })
+}
+
+/// The only test of `suite`, in which only the first router of a system has faults.
+pub fn with_faults_of_the_first(suite: &Suite, faults: Faults) -> (Outcome, Memory) {
+    let (mut memory, mut outcome) = (Memory::default(), Outcome::default());
+    let test = &suite.tests[0];
+    with_system(suite, &[Family::Ipv4], &mut memory, |bed, system| {
+        system.change(|network| network.change(0, |router| router.set_faults(faults))).unwrap();
+        drophammer_methods::find(&test.test).unwrap().run(bed, &test.params, &mut outcome).unwrap();
+        bed.end_test().unwrap();
+    });
+    (outcome, memory)
 }
 
 /// Faults that a suite configures for its first DUT.
-pub fn faults_of(suite: &Suite) -> drophammer_reference::Faults {
+pub fn faults_of(suite: &Suite) -> Faults {
     simulated::config(&suite.duts[0], &suite.ports, suite.seed).faults
 }
 
@@ -205,6 +257,12 @@ pub fn one_way(size: &str) -> PatternKey {
 
 /// A port that cannot send ahead.
 pub struct FrameByFrame(pub Box<dyn Port>);
+
+/// Makes all ports of a bed such ones.
+pub fn one_by_one(bed: &mut TestSetup<'_>) {
+    let Ports::One { ports, .. } = bed.rig().parts().0 else { panic!("virtual time has one thread") };
+    *ports = std::mem::take(ports).into_iter().map(|port| Box::new(FrameByFrame(port)) as _).collect();
+}
 
 impl Port for FrameByFrame {
     fn info(&self) -> &PortInfo {

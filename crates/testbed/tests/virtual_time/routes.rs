@@ -2,19 +2,11 @@
 //! device's configuration, to the route and to the frame.
 
 mod bed;
-mod bgp;
-mod capacity;
 mod core_mesh;
-mod faults;
 mod forwarding;
 mod internal;
-mod meshed;
-mod order;
-mod outages;
 mod pressure;
 mod refusals;
-mod routed;
-mod traffic;
 
 use crate::common::{Memory, read_suite, run};
 use drophammer_model::outcome::{Cell, Outcome, Point, Row};
@@ -75,12 +67,6 @@ fn full(outcome: &Outcome, table: &str, name: &str) -> Vec<f64> {
     numbers.iter().map(|n| n.unwrap_or_else(|| panic!("{name}: {numbers:?}"))).collect()
 }
 
-/// Texts of the first column.
-fn texts(outcome: &Outcome, table: &str) -> Vec<String> {
-    let text = |row: &Row| if let Cell::Text(text) = &row.cells[0] { text.clone() } else { panic!("{row:?}") };
-    rows(outcome, table).iter().map(text).collect()
-}
-
 /// A figure for the ranking.
 fn figure(outcome: &Outcome, key: &str) -> Option<f64> {
     outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no {key} in {:?}", outcome.ranks)).value
@@ -95,11 +81,6 @@ fn points<'a>(outcome: &'a Outcome, plot: &str, series: &str) -> &'a [Point] {
 /// Whether there is a note that contains all of these.
 fn noted(outcome: &Outcome, parts: &[&str]) -> bool {
     outcome.notes.iter().any(|note| parts.iter().all(|part| note.contains(part)))
-}
-
-/// What the device counted over the trials of a run.
-fn counted(memory: &Memory, counter: &str) -> u64 {
-    memory.trials().iter().filter_map(|t| t.result.dut_counters.get(counter)).sum()
 }
 
 /// `value` is `expected` or up to `more` above it.

@@ -45,27 +45,6 @@ fn no_frame_is_lost_to_a_table_that_comes_late() {
 }
 
 #[test]
-fn rates_are_shares_of_the_throughput_and_of_the_table_alone() {
-    let search = "final_trial_duration: 200 ms, width: 0.5, search_duration_max: 20 s, drain: 100 ms, pause: 1 ms";
-    let test = format!("longest_match: {{routes: 1000, covering: 100, frames_per_route: 20, load: 50, {search}}}");
-    let outcome = completed(", capacity: 40 kfps, buffer: 20, delay: 50 us", 4, &test).1;
-    let column = |name| full(&outcome, "longest_match", name);
-    for share in column("of_throughput_percent") {
-        about(share, 50.0, 0.2);
-    }
-    for (share, latency) in column("of_baseline_percent").into_iter().zip(column("latency_percent")) {
-        about(share, 100.0, 0.1);
-        about(latency, 100.0, 0.1);
-    }
-    let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_64_percent").unwrap();
-    about(rank.value.unwrap(), 100.0, 0.1);
-    // A value that no test has measured is not a reference for shares.
-    let given = completed(", capacity: 40 kfps, buffer: 20", 4, LONGEST).1;
-    let unknown = |row| crate::common::cell(&given, "longest_match", row, "of_throughput_percent");
-    assert_eq!((unknown(0), unknown(1), unknown(2)), (None, None, None));
-}
-
-#[test]
 fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
     let told = completed(LATE, 4, FAILOVER).1;
     for outcome in [told, untold(LATE, FAILOVER)] {
@@ -81,17 +60,6 @@ fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
 }
 
 #[test]
-fn stable_paths_of_a_late_table_lose_nothing() {
-    let flap =
-        "route_flap: {routes: 1000, flapped: 200, interval: 4 s, cycles: 1, bin: 100 ms, rate: 20 kfps, drain: 100 ms}";
-    let outcome = completed(LATE, 4, flap).1;
-    assert_eq!(full(&outcome, "route_flap", "lost"), [0.0; 2]);
-    // Late in both directions: away for 4 s.
-    let alternate = full(&outcome, "route_flap", "alternate")[1];
-    assert!((alternate - 4.0 * 4_000.0).abs() <= 2.0 * 200.0, "{alternate}");
-}
-
-#[test]
 fn what_never_comes_is_named_and_the_rest_measured() {
     let all = internet(Family::Ipv4, 500);
     for outcome in [completed(", blackhole_every: 100", 4, FAILOVER).1, untold(", blackhole_every: 100", FAILOVER)] {
@@ -99,28 +67,6 @@ fn what_never_comes_is_named_and_the_rest_measured() {
         assert!(noted(&outcome, &["the forwarding plane was not ready", &said, "for 10 s"]), "{:?}", outcome.notes);
         assert_eq!(full(&outcome, "link_failover", "unreachable"), [5.0]);
     }
-    // The number of a full table reveals that it is full.
-    let outcome = completed(", fib_limit_ipv4: 1504", 4, LONGEST).1;
-    assert!(
-        noted(&outcome, &["not ready: it holds ", " routes where 2,000 belong, and came no nearer for 10 s"]),
-        "{:?}",
-        outcome.notes
-    );
-    assert!(full(&outcome, "longest_match", "lost")[0] > 0.0);
-}
-
-/// A router without the covering prefixes sends no frame astray.
-#[test]
-fn frames_that_no_covering_prefix_takes_are_not_right() {
-    let outcome = completed(", blackhole_every: 50", 4, LONGEST).1;
-    let column = |name| full(&outcome, "longest_match", name);
-    let (lost, wrong) = (column("lost"), column("wrong"));
-    assert!(lost[2] > 0.0 && wrong[2] == 0.0, "{lost:?} {wrong:?}");
-    assert_eq!(column("offered")[2], column("right")[2] + lost[2]);
-    assert_eq!(figure(&outcome, "longest_match_ipv4_stale_frames"), Some(lost[2]));
-    // Frames that a route of the table does not carry took no mask that is too short.
-    assert!(lost[1] > 0.0, "{lost:?}");
-    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
 }
 
 /// A bed whose router fails after the second state of `longest_match`.
@@ -189,33 +135,5 @@ fn a_withdrawal_that_fails_costs_the_states_before_it_nothing() {
         assert_eq!(rows(&outcome, "longest_match").len(), 2);
         let keys: Vec<&str> = outcome.ranks.iter().map(|rank| rank.key.as_str()).collect();
         assert_eq!(keys, ["longest_match_ipv4_wrong_frames", "longest_match_ipv4_64_percent"]);
-    }
-}
-
-#[test]
-fn a_time_is_no_finer_than_the_frames_to_a_route() {
-    // 500 routes: each has a frame every 100 ms at 5 kfps, which bins of 20 ms cannot refine, and every 10 ms at 50 kfps.
-    for (rate, exact_s) in [(5, 0.1), (50, 0.02)] {
-        let traffic = format!("routes: 500, interval: 500 ms, cycles: 1, bin: 20 ms, rate: {rate} kfps");
-        let (_, outcome) = completed("", 2, &format!("convergence_skyline: {{{traffic}}}"));
-        for at in full(&outcome, "convergence_skyline", "resolution_s") {
-            about(at, exact_s, 1e-9);
-        }
-        let coarse = noted(&outcome, &["frames go to each route every 100 ms"]);
-        assert_eq!(coarse, rate == 5, "{:?}", outcome.notes);
-        for key in ["convergence_up_ipv4_s", "convergence_down_ipv4_s"] {
-            let rank = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
-            about(rank.least, exact_s, 1e-9);
-            about(rank.resolution, exact_s, 1e-9);
-        }
-        for (last, rate) in full(&outcome, "convergence_skyline", "last_s").iter().zip(full(
-            &outcome,
-            "convergence_skyline",
-            "rate_rps",
-        )) {
-            assert!(rate <= 500.0 / exact_s + 1e-6, "{rate} routes/s in {last} s");
-        }
-        let (_, outcome) = completed("", 4, &format!("route_flap: {{{traffic}, flapped: 100, pause: 1 ms}}"));
-        full(&outcome, "route_flap_events", "resolution_s").iter().for_each(|at| about(*at, exact_s, 1e-9));
     }
 }

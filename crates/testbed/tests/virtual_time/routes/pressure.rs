@@ -106,42 +106,6 @@ fn marks(outcome: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn a_pace_that_a_slow_reader_does_not_take_is_its_bound() {
-    let test = rate(", first_rate: 8000, max_rate: 512000");
-    let (_, outcome) = completed(", bgp_reads_per_second: 500000", 2, &test);
-    let rank = outcome.ranks.iter().find(|r| r.key == "bgp_update_rate_ipv4_rps").unwrap();
-    let marks = marks(&outcome);
-    assert!(!marks.is_empty() && marks.iter().all(|m| m == "the router held the session back"), "{marks:?}");
-    assert!(rank.value.is_some() && !rank.tester_limited, "{rank:?}");
-    assert!(!noted(&outcome, &["at least"]), "{:?}", outcome.notes);
-    // Where it was held back, that lasted as long as it was late.
-    let column = |name| full(&outcome, "bgp_update_rate", name);
-    for (row, held) in column("held_ms").into_iter().enumerate() {
-        let beyond = (column("changes")[row] / column("sent_rps")[row]
-            - column("changes")[row] / column("intended_rps")[row])
-            * 1e3;
-        assert!(
-            held >= beyond - 1.0 && column("late_ms")[row] < 10.0,
-            "row {row}: {held} of {beyond} ms held, {:?}",
-            column("late_ms")
-        );
-    }
-}
-
-#[test]
-fn a_table_that_is_acknowledged_late_is_not_taken_slowly() {
-    let test = rate(", first_rate: 1000, max_rate: 4000");
-    let (_, outcome) = completed(", ack_delay: 100 ms", 2, &test);
-    let column = |name| full(&outcome, "bgp_update_rate", name);
-    // The last answer comes 10 % of the train's time later.
-    for (sent, intended) in column("sent_rps").iter().zip(column("intended_rps")) {
-        assert!((sent / intended - 1.0).abs() < 0.02, "{sent} of {intended}");
-    }
-    column("lag_ms").iter().for_each(|ms| about(*ms, 0.0, 1.0));
-    assert_eq!((figure(&outcome, "bgp_update_rate_ipv4_rps"), marks(&outcome)), (Some(4_000.0), vec![]));
-}
-
-#[test]
 fn a_pace_that_the_tester_does_not_keep_is_nobodys_bound() {
     let suite = suite("", 2, "{}", &format!("  - {}\n", rate(", first_rate: 2000, max_rate: 4000")));
     let method = METHODS.iter().find(|m| m.spec().name == "bgp_update_rate").unwrap();
@@ -172,14 +136,4 @@ fn a_pace_that_the_tester_does_not_keep_is_nobodys_bound() {
             assert!(noted(&outcome, &["the tester itself fell short of", "while the router had room"]));
         }
     });
-}
-
-#[test]
-fn routes_that_flap_beside_those_of_a_train_end_it() {
-    let test = "bgp_update_rate: {routes: 500, first_rate: 1000, max_rate: 1000, duration: 1 s, patience: 1 s}";
-    let (_, outcome) = completed(", route_flap_every: 10", 2, test);
-    let marks = marks(&outcome);
-    assert_eq!(marks.len(), 1, "{marks:?}");
-    assert!(marks[0].contains("its routes still changed 6 s after the last change"), "{marks:?}");
-    assert!(noted(&outcome, &["ended at 1,000 changes per second"]));
 }

@@ -1,14 +1,11 @@
 //! A router that refuses sessions for a while after some have ended: no time of a test contains the wait.
 
 use super::*;
+use crate::common::{one_thread, resolve, with_setup};
 use crate::shared_clock::SharedClock;
 use drophammer_lab::{Dut, LabError};
-use drophammer_methods::Testbed;
 use drophammer_model::environment::DutRecord;
-use drophammer_port::{Clock, Port};
-use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::Session;
-use drophammer_testbed::config::hosts_and_routers;
+use drophammer_port::Clock;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated;
 use std::cell::Cell as Shared;
@@ -46,20 +43,13 @@ fn on_refusing_device(suite: &Suite, use_it: impl FnOnce(&mut TestSetup<'_>, &Sh
     let config = simulated::config(dut, &suite.ports, suite.seed);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let clock = SharedClock::new(parts.clock);
-    let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
-    let ports = Ports::One { ports, clock: Box::new(clock.clone()) };
-    let families = [Family::Ipv4, Family::Ipv6];
-    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &families, suite.seed));
-    let mut session = Session::new(suite.seed, suite.profile, 5);
-    let (mut memory, waits) = (Memory::default(), Rc::new(Shared::new(0)));
+    let ports = one_thread(parts.ports, Box::new(clock.clone()));
+    let waits = Rc::new(Shared::new(0));
     let mut device = Refusing { clock, waits: waits.clone() };
-    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut device, &mut session, &mut memory);
-    for _ in 0..100 {
-        if bed.rig().unresolved().is_some() {
-            bed.settle(Duration::from_millis(20)).unwrap();
-        }
-    }
-    use_it(&mut bed, &waits);
+    with_setup(suite, &[Family::Ipv4, Family::Ipv6], ports, &mut device, &mut Memory::default(), |bed| {
+        resolve(bed);
+        use_it(bed, &waits);
+    });
 }
 
 #[test]

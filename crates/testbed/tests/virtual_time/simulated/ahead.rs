@@ -5,7 +5,6 @@ use crate::common::*;
 use drophammer_methods::Testbed;
 use drophammer_model::trial::{Family, FlowSpec, Load, LoadStep, TrialResult, TrialSpec};
 use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag, Truth};
-use drophammer_rig::Ports;
 use std::time::Duration;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
@@ -15,8 +14,7 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us", "tests: [throughput]\n");
     with_bed(&suite, &FAMILIES, change, |bed, device| {
         if frame_by_frame {
-            let Ports::One { ports, .. } = bed.rig().parts().0 else { panic!("virtual time has one thread") };
-            *ports = std::mem::take(ports).into_iter().map(|p| Box::new(FrameByFrame(p)) as _).collect();
+            one_by_one(bed);
         }
         device.set_faults(faults.clone()).unwrap();
         let mut flows = Vec::new();

@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use drophammer_model::outcome::Cell;
-use drophammer_model::record::TestStatus;
 
 const TEST: &str = "head_of_line_blocking";
 /// Time of 64 bytes on a line of 100 Mbit/s, in ns.
@@ -83,22 +82,6 @@ fn lost(frames: u64, room: usize) -> (u64, u64) {
 }
 
 #[test]
-fn a_device_that_drops_at_the_line_blocks_nobody() {
-    let memory = congested(&lines(""), 4, "");
-    assert_eq!(verdicts(&memory, 0), ["no", "no"]);
-    assert_eq!((get(&memory, 0, "uncongested_lost"), get(&memory, 0, "calm_lost")), (0.0, 0.0));
-    assert_eq!(figure(&memory), Some(0.0));
-    // One and a half times the capacity of the line: a third is lost, except for the frames that fill the buffer.
-    let (frames, lost) = (get(&memory, 0, "uncongested_offered"), get(&memory, 0, "congested_lost"));
-    assert!((lost - frames + BUFFER as f64).abs() <= 2.0, "{lost} of {frames}");
-    assert_eq!(dropped(&memory, "egress") as f64, lost);
-    assert!((get(&memory, 0, "expected_percent") - 100.0 / 3.0).abs() < 0.01);
-    assert!((get(&memory, 0, "congested_percent") - 150.0).abs() < 0.05);
-    assert!((get(&memory, 0, "uncongested_pps") / (0.5e8 / 672.0) - 1.0).abs() < 3e-4);
-    assert_eq!(get(&memory, 0, "latency_us"), get(&memory, 0, "calm_latency_us"));
-}
-
-#[test]
 fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
     for room in [16, 200] {
         let memory = congested(&lines(&format!(", input_queue: {room}")), 4, "");
@@ -118,71 +101,4 @@ fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
         // The line is full nevertheless.
         assert!((get(&memory, 0, "congested_pps") / 148_809.0 - 1.0).abs() < 0.01);
     }
-}
-
-#[test]
-fn frames_that_are_only_held_up_are_blocked_too() {
-    // Room for the whole excess of 20 ms, and a device that lets it wait.
-    let device = lines(", input_queue: 20000");
-    let memory = congested(&device, 4, "trial_duration: 20 ms");
-    let [blocking, backpressure] = verdicts(&memory, 0);
-    assert_eq!((get(&memory, 0, "uncongested_lost"), get(&memory, 0, "congested_lost")), (0.0, 0.0));
-    assert!(blocking.starts_with("yes: ") && blocking.ends_with(" µs of added delay"), "{blocking}");
-    assert!(backpressure.starts_with("no: no frame was lost, because buffers held them all"), "{backpressure}");
-    let added = get(&memory, 0, "latency_us") - get(&memory, 0, "calm_latency_us");
-    assert!((1_000.0..20_000.0).contains(&added), "{added}");
-    let patient = congested(&device, 4, "trial_duration: 20 ms, least_delay: 1 s");
-    assert_eq!(verdicts(&patient, 0)[0], "no");
-}
-
-#[test]
-fn loss_without_congestion_is_not_that_of_blocking() {
-    // It loses one frame in twenty, whatever its line.
-    let memory = congested(&lines(", drop_share: 5"), 4, "");
-    assert!(get(&memory, 0, "calm_lost") > 500.0);
-    assert_eq!(verdicts(&memory, 0)[0], "not known: the router loses as many of these frames without congestion");
-    assert_eq!(figure(&memory), None);
-    let marks = &rows(memory.outcome(TEST), TEST)[0].marks;
-    assert!(marks.iter().any(|mark| mark.contains("to the uncongested port without congestion")), "{marks:?}");
-}
-
-#[test]
-fn loss_without_congestion_is_no_figure_of_frames_that_are_only_held_up() {
-    // As above, with room for the whole excess of 20 ms.
-    let memory = congested(&lines(", drop_share: 5, input_queue: 20000"), 4, "trial_duration: 20 ms");
-    assert!(get(&memory, 0, "calm_lost") > 30.0 && get(&memory, 0, "uncongested_lost") > 30.0);
-    let [blocking, _] = verdicts(&memory, 0);
-    assert!(blocking.starts_with("yes: ") && blocking.ends_with(" µs of added delay"), "{blocking}");
-    assert!(!blocking.contains("frames lost"), "{blocking}");
-    assert_eq!(figure(&memory), None);
-    let missing = memory.outcome(TEST).ranks[0].missing.clone().unwrap();
-    assert_eq!(missing.why, "the router loses as many of these frames without congestion");
-}
-
-#[test]
-fn a_way_out_without_a_speed_is_not_congested_and_a_bottleneck_makes_one() {
-    let memory = congested("", 4, "");
-    assert!(verdicts(&memory, 0).iter().all(|text| text.starts_with("not known: more left by the congested port")));
-    assert_eq!(figure(&memory), None);
-
-    let memory = congested("", 4, "bottleneck: 20 Mbit/s, queue: 30");
-    assert_eq!(verdicts(&memory, 0), ["no", "no"]);
-    assert_eq!(figure(&memory), Some(0.0));
-    assert!((get(&memory, 0, "intended_load_pps") - 2e7 / 672.0).abs() < 0.01);
-    let lost = memory.trials()[1].result.dut_counters.get("d3.all.dropped").copied().unwrap();
-    assert_eq!(lost as f64, get(&memory, 0, "congested_lost"));
-    assert!(memory.trials().iter().all(|trial| trial.classed));
-}
-
-#[test]
-fn eight_ports_are_two_blocks_and_three_are_none() {
-    let memory = congested(&lines(", input_queue: 16"), 10, "");
-    let free = |row| get(&memory, row, "uncongested_lost");
-    assert_eq!(rows(memory.outcome(TEST), TEST).len(), 2);
-    assert_eq!((free(0), free(0) > 0.0), (free(1), true));
-    assert!(memory.outcome(TEST).notes.iter().any(|note| note.contains("The last 2 of the ports")));
-
-    let memory = congested("", 2, "");
-    let TestStatus::Skipped(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };
-    assert!(why.contains("needs four ports") && why.contains("the suite has 2"), "{why}");
 }

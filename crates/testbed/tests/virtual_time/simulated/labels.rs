@@ -3,7 +3,6 @@
 use crate::common::*;
 use drophammer_methods::Testbed;
 use drophammer_model::capabilities::Need;
-use drophammer_model::quantity::group_digits;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{FlowConfig, Suite};
 use drophammer_model::traffic::Deviation;
@@ -158,114 +157,6 @@ fn each_deviation_of_labels_is_found_by_its_kind() {
         assert_eq!(result.groups[0].deviations, BTreeMap::from([(Deviation::LabelTtl, FRAMES / 10)]));
     }
     assert_eq!(kinds, labels.into());
-}
-
-/// A suite of `throughput` over labels through a device of 20,000 frames per second with these faults.
-fn searched(operation: &str, stack: u32, faults: &str) -> Memory {
-    measured("throughput", "", operation, stack, faults)
-}
-
-/// The same of another test, with more parameters.
-fn measured(test: &str, more: &str, operation: &str, stack: u32, faults: &str) -> Memory {
-    let text = format!(
-        "suite: labels\nseed: 11\nduts:\n  - {{name: box, kind: reference, capacity: 20 kfps, buffer: 100{faults}}}\nports:\n  \
-         - {{name: p1, speed: 100 Mbit/s}}\n  \
-         - {{name: p2, speed: 100 Mbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}, {{to: 10.99.0.0/24, out: [400]}}]}}\n\
-         defaults: {{direction: unidirectional, pause: 1 ms}}\n\
-         tests:\n  - {test}: {{frame_sizes: [128], labels: {operation}, label_stack: {}{more}}}\n",
-        stack.max(1)
-    );
-    let mut memory = Memory::default();
-    run(&read_suite_in_rounds(&text, Some(1)), &mut memory).unwrap();
-    memory
-}
-
-#[test]
-fn the_rate_of_label_switching_is_that_of_the_device() {
-    for (operation, stack) in [("swap", 1), ("swap", 3), ("pop", 1), ("pop", 2), ("push", 0)] {
-        let memory = searched(operation, stack, "");
-        let outcome = memory.outcome("throughput");
-        let found = cell(outcome, "throughput", 0, "throughput_pps").unwrap();
-        assert!((19_400.0..=20_000.0).contains(&found), "{operation} of {stack}: {found}");
-        // Labels are added to the frame size, by the tester or by the router.
-        let line = cell(outcome, "throughput", 0, "theoretical_pps").unwrap();
-        let labels = if operation == "push" { 1 } else { stack };
-        assert!((line - 1e8 / (8.0 * (148.0 + 4.0 * f64::from(labels)))).abs() < 1e-6, "{line}");
-        assert!(!wrongly(&memory, "throughput").contains("arrived with"), "{:?}", outcome.notes);
-    }
-}
-
-/// What the notes say about frames with a wrong label.
-fn wrongly(memory: &Memory, test: &str) -> String {
-    memory.outcome(test).notes.join("\n")
-}
-
-/// Frames of these deviations that the trials of a test count.
-fn deviating(memory: &Memory, test: &str) -> BTreeMap<Deviation, u64> {
-    let trials = memory.trials();
-    let mut all = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.test == test) {
-        for (deviation, frames) in trial.result.groups.iter().flat_map(|group| &group.deviations) {
-            *all.entry(*deviation).or_default() += frames;
-        }
-    }
-    all
-}
-
-#[test]
-fn every_test_names_what_is_wrong_with_labels() {
-    let tests = [
-        ("throughput", ""),
-        ("forwarding_rate", ", trial_duration: 100 ms, repeats: 2"),
-        ("frame_loss_rate", ", trial_duration: 100 ms, step: 50"),
-        ("latency", ", trial_duration: 100 ms, compare_at: 5 kfps"),
-        ("packet_order", ", trial_duration: 100 ms, loads: [10, 5], repeats: 2"),
-    ];
-    let faults = [
-        ("swap", ", encapsulation_every: 50, encapsulation_change: label", Deviation::Label),
-        ("swap", ", encapsulation_every: 50, encapsulation_change: label_missing", Deviation::LabelMissing),
-        ("swap", ", ttl_kept_every: 50", Deviation::LabelTtl),
-        ("pop", ", ttl_kept_every: 50", Deviation::Ttl),
-    ];
-    for (test, more) in tests {
-        for (operation, fault, expected) in faults {
-            let memory = measured(test, more, operation, 1, fault);
-            let counted = deviating(&memory, test);
-            assert!(counted.keys().eq([&expected]), "{test}, {fault}: {counted:?}");
-            let frames = group_digits(counted[&expected]);
-            let text = format!(
-                "128 bytes and 1 label, {operation}: {frames} of the frames that count as lost arrived with a wrong label or TTL: \
-                 {expected} {frames}."
-            );
-            let notes = wrongly(&memory, test);
-            assert!(notes.contains(&text), "{test}, {fault}: {text}, but {notes}");
-        }
-    }
-}
-
-/// Both models of TTL give a packet one hop less when its only label is popped.
-#[test]
-fn a_popped_packet_has_one_hop_less_in_both_models() {
-    for model in ["uniform", "pipe"] {
-        let memory = searched("pop", 1, &format!(", ttl_model: {model}"));
-        let found = cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps").unwrap();
-        assert!((19_400.0..=20_000.0).contains(&found), "{model}: {found}");
-        let memory = searched("pop", 1, &format!(", ttl_model: {model}, ttl_kept_every: 5"));
-        assert_eq!(cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps"), None, "{model}");
-    }
-}
-
-#[test]
-fn a_router_that_forgets_the_ttl_of_labels_has_no_throughput_and_is_named() {
-    let memory = searched("swap", 1, ", ttl_kept_every: 5");
-    let found = cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps");
-    assert_eq!(found, None);
-    let trials = memory.trials();
-    let trials = trials.iter().filter(|trial| trial.test == "throughput");
-    for trial in trials {
-        let group = &trial.result.groups[0];
-        assert!(group.deviations.keys().eq([&Deviation::LabelTtl]), "{:?}", group.deviations);
-    }
 }
 
 /// `labels` for tests on a mesh of four routers with three ports each, and chains of three: every path between two ports is label-switched.

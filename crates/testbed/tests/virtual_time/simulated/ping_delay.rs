@@ -4,8 +4,7 @@ use crate::common::*;
 use drophammer_methods::Method;
 use drophammer_methods::ping_delay::{OwnDelay, PingDelay};
 use drophammer_model::figure::{Figure, RoundFigure};
-use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::record::TestStatus;
+use drophammer_model::outcome::Outcome;
 use drophammer_model::trial::Family;
 use drophammer_reference::{Faults, ManagementFault};
 use std::time::Duration;
@@ -13,15 +12,6 @@ use std::time::Duration;
 fn read(device: &str, more: &str) -> drophammer_model::suite::Suite {
     let test = format!("ping_delay: {{pings: 20, ping_every: 20 ms, pause: 1 ms{more}}}");
     suite(&format!(", delay: 40 us{device}"), &format!("tests:\n  - {test}\n"))
-}
-
-fn measured(device: &str, more: &str) -> Outcome {
-    let mut memory = Memory::default();
-    run(&read(device, more), &mut memory).unwrap();
-    let tests = memory.tests();
-    assert_eq!(tests[0].status, TestStatus::Completed);
-    assert!(memory.trials().iter().all(|t| t.result.validity.is_valid() && t.attempt == 1));
-    tests[0].outcome.clone()
 }
 
 /// A device with this fault at any load.
@@ -51,51 +41,6 @@ fn close(outcome: &Outcome, row: usize, column: &str, wanted: f64) {
     assert!((found - wanted).abs() < 1e-6, "{column} of row {row}: {found}, not {wanted}");
 }
 
-fn way(outcome: &Outcome, row: usize) -> &str {
-    match &rows(outcome, "ping_delay")[row].cells[2] {
-        Cell::Text(text) => text,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn ping_and_test_frames_find_the_delay_of_the_device() {
-    let outcome = measured("", ", frame_sizes: [64, 1518], families: [ipv4, ipv6]");
-    assert_eq!(rows(&outcome, "ping_delay").len(), 8);
-    for row in 0..8 {
-        assert_eq!((get(&outcome, row, "asked"), get(&outcome, row, "answered")), (20.0, 20.0));
-        if row % 2 == 0 {
-            assert_eq!(way(&outcome, row), "through the router");
-            for column in ["delay_min_us", "delay_us", "delay_max_us", "frames_us"] {
-                close(&outcome, row, column, 40.0);
-            }
-            close(&outcome, row, "round_trip_us", 80.0 + get(&outcome, row, "tester_us"));
-        } else {
-            // It answers without delay.
-            assert_eq!(way(&outcome, row), "to the router");
-            close(&outcome, row, "delay_max_us", 0.0);
-            assert_eq!(cell(&outcome, "ping_delay", row, "frames_us"), None);
-        }
-    }
-    assert!(rows(&outcome, "ping_delay").iter().all(|row| row.marks.is_empty()));
-    let figure = |key: &str| outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no {key}")).value;
-    assert!((figure("ping_delay_1518_us").unwrap() - 40.0).abs() < 1e-6);
-    assert_eq!(figure("ping_answer_64_us"), Some(0.0));
-    assert_eq!(figure("ping_answered_64_percent"), Some(100.0));
-}
-
-#[test]
-fn pings_leave_where_no_test_frame_is_in_the_way() {
-    // Each frame is served for 200 us: a frame that waits for another one's service would take longer.
-    let outcome = measured(", capacity: 5 kfps, buffer: 10", ", frame_sizes: [64], ways: [through]");
-    for column in ["delay_min_us", "delay_us", "delay_max_us"] {
-        close(&outcome, 0, column, 240.0);
-    }
-    // Test frames of both ports arrive at the same time, so that every other one waits.
-    let frames = get(&outcome, 0, "frames_us");
-    assert!((240.0..=440.0).contains(&frames), "{frames}");
-}
-
 #[test]
 fn the_time_of_the_routers_own_answers_is_its_own() {
     let outcome = with_fault(ManagementFault { delay: Duration::from_micros(300), ..FAULT });
@@ -119,9 +64,6 @@ fn a_router_that_does_not_answer_is_named() {
     assert!(outcome.notes.iter().any(|note| note == said), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().any(|r| r.key == "ping_answer_64_us" && r.value.is_none()));
     assert!(outcome.ranks.iter().any(|r| r.key == "ping_answered_64_percent" && r.value == Some(0.0)));
-    // Pings through the device have the same loss as test frames: every 10th frame, requests and replies alike.
-    let outcome = measured(", drop_every: 10", ", frame_sizes: [64], ways: [through]");
-    assert!(get(&outcome, 0, "answered") < 20.0);
 }
 
 #[test]
@@ -172,27 +114,4 @@ fn the_tester_itself_is_measured_with_the_same_traffic() {
     let keys = [(Family::Ipv4, 64), (Family::Ipv4, 1518), (Family::Ipv6, 78), (Family::Ipv6, 1518)];
     assert_eq!(found, keys.map(|key| (key, wanted)).into());
     assert_eq!(rows(&outcome, "ping_delay_own").len(), 4);
-}
-
-#[test]
-fn what_cannot_be_is_refused_with_its_reason() {
-    let refused = |more: &str| {
-        let mut memory = Memory::default();
-        run(&read("", more), &mut memory).unwrap();
-        match &memory.tests()[0].status {
-            TestStatus::Skipped(why) => why.clone(),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(refused(", frame_sizes: [imix]").contains("an echo request has one size"));
-}
-
-#[test]
-fn more_pings_than_a_trial_takes_are_refused() {
-    let suite = suite("", "tests:\n  - ping_delay: {frame_sizes: [64], pings: 6000}\n");
-    let mut memory = Memory::default();
-    run(&suite, &mut memory).unwrap();
-    let tests = memory.tests();
-    let TestStatus::Skipped(why) = &tests[0].status else { panic!("{:?}", tests[0].status) };
-    assert!(why.contains("at most 10000 of all ways"), "{why}");
 }

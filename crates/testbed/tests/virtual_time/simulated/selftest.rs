@@ -11,13 +11,8 @@ use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::suite::{Params, Profile, Suite};
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
-use drophammer_port::Port;
 use drophammer_reference::{Corrupt, Encapsulation, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
-use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, ReferenceDut};
-use drophammer_testbed::validity::HostTolerance;
-use drophammer_testbed::{Session, config};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,21 +69,17 @@ fn run(
     let mut config = simulated::config(dut, &suite.ports, suite.seed);
     config.faults = faults;
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let hosts = config::hosts(&suite.ports, &[Family::Ipv4], suite.seed);
+    let ports = one_thread(parts.ports, Box::new(parts.clock));
     let mut device: Box<dyn Dut> = match boast {
         Some(counter) => Box::new(Boaster { device: parts.device, counter, readings: 0 }),
         None => Box::new(parts.device),
     };
-    let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
-    session.tolerance.host = HostTolerance::ANY;
-    let clock = Box::new(parts.clock);
-    let rig = Rig::new(Ports::One { ports, clock }, &hosts);
-    let mut bed = TestSetup::new("box", &suite.ports, rig, device.as_mut(), &mut session, &mut memory);
-    bed.await_forwarding(&[Family::Ipv4]).unwrap();
-    let mut outcome = Outcome::default();
-    let result = method.run(&mut bed, &params(method, 0.5), &mut outcome);
-    (outcome, result)
+    with_setup(suite, &[Family::Ipv4], ports, device.as_mut(), &mut Memory::default(), |bed| {
+        bed.await_forwarding(&[Family::Ipv4]).unwrap();
+        let mut outcome = Outcome::default();
+        let result = method.run(bed, &params(method, 0.5), &mut outcome);
+        (outcome, result)
+    })
 }
 
 /// Two ports at 1 Gbit/s.

@@ -11,11 +11,7 @@ use drophammer_model::suite::Suite;
 use drophammer_model::topology::{CoreLinkName, CoreWay};
 use drophammer_model::traffic::{Bits, Header, Ipv4, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
-use drophammer_port::Port;
 use drophammer_reference::Truth;
-use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::Session;
-use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, ReferenceSystem};
 use std::collections::VecDeque;
@@ -31,25 +27,18 @@ fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
     ))
 }
 
-/// Runs a test bed with the system of a suite, with hosts resolved, and optionally with the system as the DUT.
+/// Uses a bed with the system of a suite, with its ports as they are or frame by frame.
 fn with_system<T>(
     suite: &Suite,
     frame_by_frame: bool,
     use_it: impl FnOnce(&mut TestSetup<'_>, &ReferenceSystem) -> T,
 ) -> T {
-    let dut = &suite.duts[0];
-    let topology = dut.topology.as_ref().unwrap();
-    let mut parts = simulated::build_system(dut, topology, &suite.ports, 1, suite.seed).unwrap();
-    let one = |p| Box::new(p) as Box<dyn Port>;
-    let wrap = |p| if frame_by_frame { Box::new(FrameByFrame(one(p))) as Box<dyn Port> } else { one(p) };
-    let ports = parts.ports.into_iter().map(wrap).collect();
-    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &BOTH, suite.seed));
-    let mut session = Session::new(suite.seed, suite.profile, 5);
-    let mut memory = Memory::default();
-    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut parts.device, &mut session, &mut memory);
-    bed.await_forwarding(&BOTH).unwrap();
-    use_it(&mut bed, &parts.reference)
+    crate::common::with_system(suite, &BOTH, &mut Memory::default(), |bed, system| {
+        if frame_by_frame {
+            one_by_one(bed);
+        }
+        use_it(bed, system)
+    })
 }
 
 fn flow(bed: &TestSetup<'_>, family: Family, from: usize, to: usize) -> FlowSpec {

@@ -1,17 +1,14 @@
 //! DUTs whose counters cannot be read once, and the kernel's counters of the tester's interfaces.
 
-use crate::common::{Memory, suite};
+use crate::common::{Memory, one_thread, resolve, suite, with_setup};
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::trial::{Family, Load};
-use drophammer_port::Port;
-use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
-use drophammer_testbed::{Session, simulated};
+use drophammer_testbed::simulated;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,11 +81,8 @@ fn with_bed(device: &mut dyn Dut, act: impl FnOnce(&mut TestSetup<'_>)) {
     let dut = &suite.duts[0];
     let config = simulated::config(dut, &suite.ports, suite.seed);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let ports = parts.ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect();
-    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
-    let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
-    act(&mut TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory));
+    let ports = one_thread(parts.ports, Box::new(parts.clock));
+    with_setup(&suite, &[Family::Ipv4], ports, device, &mut Memory::default(), act);
 }
 
 #[test]
@@ -112,11 +106,7 @@ fn fails_one_trial(bed: &mut TestSetup<'_>, unread: Unread) {
     let method = drophammer_methods::find("throughput").unwrap();
     let params = drophammer_suite::defaults(method.spec().params, drophammer_model::suite::Profile::Quick);
     bed.begin_test(method, &params, bed.left);
-    for _ in 0..100 {
-        if bed.rig().unresolved().is_some() {
-            bed.settle(Duration::from_millis(20)).unwrap();
-        }
-    }
+    resolve(bed);
     let pattern = Pattern::one_way("64".parse().unwrap(), vec![Family::Ipv4], 0.3);
     let load = Load::Constant { rate_pps: 1_000.0 };
     let spec = pattern.trial(bed.ports(), "a trial".into(), load, 0.1).unwrap();

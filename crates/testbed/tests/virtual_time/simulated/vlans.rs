@@ -7,6 +7,7 @@ use drophammer_methods::{Packing, RouteAction, TestError, Testbed};
 use drophammer_model::routes::{AfiSafi, Change};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
+use drophammer_testbed::simulated::{self, NoDut};
 use std::time::Duration;
 
 /// One tag and two on both ports; the flows cover all kinds of ways.
@@ -19,49 +20,17 @@ const SUITE: &str = "suite: vlans\nprofile: quick\nseed: 11\nduts:\n  - {name: b
     - {name: in, from: p1.100.200, to: p2, size: 128, rate: 1 kfps}\n\
     tests:\n  - fixed_rate: {trial_duration: 1 s}\n";
 
-#[test]
-fn flows_between_sub_interfaces_arrive_with_their_tags() {
-    let mut memory = Memory::default();
-    run(&read_suite(SUITE), &mut memory).unwrap();
-    let outcome = memory.outcome("fixed_rate");
-    assert_eq!(rows(outcome, "fixed_rate").len(), 4);
-    for row in 0..4 {
-        let of = |column| cell(outcome, "fixed_rate", row, column).unwrap();
-        assert_eq!((of("offered"), of("lost"), of("deviating")), (1_000.0, 0.0, 0.0), "flow {row}");
-    }
-    let mut again = Memory::default();
-    run(&read_suite(SUITE), &mut again).unwrap();
-    assert_eq!(again.outcome("fixed_rate"), outcome, "virtual time has no chance in it");
-}
-
+/// Waits with a device that is changed so, as every run does.
 fn bed(suite: &Suite, change: impl FnOnce(&mut drophammer_reference::Config)) -> Result<(), TestError> {
-    let dut = &suite.duts[0];
-    let mut config = drophammer_testbed::simulated::config(dut, &suite.ports, suite.seed);
-    change(&mut config);
-    await_with(suite, config)
-}
-
-/// Waits with a device of `config` as every run does.
-fn await_with(suite: &Suite, config: drophammer_reference::Config) -> Result<(), TestError> {
-    use drophammer_port::Port;
-    use drophammer_rig::{Ports, Rig};
-    use drophammer_testbed::config::hosts_and_routers;
-    use drophammer_testbed::setup::TestSetup;
-    use drophammer_testbed::simulated::{self, NoDut};
     let families = [Family::Ipv4, Family::Ipv6];
+    let mut config = simulated::config(&suite.duts[0], &suite.ports, suite.seed);
+    change(&mut config);
     let parts = simulated::build_with(config, &suite.duts[0], &suite.ports, suite.seed).unwrap();
-    let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let rig = Rig::new(
-        Ports::One { ports, clock: Box::new(parts.clock) },
-        &hosts_and_routers(&suite.ports, &families, suite.seed),
-    );
-    let mut session = drophammer_testbed::Session::new(suite.seed, suite.profile, 5);
-    session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
-    let mut memory = Memory::default();
-    let device = &mut NoDut;
-    let mut setup = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
-    assert_eq!(setup.ports()[0].vlans, [vec![100], vec![100, 200]]);
-    setup.await_forwarding(&families)
+    let ports = one_thread(parts.ports, Box::new(parts.clock));
+    with_setup(suite, &families, ports, &mut NoDut, &mut Memory::default(), |setup| {
+        assert_eq!(setup.ports()[0].vlans, [vec![100], vec![100, 200]]);
+        setup.await_forwarding(&families)
+    })
 }
 
 #[test]
@@ -83,14 +52,6 @@ fn with_peers() -> Suite {
     let bgp = "bgp: {peers_per_vlan: 2}\ntests:\n  - bgp_session_capacity: {step: 50}\n";
     let flows = SUITE.find("flows:").unwrap();
     read_suite(&format!("{}{bgp}", &SUITE[..flows]))
-}
-
-#[test]
-fn peers_on_sub_interfaces_come_up() {
-    let mut memory = Memory::default();
-    run(&with_peers(), &mut memory).unwrap();
-    // In two families.
-    assert_eq!(cell(memory.outcome("bgp_session_capacity"), "bgp_session_capacity", 0, "sessions"), Some(20.0));
 }
 
 #[test]

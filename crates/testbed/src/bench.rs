@@ -1,4 +1,4 @@
-//! A rig beside a device under test: trials that are carried out, judged and stored.
+//! A rig connected to a device under test: it runs trials, judges them and stores them.
 
 mod configured;
 mod core_links;
@@ -87,7 +87,7 @@ pub struct Bench<'a> {
     pub rig: Rig,
     /// The device under test.
     pub device: &'a mut dyn Dut,
-    /// What tests know of it.
+    /// Facts for tests.
     pub facts: Facts,
     host: HostWatch,
     ports: Vec<PortConfig>,
@@ -336,7 +336,7 @@ impl<'a> Bench<'a> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
-        // They are read first, so that an error leaves no traffic under way. Nothing is sent before `finish`.
+        // Read them first, so that an error leaves no frames in flight. Nothing is sent before `finish`.
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
         let started = self.rig.start_traffic(spec, &timing, acts.to_vec());
@@ -353,7 +353,7 @@ impl<'a> Bench<'a> {
         let observer: &dyn Observer = self.observer;
         let mut outcome = self.rig.finish(&|| observer.stopped());
         if self.extra.is_some() {
-            // Answers to the last extra frames may be under way: the trial ended when its test frames were back.
+            // Answers to the last extra frames may still be in flight: the trial ended when its test frames were back.
             let late = if outcome.is_ok() { self.serve(Duration::from_secs_f64(spec.drain_s)) } else { Ok(()) };
             self.other = self.rig.observed();
             match late {

@@ -141,7 +141,7 @@ mod tests {
         // 2 s of load in 3 s; the last 400 ms nothing is forwarded.
         let (begun, still, ended) = (at(1_000, &[50, 7]), at(3_600, &[50 + 260 + 500, 807]), at(4_000, &[850, 807]));
         let found = cpu_of_load(&begun, &still, &ended, 2.0).unwrap();
-        // What it uses by itself during the load stays.
+        // Processor time that it uses during the load, for its own tasks, stays in.
         assert_eq!(found, [Duration::from_millis(500 + 200), Duration::from_millis(800)]);
         assert_eq!(cpu_of_load(&(begun.0, None), &still, &ended, 2.0), None);
         // Nothing is known about an idle router.

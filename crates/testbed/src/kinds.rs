@@ -1,4 +1,4 @@
-//! All DUT kinds: those of the lab, and the reference device.
+//! All DUT kinds: the kinds of the lab, and the reference device.
 //!
 //! # Roles that a test needs
 //!
@@ -473,7 +473,7 @@ mod tests {
         assert!(said.contains("f, b do put BGP routes") && said.contains("o does not;"), "{said}");
         let said = mixed(&[frr, f0, openbgpd]).unwrap();
         assert!(said.contains("f does put BGP routes") && said.contains("f0, o do not;"), "{said}");
-        // What a user's configuration installs is not known.
+        // Nobody knows which routes a user's configuration installs.
         assert_eq!(mixed(&["name: u, kind: frr, config: u.conf", openbgpd]), None);
         assert!(mixed(&["name: u, kind: frr, config: u.conf, install_routes: false", frr]).is_some());
     }

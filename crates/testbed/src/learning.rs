@@ -64,7 +64,7 @@ fn headers(tags: &[VlanTag], family: Family) -> Vec<Header> {
     tags.iter().map(vlan).chain([ip, Header::Udp(Udp::default())]).collect()
 }
 
-/// What must arrive of frames that enter with some tags and leave the DUT with `tags`.
+/// How frames that enter with some tags must arrive if they leave the DUT with `tags`.
 fn arriving(tags: &[VlanTag]) -> Arriving {
     let vlans = tags.iter().map(|tag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: None });
     Arriving { vlans: vlans.collect(), ..Arriving::default() }
@@ -85,7 +85,7 @@ fn flow(family: Family, ports: [usize; 2], from: &End<'_>, to: &End<'_>) -> Opti
 const ALL_PPS: f64 = 20_000.0;
 /// Share of a link between two routers that these frames may take.
 const OF_LINK: f64 = 0.5;
-/// Bytes of these frames; `BESIDE` is what each takes on the line in addition.
+/// Bytes of a learning frame; `BESIDE`: bytes that each frame takes on the line in addition.
 const FRAME: u16 = 128;
 const BESIDE: f64 = 20.0;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Most conversations counted separately; frames of further ones are counted together.
+/// Most conversations counted separately; frames of all others are counted together.
 const MOST: usize = 10_000;
 /// Bytes of the FCS, which is on the line but not in received frames.
 const FCS: u64 = 4;

@@ -29,9 +29,9 @@ const PEER_INDEX_TABLE: u16 = 1;
 const HEADER: usize = 12;
 /// Longest record in bytes; a file with a longer one is not MRT.
 const LONGEST: usize = 16 << 20;
-/// Most bytes of a file after decompression, some times those of the largest collector: a small file may hold any number.
+/// Most bytes of a file after decompression, several times the size of the largest collector: a small file may hold any number.
 const MOST: u64 = 16 << 30;
-/// Most routes of a table, some times those of the Internet.
+/// Most routes of a table, several times the routes of the Internet.
 const MOST_ROUTES: u32 = 16_000_000;
 /// A file without a usable table: its path and the problem.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ const MOST_ROUTES: u32 = 16_000_000;
 pub struct MrtError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong, and where.
+    /// The error and its place.
     pub what: String,
 }
 
@@ -67,7 +67,7 @@ pub struct MrtPeer {
     pub routes: [u32; 2],
 }
 
-/// What a table lacks of its file, by numbers.
+/// Counts of what a table lacks compared with its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Routes that cannot be read: the peer is not in the peer index table, or the attributes are wrong.

@@ -23,7 +23,7 @@ pub trait Observer {
     fn time(&self) -> String;
 }
 
-/// What is going on.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// A DUT is being brought up.

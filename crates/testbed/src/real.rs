@@ -38,7 +38,7 @@ pub fn bring_up(
 /// Takes a DUT down. The truth that a simulated one reports is kept in `work_dir` as `truth.json`.
 ///
 /// # Errors
-/// What could not be kept or removed; all steps are tried.
+/// The error of a step that failed; all steps are tried.
 pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String> {
     let mut kept = Ok(());
     // A dead device no longer answers, and the cause of its death is known.

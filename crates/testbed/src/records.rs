@@ -1,4 +1,4 @@
-//! What a run stores about a test: its record, how it ended, and the verdicts on the suite's criteria.
+//! The record that a run stores of a test: how it ended, its outcome, and the verdicts on the suite's criteria.
 
 use crate::runner::method;
 use drophammer_judge::criteria;

@@ -26,7 +26,7 @@ fn label(kind: ResetKind) -> String {
     format!("{} reset", kind.word())
 }
 
-/// What is being waited for.
+/// State of waiting for the end of a reset.
 struct Waiting<'a> {
     /// Start of the traffic.
     started: Instant,
@@ -36,7 +36,7 @@ struct Waiting<'a> {
     peers: &'a [PeerIndex],
 }
 
-/// A reset that is under way.
+/// A reset in progress.
 pub(crate) struct ResetBegun {
     reset: Reset,
     port: PortIndex,

@@ -315,7 +315,7 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Adds what was measured with another backend. The order of frames is that of the last one.
+    /// Adds the measurements of another backend. The order of frames is taken from the last backend.
     pub fn add(&mut self, other: Ceilings) {
         self.frames.extend(other.frames);
         self.orders.extend(other.orders);

@@ -69,7 +69,7 @@ pub struct Run<'a> {
     pub command: Vec<String>,
     /// The machine, for the record.
     pub environment: Environment,
-    /// Secret that distinguishes this run's frames from those of other runs.
+    /// Secret that distinguishes this run's frames from frames of other runs.
     pub secret: u64,
     /// Digest of the suite and of everything else that a run must have in common with its earlier part; see
     /// [`Started::digest`].
@@ -204,7 +204,7 @@ struct State<'a, 'l> {
     elapsed: BTreeMap<usize, Duration>,
     /// A load that the tester could not offer to one DUT is not offered to any later one, by backend.
     highest: BTreeMap<&'static str, HighestLoads>,
-    /// What the tests of this turn have found, by backend: the throughput with one may be beyond another.
+    /// Findings of the tests of this turn, by backend: the throughput found with one may be too high for another.
     known: BTreeMap<&'static str, Known>,
     /// Rates above the tester's ceiling, which prove it too low, by backend.
     beaten: BTreeMap<&'static str, BTreeMap<PatternKey, FrameRate>>,
@@ -379,7 +379,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         left.map(|(test, estimate)| self.state.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
     }
 
-    /// What is left when a test of the turn begins, for each of them.
+    /// The time left when a test of the turn begins, for each test.
     fn left(&self) -> Vec<Left> {
         let of = |place: usize| {
             let (test, estimate) = self.state.plan[self.state.begun + place * self.state.step];

@@ -1,4 +1,4 @@
-//! What all test setups of one run share: seed, profile, keys of trials.
+//! State that all test setups of one run share: seed, profile, keys of trials.
 
 use crate::turnstile::Place;
 use crate::validity::Tolerance;
@@ -15,7 +15,7 @@ pub struct Session {
     pub seed: u64,
     /// Profile.
     pub profile: Profile,
-    /// Limits within which a trial is valid; those of the profile.
+    /// The limits of the profile within which a trial is valid.
     pub tolerance: Tolerance,
     /// Current round, from 1.
     pub round: u32,
@@ -32,7 +32,7 @@ struct Trials {
 }
 
 impl Session {
-    /// Begins a run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
+    /// Begins a run. `secret` distinguishes its frames from frames of other runs, so it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
         Session::with(seed, profile, TrialKeys::new(secret), Duration::MAX)
     }
@@ -53,7 +53,7 @@ impl Session {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number and key of the next trial, and the keys of those before it.
+    /// Number and key of the next trial, and the keys of the trials before it.
     pub(crate) fn next_trial(&self) -> (u64, TrialKey, Vec<TrialKey>) {
         self.trials().keys.next_trial()
     }

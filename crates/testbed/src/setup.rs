@@ -41,12 +41,12 @@ impl Left {
         Left { after, others: Duration::ZERO, test, since: std::time::Instant::now() }
     }
 
-    /// What is left now.
+    /// The time left now.
     pub fn now(&self) -> Duration {
         self.after + self.others + self.test.saturating_sub(self.since.elapsed())
     }
 
-    /// Other DUTs were measured for so long.
+    /// Leaves out the time in which other DUTs were measured.
     fn waited(&mut self, time: Duration) {
         self.since += time;
         self.others = self.others.saturating_sub(time);
@@ -102,7 +102,7 @@ impl<'a> TestSetup<'a> {
         self.routing.bench.observer
     }
 
-    /// What tests know of the setup.
+    /// Facts of the setup for tests.
     pub fn facts_mut(&mut self) -> &mut Facts {
         &mut self.routing.bench.facts
     }
@@ -143,7 +143,7 @@ impl<'a> TestSetup<'a> {
     fn give_way(&mut self) {
         let Some(place) = self.routing.bench.session.place.clone() else { return };
         let (now, before) = (self.rig().now(), std::time::Instant::now());
-        // What fails here fails again in what follows, and is reported then.
+        // An error here comes again in the next step, which reports it.
         if place.hand_over(|| _ = self.routing.bench.serve(Duration::ZERO)) {
             self.waited_s += self.rig().now().since(now).as_secs_f64();
             self.left.waited(before.elapsed());
@@ -332,7 +332,7 @@ impl Testbed for TestSetup<'_> {
 
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let bench = &mut self.routing.bench;
-        // They only stand beside what is seen, which is known without them.
+        // They only add to an observation that is complete without them.
         let before = bench.device.counters().ok();
         let mut seen = bench.observe(time)?;
         let after = bench.device.counters().ok();

@@ -40,7 +40,7 @@ use std::time::Duration;
 pub struct Reference(Rc<RefCell<Resettable>>);
 
 impl Reference {
-    /// What the device really did.
+    /// The true counts of the device.
     pub fn truth(&self) -> Truth {
         *self.0.borrow().truth()
     }

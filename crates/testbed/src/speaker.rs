@@ -50,7 +50,7 @@ pub struct SpeakerConfig {
     pub gtsm_hops: Option<u8>,
 }
 
-/// What the speaker has sent to its peer, and received from it.
+/// Messages that the speaker sent to its peer and received from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
     /// The session.
@@ -125,7 +125,7 @@ impl Speaker {
         self.rig.has_carrier(0)
     }
 
-    /// Brings the session up, and again whenever it ends by itself.
+    /// Brings the session up, and brings it up again whenever it ends unasked.
     pub fn start(&mut self) {
         self.rig.protocols(Select::All, Action::Start);
     }
@@ -141,7 +141,7 @@ impl Speaker {
         self.rig.command(place.port, &Act::bgp(place.device, command))
     }
 
-    /// What it has sent and received so far.
+    /// Messages sent and received so far.
     pub fn told(&self) -> Told {
         told(self.rig.hosts())
     }

@@ -27,7 +27,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Joins the DUTs. The ports of each follow those of another one, without a gap.
+    /// Joins the DUTs. The ports of each DUT follow the ports of the one before, without a gap.
     pub(crate) fn new(parts: Vec<(Contestant, Box<dyn Dut>)>) -> Together {
         let mut by_port: Vec<_> = parts.iter().collect();
         by_port.sort_by_key(|(contestant, _)| contestant.ports.start);
@@ -73,7 +73,7 @@ fn counter(part: usize, name: &str) -> String {
     format!("{part}:{name}")
 }
 
-/// The counters of DUT `part` among those of [`Together`], under the names that they have when it is up alone.
+/// The counters of DUT `part` among all counters of [`Together`], under the names that they have when the DUT is up alone.
 pub(crate) fn counters_of(all: &BTreeMap<String, u64>, part: usize) -> BTreeMap<String, u64> {
     let prefix = counter(part, "");
     let own = all.iter().filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), *value)));

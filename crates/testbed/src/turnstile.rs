@@ -29,7 +29,7 @@ struct State {
 }
 
 impl State {
-    /// The next place after `place` of those that are furthest behind: all DUTs finish a test before one begins the next.
+    /// Of the places that are furthest behind, the next after `place`: all DUTs finish a test before one begins the next.
     fn next(&self, place: usize) -> Option<usize> {
         let least = self.begun.iter().flatten().min()?;
         let places = self.begun.len();

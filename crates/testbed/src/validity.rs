@@ -113,7 +113,7 @@ const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
 fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
-    // A drain that goes on for late frames is no time in which the host may do more.
+    // The host may not do more because a drain is extended for late frames.
     let mut reasons = disturbances(result, (result.sending_s + spec.drain_s) * 1e9, latency, tolerance);
     if let Some(dut) = &result.health.dut_processor
         && stood_still(result, spec.peak_pps(), tolerance.stall)
@@ -207,12 +207,12 @@ fn has_unknown_times(group: &GroupCounts) -> bool {
     group.lost > 0 && group.last_loss_ns.is_none()
 }
 
-/// What is read from the trials of a test.
+/// Which results of its trials a test uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Counts of frames alone.
     Counts,
-    /// Times too, such as those of pings or of the processor.
+    /// Times too, such as the times of pings or processor time.
     Times,
     /// Latencies, so that every wait of the DUT matters.
     Latency,

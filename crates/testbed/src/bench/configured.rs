@@ -1,4 +1,4 @@
-//! What a test configures on the device: filters and classes of service.
+//! Filters and classes of service that a test configures on the device.
 
 use super::{Bench, failed};
 use drophammer_lab::{no_classes, no_filters};

@@ -53,7 +53,7 @@ impl Bench<'_> {
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
         let record = CoreLinkRecord { dut, test, round, down: down.iter().copied().collect() };
         self.observer.record(&Record::CoreLinks(record)).map_err(TestError::Store)?;
-        // A stopped run has no further trials.
+        // A stopped run has no more trials.
         if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
     }
 

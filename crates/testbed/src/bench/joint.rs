@@ -1,4 +1,4 @@
-//! Trials in which several devices take part, and what is stored of each.
+//! Trials in which several devices take part, and the record of each device.
 
 use super::{Bench, Failure};
 use crate::observer::Progress;

@@ -1,4 +1,4 @@
-//! What a device of several routers changes about a trial.
+//! How a device of several routers changes a trial.
 
 use super::Bench;
 use drophammer_model::traffic::{Arriving, Header, HeaderKind};

@@ -81,7 +81,7 @@ pub fn links(dut: &DutConfig) -> Option<Links> {
 /// `reference.json`; the command line is that of this program with [`SUBCOMMAND`], which its `main` must lead to [`run`].
 ///
 /// # Errors
-/// A configuration that the device refuses, no right to make taps, and those of [`ProgramDut::bring_up`].
+/// A configuration that the device refuses, no right to make taps, and the errors of [`ProgramDut::bring_up`].
 pub fn bring_up(
     lab: &Lab,
     dut: &DutConfig,

@@ -28,7 +28,7 @@ const LISTEN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(200);
 /// Longest sleep of a device that speaks BGP: it must notice changes of its links.
 const NOTICE: Duration = Duration::from_millis(5);
-/// Time limit for reading a request: a client that does not send it at once is gone.
+/// Time limit for reading a request: a client that does not send it immediately is gone.
 const QUESTION: Duration = Duration::from_millis(100);
 
 /// Runs the device until the process is ended. Arguments: `CONFIGURATION SOCKET INTERFACE...`.

@@ -19,7 +19,7 @@ const NOT_TRANSITIVE: u8 = 0x40;
 /// attributes that are optional and not transitive end here, and transitive ones that this program does not know get the flag PARTIAL.
 ///
 /// # Errors
-/// What is wrong with them, in words.
+/// The error in words.
 pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<RouteAttributes, String> {
     let mut found = RouteAttributes::default();
     let mut path = None;

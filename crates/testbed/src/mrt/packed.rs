@@ -19,7 +19,7 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// The contents of `file`, which is at its start. Its first bytes, not its name, give its format.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The error in words.
 pub(super) fn open(path: &Path, mut file: BufReader<File>) -> Result<Box<dyn Read>, String> {
     let start = file.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
     if start.starts_with(&[0x1f, 0x8b]) {

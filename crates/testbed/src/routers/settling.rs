@@ -29,7 +29,7 @@ impl Progress {
     }
 }
 
-/// Number of UPDATEs received at several instants: those of the last second and one before it.
+/// Number of UPDATEs received at several instants: all instants of the last second, and one before it.
 #[derive(Default)]
 struct Lately(VecDeque<(Instant, u64)>);
 

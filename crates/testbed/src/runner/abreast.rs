@@ -158,7 +158,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         ended
     }
 
-    /// What the tests of one DUT have found, for the rest of the run.
+    /// Findings of the tests of one DUT, kept for the rest of the run.
     fn learn(&mut self, one: State<'_, '_>) {
         let state = &mut self.state;
         state.tally.add(one.tally);

@@ -59,7 +59,7 @@ impl Runner<'_, '_, '_> {
         Ok(all)
     }
 
-    /// Measures the ceilings of frames with one backend; `whole` adds those of routes and the tester's own delays.
+    /// Measures the frame ceilings of one backend; `whole` adds the ceilings of routes and the tester's own delays.
     fn ceilings_with(
         &mut self,
         backend: &'static Backend,

@@ -5,7 +5,7 @@ use crate::setup::TestSetup;
 use drophammer_methods::Testbed;
 use drophammer_model::suite::{DutConfig, Params, Suite};
 
-/// What a router takes without routes, in MiB, unless its kind says how much it has.
+/// Memory of a router without routes, in MiB, unless its kind says how much it has.
 const IDLE_MIB: u64 = 128;
 /// What a route takes in router and tester together, in bytes. A router that has the route from one peer takes 0.5 to
 /// 1.5 KiB for it.

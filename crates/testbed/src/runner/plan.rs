@@ -1,4 +1,4 @@
-//! What a run will do, in which order, and how long it takes.
+//! The plan of a run: what it does, in which order, and how long it takes.
 
 use super::method;
 use crate::kinds::{is_virtual, placement};
@@ -20,7 +20,7 @@ pub(super) fn families(suite: &Suite) -> Vec<Family> {
     all.extend(
         suite.tests.iter().flat_map(|t| method(t).plan(&t.params).patterns).flat_map(|pattern| pattern.families),
     );
-    // A test of sessions alone has those of all families.
+    // A test of sessions alone uses the sessions of all families.
     let of_sessions =
         |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
@@ -74,12 +74,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Number of tests, where those of several DUTs that run at the same time count once.
+    /// Number of tests. A test that runs on several DUTs at the same time counts once.
     pub(super) fn len(&self) -> usize {
         self.tests.len() * if self.mode == Mode::Abreast { self.duts.len() } else { 1 }
     }
 
-    /// The place in the suite of each of these tests, in order.
+    /// The place of each test in the suite, in order.
     fn in_order(&self) -> impl Iterator<Item = usize> {
         let times = self.len() / self.tests.len().max(1);
         self.tests.iter().flat_map(move |test| std::iter::repeat_n(*test, times))

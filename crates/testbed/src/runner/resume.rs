@@ -1,4 +1,4 @@
-//! What an interrupted run has measured, and where it continues.
+//! Which measurements of an interrupted run are kept, and where the run continues.
 //!
 //! The unit is a turn: the tests of one round on one DUT, or on all DUTs that are up at the same time. A DUT is brought up for its turn, and its
 //! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. If all turns are complete,
@@ -93,7 +93,7 @@ impl Earlier {
         turns(suite).iter().enumerate().filter(|(at, _)| done(at)).map(|(_, turn)| turn.len()).sum()
     }
 
-    /// Evaluates the records of a run of `suite`. `digest` and `environment` are those of the run that is to continue.
+    /// Evaluates the records of a run of `suite`. `digest` and `environment` belong to the run that is to continue.
     ///
     /// # Errors
     /// [`Refusal`].

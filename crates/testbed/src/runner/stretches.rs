@@ -83,7 +83,7 @@ impl Runner<'_, '_, '_> {
 
     /// The backend of a test that must know this of arrivals.
     pub(super) fn backend_for(&self, arrivals: Arrivals) -> &'static Backend {
-        // A capture goes on from test to test.
+        // A capture continues from test to test.
         if self.state.capture { self.state.backend } else { for_arrivals(self.state.backend, arrivals) }
     }
 

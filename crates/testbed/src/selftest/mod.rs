@@ -56,7 +56,7 @@ pub struct SelfTest<'a> {
     pub command: Vec<String>,
     /// The machine, for the record.
     pub environment: Environment,
-    /// Secret that distinguishes this run's frames from those of other runs.
+    /// Secret that distinguishes this run's frames from frames of other runs.
     pub secret: u64,
 }
 

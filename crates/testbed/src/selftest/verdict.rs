@@ -23,7 +23,7 @@ pub(super) struct Found {
 }
 
 columns! {
-    /// What one port is good for at one frame size.
+    /// How fast and how exact one port is at one frame size.
     pub(super) struct PortRow {
         port: String = "Port",
         interface: String = "Interface",

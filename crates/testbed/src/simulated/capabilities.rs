@@ -1,4 +1,4 @@
-//! What the reference device can do beyond the core of a DUT.
+//! Capabilities of the reference device beyond the core of a DUT.
 
 use super::ReferenceDut;
 use crate::kinds::REFERENCE;

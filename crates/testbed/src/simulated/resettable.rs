@@ -8,7 +8,7 @@ use drophammer_reference::{Config, ConfigError, Faults, Router};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// What a reset does to the device.
+/// The effect of a reset on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Boot {
     /// Time during which it does nothing at all.
@@ -35,7 +35,7 @@ pub(super) struct Resettable {
     plan: Option<Plan>,
     /// The device is off until this instant.
     off_until: Option<Instant>,
-    /// The replaced device. Its frames that left before this instant are still under way.
+    /// The replaced device. Frames that it sent before this instant are still in flight.
     before: Option<(Router, Instant)>,
     /// Instants of the last request for a reset and of the end of that reset.
     asked: Option<(Instant, Instant)>,

@@ -217,7 +217,7 @@ pub struct SystemParts {
 /// Makes the routers and the ports that face them, with so many queues each.
 ///
 /// # Errors
-/// A configuration that a router refuses, and those of [`network`].
+/// A configuration that a router refuses, and the errors of [`network`].
 pub fn build(
     dut: &DutConfig,
     topology: &Topology,
@@ -291,7 +291,7 @@ impl Dut for SystemDut {
         begun.map_err(|e| self.unusable(e))
     }
 
-    /// Counters of all routers together, and those of each router, whose names begin with, for example, `r1.`.
+    /// Counters of all routers together, and of each router; the names of the latter begin with, for example, `r1.`.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         drophammer_lab::flatten("truth", &self.reference.truth(), &mut counters);

@@ -16,16 +16,18 @@
 //!       ipv4  0     12
 //! ```
 //!
-//! Besides tables of outcomes, these sources have rows: `tests`, `trials` (counts of a trial are the sums of its groups; a name
-//! with a dot is a counter of the device; `GROUP/column` is of one group), `groups`, `figures`, `verdicts`, `notes`, `records`, and
-//! `plot KEY` (the points of a plot). In the first line `column=text`, `column~text` and `column!text` select the rows whose cell
-//! is, contains or does not contain the text (with `_` for a space); `first:N`, `last:N` and `every:N` keep some of them; `sum` adds them up.
-//! Equal rows in sequence, and with `distinct` all equal ones, are one with their count: `x3`. Numbers have seven digits. A source may
-//! have several lists: what follows ` (` in its key is a remark.
+//! A list of rows is named after a table of the outcome, or is one of: `tests`, `trials` (counts of a trial are sums over its groups;
+//! a name with a dot is a counter of the device; `GROUP/column` is a column of one group), `groups`, `figures`, `verdicts`, `notes`,
+//! `records`, `plot KEY` (the points of a plot). ` (REMARK)` after the name allows a second list of the same kind.
 //!
-//! Other keys of a case: `said` and `unsaid` list what some, or no, text of the run must contain (` ... ` stands for any text);
-//! `refused` is what the error of the suite's reader contains, `ends` that of the run; `rounds`, `queues`, `stop_after` and
-//! `full_after` (trials) say how to run it. Without `tests`, every test must complete.
+//! The first line of a list names its columns. It may also select rows: `column=text`, `column~text` and `column!text` keep the rows
+//! whose cell equals, contains or does not contain the text (`_` stands for a space); `first:N`, `last:N` and `every:N` keep some
+//! rows; `sum` adds all rows up. Adjacent equal rows are written once, with their count: `x3`. With `distinct`, all equal rows are.
+//! Numbers have seven digits.
+//!
+//! Other keys of a case: `said` and `unsaid` list texts that some, or no, message of the run contains (` ... ` stands for any text);
+//! `refused` is part of the error with which the suite is refused, `ends` part of the error with which the run ends; `rounds`,
+//! `queues`, `stop_after` and `full_after` (trials) say how to run the suite. All tests must complete, unless the case lists `tests`.
 //!
 //! `DROPHAMMER_WRITE_FIGURES=1` rewrites the rows. Read the difference before you commit it.
 
@@ -58,10 +60,10 @@ struct Group {
     cases: BTreeMap<String, Words>,
 }
 
-/// Keys of a case that are neither words of the suite nor sources of rows.
+/// Keys of a case that are neither words of the suite nor lists of rows.
 const OPTIONS: [&str; 9] =
     ["runs", "said", "unsaid", "refused", "ends", "rounds", "queues", "stop_after", "full_after"];
-/// The file that is being rewritten has one writer.
+/// Held while a file is rewritten.
 static WRITING: Mutex<()> = Mutex::new(());
 
 fn main() -> ExitCode {
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A value as it stands in a suite.
+/// A value as a suite writes it.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -189,7 +191,7 @@ fn check(file: &Path, name: &str, suite: &str, case: &Words) -> Result<(), Strin
             rewrite(file, name, key, columns, &found);
         } else if !as_expected {
             let found = rows::aligned(columns, &found).join("\n");
-            differing += &format!("{key} is not as it must be:\n{expected}\nbut\n{found}\n\n");
+            differing += &format!("{key} differs. Expected:\n{expected}\nFound:\n{found}\n\n");
         }
     }
     if differing.is_empty() { Ok(()) } else { Err(differing) }

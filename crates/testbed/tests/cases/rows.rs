@@ -1,4 +1,4 @@
-//! Rows of what a run found, as texts.
+//! Results of a run as rows of texts.
 
 use crate::common::Memory;
 use drophammer_judge::losses::causes;
@@ -8,7 +8,7 @@ use drophammer_model::record::Record;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The rows of `source` in all runs, with the columns of this line.
+/// The rows of `source` in all runs, as the line `columns` selects them.
 pub fn of(ran: &[(Option<String>, Memory)], source: &str, columns: &str) -> Result<Vec<Vec<String>>, String> {
     let mut rows = Vec::new();
     for (run, memory) in ran {
@@ -247,7 +247,7 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// Seven digits of a number.
+/// A number in seven digits.
 fn number(x: f64) -> String {
     if x.abs() < 1e-9 {
         return "0".into();

@@ -232,6 +232,12 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     config
 }
 
+/// The error of a device named `dut` whose configuration is refused.
+pub(crate) fn unusable(dut: &str, why: impl std::fmt::Display) -> LabError {
+    let remedy = "change the parameters of the device in the suite".into();
+    LabError::Unusable { what: format!("{dut}: {why}"), remedy }
+}
+
 /// The reference device as a DUT. Its faults begin once it has been found to forward.
 pub struct ReferenceDut {
     reference: Reference,
@@ -250,10 +256,7 @@ impl Dut for ReferenceDut {
     }
 
     fn forwards(&mut self) -> Result<(), LabError> {
-        self.reference.begin(self.faults.clone()).map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "change the parameters of the device in the suite".into(),
-        })
+        self.reference.begin(self.faults.clone()).map_err(|e| unusable(&self.record.name, e))
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

@@ -108,10 +108,7 @@ pub fn bring_up_with(
     config: Config,
     stop: &dyn Fn() -> bool,
 ) -> Result<ProgramDut, LabError> {
-    Router::new(config.clone()).map_err(|e| LabError::Unusable {
-        what: format!("{}: {e}", dut.name),
-        remedy: "change the parameters of the device in the suite".into(),
-    })?;
+    Router::new(config.clone()).map_err(|e| crate::simulated::unusable(&dut.name, e))?;
     if links == Links::Tap {
         tap::usable().map_err(|why| LabError::Forbidden {
             what: format!("{} cannot have taps: {why}", dut.name),

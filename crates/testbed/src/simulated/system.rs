@@ -3,7 +3,7 @@
 //! Each router has the parameters of the DUT, faults included, but its own MAC addresses and its own seed. BGP sessions
 //! between routers use the addresses of the link between them, not loopback addresses: they end with the link.
 
-use super::{Reference, class_counters, config, describe};
+use super::{Reference, class_counters, config, describe, unusable};
 use crate::kinds::REFERENCE;
 use drophammer_lab::{Classes, CoreLinks, Dut, Filters, LabError};
 use drophammer_model::classes::EgressClasses;
@@ -262,15 +262,6 @@ pub struct SystemDut {
     rules: Vec<Vec<usize>>,
 }
 
-impl SystemDut {
-    fn unusable(&self, what: impl std::fmt::Display) -> LabError {
-        LabError::Unusable {
-            what: format!("{}: {what}", self.record.name),
-            remedy: "change the parameters of the device in the suite".into(),
-        }
-    }
-}
-
 impl Dut for SystemDut {
     fn record(&self) -> DutRecord {
         self.record.clone()
@@ -288,7 +279,7 @@ impl Dut for SystemDut {
             let set = |router: &mut Router, faults: &Faults| router.set_faults(faults.clone().from_instant(now));
             each.try_for_each(|(i, faults)| network.change(i, |router| set(router, faults))).map_err(|e| e.to_string())
         });
-        begun.map_err(|e| self.unusable(e))
+        begun.map_err(|e| unusable(&self.record.name, e))
     }
 
     /// Counters of all routers together, and of each router; the names of the latter begin with, for example, `r1.`.
@@ -389,7 +380,7 @@ impl Filters for SystemDut {
         for i in 0..self.system.routers.len() {
             let (own, rules) = drophammer_lab::filters_of(lists, &self.system.routers[i].ports);
             let set = self.reference.change(|network| network.change(i, |router| router.set_filter(own)));
-            set.map_err(|e| self.unusable(e))?;
+            set.map_err(|e| unusable(&self.record.name, e))?;
             self.rules[i] = rules;
         }
         Ok(())
@@ -399,9 +390,9 @@ impl Filters for SystemDut {
 impl Classes for SystemDut {
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
         for i in 0..self.system.routers.len() {
-            let own = self.system.classes_of(i, lists).map_err(|e| self.unusable(e))?;
+            let own = self.system.classes_of(i, lists).map_err(|e| unusable(&self.record.name, e))?;
             let set = self.reference.change(|network| network.change(i, |router| router.set_classes(&own)));
-            set.map_err(|e| self.unusable(e))?;
+            set.map_err(|e| unusable(&self.record.name, e))?;
         }
         Ok(())
     }
@@ -413,7 +404,7 @@ impl CoreLinks for SystemDut {
         let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
         let links: Vec<usize> = links.map(|(index, _)| index).collect();
         if links.is_empty() {
-            return Err(self.unusable(format!("there is no link {link} between routers")));
+            return Err(unusable(&self.record.name, format!("there is no link {link} between routers")));
         }
         if up {
             self.down.remove(&link);

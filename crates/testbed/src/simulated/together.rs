@@ -1,7 +1,7 @@
 //! Several reference devices that are up in one virtual time and not joined to each other.
 
 use super::system::ReferenceSystem;
-use super::{config, describe};
+use super::{config, describe, unusable};
 use crate::kinds::REFERENCE;
 use drophammer_lab::{Dut, Filters, LabError};
 use drophammer_methods::Contestant;
@@ -37,10 +37,7 @@ impl Dut for Member {
             let now = network.now();
             network.change(self.index, |router| router.set_faults(faults.from_instant(now)))
         });
-        begun.map_err(|e| LabError::Unusable {
-            what: format!("{}: {e}", self.record.name),
-            remedy: "change the parameters of the device in the suite".into(),
-        })
+        begun.map_err(|e| unusable(&self.record.name, e))
     }
 
     fn filters(&mut self) -> Option<&mut dyn Filters> {

@@ -110,7 +110,12 @@ pub fn run_on_queues(
     queues: u32,
     memory: &mut Memory,
 ) -> Result<drophammer_testbed::runner::Tally, RunError> {
-    let run = Run {
+    run_suite(run_of(suite, queues), memory)
+}
+
+/// A run of `suite` without a lab, on a host that other programs may disturb.
+pub fn run_of(suite: &Suite, queues: u32) -> Run<'_> {
+    Run {
         suite,
         lab: None,
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
@@ -124,8 +129,7 @@ pub fn run_on_queues(
         digest: String::new(),
         earlier: None,
         secret: 5,
-    };
-    run_suite(run, memory)
+    }
 }
 
 /// A bed with the reference device of `suite`'s first DUT, changed by `change`; `families` are resolved. `use_it` gets

@@ -2,10 +2,9 @@
 
 #![allow(dead_code)] // each test file uses its part
 
-use super::{Memory, read_suite};
+use super::{Memory, read_suite, run_of};
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml::guest;
-use drophammer_model::environment::Environment;
 use drophammer_testbed::{Run, device, run_suite, xdp_router};
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,21 +39,7 @@ pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, 
     for dut in &suite.duts {
         std::fs::create_dir_all(work_dir.join(&dut.name)).map_err(|e| e.to_string())?;
     }
-    let run = Run {
-        suite: &suite,
-        lab: Some(lab),
-        backend: &drophammer_port::INTERFACE_BACKENDS[0],
-        processors: &[],
-        busy_host: true,
-        work_dir,
-        queues: 1,
-        capture: false,
-        command: vec!["drophammer".into(), "run".into()],
-        environment: Environment::default(),
-        digest: String::new(),
-        earlier: None,
-        secret: 5,
-    };
+    let run = Run { lab: Some(lab), work_dir, ..run_of(&suite, 1) };
     run_suite(run, &mut memory).map_err(|e| e.to_string())?;
     Ok(memory)
 }

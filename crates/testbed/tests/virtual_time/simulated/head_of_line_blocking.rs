@@ -9,22 +9,17 @@ const SLOT: u64 = 6_720;
 /// Frames that may wait for a line or be on it.
 const BUFFER: usize = 50;
 
-/// The test with these parameters on a device whose ports are lines of 100 Mbit/s (148,809 frames per second).
-fn congested(device: &str, ports: usize, params: &str) -> Memory {
-    let params =
-        if params.contains("trial_duration") { params.to_owned() } else { format!("trial_duration: 200 ms, {params}") };
-    let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+/// The test on a device with an input queue of `room` whose ports are lines of 100 Mbit/s (148,809 frames per second).
+fn congested(room: usize) -> Memory {
+    let ports: String = (1..=4).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+    let line = format!("line_speed: 100 Mbit/s, line_buffer: {BUFFER}, input_queue: {room}");
     let text = format!(
-        "suite: congestion\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, delay: 10 us{device}}}\nports:\n{ports}tests:\n  \
-         - {TEST}: {{frame_sizes: [64], pause: 1 ms, {params}}}\n"
+        "suite: congestion\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, delay: 10 us, {line}}}\nports:\n{ports}\
+         tests:\n  - {TEST}: {{frame_sizes: [64], pause: 1 ms, trial_duration: 200 ms}}\n"
     );
     let mut memory = Memory::default();
     run(&read_suite(&text), &mut memory).unwrap();
     memory
-}
-
-fn lines(more: &str) -> String {
-    format!(", line_speed: 100 Mbit/s, line_buffer: {BUFFER}{more}")
 }
 
 fn get(memory: &Memory, row: usize, column: &str) -> f64 {
@@ -84,7 +79,7 @@ fn lost(frames: u64, room: usize) -> (u64, u64) {
 #[test]
 fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
     for room in [16, 200] {
-        let memory = congested(&lines(&format!(", input_queue: {room}")), 4, "");
+        let memory = congested(room);
         let (frames, free, full) = (
             get(&memory, 0, "uncongested_offered"),
             get(&memory, 0, "uncongested_lost"),

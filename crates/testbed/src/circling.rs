@@ -1,4 +1,4 @@
-//! Trials whose packets stay inside a device of several routers: what each router counted of them.
+//! Trials whose packets stay inside a device of several routers: how many packets each router counted.
 
 use crate::setup::TestSetup;
 use drophammer_methods::{LastGrowth, RoutersSeen, Stillness, TestError, Testbed};

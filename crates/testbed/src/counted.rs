@@ -3,7 +3,7 @@
 //! # Counters and answers
 //!
 //! `model::counters` knows what a counter of the kernel or of IF-MIB counts. `Hosts` count what they send and receive
-//! beside test frames, so a trial with `Trial::counters` knows to the frame what each counter must say
+//! in addition to test frames, so a trial with `Trial::counters` knows to the frame what each counter must say
 //! (`counter_accuracy`). `Trial::ask` asks a router while a trial runs: pings leave the emulated device of the first
 //! port at events of the trial, also in virtual time; questions by SNMP, and those over a management link
 //! (`lab/src/management.rs`), come from threads in a namespace of their own, never from the packet loop. `Trial::echo`
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
 }
 
 /// Frames that the kernel received at each of `ports` ports of the tester between two readings of the device's counters;
-/// `None` if one of them is not known.
+/// `None` if any is unknown.
 pub(crate) fn received_between(
     ports: usize,
     before: &BTreeMap<String, u64>,

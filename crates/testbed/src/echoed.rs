@@ -41,7 +41,7 @@ impl TestSetup<'_> {
         Ok(numbered)
     }
 
-    /// The times of the requests, when the replies to the last of them have come.
+    /// The times of the requests, once the replies to the last request have arrived.
     pub(crate) fn echo_times(
         &mut self,
         requests: &[EchoRequest],

@@ -39,7 +39,7 @@ pub(crate) fn key(seed: u64) -> u64 {
     seed.wrapping_add(0x6265_7369_6465_2121).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Builds all of them. `largest` is the largest frame of each port, FCS included.
+/// Builds all extra frames. `largest` is the largest frame of each port, FCS included.
 ///
 /// # Errors
 /// The first that cannot be built, and why.

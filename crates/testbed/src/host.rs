@@ -335,7 +335,7 @@ mod tests {
         let before = std::time::Instant::now();
         let stall_times = vec![(before, ms(3)), (before + ms(30), ms(2))];
         let watched = Watched { stall_times, ..Watched::default() };
-        // The trial started 10 ms after the first of them began.
+        // The trial started 10 ms after the first program began.
         let held = super::stall_times(&watched, (before + ms(50), 40_000_000));
         assert_eq!(held, [Held { from_ns: -10_000_000, ns: 3_000_000 }, Held { from_ns: 20_000_000, ns: 2_000_000 }]);
     }

@@ -118,7 +118,7 @@ pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
     Ok(counted(path)?.0)
 }
 
-/// As [`peers`], and what belongs to none of them.
+/// As [`peers`], and the counts that belong to no peer.
 fn counted(path: &Path) -> Result<(Vec<MrtPeer>, LeftOut), MrtError> {
     let mut left_out = LeftOut::default();
     let mut peers = Peers::default();

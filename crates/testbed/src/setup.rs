@@ -107,7 +107,7 @@ impl<'a> TestSetup<'a> {
         &mut self.routing.bench.facts
     }
 
-    /// Begins a test with these parameters; `left` gives the time of it and of the tests after it.
+    /// Begins a test with these parameters; `left` gives the time for this test and the tests after it.
     pub fn begin_test(&mut self, method: &dyn Method, params: &Params, left: Left) {
         self.begin_own(method.spec().name, left);
         let (spec, plan) = (method.spec(), method.plan(params));
@@ -139,7 +139,7 @@ impl<'a> TestSetup<'a> {
         self.give_way();
     }
 
-    /// Lets the other DUTs that are up be measured, and answers this one meanwhile.
+    /// Hands the machine to the other DUTs that are up. This DUT is still answered in the meantime.
     fn give_way(&mut self) {
         let Some(place) = self.routing.bench.session.place.clone() else { return };
         let (now, before) = (self.rig().now(), std::time::Instant::now());

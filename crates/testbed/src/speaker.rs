@@ -30,7 +30,7 @@ pub struct SpeakerConfig {
     pub tags: Tags,
     /// The next hop to its peer, on the same link: the peer itself, or a router.
     pub gateway: IpAddr,
-    /// Its end of the session: its address on the link, or a loopback of it.
+    /// Its end of the session: its address on the link, or one of its loopback addresses.
     pub source: IpAddr,
     /// The peer's address.
     pub peer: IpAddr,

@@ -1,4 +1,4 @@
-//! Several DUTs that are up at the same time, as one device at the ports of all of them.
+//! Several DUTs that are up at the same time, as one device with the ports of all.
 //!
 //! # Several DUTs at once
 //!

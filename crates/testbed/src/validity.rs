@@ -166,7 +166,7 @@ fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &H
     reasons
 }
 
-/// True if the DUT's processor stood still for longer than `limit`, and more frames were due meanwhile than surely wait for it.
+/// True if the DUT's processor stood still for longer than `limit` while more frames were due than surely wait for it.
 fn stood_still(result: &TrialResult, peak_pps: f64, limit: Duration) -> bool {
     let Some(dut) = &result.health.dut_processor else { return false };
     let stall = Duration::from_nanos(dut.standstill_ns());

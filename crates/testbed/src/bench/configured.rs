@@ -23,7 +23,7 @@ impl Bench<'_> {
             let why = "this router cannot be given packet filters; `drophammer list duts` names the kinds that can";
             return Err(TestError::NotApplicable(why.into()));
         }
-        // After a failure the device may have taken a part of them, which must be removed too.
+        // After a failure the device may have accepted some of them, which must be removed too.
         self.filtered = true;
         self.device.filters().ok_or_else(no_filters).and_then(|device| device.set_filter(lists)).map_err(failed)?;
         self.filtered = !lists.is_empty();
@@ -51,7 +51,7 @@ impl Bench<'_> {
     /// # Errors
     /// The device refuses them, or they could not be stored.
     pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        // After a failure the device may have taken a part of them, which must be removed too.
+        // After a failure the device may have accepted some of them, which must be removed too.
         self.classed = true;
         self.device.classes().ok_or_else(no_classes).and_then(|device| device.set_classes(lists)).map_err(failed)?;
         self.classed = !lists.is_empty();

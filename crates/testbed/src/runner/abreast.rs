@@ -101,7 +101,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         for (result, found) in results {
             self.learn(found);
             ended = match (ended, result) {
-                // The others only stopped because of it.
+                // The other DUTs stopped only because this one did.
                 (Ok(()) | Err(RunError::Interrupted), Err(e)) => Err(e),
                 (ended, _) => ended,
             };

@@ -50,7 +50,7 @@ pub struct Earlier {
 /// A test of a turn: round, name of the DUT, and the place of the test in the suite.
 type Done<'a> = (u32, &'a str, usize);
 
-/// The tests of each turn: one for each DUT of it. DUTs that are up at the same time may end a test in any order.
+/// The tests of each turn, one for each DUT. DUTs that are up at the same time may end a test in any order.
 fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     let of_turn = |turn: super::plan::Turn| {
         let of_test =

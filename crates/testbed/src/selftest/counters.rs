@@ -72,7 +72,7 @@ fn devices() -> Vec<(&'static str, Faults)> {
     ]
 }
 
-/// Time that all of it takes.
+/// Duration of the whole step.
 pub(super) fn estimate() -> Duration {
     (TRIAL + BESIDE) * devices().len() as u32
 }

@@ -1,13 +1,12 @@
 //! 1,000 devices behind one port, each with its own VLAN tags and a BGP session, against as many peers; in virtual time.
 
-use drophammer_emulation::bgp::{Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
+use drophammer_emulation::bgp::{Expected, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices, Tag, Tags, tags};
 use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_model::Instant;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
-use drophammer_wire::bgp::AfiSafi;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,18 +29,9 @@ fn tags_of(n: u16) -> Tags {
 /// All devices have the same addresses and differ only in their tags.
 fn device(side: usize, n: u16) -> Device {
     let address = |side: usize| Ipv4Addr::new(198, 18, 1, side as u8 + 1);
-    let peer = PeerConfig {
-        address: address(side).into(),
-        dut: address(1 - side).into(),
-        asn: AS[side],
-        dut_as: AS[1 - side],
-        router_id: Ipv4Addr::from_bits(0x0a00_0001 + ((side as u32) << 16) + u32::from(n)),
-        hold: Duration::from_secs(90),
-        families: vec![AfiSafi::IPV4_UNICAST],
-        next_hops: NextHops { ipv4: Some(address(side)), ..NextHops::default() },
-        passive: side == 1,
-        protection: Default::default(),
-    };
+    let router_id = Ipv4Addr::from_bits(0x0a00_0001 + ((side as u32) << 16) + u32::from(n));
+    let (own, dut) = (address(side).into(), address(1 - side).into());
+    let peer = PeerConfig { passive: side == 1, ..PeerConfig::new(own, dut, AS[side], AS[1 - side], router_id) };
     let mac = MacAddr::local((side as u64) << 20 | 7);
     let mut device = Device::new(DeviceConfig {
         tags: tags_of(n),

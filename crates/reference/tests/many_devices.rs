@@ -1,6 +1,6 @@
 //! 1,000 emulated devices behind one port, each with its own VLAN tags and BGP session, against the reference device.
 
-use drophammer_emulation::bgp::{Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
+use drophammer_emulation::bgp::{Expected, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices, Tag, Tags, tags};
 use drophammer_emulation::protocol::Command;
 use drophammer_model::Instant;
@@ -9,7 +9,6 @@ use drophammer_model::suite::VlanTag;
 use drophammer_model::trial::Family;
 use drophammer_reference::{BgpConfig, BgpPeer, Config, PortConfig, Router, SubInterface};
 use drophammer_wire::MacAddr;
-use drophammer_wire::bgp::AfiSafi;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,18 +38,7 @@ fn tags_of(n: u16) -> Vec<Tag> {
 }
 
 fn device(n: u16) -> Device {
-    let peer = PeerConfig {
-        address: address(n, 2).into(),
-        dut: address(n, 1).into(),
-        asn: asn(n),
-        dut_as: DUT,
-        router_id: address(n, 2),
-        hold: Duration::from_secs(90),
-        families: vec![AfiSafi::IPV4_UNICAST],
-        next_hops: NextHops { ipv4: Some(address(n, 2)), ..NextHops::default() },
-        passive: false,
-        protection: Default::default(),
-    };
+    let peer = PeerConfig::new(address(n, 2).into(), address(n, 1).into(), asn(n), DUT, address(n, 2));
     let mut device = Device::new(DeviceConfig {
         tags: Tags::new(&tags_of(n)).unwrap(),
         ipv4: Some(Address { address: address(n, 2), prefix_len: 30, gateway: address(n, 1) }),

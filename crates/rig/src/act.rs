@@ -5,7 +5,7 @@ use drophammer_emulation::protocol::Command;
 use drophammer_emulation::{banner, bgp, ping};
 use drophammer_model::trial::PortIndex;
 
-/// What devices do at the events of a trial: for each event, the ports and their actions.
+/// Actions of devices at the events of a trial: for each event, the ports and their actions.
 pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
 
 /// An action of a device, or of the link of its port.
@@ -39,7 +39,7 @@ impl Act {
     }
 }
 
-/// The protocol that takes a command; `None` for one that every protocol takes.
+/// The protocol that a command is for; `None` if it is for every protocol.
 pub(crate) fn protocol_of(command: &Command) -> Option<&'static str> {
     match command {
         Command::Start | Command::Stop => None,

@@ -147,6 +147,18 @@ impl DeviceConfig {
         }
     }
 
+    /// Adds BGP routers, which are numbered after those that the device already has.
+    pub fn add_bgp(&mut self, routers: impl IntoIterator<Item = PeerConfig>) {
+        let bgp = self.protocols.iter_mut().find_map(|protocol| match protocol {
+            ProtocolConfig::Bgp(peers) => Some(peers),
+            _ => None,
+        });
+        match bgp {
+            Some(peers) => peers.extend(routers),
+            None => self.protocols.push(ProtocolConfig::Bgp(routers.into_iter().collect())),
+        }
+    }
+
     /// Its BGP peers.
     pub fn bgp(&self) -> &[PeerConfig] {
         let bgp = self.protocols.iter().find_map(|protocol| match protocol {

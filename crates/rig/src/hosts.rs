@@ -4,7 +4,6 @@ use crate::act::{Act, Acts, protocol_of};
 use crate::config::{Config, PortConfig};
 use crate::metrics::{SessionMetrics, SessionWatch};
 use crate::other::{Extra, Observation};
-use crate::passed::Passed;
 use drophammer_emulation::banner::Banner;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
@@ -18,7 +17,8 @@ use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, TestTraffic, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The emulated devices on one port, and the frames that they want to send.
@@ -404,6 +404,35 @@ fn poll<'a>(
         }
     }
     Ok(next.max(now + Duration::from_micros(50)))
+}
+
+/// Maximum number of waiting frames. It limits the tester's memory in a flood of requests.
+const MOST_PASSED: usize = 1024;
+
+/// Frames for the devices of a port that arrived at a queue of another lane than the one that serves the devices.
+#[derive(Default)]
+struct Passed {
+    any: AtomicBool,
+    frames: Mutex<Vec<(Instant, Vec<u8>)>>,
+}
+
+impl Passed {
+    /// Keeps a frame for the other lane, unless too many wait.
+    fn pass(&self, arrival: Arrival<'_>) {
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if frames.len() < MOST_PASSED {
+            frames.push((arrival.at, arrival.frame.to_vec()));
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The frames that were passed since the last call.
+    fn take(&self) -> Vec<(Instant, Vec<u8>)> {
+        if !self.any.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Hosts of the ports of one lane.

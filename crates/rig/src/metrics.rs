@@ -34,9 +34,9 @@ pub struct SessionMetrics {
     pub updates_received: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Announced routes in UPDATE messages, repeated ones included.
+    /// Announced routes in UPDATE messages, including repeated ones.
     pub routes_announced: u64,
-    /// Withdrawn routes in UPDATE messages, repeated ones included.
+    /// Withdrawn routes in UPDATE messages, including repeated ones.
     pub routes_withdrawn: u64,
 }
 
@@ -84,8 +84,7 @@ impl SessionWatch {
     }
 
     /// Requests the metrics of all sessions and waits for the answer, for `patience` at most. The rig answers when it serves
-    /// its devices next: within half a second while it is driven, and not at all while it is not. Returns `None` without an
-    /// answer.
+    /// its devices next: within half a second if a thread drives it, otherwise never. Returns `None` without an answer.
     pub fn snapshot(&self, patience: Duration) -> Option<Vec<SessionMetrics>> {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let answered = |all: &[(u64, SessionMetrics)]| all.iter().all(|(at, _)| *at >= number);

@@ -5,8 +5,12 @@ use crate::hosts::{HostControl, Hosts};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::priority::HighPriority;
-use drophammer_port::{Clock, Port, PortInfo, SystemClock};
+use drophammer_port::{Backend, Clock, Port, PortError, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, QueueIndex, Traffic};
+
+/// A kernel generator that shares the processor of the packet loop generates loads from this rate on, in frames per
+/// second. User space offers slower loads more evenly.
+const SHARED_PPS: f64 = 300e3;
 
 /// The tester's ports, driven by the calling thread or by several threads.
 ///
@@ -151,26 +155,13 @@ impl Ports {
         stopped: &dyn Fn() -> bool,
         until: Instant,
     ) -> Result<(), LaneError> {
-        let driven = self.drive_lanes(traffic, hosts, acts, stopped, until);
-        hosts.take_passed();
-        driven
-    }
-
-    fn drive_lanes(
-        &mut self,
-        traffic: &mut Traffic,
-        hosts: &mut Hosts,
-        acts: Acts<'_>,
-        stopped: &dyn Fn() -> bool,
-        until: Instant,
-    ) -> Result<(), LaneError> {
         let mut lanes = hosts.by_lane(traffic.layout()).into_iter();
         let own = lanes.next().expect("a layout has a lane");
         let mut own = HostControl { hosts: own, acts, links: Vec::new(), stopped };
-        match self {
+        let driven = match self {
             Ports::One { ports, clock } => {
                 let _priority = (!clock.is_virtual()).then(HighPriority::new);
-                Ok(traffic.drive(ports, clock.as_mut(), &mut own, until)?)
+                traffic.drive(ports, clock.as_mut(), &mut own, until).map_err(LaneError::from)
             }
             Ports::Lanes { ports, clock, processors } => {
                 // Only the first lane checks for a stop; it ends all lanes.
@@ -179,15 +170,36 @@ impl Ports {
                 let processors = &processors[1..=others.len()];
                 traffic.drive_lanes(ports, *clock, processors, &mut own, &mut others, until)
             }
-        }
+        };
+        hosts.take_passed();
+        driven
     }
+}
+
+/// Opens `queues` queues, at least one, of each interface of the calling thread's network namespace as ports of `backend`. A
+/// generator in the kernel runs on the processor `spare`, or on the processor of the packet loop.
+///
+/// # Errors
+/// [`PortError::Open`] with the remedy.
+pub fn open(
+    interfaces: &[&str],
+    backend: &Backend,
+    queues: u32,
+    clock: SystemClock,
+    spare: Option<usize>,
+) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
+    let mut ports = (backend.begin)(interfaces, queues.max(1), clock)?;
+    for kernel in ports.iter_mut().filter_map(|port| port.kernel_generator()) {
+        kernel.place(spare, if spare.is_some() { 0.0 } else { SHARED_PPS });
+    }
+    Ok(ports)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use drophammer_port::memory::{self, MemoryPort};
-    use drophammer_port::{Batch, PortCounters, PortError, Received, Sent};
+    use drophammer_port::{Batch, PortCounters, Received, Sent};
     use drophammer_wire::MacAddr;
 
     /// A port with other properties.

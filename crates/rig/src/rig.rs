@@ -257,8 +257,8 @@ impl Rig {
         self.ports.further_processors()
     }
 
-    /// Serves the emulated devices until `until` holds or `stopped` returns true, and returns the instant at which that was found. Frames for
-    /// no device are dropped.
+    /// Serves the emulated devices until `until` holds or `stopped` returns true, and returns the time of that check. Drops frames for no
+    /// device.
     ///
     /// # Errors
     /// Errors of the port.
@@ -272,7 +272,7 @@ impl Rig {
     }
 
     /// Plans `spec`; the traffic starts when the rig is driven next. At event i the devices run `acts[i]`. Traffic of
-    /// [`drophammer_traffic::CONTINUOUS`] duration continues until [`Rig::end_traffic`] or [`Live::end_sending`].
+    /// [`drophammer_traffic::CONTINUOUS`] duration continues until [`Live::end_sending`].
     ///
     /// # Errors
     /// [`RigError::Plan`] if a flow is impossible, or a device has not resolved the MAC address of the DUT;
@@ -318,13 +318,6 @@ impl Rig {
     ) -> Result<(), RigError> {
         let running = self.running.as_ref().ok_or(RigError::NoTraffic)?;
         Ok(running.traffic.transmit(which, action, at)?)
-    }
-
-    /// Stops sending; the traffic drains while the rig is driven. Without traffic it does nothing.
-    pub fn end_traffic(&mut self) {
-        if let Some(running) = &self.running {
-            running.traffic.live().end_sending();
-        }
     }
 
     /// Start of the traffic that ended last; `None` if none has ended.
@@ -390,22 +383,6 @@ impl Rig {
             Event::SessionDown(session, cause.map_or(String::new(), ToString::to_string))
         };
         changed.into_iter().map(event).collect()
-    }
-
-    /// Runs a trial (RFC 2544 section 23): plans `spec`, drives it to its end and returns the result. At event i the devices run
-    /// `acts[i]`.
-    ///
-    /// # Errors
-    /// Those of [`Rig::start_traffic`] and [`Rig::drive`].
-    pub fn trial(
-        &mut self,
-        spec: &TrialSpec,
-        timing: &Timing,
-        acts: Vec<Vec<(PortIndex, Act)>>,
-        stopped: &dyn Fn() -> bool,
-    ) -> Result<TrialResult, RigError> {
-        self.start_traffic(spec, timing, acts)?;
-        self.finish(stopped)
     }
 
     /// Drives traffic to its end.

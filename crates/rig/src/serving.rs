@@ -75,8 +75,7 @@ impl Burst<'_> {
 }
 
 impl Ports {
-    /// Serves `hosts` until `until` holds or `stopped` returns true, and returns the instant at which that was found. Frames for no host
-    /// are dropped.
+    /// Serves `hosts` until `until` holds or `stopped` returns true, and returns the time of that check. Drops frames for no host.
     pub(crate) fn serve(
         &mut self,
         hosts: &mut Hosts,

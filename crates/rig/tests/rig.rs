@@ -1,15 +1,14 @@
 //! A rig without a DUT: its two ports are connected to each other.
 
-use drophammer_emulation::bgp::{BgpCommand, NextHops, Packing, PeerConfig, RouteSet, State};
+use drophammer_emulation::bgp::{BgpCommand, Packing, PeerConfig, RouteSet, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, Change, RouteRange, Routes};
-use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, ProtocolConfig, Rig, RigError,
-    Select, Timing, Transmit, TransmitAction, TrialKeys, Until, host_mac,
+    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, Rig, RigError, Select, Timing,
+    Transmit, TransmitAction, TrialKeys, Until, host_mac,
 };
-use drophammer_wire::bgp::AfiSafi;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +23,9 @@ fn config() -> Config {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
         let mut port = PortConfig::new("port", host_mac(5, i), 1_500);
         port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        port.devices[0].protocols = vec![ProtocolConfig::Bgp(vec![PeerConfig {
-            address: address.into(),
-            dut: gateway.into(),
-            asn: 65_001 + i as u32,
-            dut_as: 65_001 + (i ^ 1) as u32,
-            router_id: address,
-            hold: Duration::from_secs(90),
-            families: vec![AfiSafi::IPV4_UNICAST],
-            next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
-            passive: i == 1,
-            protection: Default::default(),
-        }])];
+        let asn = |i: usize| 65_001 + i as u32;
+        let peer = PeerConfig::new(address.into(), gateway.into(), asn(i), asn(i ^ 1), address);
+        port.devices[0].add_bgp([PeerConfig { passive: i == 1, ..peer }]);
         port
     };
     Config { seed: 5, ports: vec![port(0), port(1)] }
@@ -77,6 +67,12 @@ fn timing(keys: &mut TrialKeys) -> Timing {
     Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
 }
 
+/// Runs a trial.
+fn run(rig: &mut Rig, spec: &TrialSpec, timing: &Timing) -> TrialResult {
+    rig.start_traffic(spec, timing, vec![]).unwrap();
+    rig.finish(&|| false).unwrap()
+}
+
 fn both_ways(duration: Duration) -> TrialSpec {
     let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
     TrialSpec {
@@ -115,7 +111,7 @@ fn traffic_goes_on_beside_sessions_where_two_threads_share_the_queues_of_each_po
 
 fn goes_on_beside_sessions(mut rig: Rig) {
     let mut keys = TrialKeys::new(9);
-    rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
+    let live = rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
     assert!(matches!(rig.apply(&config()), Err(RigError::Busy)));
     rig.protocols(Select::All, Action::Start);
@@ -164,7 +160,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
     assert!(after.sessions[1].updates_received > 0 && after.sessions.iter().all(|s| s.established && s.losses == 0));
     let sums = [&before, &after].map(|m| m.traffic.as_ref().unwrap().sum(|f| f.received.frames));
     assert!(sums[0] > 0 && sums[1] > sums[0], "{sums:?}");
-    rig.end_traffic();
+    live.end_sending();
     let mut result = None;
     until(&mut rig, "the traffic ends", |_, event| {
         if let Event::TrafficEnded(ended) = event {
@@ -210,7 +206,7 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
         assert!(result.groups[0].stopped.is_empty());
 
         // A flow that is stopped from the beginning, until it is started between two calls.
-        rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
+        let live = rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
         rig.transmit(FlowSelect::Flows(&[1]), stop, None).unwrap();
         let error = rig.transmit(FlowSelect::Groups(&["11"]), stop, None).unwrap_err().to_string();
         assert_eq!(error, "there is no group `11` of flows; there are 01, 10");
@@ -228,7 +224,7 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
         while flows(&mut rig)[1].0 < 100 {
             assert!(rig.now() < end, "the flow does not start");
         }
-        rig.end_traffic();
+        live.end_sending();
         let result = rig.finish(&|| false).unwrap();
         assert_eq!(result.intended(), result.offered() + result.health.unsent);
         assert!(result.groups[1].intended < result.groups[0].intended);
@@ -240,12 +236,13 @@ fn a_trial_is_one_use_of_it() {
     let mut rig = rig();
     let mut keys = TrialKeys::new(9);
     for _ in 0..2 {
-        let result = rig.trial(&both_ways(Duration::from_millis(50)), &timing(&mut keys), vec![], &|| false).unwrap();
+        let result = run(&mut rig, &both_ways(Duration::from_millis(50)), &timing(&mut keys));
         assert_eq!(result.groups.iter().map(|g| g.offered).collect::<Vec<_>>(), [500, 500]);
         assert_eq!(result.received() + result.sum(|g| g.refused), 1_000);
     }
     // Stopped before any frame was sent.
-    let stopped = rig.trial(&both_ways(LONG), &timing(&mut keys), vec![], &|| true).unwrap();
+    rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]).unwrap();
+    let stopped = rig.finish(&|| true).unwrap();
     assert!(stopped.offered() < stopped.intended());
     assert!(rig.drive(Instant(0), &|| false).unwrap().is_empty(), "nothing is left of it");
 }
@@ -277,7 +274,7 @@ fn two_queues_on_two_threads_count_what_one_queue_on_one_thread_does() {
         let mut keys = TrialKeys::new(9);
         // Rings in memory are short: they may have refused frames while a thread did not get its processor.
         let whole = (0..50).find_map(|_| {
-            let result = rig.trial(&spec, &timing(&mut keys), vec![], &|| false).unwrap();
+            let result = run(&mut rig, &spec, &timing(&mut keys));
             assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, result.intended()));
             (result.health.unsent == 0).then_some(result)
         });

@@ -1,15 +1,14 @@
 //! Devices with VLAN tags behind two ports that are connected to each other: each device is the gateway of its
 //! counterpart.
 
-use drophammer_emulation::bgp::{NextHops, PeerConfig};
+use drophammer_emulation::bgp::PeerConfig;
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Deviation, Header, Ipv4, Udp, Vlan};
-use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Action, Address, Config, DeviceConfig, Event, PortConfig, Ports, ProtocolConfig, Rig, RigError, RouterPlace,
-    Select, Tag, Tags, Timing, TrialKeys, Unresolved, Until, host_mac,
+    Action, Address, Config, DeviceConfig, Event, PortConfig, Ports, Rig, RigError, RouterPlace, Select, Tag, Tags,
+    Timing, TrialKeys, Unresolved, Until, host_mac,
 };
-use drophammer_wire::bgp::AfiSafi;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -61,6 +60,12 @@ fn resolved(config: &Config) -> Rig {
     rig
 }
 
+/// Runs a trial with these flows.
+fn run(rig: &mut Rig, flows: Vec<FlowSpec>) -> TrialResult {
+    rig.start_traffic(&trial(flows), &timing(), vec![]).unwrap();
+    rig.finish(&|| false).unwrap()
+}
+
 fn flow(number: usize, arrives: usize) -> FlowSpec {
     let host = |port: usize| AddressRange { first: ipv4(port, number).into(), step: 1, count: 1 };
     let vlan = |tag: &Tag| {
@@ -106,13 +111,13 @@ fn every_device_resolves_its_gateway_and_flows_take_its_address() {
         assert_eq!(vlans, [(&[100][..], other, other), (&[100, 200][..], other, other)]);
     }
     let flows = (0..3).map(|number| flow(number, number)).collect();
-    let result = rig.trial(&trial(flows), &timing(), vec![], &|| false).unwrap();
+    let result = run(&mut rig, flows);
     assert_eq!(result.groups.len(), 3);
     for group in &result.groups {
         assert_eq!((group.offered, group.received, group.deviations.len()), (200, 200, 0), "{}", group.group);
     }
     // The counterpart in VLAN 100 does not answer in any other VLAN.
-    let result = rig.trial(&trial(vec![flow(1, 2), flow(2, 1)]), &timing(), vec![], &|| false).unwrap();
+    let result = run(&mut rig, vec![flow(1, 2), flow(2, 1)]);
     let how: Vec<_> = result.groups.iter().map(|g| (g.received, g.deviations.clone())).collect();
     let all = |deviation| (0, [(deviation, 300)].into());
     assert_eq!(how, [all(Deviation::VlanMissing), all(Deviation::VlanUnexpected)]);
@@ -159,7 +164,7 @@ fn a_device_whose_gateway_is_silent_is_named() {
     // Traffic without these tags can be sent; traffic with them cannot.
     let refused = rig.start_traffic(&trial(vec![flow(2, 2)]), &timing(), vec![]);
     assert!(matches!(refused, Err(RigError::Plan(_))));
-    assert_eq!(rig.trial(&trial(vec![flow(1, 1)]), &timing(), vec![], &|| false).unwrap().lost(), 0);
+    assert_eq!(run(&mut rig, vec![flow(1, 1)]).lost(), 0);
 }
 
 #[test]
@@ -173,7 +178,7 @@ fn a_fixed_address_of_the_dut_holds_for_all_devices() {
     }
     let mut rig = rig(&config);
     assert_eq!(rig.unresolved(), None);
-    let result = rig.trial(&trial((0..3).map(|n| flow(n, n)).collect()), &timing(), vec![], &|| false).unwrap();
+    let result = run(&mut rig, (0..3).map(|n| flow(n, n)).collect());
     assert_eq!((result.offered(), result.lost()), (600, 0));
 }
 
@@ -182,18 +187,9 @@ fn sessions_run_behind_tags() {
     let mut config = config();
     for (port, number) in [(0, 0), (0, 2), (1, 0), (1, 2)] {
         let (address, dut) = (ipv4(port, number), ipv4(port ^ 1, number));
-        config.ports[port].devices[number].protocols = vec![ProtocolConfig::Bgp(vec![PeerConfig {
-            address: address.into(),
-            dut: dut.into(),
-            asn: 65_001 + port as u32,
-            dut_as: 65_001 + (port ^ 1) as u32,
-            router_id: address,
-            hold: Duration::from_secs(90),
-            families: vec![AfiSafi::IPV4_UNICAST],
-            next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
-            passive: port == 1,
-            protection: Default::default(),
-        }])];
+        let asn = |port: usize| 65_001 + port as u32;
+        let peer = PeerConfig::new(address.into(), dut.into(), asn(port), asn(port ^ 1), address);
+        config.ports[port].devices[number].add_bgp([PeerConfig { passive: port == 1, ..peer }]);
     }
     let mut rig = resolved(&config);
     let places: Vec<_> = (0..rig.sessions()).map(|session| rig.hosts().place(session)).collect();

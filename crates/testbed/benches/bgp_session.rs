@@ -15,17 +15,16 @@ mod common;
 #[path = "../tests/common/wired.rs"]
 mod wired;
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig};
+use drophammer_emulation::bgp::{Packing, PeerConfig};
 use drophammer_lab::{Lab, LabOptions, Netns};
 use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_rig::{Action, Ports, ProtocolConfig, Rig, Select, Until};
+use drophammer_rig::{Action, Ports, Rig, Select, Until};
 use drophammer_testbed::config::{hosts, joined_in_pairs};
 use drophammer_testbed::{real, route_ceiling};
-use drophammer_wire::bgp::AfiSafi;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
@@ -124,19 +123,11 @@ impl Bench {
         let port = AfPacket::open("b0", clock).map_err(text)?;
         let ports = Ports::real(vec![Box::new(port)], clock, &[]);
         let peer = PeerConfig {
-            address: self.router.into(),
-            dut: self.kernel.into(),
-            asn: bgp.asn,
-            dut_as: bgp.dut_as,
-            router_id: self.router,
             hold: bgp.hold,
-            families: vec![AfiSafi::IPV4_UNICAST],
-            next_hops: NextHops { ipv4: Some(self.router), ..NextHops::default() },
-            passive: false,
-            protection: Default::default(),
+            ..PeerConfig::new(self.router.into(), self.kernel.into(), bgp.asn, bgp.dut_as, self.router)
         };
         let mut config = hosts(&self.suite.ports[..1], &[Family::Ipv4], SEED);
-        config.ports[0].devices[0].protocols.push(ProtocolConfig::Bgp(vec![peer]));
+        config.ports[0].devices[0].add_bgp([peer]);
         let mut rig = Rig::new(ports, &config);
         let until = |rig: &mut Rig, what: &str, condition: Until| {
             let end = rig.now() + LIMIT;

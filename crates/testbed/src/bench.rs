@@ -261,7 +261,7 @@ impl<'a> Bench<'a> {
         self.serve_until(&Until::At(end)).map(|_| ())
     }
 
-    /// Answers the device and discards everything else until `until` holds; returns the instant at which that was found.
+    /// Answers the device and discards everything else until `until` holds; returns the time of that check.
     pub(crate) fn serve_until(&mut self, until: &Until) -> Result<Instant, Failure> {
         let Bench { rig, observer, .. } = self;
         let interrupted = Cell::new(false);

@@ -1,11 +1,10 @@
 //! The ports of a suite as the rig's configuration.
 
-use drophammer_emulation::bgp::{NextHops, PeerConfig};
+use drophammer_emulation::bgp::PeerConfig;
 use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Config, DeviceConfig, ProtocolConfig, Tag, Tags, host_mac};
+use drophammer_rig::{Config, DeviceConfig, Tag, Tags, host_mac};
 use drophammer_wire::MacAddr;
-use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A device per port and one per VLAN sub-interface, with their addresses of `families`. Without families they have no
@@ -55,11 +54,7 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
                 *number += 1;
                 peer(address, link.addressing.dut, bgp, router_id(index, *number - 1))
             };
-            let peers: Vec<PeerConfig> = link.peers.iter().copied().map(router).collect();
-            match device.protocols.first_mut() {
-                Some(ProtocolConfig::Bgp(all)) => all.extend(peers),
-                _ => device.protocols.push(ProtocolConfig::Bgp(peers)),
-            }
+            device.add_bgp(link.peers.iter().copied().map(router));
         }
     }
     config
@@ -83,26 +78,8 @@ fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
 }
 
-pub(crate) fn next_hops(address: IpAddr) -> NextHops {
-    match address {
-        IpAddr::V4(a) => NextHops { ipv4: Some(a), ..NextHops::default() },
-        IpAddr::V6(a) => NextHops { ipv6: Some(a), ..NextHops::default() },
-    }
-}
-
 /// One side of a session: the router at `address`, the DUT at `dut`.
 pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
-    let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
-    PeerConfig {
-        address,
-        dut,
-        asn: bgp.asn,
-        dut_as: bgp.dut_as,
-        router_id,
-        hold: bgp.hold,
-        families: vec![AfiSafi::unicast(family)],
-        next_hops: next_hops(address),
-        passive: false,
-        protection: (&bgp.protection).into(),
-    }
+    let peer = PeerConfig::new(address, dut, bgp.asn, bgp.dut_as, router_id);
+    PeerConfig { hold: bgp.hold, protection: (&bgp.protection).into(), ..peer }
 }

@@ -20,7 +20,7 @@ use drophammer_model::record::{Record, TestRecord};
 use drophammer_model::routes::{AfiSafi, RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
-use drophammer_rig::{Action, ProtocolConfig, Rig, Select, Until};
+use drophammer_rig::{Action, Rig, Select, Until};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ pub fn once(
     let without = joined_in_pairs(configs, seed);
     let mut with = without.clone();
     for (port, peers) in with.ports.iter_mut().zip(routers) {
-        port.devices[0].protocols.push(ProtocolConfig::Bgp(peers));
+        port.devices[0].add_bgp(peers);
     }
     rig.apply(&with).map_err(|e| failed(e.to_string()))?;
     // The sink is the only router of the second port.

@@ -1,16 +1,13 @@
 //! One emulated BGP router on one interface, without a suite.
 
-use crate::config::next_hops;
 use crate::routers::table_of;
 use drophammer_emulation::bgp::{BgpCommand, PeerConfig, RouteSet};
 use drophammer_emulation::tcp::Protection;
 use drophammer_methods::routing::TableChoice;
 use drophammer_model::routes::{AfiSafi, Change, Packing, Routes};
-use drophammer_model::trial::Family;
 use drophammer_port::{Backend, PortError, SystemClock};
 use drophammer_rig::{
-    Act, Action, Config, Hosts, PortConfig, Ports, ProtocolConfig, Rig, RigError, Select, SessionMetrics, Tags, Until,
-    host_mac,
+    Act, Action, Config, Hosts, PortConfig, Ports, Rig, RigError, Select, SessionMetrics, Tags, Until, host_mac,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -94,20 +91,12 @@ impl Speaker {
         if config.source != config.address {
             device.also.push((config.source, 1));
         }
-        let family = if config.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
-        let peer = PeerConfig {
-            address: config.source,
-            dut: config.peer,
-            asn: config.asn,
-            dut_as: config.peer_as,
-            router_id: config.router_id,
+        device.add_bgp([PeerConfig {
             hold: config.hold,
-            families: vec![AfiSafi::unicast(family)],
-            next_hops: next_hops(config.source),
             passive: config.passive,
             protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
-        };
-        device.protocols.push(ProtocolConfig::Bgp(vec![peer]));
+            ..PeerConfig::new(config.source, config.peer, config.asn, config.peer_as, config.router_id)
+        }]);
         let config = Config { seed, ports: vec![host] };
         let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);
         if let Some((routers, router)) = rig.session_mut(SESSION) {

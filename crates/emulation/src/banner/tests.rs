@@ -114,8 +114,7 @@ fn a_refusal_is_no_answer_and_silence_is_none() {
     bed.exchange(Instant(5), MS);
     assert_eq!((bed.banner().stats().answered, bed.banner().stats().refused), (0, 1));
     assert_eq!(bed.device.tcp().connections(), 0);
-    // A server that accepts and sends nothing: the number of waiting requests is bounded, and they end when they are
-    // forgotten.
+    // A server that accepts and sends nothing: the number of waiting requests is limited, and `forget` ends them.
     let mut bed = Bed::new(b"", true);
     for round in 0..100u64 {
         bed.ask(Instant(1_000_000 * (round + 1)));

@@ -278,17 +278,6 @@ impl Routers {
     }
 }
 
-/// True if this packet is TCP to or from the BGP port, for captures.
-pub fn is_bgp(packet: &[u8]) -> bool {
-    let header = match packet.first().map(|b| b >> 4) {
-        Some(4) if packet.get(9) == Some(&6) => usize::from(packet[0] & 15) * 4,
-        Some(6) if packet.get(6) == Some(&6) => 40,
-        _ => return false,
-    };
-    let port = |at: usize| packet.get(header + at..header + at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
-    port(0) == Some(bgp::PORT) || port(2) == Some(bgp::PORT)
-}
-
 /// Address and port at which a DUT with this address listens.
 pub(crate) fn port_of(address: IpAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address, bgp::PORT)

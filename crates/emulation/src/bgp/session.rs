@@ -11,8 +11,6 @@
 //! RFC's state machine goes to Idle when an attempt fails; here it goes to Active, as with DelayOpen, so that the peer's own
 //! attempt is accepted.
 
-mod counters;
-mod messages;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -20,11 +18,10 @@ mod timers;
 use super::cause::{Cause, Closed};
 use super::config::SessionConfig;
 use super::negotiated::Negotiated;
-pub use counters::Counters;
 use drophammer_model::Instant;
-use drophammer_wire::bgp::message::{HEADER_LEN, emit_keepalive, kind};
-use drophammer_wire::bgp::notification::{Notification, cease, code};
-use drophammer_wire::bgp::{AfiSafi, RouteRefresh, route_refresh};
+use drophammer_wire::bgp::message::{HEADER_LEN, MAX_LEN, emit_keepalive, kind};
+use drophammer_wire::bgp::notification::{Notification, cease, code, fsm, header};
+use drophammer_wire::bgp::{AfiSafi, Message, Open, RouteRefresh, frame, route_refresh};
 use std::collections::VecDeque;
 use std::time::Duration;
 use timers::Timers;
@@ -85,6 +82,33 @@ pub struct Event {
 /// Callback for the body of an UPDATE. An error goes to the peer and ends the session; errors that RFC 7606 handles without
 /// ending the session are not errors here.
 pub type Updates<'a> = &'a mut dyn FnMut(&[u8], &Negotiated) -> Result<(), Notification>;
+
+/// Number of received or written messages, by type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// OPENs.
+    pub opens: u64,
+    /// Received UPDATEs. The session does not count sent UPDATEs, because its user writes them.
+    pub updates: u64,
+    /// NOTIFICATIONs.
+    pub notifications: u64,
+    /// KEEPALIVEs.
+    pub keepalives: u64,
+    /// ROUTE-REFRESHes.
+    pub route_refreshes: u64,
+}
+
+impl Counters {
+    fn count(&mut self, kind: u8) {
+        match kind {
+            kind::OPEN => self.opens += 1,
+            kind::UPDATE => self.updates += 1,
+            kind::NOTIFICATION => self.notifications += 1,
+            kind::KEEPALIVE => self.keepalives += 1,
+            _ => self.route_refreshes += 1,
+        }
+    }
+}
 
 /// A session.
 #[derive(Clone, Debug)]
@@ -427,6 +451,88 @@ impl Session {
     pub fn received(&self) -> Counters {
         self.received
     }
+}
+
+/// The end of a session and the NOTIFICATION to send.
+type End = (Cause, Option<Notification>);
+
+fn malformed(answer: Notification) -> End {
+    (Cause::Malformed(answer.clone()), Some(answer))
+}
+
+impl Session {
+    /// Handles one message and returns its length; 0 if it is not complete yet.
+    fn take(&mut self, now: Instant, bytes: &[u8], updates: Updates<'_>) -> Result<usize, End> {
+        let max = self.negotiated.as_ref().map_or(MAX_LEN, |n| n.max_receive);
+        let Some(message) = frame(bytes, max).map_err(malformed)? else { return Ok(0) };
+        self.received.count(message.kind);
+        if message.kind == kind::NOTIFICATION {
+            let notification = Notification::parse(message.body).map_err(malformed)?;
+            return Err((Cause::PeerNotification(notification), None));
+        }
+        match self.state {
+            State::OpenSent => self.in_open_sent(now, message)?,
+            State::OpenConfirm => self.in_open_confirm(now, message)?,
+            _ => self.in_established(now, message, updates)?,
+        }
+        Ok(message.message_len())
+    }
+
+    fn in_open_sent(&mut self, now: Instant, message: Message<'_>) -> Result<(), End> {
+        if message.kind != kind::OPEN {
+            return Err(unexpected(fsm::OPEN_SENT, message.kind));
+        }
+        let theirs = Open::parse(message.body).map_err(malformed)?;
+        let negotiated = Negotiated::from_opens(&self.config, theirs).map_err(|cause| {
+            let answer = cause.notification().cloned();
+            (cause, answer)
+        })?;
+        self.timers.start_hold(now, negotiated.hold);
+        self.timers.start_keepalive(now, negotiated.keepalive);
+        self.negotiated = Some(negotiated);
+        self.push_keepalive();
+        self.go(now, State::OpenConfirm, None);
+        Ok(())
+    }
+
+    fn in_open_confirm(&mut self, now: Instant, message: Message<'_>) -> Result<(), End> {
+        if message.kind != kind::KEEPALIVE {
+            return Err(unexpected(fsm::OPEN_CONFIRM, message.kind));
+        }
+        self.timers.restart_hold(now);
+        self.go(now, State::Established, None);
+        Ok(())
+    }
+
+    fn in_established(&mut self, now: Instant, message: Message<'_>, updates: Updates<'_>) -> Result<(), End> {
+        let Some(negotiated) = &self.negotiated else { return Ok(()) };
+        match message.kind {
+            kind::UPDATE => updates(message.body, negotiated).map_err(malformed)?,
+            kind::KEEPALIVE => {}
+            kind::ROUTE_REFRESH if self.config.route_refresh => {
+                let asked = RouteRefresh::parse(message.body).map_err(malformed)?;
+                // Requests for families that are not negotiated, and unknown subtypes, are ignored (RFC 2918 section 4,
+                // RFC 7313 section 5).
+                let new = negotiated.has(asked.family) && !self.refreshes.contains(&asked.family);
+                if new && asked.subtype == route_refresh::subtype::REQUEST {
+                    self.refreshes.push(asked.family);
+                }
+            }
+            // Without the capability, the type does not exist.
+            kind::ROUTE_REFRESH => {
+                let answer = Notification::new(code::MESSAGE_HEADER, header::BAD_TYPE, [message.kind]);
+                return Err(malformed(answer));
+            }
+            other => return Err(unexpected(fsm::ESTABLISHED, other)),
+        }
+        self.timers.restart_hold(now);
+        Ok(())
+    }
+}
+
+/// A message that is unexpected in this state; its type is the data of the NOTIFICATION (RFC 6608 section 4).
+fn unexpected(state: u8, kind: u8) -> End {
+    malformed(Notification::new(code::FINITE_STATE_MACHINE, state, [kind]))
 }
 
 /// The Cease that closes the loser of a collision.

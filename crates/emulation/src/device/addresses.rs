@@ -68,14 +68,6 @@ impl Addresses {
         })
     }
 
-    /// True if this address belongs to the device.
-    pub fn owns(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(a) => self.owns_v4(a),
-            IpAddr::V6(a) => self.owns_v6(a),
-        }
-    }
-
     /// The gateway for the family of `like`.
     pub fn gateway(&self, like: IpAddr) -> Option<IpAddr> {
         match like {

@@ -52,27 +52,9 @@ impl TcpStack {
         let next = ListenerId(self.listeners.len() as u32);
         let id = *self.by_port.entry((local, port)).or_insert(next);
         if id == next {
-            self.listeners.push(Some(Listener { local, port, pending: 0 }));
+            self.listeners.push(Listener { local, port, pending: 0 });
         }
         id
-    }
-
-    /// Ends a listener; connections that have not been accepted are reset.
-    pub fn unlisten(&mut self, listener: ListenerId) {
-        let Some(Listener { local, port, .. }) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take)
-        else {
-            return;
-        };
-        self.by_port.remove(&(local, port));
-        self.accepted.retain(|(l, _)| *l != listener);
-        for slot in 0..self.slots.len() as u32 {
-            let Some(connection) = &mut self.slots[slot as usize].connection else { continue };
-            if matches!(connection.holder, Holder::Embryo(l) | Holder::Queued(l) if l == listener) {
-                connection.holder = Holder::Nobody;
-                connection.abort(CloseReason::Local);
-                self.touch(slot);
-            }
-        }
     }
 
     /// The next connection of `listener`, in order of establishment.
@@ -88,7 +70,7 @@ impl TcpStack {
 
     fn take_accepted(&mut self, at: usize) -> Option<(ListenerId, ConnectionId)> {
         let (listener, id) = self.accepted.remove(at)?;
-        if let Some(Some(listener)) = self.listeners.get_mut(listener.0 as usize) {
+        if let Some(listener) = self.listeners.get_mut(listener.0 as usize) {
             listener.pending -= 1;
         }
         self.get_mut(id)?.holder = Holder::User;

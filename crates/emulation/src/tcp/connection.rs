@@ -16,12 +16,12 @@ pub(super) enum Holder {
     Queued(ListenerId),
     /// The user.
     User,
-    /// None; it is dropped when it is closed.
+    /// No owner; the stack drops the connection once it is closed.
     Nobody,
 }
 
-/// Maximum number of bytes that are staged if a ring buffer wraps: the longest message of the upper protocols (an
-/// extended BGP message, RFC 8654) fits.
+/// Maximum number of staged bytes if a ring buffer wraps. The longest message of the upper protocols fits (an extended
+/// BGP message, RFC 8654).
 pub(super) const STAGE: usize = 65_536;
 
 pub(super) struct Connection {
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// When it is given up unless the peer sends; `None` if no answer is expected.
+    /// When the stack gives it up unless the peer sends; `None` if it expects no answer.
     pub fn gives_up_at(&mut self, now: Instant, config: &TcpConfig) -> Option<Instant> {
         let opens = matches!(self.seen, State::SynSent | State::SynReceived);
         let closes = matches!(self.seen, State::FinWait1 | State::Closing | State::LastAck)
@@ -190,7 +190,7 @@ impl Connection {
         self.written.saturating_sub(self.sent.bytes)
     }
 
-    /// Passes received bytes to the user until it takes no more; the rest before a wrap of the ring is passed again
+    /// Passes received bytes to the user until it takes no more. The user gets the rest before a wrap of the ring again,
     /// together with the bytes after it.
     pub fn receive_with(&mut self, stage: &mut Vec<u8>, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let socket = self.socket_mut();

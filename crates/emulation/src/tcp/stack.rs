@@ -64,7 +64,7 @@ pub struct TcpStack {
     pub(super) slots: Vec<Slot>,
     pub(super) free: Vec<u32>,
     pub(super) by_tuple: HashMap<Tuple, u32>,
-    pub(super) listeners: Vec<Option<Listener>>,
+    pub(super) listeners: Vec<Listener>,
     pub(super) by_port: HashMap<(IpAddr, u16), ListenerId>,
     pub(super) accepted: VecDeque<(ListenerId, ConnectionId)>,
     /// Connections that may have segments to send.
@@ -181,7 +181,7 @@ impl TcpStack {
 
     /// Creates a connection for a segment that opens one, if the listener has room.
     fn embryo(&mut self, id: ListenerId, host: usize, tuple: Tuple) -> Option<u32> {
-        let listener = self.listeners.get_mut(id.0 as usize)?.as_mut()?;
+        let listener = self.listeners.get_mut(id.0 as usize)?;
         if listener.pending >= self.config.backlog {
             return None;
         }
@@ -311,7 +311,7 @@ impl TcpStack {
 
     /// Address and port of a listener.
     pub fn listener(&self, id: ListenerId) -> Option<SocketAddr> {
-        let listener = self.listeners.get(id.0 as usize)?.as_ref()?;
+        let listener = self.listeners.get(id.0 as usize)?;
         Some((listener.local, listener.port).into())
     }
 
@@ -378,7 +378,7 @@ impl TcpStack {
             self.by_tuple.remove(&tuple);
         }
         if let Holder::Embryo(listener) = holder
-            && let Some(Some(listener)) = self.listeners.get_mut(listener.0 as usize)
+            && let Some(listener) = self.listeners.get_mut(listener.0 as usize)
         {
             listener.pending -= 1;
         }

@@ -2,13 +2,12 @@
 
 #![allow(dead_code)] // each user has its part
 
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::{Address, Device, DeviceConfig};
 use drophammer_model::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
-use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -43,24 +42,10 @@ pub struct Pair {
     addresses: [IpAddr; 2],
 }
 
-fn config(side: usize, addresses: [IpAddr; 2], family: Family) -> PeerConfig {
-    let mut next_hops = NextHops::default();
-    match addresses[side] {
-        IpAddr::V4(a) => next_hops.ipv4 = Some(a),
-        IpAddr::V6(a) => next_hops.ipv6 = Some(a),
-    }
-    PeerConfig {
-        address: addresses[side],
-        dut: addresses[1 - side],
-        asn: AS[side],
-        dut_as: AS[1 - side],
-        router_id: Ipv4Addr::from_bits(0x6440_0001 + side as u32),
-        hold: Duration::from_secs(90),
-        families: vec![if family == Family::Ipv4 { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST }],
-        next_hops,
-        passive: side == 1,
-        protection: Default::default(),
-    }
+fn config(side: usize, addresses: [IpAddr; 2]) -> PeerConfig {
+    let router_id = Ipv4Addr::from_bits(0x6440_0001 + side as u32);
+    let peer = PeerConfig::new(addresses[side], addresses[1 - side], AS[side], AS[1 - side], router_id);
+    PeerConfig { passive: side == 1, ..peer }
 }
 
 impl Pair {
@@ -82,7 +67,7 @@ impl Pair {
             }
             let mut device = Device::new(device);
             device.fix_gateway(macs[1]);
-            device.add_protocol(Box::new(Routers::new(side as u64, vec![config(side, addresses, family)])));
+            device.add_protocol(Box::new(Routers::new(side as u64, vec![config(side, addresses)])));
             Side(device)
         });
         let mut pair = Pair { routers, now: Instant(1), bytes: Vec::new(), ends: Vec::new(), addresses };

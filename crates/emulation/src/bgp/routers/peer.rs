@@ -36,6 +36,29 @@ pub struct PeerConfig {
     pub protection: Protection,
 }
 
+impl PeerConfig {
+    /// A router that connects to the DUT with a hold time of 90 s, and exchanges unicast routes of the IP version of its address, which is
+    /// their next hop.
+    pub fn new(address: IpAddr, dut: IpAddr, asn: u32, dut_as: u32, router_id: Ipv4Addr) -> PeerConfig {
+        let (family, next_hops) = match address {
+            IpAddr::V4(own) => (AfiSafi::IPV4_UNICAST, NextHops { ipv4: Some(own), ..NextHops::default() }),
+            IpAddr::V6(own) => (AfiSafi::IPV6_UNICAST, NextHops { ipv6: Some(own), ..NextHops::default() }),
+        };
+        PeerConfig {
+            address,
+            dut,
+            asn,
+            dut_as,
+            router_id,
+            hold: Duration::from_secs(90),
+            families: vec![family],
+            next_hops,
+            passive: false,
+            protection: Protection::default(),
+        }
+    }
+}
+
 /// A second session, on a connection that the DUT opened while the first was busy (RFC 4271 section 6.8).
 struct Colliding {
     session: Session,

@@ -39,7 +39,7 @@ fn a_thousand_devices_are_told_apart_by_their_tags_and_idle_ones_are_left_alone(
     let seen: std::collections::BTreeSet<Tags> = asked.iter().map(|frame| Tags::read(frame).unwrap().0).collect();
     assert_eq!(seen.len(), 1_000);
     assert_eq!(devices.next_deadline(), Some(Instant(1) + Duration::from_millis(100)));
-    // A broadcast in one VLAN is answered by the device in that VLAN.
+    // The device in a VLAN answers a broadcast in it.
     for n in [0, 7, 999] {
         let config = tagged(n);
         let mut answers = Vec::new();

@@ -337,7 +337,7 @@ fn many_hosts_connect_to_one_listener_and_idle_for_nothing() {
 }
 
 #[test]
-fn a_listener_takes_as_many_as_its_backlog_and_the_port_can_be_taken_again() {
+fn a_listener_takes_as_many_as_its_backlog() {
     let mut world = World::new(TcpConfig { backlog: 2, ..TcpConfig::new(1500, 1) }, Trouble::default());
     let (a, b) = (address(0, 1, false), address(1, 1, false));
     world.sides[0].add_host(a);
@@ -348,16 +348,9 @@ fn a_listener_takes_as_many_as_its_backlog_and_the_port_can_be_taken_again() {
     while world.step(world.now + Duration::from_millis(10)) {}
     let established = |w: &World| ids.iter().filter(|i| w.sides[0].state(**i) == ConnState::Established).count();
     assert_eq!((established(&world), world.sides[1].connections()), (2, 2));
-    let first = world.sides[1].accept(listener).unwrap();
-    // The one without room tries again and finds room.
+    assert!(world.sides[1].accept(listener).is_some());
+    // The connection without room tries again and finds room.
     world.run(LONG, |w| established(w) == 3);
-    world.sides[1].unlisten(listener);
-    assert_eq!(world.sides[1].accept(listener), None);
-    let reset = ConnState::Closed(CloseReason::Reset);
-    world.run(LONG, |w| ids.iter().filter(|i| w.sides[0].state(**i) == reset).count() == 2);
-    assert_eq!(world.sides[1].state(first), ConnState::Established);
-    assert_eq!(world.sides[1].connections(), 1);
-    assert_ne!(world.sides[1].listen(b, 179), listener);
 }
 
 #[test]

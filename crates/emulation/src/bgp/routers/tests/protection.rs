@@ -1,4 +1,4 @@
-//! TCP MD5 and GTSM: sides with equal protection communicate, others are refused and counted.
+//! TCP MD5 and GTSM: sides with equal protection communicate; segments of other sides are refused and counted.
 
 use super::*;
 use crate::bgp::RouteSet;

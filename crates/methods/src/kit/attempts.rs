@@ -5,12 +5,12 @@ use drophammer_judge::held_up::by_host_alone;
 use drophammer_model::trial::{TrialResult, Validity};
 use std::time::Duration;
 
-/// Attempts that the tester itself may spoil. A search relies on their end to retreat from a load that the tester cannot
-/// offer.
+/// Number of attempts that the tester itself may spoil. A search relies on this limit to retreat from a load that the
+/// tester cannot offer.
 const OWN: u32 = 3;
-/// Attempts in all, most of them spoilt by the host alone.
+/// Maximum number of attempts if nearly all were spoilt by the host alone.
 const ALL: u32 = 20;
-/// The same where each attempt takes many seconds.
+/// Maximum number of attempts if each takes many seconds.
 const FEW: u32 = 5;
 
 /// Attempts at one trial.
@@ -23,12 +23,12 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Before the first attempt, and before what prepares it.
+    /// Call this before the first attempt and before its preparation.
     pub fn begin(bed: &mut (impl Testbed + ?Sized)) -> Attempts {
         Attempts { number: 1, counted: 0, most: ALL, since_s: bed.now_s() }
     }
 
-    /// As [`Attempts::begin`], for something that takes many seconds and is repeated less often.
+    /// Like [`Attempts::begin`], for something that takes many seconds and is therefore repeated less often.
     pub fn few(bed: &mut (impl Testbed + ?Sized)) -> Attempts {
         Attempts { most: FEW, ..Attempts::begin(bed) }
     }
@@ -41,13 +41,13 @@ impl Attempts {
     /// Whether the attempt was valid. If not, the trial must be repeated.
     ///
     /// # Errors
-    /// [`TestError::Unfit`] if it may not be repeated any more.
+    /// [`TestError::Unfit`] if no more attempts are allowed.
     pub fn passed(&mut self, bed: &mut (impl Testbed + ?Sized), result: &TrialResult) -> Result<bool, TestError> {
         let Validity::Invalid(reasons) = &result.validity else { return Ok(true) };
         if self.again(bed, reasons, result.elapsed_s) { Ok(false) } else { Err(TestError::Unfit(reasons.clone())) }
     }
 
-    /// Whether an attempt that was spoilt for these reasons is repeated. It took `elapsed_s` seconds on a bed without a clock.
+    /// Whether to repeat an attempt that was spoilt for these reasons. It took `elapsed_s` seconds on a bed without a clock.
     pub fn again(&mut self, bed: &mut (impl Testbed + ?Sized), reasons: &[String], elapsed_s: f64) -> bool {
         let now_s = bed.now_s();
         let took_s = now_s.zip(self.since_s).map_or(elapsed_s, |(now, since)| now - since);

@@ -6,8 +6,8 @@ use drophammer_model::registry::FigureShape;
 use drophammer_model::trial::Family;
 use std::fmt::Display;
 
-/// A figure by which routers are ranked. A test has it in its
-/// [`TestSpec::figures`](drophammer_model::registry::TestSpec) and makes it by [`FigureSpec::of`].
+/// A figure by which routers are ranked. A test lists it in its
+/// [`TestSpec::figures`](drophammer_model::registry::TestSpec) and creates it with [`FigureSpec::of`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FigureSpec {
     key: &'static str,
@@ -16,20 +16,20 @@ pub struct FigureSpec {
     better: Better,
 }
 
-/// Which of two values is better, and from which difference on.
+/// Which of two values is better, and how large the difference must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Better {
     Higher,
     Lower,
-    /// As [`Better::LowerBy`], and more is better.
+    /// Like [`Better::LowerBy`], but more is better.
     HigherBy(Option<f64>),
-    /// Figures that may be 0 are compared by difference. Those that differ by less than this are equal; `None` until
-    /// it is known.
+    /// Figures that may be 0 are compared by difference. Two figures that differ by less than this are equal; `None`
+    /// until it is known.
     LowerBy(Option<f64>),
 }
 
 impl FigureSpec {
-    /// A figure for which more is better, compared by ratio. `key` has placeholders for what the figure is about:
+    /// A figure for which more is better, compared by ratio. `key` has placeholders for what the figure describes:
     /// `throughput_{size}_pps`.
     pub const fn higher(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::Higher }
@@ -40,18 +40,18 @@ impl FigureSpec {
         FigureSpec { key, unit, help, better: Better::Lower }
     }
 
-    /// A figure for which less is better and that may be 0. It also needs [`FigureSpec::by`].
+    /// A figure that may be 0 and for which less is better. It also needs [`FigureSpec::by`].
     pub const fn lower_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::LowerBy(None) }
     }
 
-    /// The same for a figure for which more is better.
+    /// A figure that may be 0 and for which more is better. It also needs [`FigureSpec::by`].
     pub const fn higher_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::HigherBy(None) }
     }
 
-    /// The same, and figures that differ by less than `least`, in the figure's unit, count as equal. It is part of the
-    /// constant, or said where the figure is made if only the measurement tells it.
+    /// Adds the least difference, in the figure's unit: figures that differ by less count as equal. It belongs to the
+    /// constant, unless only the measurement determines it.
     #[must_use]
     pub const fn by(self, least: f64) -> FigureSpec {
         let better = match self.better {
@@ -61,12 +61,12 @@ impl FigureSpec {
         FigureSpec { better, ..self }
     }
 
-    /// What the registry knows of it.
+    /// What the registry knows about the figure.
     pub const fn shape(&self) -> FigureShape {
         FigureShape { key: self.key, help: self.help }
     }
 
-    /// The figure of a router. `parts` fill the placeholders of the key: name and text.
+    /// The figure of a router. `parts` fill the placeholders of the key, as (name, text).
     pub fn of(&self, parts: &[(&str, &dyn Display)], title: impl Into<String>, value: Option<f64>) -> RankFigure {
         let figure = RankFigure::new(self.filled(parts), title, self.unit, value);
         match self.better {
@@ -94,13 +94,13 @@ impl FigureSpec {
             rest = tail;
         }
         for (name, _) in parts {
-            debug_assert!(self.key.contains(&format!("{{{name}}}")), "{}: `{name}` is no part of it", self.key);
+            debug_assert!(self.key.contains(&format!("{{{name}}}")), "{}: `{name}` is not part of it", self.key);
         }
         key + rest
     }
 }
 
-/// The figure of a family among those of IPv4 and IPv6.
+/// Picks the figure of a family from those of IPv4 and IPv6.
 pub(crate) fn of_family(both: &[FigureSpec; 2], family: Family) -> FigureSpec {
     both[usize::from(family == Family::Ipv6)]
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "lost_{size}: `family` is no part of it")]
+    #[should_panic(expected = "lost_{size}: `family` is not part of it")]
     fn a_part_that_the_key_does_not_have_is_a_mistake() {
         FigureSpec::lower("lost_{size}", "frames", "").of(&[("size", &64), ("family", &"ipv4")], "Lost", None);
     }

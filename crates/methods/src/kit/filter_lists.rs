@@ -11,9 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 drophammer_model::choice! {
     /// Position of the condition that permits the traffic.
     pub enum Position {
-        /// After the others: all are evaluated for every frame.
+        /// After the other conditions, so the router evaluates all of them for every frame.
         Last = "last",
-        /// Before the others.
+        /// Before the other conditions.
         First = "first",
     }
 }
@@ -21,16 +21,17 @@ drophammer_model::choice! {
 drophammer_model::choice! {
     /// Action of filter rules on half of the routes.
     pub enum Action {
-        /// Permit that half.
+        /// Permit them.
         Allow = "allow",
-        /// Deny it.
+        /// Deny them.
         Deny = "deny",
-        /// Deny it, and permit the other half.
+        /// Deny them, and permit the other half.
         Both = "both",
     }
 }
 
-/// Most conditions of a filter. Each is a rule for each flow, held in memory and given to the router.
+/// Maximum number of conditions of a filter. Each needs one rule per flow, which is held in memory and given to the
+/// router.
 pub const MOST_CONDITIONS: u64 = 100_000;
 
 /// UDP.
@@ -39,7 +40,7 @@ const UDP: u8 = 17;
 /// A filter to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Number of conditions, including the one that permits the traffic, without the last rule that denies everything
+    /// Number of conditions, including the one that permits the traffic, but not the last rule, which denies everything
     /// else.
     pub conditions: u64,
     /// Position of the permitting condition; `None` if it is the only one.
@@ -49,7 +50,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// All cases, in the order of measurement. A single condition has one position.
+    /// All cases, in the order of measurement. A single condition has only one position.
     pub fn all(conditions: &[u64], permit: &[Position], directions: &[FilterDirection]) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
         for direction in directions.iter().copied() {
@@ -78,7 +79,7 @@ impl Case {
         }
     }
 
-    /// The filter lists for this traffic: one at each port at which it arrives or leaves.
+    /// The filter lists for this traffic: one at each port where it enters or leaves the router.
     pub fn lists(&self, flows: &[FlowSpec], ports: &[PortView]) -> Vec<FilterList> {
         let mut lists: Vec<FilterList> = Vec::new();
         for flow in flows {
@@ -115,10 +116,10 @@ impl Case {
     }
 }
 
-/// Condition `n` that does not match the traffic: both addresses are behind the port that sends, as in RFC 2544 section
+/// Condition `n` that does not match the traffic: both addresses are behind the sending port, as in RFC 2544 section
 /// 11.4.1.
 fn unrelated(behind: (IpAddr, u8), n: u64) -> FilterRule {
-    // As in the RFC: each address is in a different network, and the two differ.
+    // As in the RFC, each address is in a different network, and source and destination differ.
     let host = |n: u64| {
         let address = nth(behind, n.wrapping_mul(257));
         Some((address, if address.is_ipv4() { 32 } else { 128 }))
@@ -126,7 +127,7 @@ fn unrelated(behind: (IpAddr, u8), n: u64) -> FilterRule {
     FilterRule { deny: true, source: host(n), destination: host(n.wrapping_add(99)), ..FilterRule::default() }
 }
 
-/// Address `n` of a prefix, starting again at its beginning after its end.
+/// Address `n` of a prefix, wrapping around at its end.
 fn nth((address, length): (IpAddr, u8), n: u64) -> IpAddr {
     match address {
         IpAddr::V4(first) => {

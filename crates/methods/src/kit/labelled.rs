@@ -1,4 +1,4 @@
-//! Flows with MPLS labels (RFC 3032), according to the action of the DUT on the outermost label.
+//! Flows with MPLS labels (RFC 3032), chosen by the action of the DUT on the outermost label.
 
 use crate::testbed::{PortView, TestError};
 use drophammer_model::pattern::{LabelOperation, Labels};
@@ -7,14 +7,14 @@ use drophammer_model::suite::{FecConfig, LabelConfig};
 use drophammer_model::traffic::{Arriving, ArrivingLabel, Bits, Field, HOP_LIMIT, Header, Ipv4, Ipv6, Mpls, Udp};
 use drophammer_model::trial::{Family, FlowSpec};
 
-/// Inner labels, which the DUT ignores: the one at the bottom of the stack, and those above it in order. RFC 3032
-/// section 2.1 reserves labels below 16.
+/// Inner labels, which the DUT ignores: the bottom label, and those above it in order. RFC 3032 section 2.1 reserves
+/// labels below 16.
 const INNER: u32 = 1_000;
-/// The outermost label if the DUT has no entries.
+/// The outermost label if the DUT has no label entries.
 const KEPT: u32 = 16;
 
-/// `flow` with labels, once for each entry of the port `to` that does `labels.operation`, with equal shares. All
-/// packets keep the size that they have without labels.
+/// `flow` with labels, once for each entry of the port `to` that performs `labels.operation`, with equal shares. The
+/// labels come on top of the size of the packets.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if the port has no matching entry.
@@ -48,15 +48,14 @@ pub(crate) fn flows(
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
 
-/// The entries that do one thing: a swap replaces a label by one label, so all its frames keep their size; an entry with more
-/// labels in `out` does another one, swap and push.
+/// The entries that do exactly this. A swap replaces one label by one label, so all its frames keep their size; an entry with
+/// more labels in `out` does something else, a swap and a push.
 fn entries(operation: LabelOperation, to: &PortView) -> Vec<&LabelConfig> {
     let labels = if operation == LabelOperation::Pop { 0 } else { 1 };
     to.labels.iter().filter(|entry| entry.out.len() == labels).collect()
 }
 
-/// Labels that frames of a family have more behind the DUT than before it, for each of the flows to the port `to`; a label
-/// less is -1.
+/// Difference in labels of a family's frames behind the DUT, for each flow to the port `to`; -1 is one label less.
 pub(crate) fn added(labels: Labels, family: Family, to: &PortView) -> Vec<i32> {
     match labels.operation {
         LabelOperation::Keep => vec![0],
@@ -102,7 +101,7 @@ fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
 /// Maximum number of destinations in each network.
 const ADDRESSES: u32 = 256;
 
-/// The outermost label and those below it, then the packet.
+/// The outermost label, then the labels below it, then the packet.
 fn headers(family: Family, outermost: u32, sent: u8) -> Vec<Header> {
     let label = |label: u32| Header::Mpls(Mpls { label: Field::from(Bits::new(label)), ..Mpls::default() });
     let packet = match family {
@@ -113,15 +112,15 @@ fn headers(family: Family, outermost: u32, sent: u8) -> Vec<Header> {
     labels.map(label).chain([packet, Header::Udp(Udp::default())]).collect()
 }
 
-/// Labels below the outermost, the bottom one last.
+/// Labels below the outermost one, the bottom one last.
 fn inner(sent: u8) -> impl Iterator<Item = u32> {
     (0..u32::from(sent) - 1).rev().map(|place| INNER + place)
 }
 
-/// The labels that must arrive: those of `out` replace the outermost one, with a TTL decremented by one router, and the
-/// others stay as sent. Without `out` all are as sent. If the only label is popped, the packet has one hop less, whichever
-/// model of TTL the DUT follows (RFC 3443): label and packet were sent with the same. If a label below is exposed, its TTL
-/// depends on the model, so it is not compared.
+/// The labels that must arrive. The labels of `out` replace the outermost one, with a TTL decremented by one router; the
+/// others stay as sent. Without `out`, all stay as sent. If the DUT pops the only label, the packet has one hop less
+/// whichever TTL model the DUT follows (RFC 3443), because label and packet were sent with the same TTL. If the DUT
+/// exposes a label below, the TTL of that label depends on the model, so it is not compared.
 fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
     let label = |label: u32, ttl: Option<u8>| ArrivingLabel { label: Bits::new(label), tc: None, ttl };
     let (instead, ttl, below) = match out {

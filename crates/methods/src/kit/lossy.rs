@@ -1,5 +1,5 @@
-//! Frame sizes without a throughput, in tests whose load is a share of it. The router has failed such a test; it is not
-//! that the test does not apply.
+//! Frame sizes without a throughput, in tests whose load is a share of the throughput. The router has then failed the
+//! test; the test does apply to it.
 
 use crate::pattern::Pattern;
 use crate::report::{deviate, note};
@@ -14,17 +14,17 @@ pub(crate) const NO_THROUGHPUT: &str = "no throughput was found: the router lose
 pub(crate) struct Lossy(bool);
 
 impl Lossy {
-    /// Leaves a size out, with a note.
+    /// Skips a size, with a note.
     pub fn leave_out(&mut self, outcome: &mut Outcome, pattern: &Pattern) {
         self.0 = true;
         deviate(outcome, pattern, "not tested");
         note(outcome, format!("{} not tested: {NO_THROUGHPUT}", pattern.size_text()));
     }
 
-    /// The end of the test after its last size.
+    /// Ends the test after its last size.
     ///
     /// # Errors
-    /// [`TestError::Failed`] if a size was left out: criteria for its figures must be missed, not dropped.
+    /// [`TestError::Failed`] if a size was skipped: its criteria must fail instead of being dropped.
     pub fn end(&self) -> Result<(), TestError> {
         if self.0 { Err(TestError::Failed(NO_THROUGHPUT.into())) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Trials at the highest load that the tester can offer (RFC 2285 section 3.5.3), for tests that combine one with other
+//! Trials at the highest load that the tester can offer (RFC 2285 section 3.5.3), for tests that combine it with other
 //! loads.
 
 use crate::pattern::{Pattern, RETREAT, RETREATS, load_was_too_high};
@@ -9,7 +9,7 @@ use drophammer_model::quantity::FrameRate;
 /// Returns the result of `run` and that limit.
 ///
 /// # Errors
-/// Those of `run`; [`TestError::Unfit`] if every limit was too high.
+/// Errors of `run`; [`TestError::Unfit`] if every limit was too high.
 pub(crate) fn at_maximum<T>(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

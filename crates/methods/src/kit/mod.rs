@@ -1,4 +1,4 @@
-//! What tests share: how they are declared ([`parameters`], [`figure`], [`table`], [`plan`]), what they ask of the testbed ([`testbed`],
+//! What tests share: how to declare a test ([`parameters`], [`figure`], [`table`], [`plan`]), its interface to the testbed ([`testbed`],
 //! [`trial`], [`routing`]), traffic ([`pattern`], [`modifiers`]), searches ([`throughput_search`], [`mlrsearch`]), and tables of routes
 //! (`route_*`). A test begins with `use crate::kit::prelude::*`.
 

@@ -1,8 +1,8 @@
-//! Modifiers of RFC 2544 section 11: tests by frame size run once without and once with an additional task for the
+//! Modifiers of RFC 2544 section 11: a test by frame size runs once without and once with an additional task for the
 //! router.
 //!
-//! A test need not know about modifiers: [`Testbed::trial`] adds the modifier of the running pattern, whose traffic is
-//! counted separately.
+//! A test need not know about modifiers: [`Testbed::trial`] adds the modifier of the running pattern and counts its
+//! traffic separately.
 
 mod applied;
 mod broadcast;
@@ -27,18 +27,18 @@ use drophammer_model::suite::Params;
 /// `modifiers`
 pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
     "modifiers",
-    "what the router has to do beside the test frames, one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update`, `filters` (RFC 2544 section 11)",
+    "additional tasks for the router, tested one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update`, `filters` (RFC 2544 section 11)",
 );
 /// `filter_conditions`
 pub const FILTER_CONDITIONS: Param<u64> = Param::new(
     "filter_conditions",
     "25",
     "25",
-    "conditions of the filter of the modifier `filters`, of which the last one permits the test frames (RFC 2544 section 11.4: 1 and 25)",
+    "number of conditions of the modifier `filters`; the last condition permits the test frames (RFC 2544 section 11.4: 1 and 25)",
 )
 .at_most(MOST_CONDITIONS);
 
-/// The modifiers of a test; only [`Modifier::None`] if it has none.
+/// The modifiers of a test; only [`Modifier::None`] if the test has no such parameter.
 pub fn modifiers(params: &Params) -> Vec<Modifier> {
     let listed = MODIFIERS.find(params).flatten().unwrap_or_else(|| vec![Modifier::None]);
     let counted = |modifier| match modifier {
@@ -62,13 +62,13 @@ pub fn count(params: &Params) -> usize {
     FRAME_SIZES.find(params).map_or(1, |sizes| sizes.len()) * modifiers(params).len()
 }
 
-/// Appends the modifier to the `name` of a pattern: `64 bytes beside 1 % broadcast frames`.
+/// Appends the modifier to the `name` of a pattern: `64 bytes with 1 % broadcast frames`.
 pub(crate) fn named(name: String, modifier: Modifier) -> String {
     match modifier {
         Modifier::None => name,
-        Modifier::Broadcast => format!("{name} beside 1 % broadcast frames"),
-        Modifier::Management => format!("{name} beside management frames"),
-        Modifier::RoutingUpdate => format!("{name} beside routing updates"),
+        Modifier::Broadcast => format!("{name} with 1 % broadcast frames"),
+        Modifier::Management => format!("{name} with management frames"),
+        Modifier::RoutingUpdate => format!("{name} with routing updates"),
         Modifier::Filters { conditions: 1 } => format!("{name} through a filter of 1 condition"),
         Modifier::Filters { conditions } => format!("{name} through filters of {conditions} conditions"),
     }
@@ -81,25 +81,25 @@ columns! {
         protocol: String = "Protocol",
         trials: u64 = "Trials",
         offered: u64 = "Test frames" ["frames"],
-        sent: Option<u64> = "Sent beside" ["frames"],
+        sent: Option<u64> = "Additional frames sent" ["frames"],
         share_percent: Option<f64> = "Share of all frames" ["%"],
-        forwarded: Option<u64> = "Of these forwarded" ["frames"],
-        asked: Option<u64> = "Questions",
+        forwarded: Option<u64> = "Additional frames forwarded" ["frames"],
+        asked: Option<u64> = "Queries",
         answered: Option<u64> = "Answered",
-        updates: Option<u64> = "Changes of routes",
-        processed: Option<u64> = "Passed on",
-        matched: Option<u64> = "Permitted or denied by a filter" ["frames"],
+        updates: Option<u64> = "Route changes",
+        processed: Option<u64> = "Route changes re-advertised",
+        matched: Option<u64> = "Matched by a filter" ["frames"],
     }
 }
 
-const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Beside the test frames");
+const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Additional tasks (modifiers)");
 /// The table of tests that have the parameter.
 pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// Runs `each` with the modifier of the pattern, and reports the result of the modifier.
 ///
 /// # Errors
-/// Those of `each`, and of the modifier: [`TestError::NotApplicable`] if this router or suite does not support it.
+/// Errors of `each` and of the modifier: [`TestError::NotApplicable`] if this router or suite does not support it.
 pub(crate) fn with(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -134,10 +134,10 @@ pub(crate) fn with(
         marks.push(format!("the router forwarded {} broadcast frames", seen.forwarded));
     }
     if management && seen.answered < seen.asked {
-        marks.push(format!("{} questions without an answer", seen.asked - seen.answered));
+        marks.push(format!("{} unanswered queries", seen.asked - seen.answered));
     }
     if routes && seen.processed < seen.updates {
-        marks.push(format!("{} changes of routes were not passed on", seen.updates - seen.processed));
+        marks.push(format!("{} route changes were not re-advertised", seen.updates - seen.processed));
     }
     let filters = matches!(pattern.modifier, Modifier::Filters { .. });
     if let Some(matched) = seen.matched.filter(|matched| filters && *matched < seen.received) {

@@ -24,29 +24,29 @@ pub const FAMILIES: Param<Vec<Family>> = Param::new(
     "families",
     "[ipv4]",
     "[ipv4]",
-    "IP versions; with both, half of the frames each unless `ipv6_share` says otherwise (RFC 5180 section 5.3)",
+    "IP versions; if both are given, each gets half of the frames unless `ipv6_share` says otherwise (RFC 5180 section 5.3)",
 );
 /// `ipv6_share`
 pub const IPV6_SHARE: Param<Option<Percent>> =
-    Param::optional("ipv6_share", "share of the frames that are IPv6, in %, where `families` are both");
+    Param::optional("ipv6_share", "share of IPv6 frames in %, if `families` names both");
 /// `ipv6_frame_size`
 pub const IPV6_FRAME_SIZE: Param<Option<PacketSize>> = Param::optional(
     "ipv6_frame_size",
-    "size of IPv6 frames or their mix, where `families` are both; without it that of IPv4 frames",
+    "size or mix of IPv6 frames, if `families` names both; defaults to the size of IPv4 frames",
 );
 /// `direction`
 pub const DIRECTION: Param<Direction> = Param::new(
     "direction",
     "bidirectional",
     "bidirectional",
-    "who sends: both ports of a pair at the same rate, or the first (RFC 2544 section 14)",
+    "whether both ports of a pair send, at the same rate, or only the first (RFC 2544 section 14)",
 );
 /// `distribution`
 pub const DISTRIBUTION: Param<Distribution> = Param::new(
     "distribution",
     "non_meshed",
     "non_meshed",
-    "between which ports frames go: those of pairs (the first and the second), those of crossed pairs (the first and the first of the second half), or every port and every other one (RFC 2285 section 3.3)",
+    "ports between which frames go: pairs (first and second port), crossed pairs (first port and first port of the second half), or from every port to every other port (RFC 2285 section 3.3)",
 );
 /// `ipv6_extensions`
 pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
@@ -56,37 +56,37 @@ pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
 /// `labels`
 pub const LABELS: Param<Option<LabelOperation>> = Param::optional(
     "labels",
-    "frames carry MPLS labels, with which the router does this by the entries `labels` of the receiving ports (RFC 5695); without it there are none",
+    "action of the router on the MPLS labels of the frames, according to the `labels` entries of the receiving ports (RFC 5695); without it, frames carry no labels",
 );
 /// `label_stack`
 pub const LABEL_STACK: Param<u32> = Param::new(
     "label_stack",
     "1",
     "1",
-    "labels of each frame, 1 to 8, where `labels` is given; they come on top of the frame size",
+    "number of labels per frame, 1 to 8, if `labels` is given; they come on top of the frame size",
 );
 /// `goal`
 pub const GOAL: Param<Goal> =
     Param::new("goal", "quick", "rfc2544", "search goal for the throughput (RFC 9971 section 4.6)");
 /// `final_trial_duration`
 pub const FINAL_TRIAL: Param<Option<Duration>> =
-    Param::optional("final_trial_duration", "instead of the goal's final trial duration (RFC 2544 section 24: 60 s)");
+    Param::optional("final_trial_duration", "overrides the goal's final trial duration (RFC 2544 section 24: 60 s)");
 /// `width`
 pub const WIDTH: Param<Option<Percent>> = Param::optional(
     "width",
-    "instead of the goal's width: distance of upper and lower bound as a share of the upper (RFC 9971)",
+    "overrides the goal's width: distance between upper and lower bound as a share of the upper bound (RFC 9971)",
 );
 /// `max_load`
 pub const MAX_LOAD: Param<Option<FrameRate>> = Param::optional(
     "max_load",
-    "highest load per sending port that is tried, if below line rate and the tester's ceiling",
+    "highest load per sending port to try, if below line rate and the tester's ceiling",
 );
 /// `search_duration_max`
 pub const SEARCH_MAX: Param<Duration> = Param::new(
     "search_duration_max",
     "20 s",
     "2 h",
-    "trial time after which a search ends with what it knows, per frame size",
+    "trial time, per frame size, after which a search ends with its results so far",
 );
 /// `pause`
 pub const PAUSE: Param<Duration> =
@@ -96,9 +96,9 @@ pub const DRAIN: Param<Duration> = Param::new(
     "drain",
     "200 ms",
     "2 s",
-    "wait for late frames after the last one was sent; ends when all are back, and goes on while frames arrive, up to 2 s (RFC 2544 section 23 d)",
+    "wait for late frames after the last one was sent; ends when all have arrived, and is extended while frames arrive, up to 2 s (RFC 2544 section 23 d)",
 );
-/// Wait for late frames in seconds that RFC 2544 section 23 d asks for.
+/// Wait for late frames in seconds that RFC 2544 section 23 d requires.
 const RFC_DRAIN_S: f64 = 2.0;
 
 drophammer_model::choice! {
@@ -112,7 +112,7 @@ drophammer_model::choice! {
         Rfc2544 = "rfc2544",
         /// [`SearchGoal::tst009`](crate::mlrsearch::SearchGoal::tst009)
         Tst009 = "tst009",
-        /// [`SearchGoal::csit_ndr`](crate::mlrsearch::SearchGoal::csit_ndr), with the partial drop rate beside it
+        /// [`SearchGoal::csit_ndr`](crate::mlrsearch::SearchGoal::csit_ndr), plus the partial drop rate
         Csit = "csit",
     }
 }
@@ -137,7 +137,7 @@ pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 pub const SEARCH: [ParamSpec; 7] =
     [GOAL.spec(), FINAL_TRIAL.spec(), WIDTH.spec(), MAX_LOAD.spec(), SEARCH_MAX.spec(), PAUSE.spec(), DRAIN.spec()];
 
-/// Several lists of parameters as one: `params![&TRAFFIC, &[STEP.spec()], &AFTER_TRIAL]`.
+/// Joins several lists of parameters: `params![&TRAFFIC, &[STEP.spec()], &AFTER_TRIAL]`.
 #[macro_export]
 macro_rules! params {
     ($($list:expr),+ $(,)?) => {{
@@ -149,7 +149,7 @@ macro_rules! params {
 }
 pub use crate::params;
 
-/// Parameters in these lists.
+/// Number of parameters in these lists.
 pub const fn length(lists: &[&[ParamSpec]]) -> usize {
     let (mut length, mut list) = (0, 0);
     while list < lists.len() {
@@ -159,7 +159,7 @@ pub const fn length(lists: &[&[ParamSpec]]) -> usize {
     length
 }
 
-/// Several lists of parameters as one; `N` is their total length.
+/// Joins several lists of parameters; `N` is their total length.
 pub const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
     let mut all = [lists[0][0]; N];
     let (mut list, mut filled) = (0, 0);
@@ -187,26 +187,26 @@ pub fn fewer(params: &Params, of: &Param<u32>, what: &str, rfc: u32, section: &s
     (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
 }
 
-/// Deviations by frame sizes, pause and drain, which most tests have. The wording is the same for every test, so that a
-/// run can state each of them once.
+/// Deviations in frame sizes, pause and drain, which most tests have. Every test uses the same wording, so that a run
+/// can state each deviation once.
 pub fn common_deviations(params: &Params) -> Vec<String> {
     let few = (FRAME_SIZES.get(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
     few.into_iter().chain(pause_deviations(params)).collect()
 }
 
-/// Deviations by pause and drain.
+/// Deviations in pause and drain.
 pub fn pause_deviations(params: &Params) -> impl Iterator<Item = String> {
     let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
     let drain = shorter(params, &DRAIN, "wait for late frames", RFC_DRAIN_S, "RFC 2544 section 23 d");
     pause.into_iter().chain(drain)
 }
 
-/// Time of a trial in addition to sending, drain and pause in seconds, for estimates: setting it up and reading the
-/// results.
+/// Overhead of a trial in addition to sending, drain and pause, in seconds, for estimates: setting it up and reading
+/// the results.
 const TRIAL_OVERHEAD_S: f64 = 0.12;
 
 /// Time of `trials` trials in addition to sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses
-/// frames and waits for these until the drain time is over.
+/// frames and waits for the lost frames until the drain time is over.
 pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
     trials * PAUSE.seconds(params) + unpaused_s(params, trials, lossy)
 }

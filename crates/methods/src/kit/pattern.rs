@@ -4,18 +4,19 @@
 //! # Patterns
 //!
 //! Tests by frame size offer a `methods::Pattern`: size, families (or a mix of them with sizes of their own,
-//! `FamilyMix`), direction, distribution over the ports (pairs, or every port to every other one) and whether frames
+//! `FamilyMix`), direction, distribution over the ports (pairs, or every port to every other one), and whether frames
 //! aim at hosts or at BGP routes. Ceilings, throughputs and highest loads are stored under its `PatternKey`.
 //! `Method::patterns` names the patterns of a test before the test runs, so that the runner can measure the tester's
 //! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is measured with the pattern
-//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); what must
-//! arrive follows from the label entries of the receiving port. `methods/src/routed.rs` puts routes behind the ports
-//! for the time of a test (`Setting::Aim`), and verifies on every other port that the DUT has passed the whole table
-//! on, before and after. The table stays for the next test that wants the same one (`routed::Kept`, in `Known`); the
-//! runner has it withdrawn before any other test (`routed::release`). Which routes are behind which port, and who sends
-//! to them, is `methods/src/route_spread.rs`, for route tests that have the choice as well. IPv6 extension headers of a
-//! pattern are part of its frame size (`model::ExtensionHeader`). Where a port sends to several, a trial also counts
-//! the frames from each port to each (`TrialResult::ways`); the report says how even they were.
+//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); the label
+//! entries of the receiving port determine what must arrive. `methods/src/routed.rs` puts routes behind the ports
+//! during a test (`Setting::Aim`), and verifies on every other port, before and after the test, that the DUT has
+//! re-advertised the whole table. The table stays for the next test that wants the same table (`routed::Kept`, in
+//! `Known`); the runner withdraws it before any other test (`routed::release`). `methods/src/route_spread.rs` defines
+//! which routes are behind which port and who sends to them, also for route tests that let the user choose. The IPv6
+//! extension headers of a pattern are part of its frame size (`model::ExtensionHeader`). If a port sends to several
+//! ports, a trial also counts the frames from each port to each (`TrialResult::ways`); the report says how even they
+//! were.
 
 pub(crate) mod arrivals;
 
@@ -51,19 +52,18 @@ pub const RETREAT: f64 = 0.9;
 /// How often it may be reduced before the tester counts as unfit.
 pub const RETREATS: u32 = 6;
 
-/// Whether a trial with these reasons was invalid because of its load. If the host was busy, that may also have caused
-/// the other reasons, so they show nothing about the load.
+/// Whether a trial with these reasons was invalid because of its load. A busy host may have caused the other reasons as
+/// well, so then they say nothing about the load.
 pub fn load_was_too_high(reasons: &[String]) -> bool {
     !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
-/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. In crossed traffic of
-/// four ports the pairs are 0 and 2, 1 and 3. In fully meshed
-/// traffic each port sends to all others. Each family has a separate flow group and sends as many frames as the others,
-/// unless `mix` specifies otherwise.
+/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. With crossed traffic,
+/// four ports form the pairs 0 and 2, 1 and 3. With fully meshed traffic, each port sends to all others. Each family
+/// has a separate flow group and sends as many frames as the others, unless `mix` specifies otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// Size or mix; if IPv6 frames have a different size, that of the IPv4 frames.
+    /// Size or mix; if IPv6 frames have a different size, this one applies to IPv4 frames.
     pub size: PacketSize,
     /// IP versions, at least one.
     pub families: Vec<Family>,
@@ -73,13 +73,14 @@ pub struct Pattern {
     pub direction: Direction,
     /// Which ports send to which.
     pub distribution: Distribution,
-    /// BGP routes that the destinations are in, over all ports and for each family; 0 for hosts of the networks behind the ports.
+    /// Number of BGP routes that contain the destinations, over all ports and for each family; 0 if frames aim at hosts of the
+    /// networks behind the ports.
     pub routes: u32,
     /// MPLS labels of the frames, on top of their size.
     pub labels: Option<Labels>,
     /// Extension headers of the IPv6 frames, within their size.
     pub extensions: Vec<ExtensionHeader>,
-    /// Additional traffic beside its frames.
+    /// Additional traffic.
     pub modifier: Modifier,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
     pub drain_s: f64,
@@ -88,7 +89,7 @@ pub struct Pattern {
 /// The labels that the parameters request.
 pub fn labels(params: &Params) -> Option<Labels> {
     let operation = LABELS.find(params).flatten()?;
-    // Too many labels are refused when the flows are built.
+    // Too many labels are rejected when the flows are built.
     let sent = LABEL_STACK.find(params).map_or(1, |sent| u8::try_from(sent).unwrap_or(u8::MAX));
     let sent = if operation == LabelOperation::Push { 0 } else { sent };
     Some(Labels { operation, sent })
@@ -124,7 +125,7 @@ impl Pattern {
         pattern.shared_out(params)
     }
 
-    /// The same with the settings `ipv6_share` and `ipv6_frame_size` for IPv6 frames.
+    /// As [`Pattern::new`], with the settings `ipv6_share` and `ipv6_frame_size` for IPv6 frames.
     pub fn shared_out(self, params: &Params) -> Self {
         match (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params)) {
             (None, None) => self,
@@ -132,8 +133,8 @@ impl Pattern {
         }
     }
 
-    /// The same with this share of IPv6 frames in %, optionally with a different size; a single family if the share is
-    /// 0 or 100 %.
+    /// The pattern with this share of IPv6 frames in %, optionally with a different size for them; a single family if
+    /// the share is 0 or 100 %.
     pub fn mixed(self, ipv6_percent: f64, ipv6_size: Option<PacketSize>) -> Self {
         let ipv6_size = ipv6_size.unwrap_or_else(|| self.size.clone());
         match FamilyMix::new(ipv6_percent, ipv6_size.clone()) {
@@ -179,7 +180,7 @@ impl Pattern {
         }
     }
 
-    /// Mean of a per-family figure over all frames.
+    /// Weighted mean of a per-family figure over all frames.
     fn mean(&self, figure: impl Fn(Family) -> f64) -> f64 {
         let weight = |family: Family| self.mix.as_ref().map_or(1.0, |mix| mix.percent(family));
         let sum: f64 = self.families.iter().map(|family| figure(*family) * weight(*family)).sum();
@@ -215,8 +216,8 @@ impl Pattern {
         self.mean(|family| self.bytes_of(family, 0).1)
     }
 
-    /// Mean bytes of the frames of a family from the labels to the end of the IP packet, and of the whole frames, FCS included,
-    /// if they have so many labels more than are sent, or fewer.
+    /// Mean bytes of the frames of a family, from the labels to the end of the IP packet, and of the whole frames, FCS
+    /// included, if they have `added` more labels than were sent (negative: fewer).
     fn bytes_of(&self, family: Family, added: i32) -> (f64, f64) {
         let round = self.size_of(family).round();
         let labels = self.label_bytes().saturating_add_signed(added as i16 * LABEL_BYTES as i16);
@@ -261,23 +262,23 @@ impl Pattern {
         senders.len() as u32
     }
 
-    /// The flows. Sources and destinations are the test addresses behind the sending and the receiving port, which the
-    /// generator uses in pseudo-random order (RFC 4814).
+    /// The flows. Source and destination addresses are the test addresses behind the sending and the receiving port,
+    /// which the generator uses in pseudo-random order (RFC 4814).
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] when a port has no addresses of a family, or too small an MTU.
     pub fn flows(&self, ports: &[PortView]) -> Result<Vec<FlowSpec>, TestError> {
         if self.distribution == Distribution::FullyMeshed && self.direction == Direction::Unidirectional {
-            let why = "fully meshed traffic is sent by every port; leave `direction: unidirectional` out";
+            let why = "in fully meshed traffic every port sends; remove `direction: unidirectional`";
             return Err(TestError::NotApplicable(why.into()));
         }
         if self.labels.is_some() && self.mix.is_some() {
-            let why = "frames with labels are of one family, or half of each; leave `ipv6_share` out";
+            let why = "frames with labels are of one family, or half of each; remove `ipv6_share`";
             return Err(TestError::NotApplicable(why.into()));
         }
         let sends = self.labels.filter(|labels| labels.operation != LabelOperation::Push);
         if let Some(labels) = sends.filter(|labels| !(1..=MAX_LABELS).contains(&labels.sent)) {
-            let why = format!("`label_stack` is 1 to {MAX_LABELS}, not {}", labels.sent);
+            let why = format!("`label_stack` must be 1 to {MAX_LABELS}, not {}", labels.sent);
             return Err(TestError::NotApplicable(why));
         }
         let mut flows = Vec::new();
@@ -302,7 +303,8 @@ impl Pattern {
                 };
                 let sources = addressing(&ports[from], sent)?.destinations;
                 let hosts = addressing(&ports[to], leaves)?.destinations;
-                // If there are no routes behind a port yet, flows are built only to check whether they are possible.
+                // While there are no routes behind a port yet, the flows are only built to check that they are
+                // possible.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
                 match self.labels {
@@ -317,7 +319,7 @@ impl Pattern {
         Ok(flows)
     }
 
-    /// A flow with the weight and the size of frames that its family has in this pattern.
+    /// A flow with the weight and frame size of its family in this pattern.
     pub fn weighed(&self, flow: FlowSpec) -> FlowSpec {
         match &self.mix {
             Some(mix) => {
@@ -331,7 +333,7 @@ impl Pattern {
     /// A trial of this pattern, without time bins.
     ///
     /// # Errors
-    /// Those of [`Pattern::flows`].
+    /// Errors of [`Pattern::flows`].
     pub fn trial(
         &self,
         ports: &[PortView],
@@ -360,7 +362,7 @@ impl Pattern {
         self.line(ports).0
     }
 
-    /// Share of a line that the test frames get: additional frames have their size.
+    /// Share of a line left for the test frames: additional frames have the same size.
     fn share_of_line(&self) -> f64 {
         if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 }
     }
@@ -370,7 +372,7 @@ impl Pattern {
         let share = self.share_of_line();
         let payload = |i: usize| ports[i].medium.payload_rate(ports[i].speed) * share;
         let at = |i: usize, bytes: f64| (FrameRate(payload(i) / (8.0 * bytes)), ports[i].medium);
-        // The router may add labels or remove them, so its output line may carry fewer frames, or more, than its input line.
+        // The router may add or remove labels, so its output line may carry fewer or more frames than its input line.
         let both = |(from, to): (usize, usize)| {
             [at(from, self.line_bytes(ports[from].medium)), at(to, self.line_bytes_behind(&ports[to]))]
         };
@@ -388,12 +390,12 @@ impl Pattern {
         bed.known().highest.constant.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
     }
 
-    /// Bits per second of this rate without preamble and gap (layer 2).
+    /// Bits per second of this rate, without preamble and gap (layer 2).
     pub fn l2_bps(&self, rate: FrameRate) -> f64 {
         rate.pps() * self.frame_bytes() * 8.0
     }
 
-    /// Bits per second that this rate takes on a line of `medium`, preamble and gap or flags included (layer 1).
+    /// Bits per second that this rate takes on a line of `medium`, including preamble and gap or flags (layer 1).
     pub fn l1_bps(&self, rate: FrameRate, medium: Medium) -> f64 {
         rate.pps() * self.line_bytes(medium) * 8.0
     }
@@ -406,7 +408,7 @@ impl Pattern {
         })
     }
 
-    /// The same on the line to a port, behind the DUT.
+    /// Mean bytes that a frame takes on the line to a port, behind the DUT.
     fn line_bytes_behind(&self, to: &PortView) -> f64 {
         self.mean(|family| {
             let line = |added: i32| {
@@ -418,7 +420,7 @@ impl Pattern {
         })
     }
 
-    /// Labels that the DUT adds to the frames of a family that leave to this port, for each flow of a sender.
+    /// Labels that the DUT adds to the frames of a family that leave through this port, for each flow of a sender.
     fn added(&self, family: Family, to: &PortView) -> Vec<i32> {
         self.labels.map_or_else(|| vec![0], |labels| labelled::added(labels, family, to))
     }
@@ -433,15 +435,15 @@ pub struct Limits {
     pub medium: Medium,
     /// The tester's own ceiling.
     pub ceiling: Option<FrameRate>,
-    /// Highest load that tests request: the line rate, or 95 % of the ceiling if that is lower, or the load that the
-    /// tester could still offer validly if even that was too high.
+    /// Highest load that tests request: the line rate, or 95 % of the ceiling if that is lower, or, if the tester could
+    /// not offer even that validly, the load that it could.
     pub max: FrameRate,
     /// True if the tester could not offer more than `max` validly.
     pub retreated: bool,
 }
 
-/// From this share of the line's maximum frame rate on, a rate counts as line rate: the search does not distinguish
-/// them.
+/// A rate from this share of the line's maximum frame rate upwards counts as line rate: the search cannot tell them
+/// apart.
 const LINE_RATE_SHARE: f64 = 0.999;
 
 impl Limits {
@@ -452,7 +454,7 @@ impl Limits {
 
     /// True if the tester limits this rate as much as the DUT.
     pub fn tester_limited(&self, rate: FrameRate) -> bool {
-        // Relative to a reduced load, the same margin as 90 % of the ceiling has to 95 % of it.
+        // Keeps the margin for a reduced load: 90 % of the ceiling compared with 95 % of it.
         let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;
         (self.retreated && rate.pps() >= near)
             || self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())

@@ -1,4 +1,4 @@
-//! What a test will do, as far as its parameters determine it before it runs: how often, for how long, with which traffic, and how
+//! What a test will do, as far as its parameters determine it in advance: how often, for how long, with which traffic, and how
 //! that deviates from the source of the test.
 //!
 //! Progress, estimates, the number of trials, the throughputs to search and the tester's own ceilings all follow from the [`Plan`].
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What a test will do on one DUT.
 ///
-/// A test by frame size says it in one expression:
+/// A test by frame size declares it in one expression:
 ///
 /// ```text
 /// Plan::by_size(params)
@@ -28,13 +28,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Plan {
     params: Params,
-    /// How often the test does the same: once for each pattern, or for each IP version.
+    /// How often the test repeats its steps: once for each pattern, or for each IP version.
     times: usize,
     /// True if frames aim at routes. A router that does not report its number of routes is probed before the first trial.
     probed: bool,
-    /// Patterns that the test offers, for which the tester's own ceiling must be known.
+    /// Patterns that the test offers; the tester's own ceiling must be known for them.
     pub patterns: Vec<Pattern>,
-    /// Patterns whose throughput the test needs. It searches those that no earlier test has found, and later tests then know the
+    /// Patterns whose throughput the test needs. It searches those that no earlier test has found; later tests then know the
     /// result.
     pub searched: Vec<Pattern>,
     /// Duration of one of these searches.
@@ -43,22 +43,22 @@ pub struct Plan {
     pub(crate) trials: TrialCount,
     /// Seconds in addition to these searches.
     time_s: f64,
-    /// What the test must know of arrivals. A rate needs counts alone, and a backend without times is faster.
+    /// What the test must know about arrivals. A rate needs only counts, and a backend without arrival times is faster.
     pub arrivals: Arrivals,
     /// True if the router may be idle for a while between two steps of the test
     /// ([`Testbed::progress`](crate::Testbed::progress)).
     pub may_pause: bool,
     /// How long the DUT's processor may stand still in a trial with events, as a share of that trial, if this is longer than the limit
-    /// of other trials. A test that counts losses has no such time; one that only reads times of seconds can bear it. Trials without
-    /// events, such as those of a search, never have it.
+    /// of other trials. A test that counts losses has no such time; a test that only reads times of seconds tolerates it. Trials
+    /// without events, such as the trials of a search, never have it.
     pub tolerated_stall: f64,
     /// Deviations of the parameters from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section 24)"). They omit the
-    /// test's name, so that a run states what several tests share once; empty for a conformant run.
+    /// test's name, so that a run states only once what several tests share; empty for a conformant run.
     pub deviations: Vec<String>,
 }
 
 impl Plan {
-    /// A test that does the same `times` times, with traffic that is not compared with the tester's ceiling.
+    /// A test that repeats its steps `times` times, with traffic that is not compared with the tester's ceiling.
     pub fn times(params: &Params, times: usize) -> Plan {
         Plan {
             params: params.clone(),
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// A test that does the same with each of these patterns.
+    /// A test that repeats its steps for each of these patterns.
     pub fn of(params: &Params, patterns: Vec<Pattern>) -> Plan {
         Plan { probed: routes(params) > 0, patterns: patterns.clone(), ..Plan::times(params, patterns.len()) }
     }
@@ -86,37 +86,37 @@ impl Plan {
         Plan::of(params, modifiers::patterns(params))
     }
 
-    /// A route test, which does the same for each IP version. It needs the throughput if its load is a share of that.
+    /// A route test, which repeats its steps for each IP version. It needs the throughput if its load is a share of it.
     pub fn by_family(spec: &TestSpec, params: &Params) -> Plan {
         let patterns = load_patterns(spec, params);
         let plan = Plan { patterns: patterns.clone(), ..Plan::times(params, route_tests::FAMILIES.get(params).len()) };
         if patterns.is_empty() { plan } else { plan.searching_for(patterns) }
     }
 
-    /// The test offers these patterns.
+    /// Declares that the test offers these patterns.
     pub fn offering(self, patterns: Vec<Pattern>) -> Plan {
         Plan { patterns, ..self }
     }
 
-    /// The test searches the throughput of each of its patterns, known or not. Later tests then know it.
+    /// Declares that the test searches the throughput of each of its patterns, known or not. Later tests then know it.
     pub fn finding(self) -> Plan {
         Plan { searched: self.patterns.clone(), ..self }
     }
 
-    /// The test needs the throughput of each of its patterns.
+    /// Declares that the test needs the throughput of each of its patterns.
     pub fn searching(self) -> Plan {
         let patterns = self.patterns.clone();
         self.searching_for(patterns)
     }
 
-    /// The test needs the throughput of these patterns.
+    /// Declares that the test needs the throughput of these patterns.
     pub fn searching_for(self, searched: Vec<Pattern>) -> Plan {
         let search = estimate_one(&self.params, &[zero_loss_goal(&self.params)]);
         Plan { searched, search, ..self }
     }
 
-    /// Each time `count` trials that send for `trial_s` seconds. The share `lossy` of them (0 to 1) loses frames and waits for these
-    /// until the drain time is over.
+    /// Adds `count` trials per step, each sending for `trial_s` seconds. The share `lossy` of them (0 to 1) loses frames and waits
+    /// for the lost frames until the drain time is over.
     pub fn trials(self, count: impl Into<TrialCount>, trial_s: f64, lossy: f64) -> Plan {
         let count = count.into();
         let trials = count.about as f64;
@@ -124,37 +124,37 @@ impl Plan {
         self.counting(count).taking(each_s)
     }
 
-    /// Each time `count` trials. [`Plan::taking`] gives their duration.
+    /// Adds `count` trials per step. [`Plan::taking`] gives their duration.
     pub fn counting(self, count: impl Into<TrialCount>) -> Plan {
         let all = count.into().times(self.times);
         Plan { trials: self.trials + all, ..self }
     }
 
-    /// Each time `each_s` seconds.
+    /// Adds `each_s` seconds per step.
     pub fn taking(self, each_s: f64) -> Plan {
         Plan { time_s: self.time_s + each_s * self.times as f64, ..self }
     }
 
-    /// The test needs the number of arrivals, not their times.
+    /// Declares that the test needs the number of arrivals, not their times.
     pub fn counts_alone(self) -> Plan {
         Plan { arrivals: Arrivals::Counted, ..self }
     }
 
-    /// More deviations from the source of the test.
+    /// Adds deviations from the source of the test.
     pub fn deviating(mut self, deviations: impl IntoIterator<Item = String>) -> Plan {
         self.deviations.extend(deviations);
         self
     }
 
     /// Number of trials, if `searches` of the throughputs that the test needs are not known from an earlier test. Repetitions of
-    /// invalid trials do not count.
+    /// invalid trials are not counted.
     pub fn trial_count(&self, searches: usize) -> TrialCount {
         let own = if self.probed { self.trials.or_more() } else { self.trials };
         let searching = !self.search.is_zero() && searches > 0;
         if searching { own + known_trials(&self.params, searches) } else { own }
     }
 
-    /// Approximate duration, for progress before any trial has been timed; `searches` as for [`Plan::trial_count`].
+    /// Approximate duration, for progress before any trial has been timed; `searches` is as for [`Plan::trial_count`].
     pub fn estimate(&self, searches: usize) -> Duration {
         let searching = if searches == 0 { Duration::ZERO } else { self.search * self.searched.len() as u32 };
         Duration::from_secs_f64(self.time_s) + searching

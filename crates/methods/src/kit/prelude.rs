@@ -1,4 +1,4 @@
-//! What almost every test needs, for `use crate::kit::prelude::*`.
+//! Imports that almost every test needs, for `use crate::kit::prelude::*`.
 
 pub use crate::kit::figure::FigureSpec;
 pub use crate::kit::parameters::*;

@@ -1,4 +1,4 @@
-//! Writing results into an [`Outcome`] while a test runs, and iterating over frame sizes without losing results.
+//! Writes results into an [`Outcome`] while a test runs, and iterates over frame sizes without losing results.
 
 use crate::modifiers;
 use crate::pattern::Pattern;
@@ -10,7 +10,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialResult;
 use std::fmt::Display;
 
-/// What a series is.
+/// What the points of a series are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SeriesKind {
     Curve,
@@ -18,10 +18,10 @@ enum SeriesKind {
     Reference,
 }
 
-/// A plot, declared once.
+/// Declaration of a plot.
 #[derive(Clone, Copy, Debug)]
 pub struct PlotSpec<'a> {
-    /// Key of the plot: plots of all DUTs with the same key are drawn into one.
+    /// Key of the plot: the plots of all DUTs with the same key are drawn into one.
     pub key: &'a str,
     /// Heading.
     pub title: &'a str,
@@ -87,7 +87,7 @@ impl PlotSpec<'_> {
     }
 }
 
-/// A point of a curve.
+/// A point of a curve, without a trial.
 pub fn xy(x: f64, y: f64) -> Point {
     Point { x, y, ..Point::default() }
 }
@@ -105,7 +105,7 @@ pub fn percent_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
 }
 
-/// One figure in % of another; `None` if one is missing or `whole` is 0.
+/// One figure in % of another; `None` if either is missing or `whole` is 0.
 pub fn percent_ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     Some(part? / whole.filter(|whole| *whole > 0.0)? * 100.0)
 }
@@ -118,12 +118,13 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
 /// Above this loss, the load is more than the router carries.
 const OVERLOADED_PERCENT: f64 = 1.0;
 
-/// Whether the router was overloaded in these trials. The latency of frames that arrive then is that of full queues.
+/// Whether the router was overloaded in these trials. The latency of the frames that arrive is then the latency of full
+/// queues.
 pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
 }
 
-/// Share of frames that were lost in all these trials, in %; `None` if none were offered.
+/// Share of frames lost over all these trials, in %; `None` if none were offered.
 pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
     percent_of(results.iter().map(TrialResult::lost).sum(), results.iter().map(TrialResult::offered).sum())
 }
@@ -143,7 +144,7 @@ pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     }
 }
 
-/// The same as [`note`], for a frame size.
+/// As [`note`], for a frame size.
 pub fn note_of(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     note(outcome, format!("{}: {text}.", pattern.size_text()));
 }
@@ -157,10 +158,10 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
 }
 
 /// Runs `each` for every frame size of the suite, with each modifier. If a size does not apply, or the tester was unfit
-/// at it, this is noted and the others still run; any other error ends the test.
+/// for it, this function adds a note and still runs the other sizes; any other error ends the test.
 ///
 /// # Errors
-/// Unfit, if the tester was unfit at some size; not applicable, if no size applied; otherwise the error of `each`.
+/// Unfit, if the tester was unfit for some size; not applicable, if no size applied; otherwise the error of `each`.
 pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -171,10 +172,10 @@ pub fn for_each_size(
     with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns, outcome, each))
 }
 
-/// The same for a list of patterns.
+/// As [`for_each_size`], for a list of patterns.
 ///
 /// # Errors
-/// Those of [`for_each_size`].
+/// Errors of [`for_each_size`].
 pub fn for_each_pattern(
     bed: &mut dyn Testbed,
     patterns: Vec<Pattern>,
@@ -192,10 +193,10 @@ pub fn for_each_pattern(
     })
 }
 
-/// The same for a test whose loads stay far below line rate.
+/// As [`for_each_pattern`], for a test whose loads stay far below line rate.
 ///
 /// # Errors
-/// Those of [`for_each_size`].
+/// Errors of [`for_each_size`].
 pub fn for_each_at_low_load(
     bed: &mut dyn Testbed,
     patterns: Vec<Pattern>,
@@ -204,7 +205,7 @@ pub fn for_each_at_low_load(
 ) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
     for (index, pattern) in patterns.into_iter().enumerate() {
-        // Flows are built here, so that no trial is run for a size that is not possible.
+        // Builds the flows here, so that no trial runs for a size that is not possible.
         let possible = pattern.flows(bed.ports()).map(|_| ());
         let ended = possible.and_then(|()| {
             modifiers::with(bed, &pattern, outcome, |bed, outcome| each(bed, &pattern, outcome, index as u32))
@@ -234,8 +235,8 @@ pub fn for_each_at_low_load(
     }
 }
 
-/// `each` with `figures` of its pattern: those that it does not give because the tester was unfit are in the outcome without
-/// a value and with the reason, never absent.
+/// Runs `each`, which should report the `figures` of its pattern. Figures missing because the tester was unfit are added to
+/// the outcome without a value and with the reason, never left out.
 pub fn or_spoilt(
     figures: impl Fn(&Pattern) -> Vec<RankFigure>,
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
@@ -249,7 +250,7 @@ pub fn or_spoilt(
     }
 }
 
-/// Adds a figure without a value because the tester was unfit, unless the outcome has this figure.
+/// Adds a figure without a value because the tester was unfit, unless the outcome already has this figure.
 pub fn push_spoilt(outcome: &mut Outcome, figure: RankFigure, why: &[String]) {
     if outcome.ranks.iter().all(|given| given.key != figure.key) {
         outcome.ranks.push(figure.spoilt(why.join("; ")));

@@ -1,5 +1,5 @@
-//! Probes: one frame to each of many routes, sent until all of them arrive. They show that a router forwards by routes
-//! that it may have advertised before that (RFC 7747 section 5.1).
+//! Probes: one frame to each of many routes, repeated until all of them arrive. They show that a router forwards along
+//! routes that it may have advertised earlier (RFC 7747 section 5.1).
 
 use crate::route_tests::{patience, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
@@ -11,8 +11,8 @@ use std::ops::Range;
 
 /// Number of consecutive probes of all routes that must arrive completely.
 pub const CLEAN: u32 = 2;
-/// The load of a probe is this share of the test's load, or higher, so that a probe of all routes takes no longer than
-/// [`PROBE_S`] if the test's load allows that.
+/// The load of a probe is this share of the test's load, or more, so that a probe of all routes takes at most
+/// [`PROBE_S`] if the test's load permits that.
 const PROBE_SHARE: f64 = 0.1;
 const PROBE_S: f64 = 2.0;
 /// A sample has this share of the routes, in [`PIECES`] pieces from all over the table. It must be small: frames take
@@ -24,26 +24,26 @@ const PIECES: u32 = 8;
 pub struct Probe {
     /// Family of the routes.
     pub family: Family,
-    /// The frames; those of a stream must arrive at its port.
+    /// The frames; the frames of a stream must arrive at its port.
     pub streams: Vec<Stream>,
-    /// Load of the test per sending port; that of a probe is lower.
+    /// Load of the test per sending port; a probe has a lower load.
     pub rate: FrameRate,
     /// True to count frames for each route.
     pub per_route: bool,
 }
 
 impl Probe {
-    /// Probes until [`CLEAN`] probes in a row have lost nothing. After a probe of all routes that lost frames, samples are
-    /// sent until one of them loses nothing. Returns the last result if the loss did not shrink for the patience of the
-    /// test.
+    /// Sends probes until [`CLEAN`] probes in a row have lost nothing. After a probe of all routes that lost frames, it
+    /// sends samples until one of them loses nothing. Returns the last result if the loss did not shrink for the patience
+    /// of the test.
     ///
     /// # Errors
-    /// Those of a trial.
+    /// Errors of a trial.
     pub fn comes_through(&self, bed: &mut dyn Testbed, params: &Params) -> Result<Option<TrialResult>, TestError> {
         let patience_s = patience(params).as_secs_f64();
         let (all, sample) = (self.trial(self.streams.clone()), self.trial(self.sample()));
         let (mut clean, mut sampling) = (0, false);
-        // The least loss of all routes, and of a sample, and when it was seen.
+        // The least loss of all routes and of a sample, each with the time at which it was seen.
         let (mut least, mut moved_s) = ([u64::MAX; 2], bed.routing()?.now_s());
         loop {
             let result = route_traffic::run(bed, params, if sampling { &sample } else { &all }, |_| Ok(()))?;
@@ -98,7 +98,8 @@ impl Probe {
     }
 }
 
-/// [`PIECES`] pieces of a part, [`SAMPLE`] of its routes in all, at least one route in each, the last route among them.
+/// [`PIECES`] pieces of a part, [`SAMPLE`] of its routes in all, at least one route in each; the last route is one of
+/// them.
 fn sample_of(part: &Range<u32>) -> Vec<Range<u32>> {
     let count = part.len() as u64;
     let pieces = u64::from(PIECES).min(count);

@@ -17,13 +17,13 @@ use drophammer_model::trial::Targets;
 use std::ops::Range;
 
 /// Load of the probes that check whether a DUT forwards to every route, if the DUT does not report its number of routes
-/// and the load of the test is not known. Any router sustains this load.
+/// and the load of the test is unknown. Any router sustains this load.
 pub const PROBE: FrameRate = FrameRate(20_000.0);
 
 /// The routes behind one port.
 #[derive(Clone, Debug)]
 pub struct Behind {
-    /// The peer that advertises them.
+    /// The peer that advertises the routes.
     pub peer: PeerIndex,
     /// Range of these routes in the table.
     pub part: Range<u32>,
@@ -42,19 +42,19 @@ pub struct Spread {
 
 /// Result of a change of routes.
 pub struct Changed {
-    /// The watches of the other peers, one for each peer and each port with routes.
+    /// The watches of the other peers: one for each peer and each port with routes.
     pub watches: Vec<WatchIndex>,
     /// Seconds until all watches were complete.
     pub took_s: f64,
 }
 
 impl Spread {
-    /// The table distributed by the parameter `distribution`. With `non_meshed`, all routes are behind the second port
-    /// and the first one sends. With `fully_meshed`, each port has the same number of routes and sends to those of all
-    /// other ports.
+    /// Distributes the table by the parameter `distribution`. With `non_meshed`, all routes are behind the second port
+    /// and the first one sends. With `fully_meshed`, each port has the same number of routes and sends to the routes of
+    /// all other ports.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] for crossed pairs; those of [`Spread::meshed`].
+    /// [`TestError::NotApplicable`] for crossed pairs; errors of [`Spread::meshed`].
     pub fn new(case: Case, params: &Params) -> Result<Spread, TestError> {
         match DISTRIBUTION.get(params) {
             Distribution::NonMeshed => {
@@ -62,14 +62,14 @@ impl Spread {
                 Ok(Spread { senders: vec![case.peers[0]], behind, case })
             }
             Distribution::Crossed => {
-                let why = "crossed pairs are of tests that send between pairs of ports; here `distribution` is `non_meshed` or `fully_meshed`";
+                let why = "crossed pairs need a test that sends between pairs of ports; here `distribution` must be `non_meshed` or `fully_meshed`";
                 Err(TestError::NotApplicable(why.into()))
             }
             Distribution::FullyMeshed => Spread::meshed(case),
         }
     }
 
-    /// The same number of routes behind each port, and frames from each port to the routes of every other one.
+    /// Puts the same number of routes behind each port, and sends from each port to the routes of every other one.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for fewer routes than ports.
@@ -99,7 +99,7 @@ impl Spread {
         peers
     }
 
-    /// Each sender with each port that has routes, except its own.
+    /// Pairs of each sender with each port that has routes, except its own.
     pub fn ways(&self) -> impl Iterator<Item = (PeerIndex, &Behind)> {
         let aimed = |from: PeerIndex| self.behind.iter().filter(move |b| b.peer != from && !b.part.is_empty());
         self.senders.iter().flat_map(move |from| aimed(*from).map(|behind| (*from, behind)))
@@ -129,7 +129,7 @@ impl Spread {
     /// Advertises or withdraws all routes, and waits until every other sending port has received the change.
     ///
     /// # Errors
-    /// [`TestError::Failed`] with `failure` and the cause if a port did not receive it; those of
+    /// [`TestError::Failed`] with `failure` and the cause if a port did not receive it; errors of
     /// [`Routing::await_settled`](crate::Routing::await_settled).
     pub fn change(
         &self,
@@ -166,7 +166,7 @@ impl Spread {
     /// Waits until the DUT forwards to all routes. It must then hold `count` routes in total.
     ///
     /// # Errors
-    /// Those of a trial.
+    /// Errors of a trial.
     pub fn await_installed(
         &self,
         bed: &mut dyn Testbed,
@@ -183,10 +183,10 @@ impl Spread {
         Ok(())
     }
 
-    /// Aims the frames of tests by frame size at the routes, or again at the hosts of the networks behind the ports.
+    /// Aims the frames of tests by frame size at the routes, or back at the hosts of the networks behind the ports.
     ///
     /// # Errors
-    /// Those of [`Testbed::set`].
+    /// Errors of [`Testbed::set`].
     pub fn aim(&self, bed: &mut dyn Testbed, at_routes: bool) -> Result<(), TestError> {
         self.behind.iter().try_for_each(|Behind { peer, part }| {
             let (routes, first, count) = (self.case.all.clone(), part.start, part.len() as u32);
@@ -196,12 +196,12 @@ impl Spread {
         })
     }
 
-    /// The load of each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is
-    /// searched if no earlier test found it. The throughput of meshed traffic is measured over the routes, so for the
-    /// search the DUT holds only these.
+    /// The load for each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is
+    /// searched if no earlier test found it. The throughput of meshed traffic is measured over the routes, so during
+    /// the search the DUT holds only these routes.
     ///
     /// # Errors
-    /// Those of [`route_traffic::load`] and of the search.
+    /// Errors of [`route_traffic::load`] and of the search.
     pub fn loads(
         &self,
         bed: &mut dyn Testbed,
@@ -229,8 +229,8 @@ impl Spread {
         loads
     }
 
-    /// The peers that have a path to the routes behind a port, at most `paths`: that of the port with the best one, then
-    /// those of the next ports, except a port that only sends.
+    /// The peers that have a path to the routes behind a port, at most `paths`: first the port with the best path, then
+    /// the next ports, except a port that only sends.
     pub fn holders(&self, behind: &Behind, paths: usize) -> Vec<PeerIndex> {
         let peers = &self.case.peers;
         let at = peers.iter().position(|peer| *peer == behind.peer).unwrap_or(0);
@@ -243,7 +243,7 @@ impl Spread {
     /// another port ([`Spread::holders`]). The worst paths of all ports are advertised first.
     ///
     /// # Errors
-    /// Those of [`Spread::change`] and of a trial.
+    /// Errors of [`Spread::change`] and of a trial.
     pub fn load_paths(
         &self,
         bed: &mut dyn Testbed,
@@ -278,7 +278,7 @@ impl Spread {
     }
 
     /// Waits until frames to every route arrive at its port, as [`await_way`](crate::route_forwarding::await_way) does
-    /// for one port: each route has one frame of a probe, and all ports are probed at once.
+    /// for one port: a probe sends one frame to each route, to all ports at the same time.
     fn await_ways(
         &self,
         bed: &mut dyn Testbed,
@@ -296,12 +296,12 @@ impl Spread {
         let probe = Probe { family: *family, streams, rate, per_route: false };
         let Some(left) = probe.comes_through(bed, params)? else { return Ok(()) };
         let why = format!(
-            "frames to {} of {} routes did not come to the right port, and no fewer were lost for {} s",
+            "frames to {} of {} routes did not arrive at the right port, and the loss did not shrink for {} s",
             thousands(left.lost()),
             thousands(all.len().into()),
             patience(params).as_secs_f64()
         );
-        note(outcome, format!("{family}: the forwarding plane was not ready: {why}; measured as it was."));
+        note(outcome, format!("{family}: the forwarding plane was not ready: {why}; measured nevertheless."));
         Ok(())
     }
 

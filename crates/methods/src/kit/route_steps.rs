@@ -1,4 +1,5 @@
-//! Common parts of capacity tests: a table that grows in steps, each advertised by one peer and verified at another.
+//! Common parts of capacity tests: a table that grows in steps. One peer advertises each step, and another one verifies
+//! it.
 
 use crate::report::{PlotSpec, note, xy};
 use crate::route_tests::{self, Case, follow, memory_mib, thousands};
@@ -24,7 +25,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The steps of a test with two peers, after both sessions have come up.
+    /// Prepares the steps of a test with two peers and brings both sessions up.
     ///
     /// # Errors
     /// A session that does not come up.
@@ -40,7 +41,7 @@ impl Steps {
         Ok(Steps { origin, watch, most: case.all.len(), step, case })
     }
 
-    /// The routes of the step after the first `capacity` routes; shown to the user as `what`.
+    /// The routes of the step after the first `capacity` routes; the user sees it as `what`.
     pub fn part(&self, bed: &mut dyn Testbed, what: &str, capacity: u32) -> Range<u32> {
         let part = capacity..(capacity + self.step).min(self.most);
         bed.progress(&self.title(what, &part));
@@ -55,7 +56,7 @@ impl Steps {
     /// Advertises a step and waits until it is verified or the patience is over.
     ///
     /// # Errors
-    /// Those of [`crate::Routing::await_settled`].
+    /// Errors of [`crate::Routing::await_settled`].
     pub fn advertise(&self, bed: &mut dyn Testbed, params: &Params, part: &Range<u32>) -> Result<Settled, TestError> {
         follow(bed, params, &self.case.advertise(self.origin, part.clone()), self.watch)
     }
@@ -86,7 +87,7 @@ impl StepPlots {
         self.plots().iter().for_each(|plot| plot.begin(outcome));
     }
 
-    /// Adds a point to each plot: the time of a completed step in seconds, and the memory in MiB if it is known.
+    /// Adds a point to each plot: the time of a completed step in seconds, and the memory in MiB if known.
     pub fn add(&self, outcome: &mut Outcome, family: Family, routes: u32, time_s: Option<f64>, memory: Option<f64>) {
         for (plot, y) in self.plots().iter().zip([time_s, memory]) {
             if let Some(y) = y {
@@ -99,12 +100,12 @@ impl StepPlots {
 /// Memory of the DUT in MiB.
 ///
 /// # Errors
-/// Those of a bed without emulated routers.
+/// Errors of a bed without emulated routers.
 pub fn memory(bed: &mut dyn Testbed) -> Result<Option<f64>, TestError> {
     Ok(memory_mib(&bed.routing()?.dut().memory()))
 }
 
 /// Notes that all steps were completed.
 pub fn note_all_done(outcome: &mut Outcome, family: Family, most: u32) {
-    note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into())));
+    note(outcome, format!("{family}: at least {} routes; higher numbers were not tried", thousands(most.into())));
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Roles of a DUT in a route test without traffic; with traffic see [`crate::route_traffic::NEEDS`].
 pub const NEEDS: &[Need] = &[Need::Bgp];
 
-/// Source of a value that no RFC defines, for deviations.
+/// Source given in a deviation for a value that no RFC defines.
 pub const CONFORMANT: &str = "default of the profile conformant";
 
 /// `families`
@@ -37,25 +37,25 @@ pub const ORDER: Param<Order> = Param::new(
     "order",
     "clustered",
     "clustered",
-    "order of the prefixes: ascending, those of an attribute set together, or each far from the one before; a file has its own",
+    "order of the prefixes: ascending, grouped by attribute set, or each far from the previous one; a file keeps its own order",
 );
 /// `routes_per_set`
 pub const PER_SET: Param<GroupSizes> = Param::new(
     "routes_per_set",
     "internet",
     "internet",
-    "routes that share a set of attributes: a number, or `internet` for sizes as in the Internet, 6.3 on average; a file has its own",
+    "routes that share an attribute set: a number, or `internet` for sizes as in the Internet, 6.3 on average; a file keeps its own",
 );
 /// `routes_per_update`
 pub const PER_UPDATE: Param<OrFit> = Param::new(
     "routes_per_update",
     "fit",
     "fit",
-    "routes in one UPDATE message at most: a number, or `fit` for as many as share attributes and fit",
+    "maximum number of routes in one UPDATE message: a number, or `fit` for as many as share attributes and fit",
 );
 /// `patience`
 pub const PATIENCE: Param<Duration> =
-    Param::new("patience", "10 s", "60 s", "routes are given up when nothing has changed for this long");
+    Param::new("patience", "10 s", "60 s", "the test stops waiting for routes when nothing has changed for this long");
 /// `establish`
 pub const ESTABLISH: Param<Duration> = Param::new("establish", "20 s", "120 s", "time for the sessions to come up");
 
@@ -74,14 +74,14 @@ pub fn families(params: &Params) -> f64 {
     FAMILIES.get(params).len() as f64
 }
 
-/// Packing of routes according to the parameter `routes_per_update`; as many as fit for a test without it.
+/// How routes are packed according to the parameter `routes_per_update`; as many as fit for a test without it.
 pub fn packing(params: &Params) -> Packing {
     let asked = PER_UPDATE.find(params).and_then(|OrFit(asked)| asked);
     Packing { routes_per_update: asked.unwrap_or(0), ..Packing::default() }
 }
 
-/// Reason why a test cannot continue if its routes were not passed on by the router.
-pub const REFUSED: &str = "the router did not take the table";
+/// Reason why a test cannot continue if the router did not re-advertise its routes.
+pub const REFUSED: &str = "the router did not accept the table";
 
 /// Peers and routes of a route test for one family.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Case {
     /// least `least` ports.
     ///
     /// # Errors
-    /// Fewer ports have a session; a file cannot be read or has fewer routes.
+    /// If fewer ports have a session, or if a file cannot be read or has fewer routes.
     pub fn new(
         bed: &mut dyn Testbed,
         family: Family,
@@ -159,7 +159,7 @@ impl Case {
     /// Brings two sessions up, advertises all routes at `origin` and waits until `observer` has them.
     ///
     /// # Errors
-    /// A session that does not come up, or routes that are not passed on.
+    /// If a session does not come up, or routes are not re-advertised.
     pub fn load(
         &self,
         bed: &mut dyn Testbed,
@@ -175,10 +175,10 @@ impl Case {
     }
 }
 
-/// Makes a change of routes and waits until the watch of another peer is complete, or the patience is over.
+/// Changes routes and waits until the watch of another peer is complete, or the patience is over.
 ///
 /// # Errors
-/// Those of [`Routing::await_settled`].
+/// Errors of [`Routing::await_settled`].
 pub fn follow(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -194,7 +194,7 @@ pub fn follow(
 }
 
 /// # Errors
-/// `failure` and the complaint about the watch, if it is not complete.
+/// [`TestError::Failed`] with `failure` and the complaint about the watch, if it is not complete.
 pub fn must_be_complete(
     bed: &mut dyn Testbed,
     watch: WatchIndex,
@@ -210,7 +210,7 @@ pub fn must_be_complete(
 /// The first session of each port in `family`, in the order of the ports.
 ///
 /// # Errors
-/// Fewer than `least` ports have one.
+/// If fewer than `least` ports have one.
 pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Result<Vec<PeerIndex>, TestError> {
     let mut ports: Vec<PortIndex> = Vec::new();
     let mut found = Vec::new();
@@ -222,7 +222,7 @@ pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Resu
     }
     if found.len() < least {
         return Err(TestError::NotApplicable(format!(
-            "this test needs {least} ports with {family} sessions, the suite has {}",
+            "this test needs {least} ports with {family} sessions, but the suite has {}",
             found.len()
         )));
     }
@@ -232,7 +232,7 @@ pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Resu
 /// Brings sessions up from scratch.
 ///
 /// # Errors
-/// Those of [`Routing::establish`].
+/// Errors of [`Routing::establish`].
 pub fn establish(bed: &mut dyn Testbed, peers: &[PeerIndex], params: &Params) -> Result<Vec<Duration>, TestError> {
     bed.routing()?.establish(peers, ESTABLISH.get(params))
 }
@@ -250,7 +250,7 @@ pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
 /// Notes the sessions of `peers` that went down since they were established.
 ///
 /// # Errors
-/// Those of a bed without emulated routers.
+/// Errors of a bed without emulated routers.
 pub fn note_losses(
     bed: &mut dyn Testbed,
     family: Family,
@@ -283,12 +283,12 @@ pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) ->
     found.join(", ")
 }
 
-/// Total memory of all daemons of the DUT, in MiB; `None` if it is not known.
+/// Total memory of all daemons of the DUT, in MiB; `None` if unknown.
 pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
     (!memory.is_empty()).then(|| memory.iter().map(|(_, bytes)| *bytes).sum::<u64>() as f64 / 1_048_576.0)
 }
 
-/// A time is limited by the tester if the tester alone needs this share of it.
+/// If the tester alone needs this share of a time, the time is limited by the tester.
 pub const TESTER_LIMITED: f64 = 0.5;
 
 /// Whether the tester was late for so much of this time that the time is the tester's, not the DUT's.
@@ -314,11 +314,11 @@ pub fn thousands(routes: u64) -> String {
     text
 }
 
-/// Ends the sessions and withdraws the routes after a test that ended with `ended`, for the next test. Nothing is done
-/// for a DUT that has died.
+/// Ends the sessions and withdraws the routes after a test that ended with `ended`, so that the next test can start.
+/// Does nothing for a DUT that has died.
 ///
 /// # Errors
-/// Those of [`Routing::reset`].
+/// Errors of [`Routing::reset`].
 pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Duration) -> Result<(), TestError> {
     match ended {
         Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => Ok(()),
@@ -326,11 +326,11 @@ pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Dur
     }
 }
 
-/// Runs `each` for every family of the test and reports the sent routes ([`routes_sent`]). After each family the
-/// sessions end and the routes are withdrawn. A family that does not apply is noted, and the others still run.
+/// Runs `each` for every family of the test and reports the sent routes ([`routes_sent`]). After each family it ends
+/// the sessions and withdraws the routes. It notes a family that does not apply and still runs the others.
 ///
 /// # Errors
-/// The first error other than [`TestError::NotApplicable`]; that one if no family applied.
+/// The first error other than [`TestError::NotApplicable`]; that error if no family applied.
 pub fn for_each_family(
     bed: &mut dyn Testbed,
     params: &Params,

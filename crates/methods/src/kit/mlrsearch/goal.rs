@@ -4,7 +4,7 @@
 /// One search goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchGoal {
-    /// Name for people, with the tolerance in it: `NDR(0)`, `PDR(0.5%)`.
+    /// Name for people, which includes the tolerance: `NDR(0)`, `PDR(0.5%)`.
     pub name: String,
     /// Goal loss ratio, 0 to below 1: a trial with a larger share of lost frames is a high-loss trial.
     pub loss_ratio: f64,
@@ -85,7 +85,7 @@ impl SearchGoal {
         }
     }
 
-    /// No loss in most of 1.5 s, within 3 %: about 15 trials, and 10 more for a partial drop rate beside it.
+    /// No loss in most of 1.5 s, within 3 %: about 15 trials, and 10 more for an additional partial drop rate.
     pub fn quick() -> Self {
         SearchGoal {
             relative_width: 0.03,
@@ -96,7 +96,7 @@ impl SearchGoal {
         }
     }
 
-    /// The same goal with this loss ratio (0 to 1) allowed, and a matching name: `PDR(0.5%)`.
+    /// This goal with a different loss ratio (0 to 1), and a matching name: `PDR(0.5%)`.
     pub fn partial_drop(&self, loss_ratio: f64) -> Self {
         // Rounded, because 0.07 * 100 is 7.000000000000001.
         let percent = (loss_ratio * 100.0 * 1e6).round() / 1e6;
@@ -106,7 +106,7 @@ impl SearchGoal {
     /// Checks that every attribute is in range.
     ///
     /// # Errors
-    /// The first attribute that the standard does not allow.
+    /// The first attribute that violates the standard.
     pub fn check(&self) -> Result<(), GoalError> {
         // The comparisons also refuse NaN.
         let share = |x: f64| (0.0..1.0).contains(&x);

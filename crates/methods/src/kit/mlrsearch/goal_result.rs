@@ -14,7 +14,7 @@ pub struct Bound {
     pub index: u32,
     /// Intended load in fps per sending port.
     pub load_pps: f64,
-    /// Smallest measured offered load among the full-length trials, in fps per sending port; the intended load if only
+    /// Smallest measured offered load of the full-length trials, in fps per sending port; the intended load if only
     /// short trials decided.
     pub offered_pps: f64,
     /// The trials at this load.
@@ -28,7 +28,7 @@ impl Bound {
     }
 }
 
-/// Why a result is irregular. A report must show it.
+/// Why a result is irregular. A report must show this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irregular {
     /// Not even the smallest load meets the goal.
@@ -82,7 +82,7 @@ impl GoalResult {
         self.lower.as_ref().map(Bound::rate_pps)
     }
 
-    /// Derives the result of a goal from all trials so far. `chain` is its targets; the last one is the goal.
+    /// Derives the result of a goal from all trials so far. `chain` holds its targets; the last one is the goal itself.
     pub(super) fn read(
         goal: &SearchGoal,
         chain: &[Target],

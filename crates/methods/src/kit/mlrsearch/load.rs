@@ -1,4 +1,4 @@
-//! Loads of a search: a logarithmic grid, so that neighbours always have the same relative distance, and a repeated
+//! Loads of a search. The grid is logarithmic, so neighbours always have the same relative distance, and a repeated
 //! load is identical to the last bit.
 
 /// Loads `min * exp(i / last * ln(max / min))` for `i` in `0..=last`.
@@ -21,7 +21,7 @@ impl LoadGrid {
         (sane && steps < f64::from(u32::MAX)).then_some(LoadGrid { min, max, last: steps.max(0.0) as u32 })
     }
 
-    /// Index of the largest load; that of the smallest is 0.
+    /// Index of the largest load; the smallest load has index 0.
     pub fn last(&self) -> u32 {
         self.last
     }
@@ -35,7 +35,7 @@ impl LoadGrid {
         }
     }
 
-    /// Index of the largest load that does not exceed `load`; 0 if all do.
+    /// Index of the largest load that does not exceed `load`; 0 if all exceed it.
     pub fn floor(&self, load: f64) -> u32 {
         if self.last == 0 || load <= self.min {
             return 0;

@@ -6,11 +6,11 @@ use super::target::Target;
 /// Position of a load relative to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classification {
-    /// The load meets the goal whatever further trials would give.
+    /// The load meets the goal, whatever further trials show.
     Lower,
-    /// The load misses the goal whatever further trials would give.
+    /// The load misses the goal, whatever further trials show.
     Upper,
-    /// Further trials decide.
+    /// More trials are needed.
     Undecided,
 }
 
@@ -46,8 +46,8 @@ impl LoadStats {
         sums
     }
 
-    /// Classifies this load twice: as if all trials missing from the duration sum were high-loss, and as if they were
-    /// all low-loss. If both agree, the load is decided.
+    /// Classifies this load twice: first as if all trials missing from the duration sum were high-loss, then as if they
+    /// were all low-loss. If both agree, the load is decided.
     ///
     /// Short trials only count against a load: their high-loss time, less the part that their low-loss time excuses,
     /// counts as full-length high-loss time.
@@ -66,16 +66,16 @@ impl LoadStats {
         }
     }
 
-    /// The loss ratio that determines the conditional throughput of a lower bound. Full-length trials are sorted by
-    /// loss; it is the loss of the trial at which the share `1 - exceed ratio` of the duration sum is reached, or 1 if
-    /// the trials fill less than that. `None` if there is no full-length trial.
+    /// The loss ratio that determines the conditional throughput of a lower bound. It sorts the full-length trials by
+    /// loss and takes the loss of the trial that reaches the share `1 - exceed ratio` of the duration sum, or 1 if the
+    /// trials fill less than that. `None` if there is no full-length trial.
     pub fn quantile_loss_ratio(&self, target: &Target) -> Option<f64> {
         let sums = self.sums(target);
         let mut full: Vec<_> = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s).collect();
         full.sort_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
         let whole = target.duration_sum_s.max(sums.full_low + sums.full_high);
         let mut missing = whole * (1.0 - target.exceed_ratio);
-        // Sums of durations are not exact; without this tolerance, a load without any loss could get 100 %.
+        // Sums of durations are not exact; without this tolerance, a load without any loss could end up with 100 %.
         let nothing = whole * 1e-9;
         let mut quantile = None;
         for trial in full {

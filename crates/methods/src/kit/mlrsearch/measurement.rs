@@ -5,9 +5,10 @@
 pub struct Measurement {
     /// Intended duration in seconds, as requested.
     pub duration_s: f64,
-    /// Duration that the trial counts for in seconds: the intended one, plus overhead if that counts as trial time.
+    /// Duration in seconds with which the trial counts: the intended one, plus overhead if overhead counts as trial
+    /// time.
     pub effective_duration_s: f64,
-    /// Intended frames over all sending ports.
+    /// Intended frames, over all sending ports.
     pub intended: u64,
     /// Frames that arrived.
     pub received: u64,
@@ -18,8 +19,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost, so that a load that was not
-    /// offered does not pass.
+    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost, so a load that the tester did not
+    /// offer cannot pass.
     pub fn loss_ratio(&self) -> f64 {
         if self.intended == 0 {
             return 0.0;
@@ -30,7 +31,7 @@ impl Measurement {
 
 /// Runs trials. Closures `|duration_s, load_pps| -> Result<Measurement, E>` are measurers.
 pub trait Measurer {
-    /// Errors that end a measurement.
+    /// Error that ends a measurement.
     type Error;
 
     /// Runs one trial of `duration_s` seconds at `load_pps` frames per second per sending port.

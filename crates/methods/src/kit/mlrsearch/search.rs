@@ -23,21 +23,21 @@ pub struct Budget {
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// Not yet: [`Search::next_trial`] has more.
+    /// Still running: [`Search::next_trial`] has more trials.
     Running,
-    /// Every goal has an answer, or a mark that its answer lies outside the loads.
+    /// Every goal has an answer, or a mark that its answer lies outside the range of loads.
     Completed,
     /// A goal with `fail_fast` has no lower bound; goals after it were not searched.
     FailedFast,
-    /// The budget is spent; the bounds are those known at that time.
+    /// The budget is spent; the bounds are the best known so far.
     OutOfBudget,
 }
 
-/// How often per goal the forwarding rate at the upper bound may be followed: near a soft knee this would approach the
-/// answer in tiny steps.
+/// How often per goal the search may follow the forwarding rate at the upper bound: near a soft knee, it would approach
+/// the answer in tiny steps.
 const GUESSES: u32 = 3;
 
-/// How often per goal an upper bound is measured again.
+/// How often per goal the search repeats the measurement of an upper bound.
 const RECHECKS: u32 = 4;
 
 /// A search in progress.
@@ -57,11 +57,11 @@ pub struct Search {
     guesses: Vec<u32>,
     /// Index of the last trial handed out.
     asked: Option<u32>,
-    /// The goal whose upper bound that trial measures again.
+    /// Goal whose upper bound the pending trial measures again.
     rechecking: Option<usize>,
     /// Upper bounds that were measured again, by goal.
     rechecked: Vec<Vec<u32>>,
-    /// Trials that a clean repetition has replaced.
+    /// Trials replaced by a repetition without loss.
     superseded: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Search {
     /// Prepares a search between two loads in fps per sending port.
     ///
     /// # Errors
-    /// A goal is out of range, there is none, or the loads are not `0 < min <= max`.
+    /// If a goal is out of range, if there is none, or if the loads are not `0 < min <= max`.
     pub fn new(goals: Vec<SearchGoal>, min_pps: f64, max_pps: f64, budget: Budget) -> Result<Self, GoalError> {
         for goal in &goals {
             goal.check()?;
@@ -105,7 +105,7 @@ impl Search {
         })
     }
 
-    /// The next trial: (duration in s, load in fps per sending port); `None` if the search has ended, see
+    /// The next trial as (duration in s, load in fps per sending port); `None` if the search has ended, see
     /// [`Search::end`].
     pub fn next_trial(&mut self) -> Option<(f64, f64)> {
         if self.end != SearchEnd::Running {
@@ -142,11 +142,11 @@ impl Search {
         }
     }
 
-    /// After a completed search: one more trial at the upper bound of a goal,
-    /// `(duration in s, load in fps per sending port)`. If it meets the loss ratio of the goal, it replaces all earlier
-    /// trials at this load, and the search continues: [`Search::next_trial`] may have more. Otherwise the bound stands.
-    /// `None` once every upper bound has been measured again, or if the budget does not allow it. RFC 9971 does not
-    /// define this; it prevents a disturbance of a few trials from being mistaken for the limit of the DUT.
+    /// After a completed search: one more trial at the upper bound of a goal, as (duration in s, load in fps per
+    /// sending port). If it meets the loss ratio of the goal, it replaces all earlier trials at this load, and the
+    /// search continues: [`Search::next_trial`] may have more trials. Otherwise the bound stands. `None` once every
+    /// upper bound has been measured again, or if the budget does not allow it. RFC 9971 does not define this; it
+    /// prevents a disturbance of a few trials from being mistaken for the limit of the DUT.
     pub fn recheck(&mut self) -> Option<(f64, f64)> {
         if self.end != SearchEnd::Completed || self.spent.trials >= self.budget.trials {
             return None;
@@ -173,7 +173,7 @@ impl Search {
         None
     }
 
-    /// Numbers of the trials that a clean repetition has replaced.
+    /// Numbers of the trials replaced by a repetition without loss.
     pub fn superseded(&self) -> &[u64] {
         &self.superseded
     }
@@ -181,7 +181,7 @@ impl Search {
     /// Runs the search to its end.
     ///
     /// # Errors
-    /// Those of the measurer; results until then stay readable.
+    /// Errors of the measurer; results until then stay readable.
     pub fn run<M: Measurer>(&mut self, measurer: &mut M) -> Result<SearchEnd, M::Error> {
         while let Some((duration, load)) = self.next_trial() {
             let measurement = measurer.measure(duration, load)?;
@@ -200,7 +200,7 @@ impl Search {
         self.spent
     }
 
-    /// Results so far for each goal, in the order of the goals; also available while the search runs.
+    /// Results so far for each goal, in the order of the goals; available even while the search runs.
     pub fn results(&self) -> Vec<GoalResult> {
         self.goals.iter().filter_map(|(goal, chain)| GoalResult::read(goal, chain, &self.grid, &self.loads)).collect()
     }
@@ -265,8 +265,8 @@ impl Search {
         }
     }
 
-    /// Load that the forwarding rate at load `upper` suggests: if the DUT forwards as much there, exactly the loss of
-    /// the goal remains.
+    /// Load that the forwarding rate at load `upper` suggests: if the DUT forwards as much there, exactly the loss that
+    /// the goal allows remains.
     fn guess(&self, upper: u32, target: &Target) -> Option<u32> {
         let trials = &self.loads.get(&upper)?.trials;
         let loss =

@@ -1,14 +1,14 @@
 //! Choice of the next load for a target. RFC 9971 leaves this free; this strategy is our own.
 //!
-//! Bounds of the preceding, coarser target are hints. In order: halve the hinted interval; confirm a hinted bound; if a
-//! bound is missing or refuted, step outwards in growing steps; if both bounds are too far apart, try the load that the
-//! upper bound's forwarding rate suggests (first target only), else the middle.
+//! Bounds of the preceding, coarser target serve as hints. In this order: halve the hinted interval; confirm a hinted
+//! bound; if a bound is missing or refuted, step outwards in growing steps; if the bounds are too far apart, try the
+//! load that the upper bound's forwarding rate suggests (first target only), else the middle.
 
 use super::load::LoadGrid;
 use super::relevant_bounds::RelevantBounds;
 use super::target::Target;
 
-/// The strategy's knowledge about one target.
+/// What the strategy knows about one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The loads.
@@ -19,7 +19,7 @@ pub struct Situation<'a> {
     pub bounds: RelevantBounds,
     /// Relevant bounds of the preceding target; empty for the first.
     pub hints: RelevantBounds,
-    /// Index of the load that the forwarding rate at the upper bound suggests; only while guesses are allowed.
+    /// Index of the load that the forwarding rate at the upper bound suggests; set only while guesses are allowed.
     pub guess: Option<u32>,
     /// Size of the next outward step.
     pub step: u32,
@@ -32,13 +32,13 @@ pub enum Next {
     Done,
     /// Try this load.
     Try(u32),
-    /// Try this load. It is an outward step, so the next one is larger.
+    /// Try this load as an outward step; the next one will be larger.
     Step(u32),
-    /// Try this load, which was guessed from a forwarding rate.
+    /// Try this load, guessed from a forwarding rate.
     Guess(u32),
 }
 
-/// Decides on the next action.
+/// Chooses the next action.
 pub fn next(s: &Situation<'_>) -> Next {
     let last = s.grid.last();
     match (s.bounds.lower, s.bounds.upper) {

@@ -14,12 +14,12 @@ pub struct Target {
     pub trial_duration_s: f64,
     /// Duration sum in seconds.
     pub duration_sum_s: f64,
-    /// Distance allowed between lower and upper bound, in steps of the load grid, at least 1.
+    /// Maximum distance between lower and upper bound, in steps of the load grid, at least 1.
     pub width: u32,
 }
 
 /// The chain of `goal`, coarse to final, `preceding_targets + 1` long: duration sums grow geometrically from the initial
-/// trial duration to the goal's sum, widths halve towards the goal's.
+/// trial duration to the goal's sum, and widths halve towards the goal's width.
 pub fn chain(goal: &SearchGoal, grid: &LoadGrid) -> Vec<Target> {
     let last = goal.preceding_targets;
     let width = grid.width_of(goal.relative_width);

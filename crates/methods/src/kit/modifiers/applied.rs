@@ -15,15 +15,15 @@ use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two questions to the router (RFC 2544 section 11.2).
+/// Interval between two queries to the router (RFC 2544 section 11.2).
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Time between two changes of routes: that of RIP (RFC 2544 appendix C.2.4.5). BGP does not define one.
+/// Interval between two route changes, taken from RIP (RFC 2544 appendix C.2.4.5). BGP does not define one.
 const UPDATE_EVERY_S: f64 = 30.0;
-/// Routes in one change: as many as a RIP message carries.
+/// Routes per change: as many as a RIP message carries.
 const ROUTES: u32 = 25;
 /// Time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
-/// Time in which the router must pass a change on.
+/// Time for the router to re-advertise a change.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counts of a modifier, over all trials of a pattern.
@@ -32,14 +32,14 @@ pub(super) struct Seen {
     pub trials: u64,
     /// Test frames.
     pub offered: u64,
-    /// Frames sent beside them.
+    /// Additional frames sent.
     pub sent: u64,
-    /// Of these, frames that came back at any port.
+    /// Additional frames that came back at any port.
     pub forwarded: u64,
     pub asked: u64,
     pub answered: u64,
     pub updates: u64,
-    /// Updates that the DUT passed on to another peer.
+    /// Updates that the DUT re-advertised to another peer.
     pub processed: u64,
     /// Test frames that arrived.
     pub received: u64,
@@ -99,7 +99,7 @@ impl Applied {
         spec: &TrialSpec,
     ) -> Result<TrialResult, TestError> {
         let result = match self.modifier {
-            // The frames are part of the trial's flows, and the filters are installed.
+            // The frames belong to the flows of the trial, and the filters are already installed.
             Modifier::None | Modifier::Broadcast | Modifier::Filters { .. } => {
                 bed.run(&Trial::new(spec.clone()))?.result
             }
@@ -117,9 +117,9 @@ impl Applied {
         Ok(result)
     }
 
-    /// Runs a trial while the router is asked.
+    /// Runs a trial while the tester queries the router.
     fn asked(&mut self, bed: &mut (impl Testbed + ?Sized), spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        // Even a short trial has at least one question.
+        // Even a short trial has at least one query.
         let interval = ASK_EVERY.min(spec.sending_time());
         let questions = vec![Question::Ping, Question::Snmp];
         let ask = Some(Inquiry { questions, interval, afterwards: Duration::ZERO });
@@ -155,7 +155,7 @@ impl Changing {
     /// Brings two sessions up: one peer advertises the routes, the other one receives them.
     fn begin(bed: &mut dyn Testbed, pattern: &Pattern) -> Result<Changing, TestError> {
         if pattern.routes > 0 {
-            let why = "`routing_update` needs the emulated routers for itself; leave `routes` out";
+            let why = "`routing_update` needs exclusive use of the emulated routers; remove `routes`";
             return Err(TestError::NotApplicable(why.into()));
         }
         let family = pattern.families.first().copied().unwrap_or(Family::Ipv4);
@@ -167,7 +167,7 @@ impl Changing {
         Ok(Changing { peer: peers[0], routes, watch, advertised: false })
     }
 
-    /// The change to the other state at this time of the trial.
+    /// The change to the opposite state, at this time of the trial.
     fn turn(&mut self, at_s: f64) -> TimedActions {
         self.advertised = !self.advertised;
         let (change, label) = match self.advertised {
@@ -179,7 +179,7 @@ impl Changing {
         TimedActions { at_s, label: label.into(), routed: None, actions: vec![action] }
     }
 
-    /// Whether the router has passed the current state on to the other peer.
+    /// Whether the router has re-advertised the current state to the other peer.
     fn passed_on(&self, bed: &mut (impl Testbed + ?Sized)) -> Result<bool, TestError> {
         let routing: &mut dyn Routing = bed.routing()?;
         routing.expect(self.watch, 0..self.routes.len(), self.advertised);
@@ -187,10 +187,10 @@ impl Changing {
     }
 }
 
-/// Installs filters that permit the frames of the pattern, by the last of so many conditions.
+/// Installs filters whose last condition permits the frames of the pattern.
 fn install(bed: &mut dyn Testbed, pattern: &Pattern, conditions: u64) -> Result<(), TestError> {
     if pattern.routes > 0 || pattern.labels.is_some() {
-        let why = "the filters of `modifiers` are of IP packets to the networks behind the ports; leave `routes` and `labels` out";
+        let why = "the filters of `modifiers` match only IP packets to the networks behind the ports; remove `routes` and `labels`";
         return Err(TestError::NotApplicable(why.into()));
     }
     let permit = (conditions > 1).then_some(Position::Last);
@@ -199,7 +199,7 @@ fn install(bed: &mut dyn Testbed, pattern: &Pattern, conditions: u64) -> Result<
     bed.set(Setting::Filters(&lists))
 }
 
-/// Frames that the rules of the DUT's filters matched in a trial; `None` if it counts none.
+/// Frames that matched rules of the DUT's filters in a trial; `None` if the DUT counts none.
 fn matched(result: &TrialResult) -> Option<u64> {
     let of_rule = |name: &str| name.starts_with("filter") && name.ends_with(".matches");
     let mut rules = result.dut_counters.iter().filter(|(name, _)| of_rule(name)).map(|(_, count)| *count).peekable();

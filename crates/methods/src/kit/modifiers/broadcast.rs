@@ -7,7 +7,7 @@ use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load
 
 /// Share of all frames that are broadcast.
 pub const SHARE: f64 = 0.01;
-/// EtherType for experiments (IEEE 802, local experimental 1): routers need not process it.
+/// EtherType for experiments (IEEE 802, local experimental 1), which routers need not process.
 const ETHERTYPE: u16 = 0x88b5;
 /// Shorter IP packets are padded to the shortest frame.
 const UNPADDED: u16 = 46;
@@ -16,8 +16,8 @@ const SHORTEST: u16 = 64;
 /// Group of these frames.
 const GROUP: &str = "broadcast";
 
-/// Broadcast frames beside `tested`, from each port that sends, evenly spaced between the test frames: one in a hundred
-/// frames. When the load changes, their rate changes with it.
+/// Broadcast frames in addition to `tested`, from each sending port: one frame in a hundred, evenly spaced between the
+/// test frames. Their rate follows the load.
 pub fn flows(tested: &[FlowSpec], size: &PacketSize, load: &Load, duration_s: f64) -> Vec<FlowSpec> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     // After an unknown type, padding cannot be distinguished from the packet.
@@ -79,7 +79,7 @@ fn schedules(load: &Load, duration_s: f64) -> Vec<FlowSchedule> {
                 step(one.rate_pps, one.duration_s, i + 1 == steps.len());
             }
         }
-        // The flows have individual rates: no test by frame size has this kind of load.
+        // The flows have individual rates, a kind of load that no test by frame size uses.
         Load::Flows => {}
     }
     schedules
